@@ -76,8 +76,9 @@ from dataclasses import replace
 from functools import partial
 
 from leaderq.clock import now_s
-from leaderq.errors import LeaderqError
-from leaderq.kafka.handling.context import HandlingContext
+from leaderq.errors import Deposed, KafkaFenced, LeaderqError
+from leaderq.kafka.clients.consumer import BatchLost
+from leaderq.kafka.handling.context import HandlingContext, said, span
 from leaderq.kafka.handling.on_error import (
     Decision,
     HoldUp,
@@ -249,7 +250,7 @@ class BatchWork:
         try:
             failure = attempt(self._context.decode, self._context.handle, part.records, self._term)
         except LeaderqError as exc:
-            self._context.tell_passed_on(part, exc)
+            self._warn_of_passing_on(part, exc)
             raise
         if failure is None:
             self._handled(len(part.records))
@@ -330,8 +331,8 @@ class BatchWork:
         part, failure = failed[0]
         decision = self._context.on_error.decision(part.failed_with(failure))
         if isinstance(decision, RaiseError) and not failure.is_outage:
-            self._context.tell_undecided([*failed[1:], *self._pending()])
-            self._context.tell_raised(part, failure)
+            self._warn_of_undecided([*failed[1:], *self._pending()])
+            self._warn_of_raising(part, failure)
             raise failure.error
         return again
 
@@ -355,7 +356,8 @@ class BatchWork:
         elif isinstance(decision, RetryAfter):
             self._retry(part, failure, decision.after_s)
         elif len(part.records) > 1 and not self._context.commits_first:
-            self._context.tell_isolated(part, failure.error)
+            error, attempts = failure.error, part.attempts
+            self._context.warn(part.records, "failed together (attempt %d); now one by one", attempts, error=error)
             self._line.appendleft(part.isolated())
         else:
             for record in part.records:
@@ -370,19 +372,31 @@ class BatchWork:
         decision = self._context.on_error.decision(part.failed)
         is_last = isinstance(decision, SkipRecord | SendToDeadLetters) and len(part.records) == 1
         if is_last and self._may_try_again() and self._hold_ups.are_too_many(part.records[0], failure.error):
-            self._context.tell_too_many(part, failure.error)
+            self._context.warn(
+                part.records,
+                "is not passed over, as most_in_a_row=%s records before it were, which failed alike; "
+                "is it the records, or what they need?",
+                self._context.on_error.most_in_a_row,
+                error=failure.error,
+            )
             return self._hold_ups.decision(now_s())
         return decision
 
     def _hold_up(self, part: BatchPart, failure: PartFailure, decision: HoldUp) -> None:
-        self._context.tell_held_up(part, failure.error, decision)
+        times = decision.since_s, decision.after_s
+        self._context.warn(
+            part.records, "held up for %.1f s, tried again in %.1f s, nothing is passed over", *times, error=failure.error
+        )
+        if self._context.on_held_up is not None:
+            self._context.on_held_up(f"{span(part.records)}: {said(failure.error)}")
         part.failure = None
         self._line.appendleft(part)
         if not self._term.wait(decision.after_s) and self._context.commits_first:
             raise failure.error  # committed already, so it would be tried until the term is over
 
     def _retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
-        self._context.tell_retried(part, failure.error, after_s)
+        error, attempts = failure.error, part.attempts
+        self._context.warn(part.records, "failed (attempt %d); tried again in %.1f s", attempts, after_s, error=error)
         part.failure = None
         if self._may_rest(part, after_s):
             where = _partition(part.records[0])
@@ -404,14 +418,29 @@ class BatchWork:
         return context.rest(where, after_s)
 
     def _raise(self, part: BatchPart, failure: PartFailure) -> None:
-        self._context.tell_undecided(self._pending())
-        self._context.tell_raised(part, failure)
+        self._warn_of_undecided(self._pending())
+        self._warn_of_raising(part, failure)
         try:
             self._commit_done()
         except BaseException:
-            self._context.tell_uncommitted(failure.error)
+            what = "failed; and what was done before it could not be committed"
+            self._context.warn(part.records, what, error=failure.error, trace=True)
             raise
         raise failure.error
+
+    def _warn_of_raising(self, part: BatchPart, failure: PartFailure) -> None:
+        at = failure.index
+        blamed = part.records if at is None or len(part.records) == 1 else part.records[at : at + 1]
+        self._context.warn(blamed, "failed, and the error is raised", error=failure.error)
+
+    def _warn_of_passing_on(self, part: BatchPart, error: BaseException) -> None:
+        if not isinstance(error, Deposed | KafkaFenced | BatchLost):
+            self._context.warn(part.records, "failed, not for what the records hold", error=error)
+
+    def _warn_of_undecided(self, failed: Iterable[tuple[BatchPart, PartFailure]]) -> None:
+        for part, failure in failed:
+            what = "failed too, and nothing more is done about it in this batch"
+            self._context.warn(part.records, what, error=failure.error)
 
     def _pending(self) -> list[tuple[BatchPart, PartFailure]]:
         return [(part, part.failure) for part in self._line if part.failure is not None]
@@ -461,7 +490,7 @@ class BatchWork:
         return all(end <= self._committed.get(where, -1) for where, end in ends_of(part, self._batch).items())
 
     def _stopped(self) -> bool:
-        self._context.tell_undecided(self._pending())
+        self._warn_of_undecided(self._pending())
         self._commit_done()
         return False
 
@@ -484,9 +513,9 @@ class BatchWork:
         ]
         errors = [(part, each.error) for part, each in zip(parts, outcomes, strict=True) if each.error is not None]
         if errors:
-            self._context.tell_undecided(failed)
+            self._warn_of_undecided(failed)
             for part, error in errors:
-                self._context.tell_passed_on(part, error)
+                self._warn_of_passing_on(part, error)
             raise errors[0][1]
         done = [part for part, outcome in zip(parts, outcomes, strict=True) if outcome.began and outcome.value is None]
         self._uncommitted += done
