@@ -89,7 +89,7 @@ def new_dead_letter(
         "where": _cut(_where(error), _MAX_NAME_BYTES),
         "attempts": attempts,
         "term": term,
-        "at": _iso(at_ms),
+        "at": datetime.fromtimestamp(at_ms / 1000, timezone.utc).isoformat(timespec="milliseconds"),
         "career": career,
         "times": deaths(record.headers) + 1,
     }
@@ -221,10 +221,6 @@ def _cut(text: str, most_bytes: int) -> str:
     if len(data) <= most_bytes:
         return data.decode()
     return data[: most_bytes - len("…".encode())].decode("utf-8", "ignore") + "…"
-
-
-def _iso(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, timezone.utc).isoformat(timespec="milliseconds")
 
 
 def _milliseconds(text: str, otherwise: int) -> int:
