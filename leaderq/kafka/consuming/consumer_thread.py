@@ -1,10 +1,9 @@
 """The consumer thread: owns the consumer, and hands its batches to the career thread.
 
-Why a thread of its own: polling must go on while a handler is slow, and the runner may raise an
-exception inside the career thread at any instruction (``atomic`` careers). So the career thread
-never enters the client library, and never holds a lock that the consumer thread needs. The two
-exchange requests through ``SimpleQueue``, whose ``put`` and ``get`` are single C calls; each
-question carries its own queue for the answer, so that an exchange broken off half-way leaves
+The career thread, in which the runner may raise an exception at any instruction (``atomic``
+careers), never enters the client library, and never holds a lock that the consumer thread needs.
+The two exchange requests through ``SimpleQueue``, whose ``put`` and ``get`` are single C calls;
+each question carries its own queue for the answer, so that an exchange broken off half-way leaves
 nothing behind that could be taken for an answer to a later one. A batch whose hand-over was broken
 off is handed out again when asked for again; it is committed only if the career asks for that after
 its handler has returned.
@@ -14,9 +13,7 @@ never joined; within a term it runs a :class:`~leaderq.kafka.consuming.term_cons
 
 The gate: :meth:`ConsumerThread.finish` shuts it at once, in the career's thread, whatever the
 consumer thread is doing, and a term that is over shuts it by itself. Behind it no request to join
-the group is sent: a deposed leader's consumer, which would join by itself under the shared name,
-cannot fence its successor. A request already on the wire is not recalled; the leader fenced by it
-stands again.
+the group is sent, so a deposed leader's consumer cannot fence its successor (B8).
 """
 
 from __future__ import annotations

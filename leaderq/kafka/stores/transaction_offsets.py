@@ -6,11 +6,8 @@ member for the career's name in the group, and refuses a transaction unless both
 leader that took over last.
 
 What is produced while a batch is handled is kept in memory until the batch is to be committed; only
-then is a transaction begun, filled and committed, all on one thread of its own. So nothing of a
-batch that fails has ever left the process; a handler may take as long as it likes without a
-transaction that times out, or that holds readers up; the career's threads, in which an exception
-may be raised at any instruction, never enter a client library; and a refused transaction can be
-done again without handling the batch again. It costs the memory of one batch's messages.
+then is a transaction begun, filled and committed, all on one thread of its own. So a refused
+transaction can be done again without handling the batch again.
 
 What happens on each failure:
 
@@ -20,17 +17,16 @@ What happens on each failure:
   nothing was committed; the transaction is aborted. Committing the same offsets again, as the
   member that has joined meanwhile, sends the same messages again.
 * **the outcome is not known** (:class:`~leaderq.kafka.clients.consumer.BatchLost`; a producer that
-  cannot go on, rare): fencing again takes a new producer, which settles the transaction one way or
-  the other; the offsets loaded then tell which.
-* **the consumer was made again** while a transaction is open: the same, without an error.
+  cannot go on, rare), or **the consumer was made again** while a transaction is open: fencing again
+  takes a new producer, which settles the transaction one way or the other; the offsets loaded then
+  tell which.
 * **fenced**: :class:`~leaderq.errors.KafkaFenced`; the term is over.
 * **a message cannot be stored** (its topic is unknown, or takes no message of that size): the
   transaction is aborted, the error is raised by the commit, and the batch stays undone.
 
-The states of a term's producer: none, open, fenced in; with or without an open
-:class:`Transaction`. Whatever fails so that it cannot be trusted any more discards it; the next
-piece of work takes a new one, and fences it in, if the term still allows that. Fencing a new one
-settles what the former one left open, one way or the other.
+A term's producer is none, open, or fenced in; with or without an open :class:`Transaction`.
+Whatever fails so that it cannot be trusted any more discards it; the next piece of work takes a new
+one, and fences it in, if the term still allows that.
 """
 
 from __future__ import annotations
@@ -234,8 +230,7 @@ Make = Callable[[], TransactionalProducer]
 
 
 class TransactionOffsets(OffsetStore):
-    """See :class:`~leaderq.kafka.stores.offset_store.OffsetStore`, and the docstring of this
-    module.
+    """See :class:`~leaderq.kafka.stores.offset_store.OffsetStore`, and this module.
 
     *Guarantees:* a reader with ``read_committed`` sees what was produced for a record exactly once,
     whatever dies. From the moment :meth:`fence` has given ``True``, an earlier leader can neither
