@@ -42,9 +42,6 @@ class OffsetStore(ABC):
     undoes: bool
     is_silent: bool
 
-    def open(self) -> None:  # noqa: B027 - most have nothing to connect
-        """Connect, in advance and without fencing anybody."""
-
     @abstractmethod
     def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
         """From now on refuse what an earlier leader commits, and hold the partitions; returns
