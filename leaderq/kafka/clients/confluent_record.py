@@ -81,15 +81,6 @@ class MessageRecords(SizedRecords):
         row = self._messages[index]
         return tuple.__new__(ConfluentRecord, (row.offset(), row.key(), row.value(), row))
 
-    def __eq__(self, other: object) -> bool:
-        """Equal to any sequence of equal records, a list too."""
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return repr(list(self))
-
 
 def by_partition(messages: list[Any], the_only: str | None) -> dict[Partition, Sequence[Record]]:
     """Messages without errors, sorted out; ``the_only`` topic, if it is known that there is but one.
