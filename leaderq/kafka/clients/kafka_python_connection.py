@@ -22,9 +22,9 @@ import errno
 import logging
 import socket as sockets  # a method below must be named socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from kafka import errors as native
 from kafka.net.compat import KafkaNetClient
@@ -95,7 +95,8 @@ def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s:
         options.update(
             sasl_mechanism=security.mechanism, sasl_plain_username=security.user, sasl_plain_password=security.password
         )
-    options.update(tls_options(security))
+    if security.protocol.endswith("SSL"):
+        options["ssl_context"] = tls_context(security)
     return options
 
 
@@ -180,22 +181,14 @@ class _Manager(KafkaConnectionManager):
         if isinstance(self.last_error, REFUSALS) and not self.bootstrapped:
             raise self.last_error
         connection = super().get_connection(node_id, *args, **more)
-        connection.init_future.add_errback(self._remember)
+        connection.init_future.add_errback(lambda error: setattr(self, "last_error", error))
         return connection
 
-    def _remember(self, error: BaseException) -> None:
-        self.last_error = error
+
+Client = TypeVar("Client")
 
 
-class _Closable(Protocol):
-    def __init__(self, **configs: Any) -> None: ...
-    def close(self) -> None: ...
-
-
-Client = TypeVar("Client", bound=_Closable)
-
-
-def connected(kind: type[Client], address: str, options: dict[str, Any]) -> Client:
+def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]) -> Client:
     """A client of class ``kind``, connected.
 
     Raises :class:`~leaderq.errors.ServersUnreachable`, :class:`~leaderq.errors.AccessRefused` or
@@ -223,18 +216,15 @@ def connected(kind: type[Client], address: str, options: dict[str, Any]) -> Clie
             raise ConfigurationError(f"kafka-python cannot use an option that it was given: {exc}") from exc
         if isinstance(exc, KafkaAway):
             why = made[0].last_error if made else None
-            asked = str(options.get("security_protocol")).startswith("SASL_")
-            raise ServersUnreachable("Kafka", address, waited_s=now_s() - began, remedy=_remedy(why, asked)) from exc
+            remedy = "is Kafka listening there, and may this host reach it?"
+            if str(options.get("security_protocol")).startswith("SASL_"):
+                remedy += (
+                    " Are protocol, mechanism, user and password right? (Brokers may refuse them by closing the connection.)"
+                )
+            if why is not None and not isinstance(why, native.KafkaTimeoutError):
+                remedy += f" The last attempt ended with {why}"
+            raise ServersUnreachable("Kafka", address, waited_s=now_s() - began, remedy=remedy) from exc
         raise
-
-
-def _remedy(why: BaseException | None, names_user: bool) -> str:
-    question = "is Kafka listening there, and may this host reach it?"
-    if names_user:
-        question += " Are protocol, mechanism, user and password right? (Brokers may refuse them by closing the connection.)"
-    if why is None or isinstance(why, native.KafkaTimeoutError):
-        return question
-    return f"{question} The last attempt ended with {why}"
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
@@ -295,11 +285,6 @@ class _TlsSocket(ssl.SSLSocket):
             raise ssl.SSLWantReadError("the end comes after the data")
         self._has_given = bool(data)
         return data
-
-
-def tls_options(security: KafkaSecurity) -> dict[str, Any]:
-    """The options of kafka-python's clients for TLS; empty where none is asked for."""
-    return {"ssl_context": tls_context(security)} if security.protocol.endswith("SSL") else {}
 
 
 def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError:

@@ -99,7 +99,7 @@ from leaderq.kafka.handling.parts import (
     by_partition,
     ends_of,
 )
-from leaderq.kafka.handling.workers import PartitionWorkers, TaskOutcome
+from leaderq.kafka.handling.workers import PartitionWorkers
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import Term
 
@@ -119,11 +119,11 @@ class BatchHandler:
         # repeated, they serve nothing.
         if context.on_error.deaths is None or context.commits_first:
             context = replace(context, marks=None)
-        self._context = context
-        self._hold_ups = HoldUps(context.on_error)
-        self._resting = RestingParts()
+        self.context = context
+        self.hold_ups = HoldUps(context.on_error)
+        self.resting = RestingParts()
         many = context.workers > 1
-        self._workers = PartitionWorkers(context.workers, f"leaderq-{context.career}-worker") if many else None
+        self.workers = PartitionWorkers(context.workers, f"leaderq-{context.career}-worker") if many else None
 
     def work(self, batch: Batch, term: Term) -> bool:
         """Handle and commit ``batch``; returns ``False`` if the term is ending or paused, and part
@@ -132,32 +132,22 @@ class BatchHandler:
         Raises the user's own error where the policy says so; what ``commit`` and
         ``send_dead_letter`` raise; and errors that are not about records.
         """
-        self._resting.begin(term.id)
-        return BatchWork(self._context, self._workers, self._hold_ups, self._resting, batch, term).run()
+        self.resting.begin(term.id)
+        return BatchWork(self, batch, term).run()
 
     def close(self) -> None:
         """End the worker threads. May be called twice; a later :meth:`work` makes new ones."""
-        if self._workers is not None:
-            self._workers.close()
+        if self.workers is not None:
+            self.workers.close()
 
 
 class BatchWork:
     """The work on one batch; used once."""
 
-    def __init__(
-        self,
-        context: HandlingContext,
-        workers: PartitionWorkers | None,
-        hold_ups: HoldUps,
-        resting: RestingParts,
-        batch: Batch,
-        term: Term,
-    ) -> None:
-        self._context = context
-        self._hold_ups = hold_ups
-        self._resting = resting
+    def __init__(self, handler: BatchHandler, batch: Batch, term: Term) -> None:
+        context = self._context = handler.context
+        self._hold_ups, self._resting, self._workers = handler.hold_ups, handler.resting, handler.workers
         self._let_go: set[Partition] = set()
-        self._workers = workers
         self._batch = batch
         self._term = term
         self._line: deque[BatchPart] = deque()
@@ -174,13 +164,16 @@ class BatchWork:
                 return False
             if self._context.rate_limit is not None:
                 self._context.rate_limit.handed_out()
-            self._line.extend(self._in_parallel(parts) if self._is_parallel(parts) else parts)
+            is_plain = len(parts) > 1 and all(part.mode is PartMode.TOGETHER for part in parts)
+            self._line.extend(self._in_parallel(parts, self._workers) if self._workers is not None and is_plain else parts)
             while self._line:
                 part = self._line.popleft()
                 if part.failure is not None:
                     self._decide(part, part.failure)
                 elif self._is_to_stop() and not self._must_be_handled(part):
-                    return self._stopped()
+                    self._warn_of_undecided(self._pending())
+                    self._commit_done()
+                    return False
                 else:
                     self._step(part)
         self._commit_done(all_done=True)
@@ -234,10 +227,10 @@ class BatchWork:
             self._commit_done()
             self._term.wait(wait_s)
             self._began = True
-        if not self._is_to_stop():
-            return True
-        self._commit_done()
-        return False
+        if self._is_to_stop():
+            self._commit_done()
+            return False
+        return True
 
     # ---- trying ----------------------------------------------------------------------------------
 
@@ -364,7 +357,9 @@ class BatchWork:
                 self._context.pass_over(self._term, record, failure.error, part.attempts)
                 self._hold_ups.passed_over(record, failure.error)
             self._passed(part, is_committed_now=True)
-            self._end_isolation(part)
+            # The culprit has shown: what was isolated behind it goes on together.
+            if part.mode is PartMode.ISOLATED and self._line and self._line[0].mode is PartMode.ISOLATED:
+                self._line.appendleft(self._line.popleft().together())
 
     def _decision(self, part: BatchPart, failure: PartFailure) -> Decision | HoldUp:
         if failure.is_outage:
@@ -445,11 +440,6 @@ class BatchWork:
     def _pending(self) -> list[tuple[BatchPart, PartFailure]]:
         return [(part, part.failure) for part in self._line if part.failure is not None]
 
-    def _end_isolation(self, part: BatchPart) -> None:
-        """The culprit has shown: what was isolated behind it goes on together."""
-        if part.mode is PartMode.ISOLATED and self._line and self._line[0].mode is PartMode.ISOLATED:
-            self._line.appendleft(self._line.popleft().together())
-
     # ---- committing ------------------------------------------------------------------------------
 
     def _commit_first(self, parts: Iterable[BatchPart]) -> None:
@@ -489,23 +479,15 @@ class BatchWork:
         self._term.check()
         return all(end <= self._committed.get(where, -1) for where, end in ends_of(part, self._batch).items())
 
-    def _stopped(self) -> bool:
-        self._warn_of_undecided(self._pending())
-        self._commit_done()
-        return False
-
     # ---- several at once -------------------------------------------------------------------------
 
-    def _is_parallel(self, parts: Sequence[BatchPart]) -> bool:
-        return self._workers is not None and len(parts) > 1 and all(part.mode is PartMode.TOGETHER for part in parts)
-
-    def _in_parallel(self, parts: Sequence[BatchPart]) -> list[BatchPart]:
+    def _in_parallel(self, parts: Sequence[BatchPart], workers: PartitionWorkers) -> list[BatchPart]:
         """Try all; returns what is left to be done, in order."""
         self._commit_first(parts)
         self._began = True
-        may_begin = _always if self._context.commits_first else self._may_begin  # what is committed must be begun
+        commits_first = self._context.commits_first  # what is committed must be begun
         tasks = [partial(attempt, self._context.decode, self._context.handle, part.records, self._term) for part in parts]
-        outcomes: list[TaskOutcome[PartFailure | None]] = self._workers.run(tasks, may_begin) if self._workers else []
+        outcomes = workers.run(tasks, lambda: commits_first or self._may_begin())
         failed = [
             (part, self._classified(each.value))
             for part, each in zip(parts, outcomes, strict=True)
@@ -526,10 +508,6 @@ class BatchWork:
             left += self._cut(part, failure)
         self._commit_done()
         return left + [part for part, outcome in zip(parts, outcomes, strict=True) if not outcome.began]
-
-
-def _always() -> bool:
-    return True
 
 
 def _partition(record: Record) -> Partition:
