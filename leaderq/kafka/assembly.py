@@ -96,9 +96,7 @@ class Assembly:
         self.consumer.begin(term, wait_s)
 
     def begin_marks(self, term: Term) -> None:
-        """Judge, once a term, what the marks of former leaders say about the offsets at which this
-        one began.
-        """
+        """Judge, once a term, what former leaders' marks say about the offsets it began at."""
         if self.marks is not None and self._marked != term.id:
             self.marks.begin(term, self.consumer.loaded or {})
             self._marked = term.id
@@ -221,9 +219,7 @@ def security_for(declared: Declaration, settings: Settings) -> KafkaSecurity:
 
 
 def _free_group(declared: Declaration, environment: Environment) -> str:
-    """Remove from the group the former names of a career that was renamed: careers of the same root
-    for which nobody stands any more. Returns what the group waits for.
-    """
+    """Remove from the group the former names of a renamed career; returns whom it waits for."""
     settings, group = environment.settings, declared.group
     security = security_for(declared, settings)
     try:

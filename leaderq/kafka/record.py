@@ -24,9 +24,7 @@ FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "heade
 
 
 class Partition(NamedTuple):
-    """One partition of a topic. Equal to any ``(topic, number)`` pair, so it indexes a client's own
-    mappings too.
-    """
+    """One partition of a topic; equal to any ``(topic, number)`` pair."""
 
     topic: str
     number: int

@@ -97,9 +97,7 @@ def existing_topics(address: str, *, security: KafkaSecurity | None = None, time
 def largest_batches(
     address: str, topics: Sequence[str], *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
 ) -> dict[str, int]:
-    """The ``max.message.bytes`` of each topic, in bytes; topics that are missing, or of which this
-    user may not ask, are left out.
-    """
+    """The ``max.message.bytes`` of each topic, where it is there and this user may ask."""
     asked = [ConfigResource("TOPIC", topic, [_LARGEST]) for topic in topics]
     with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("asking for sizes", address):
         told = admin.describe_configs(asked, config_filter="all")
@@ -212,9 +210,7 @@ def _view(topic: Mapping[str, Any], configs: Mapping[str, Any]) -> TopicView:
 def static_members(
     address: str, group: str, *, security: KafkaSecurity | None = None, timeout_s: float = 5.0
 ) -> frozenset[str]:
-    """The names (``group.instance.id``) under which members of ``group`` stay in it when they are
-    gone.
-    """
+    """The names (``group.instance.id``) under which members of ``group`` stay in it when gone."""
     with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("asking for members", address):
         members = admin.describe_groups([group])[group].get("members", ())
     return frozenset(member["group_instance_id"] for member in members if member["group_instance_id"])

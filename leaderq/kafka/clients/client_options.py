@@ -154,9 +154,7 @@ def _among(options: Options, names: Iterable[str]) -> dict[str, Any]:
 
 
 class CallbackTokens(AbstractTokenProvider):
-    """Gives kafka-python the tokens of an ``oauth_cb`` of librdkafka, each until shortly before it
-    expires.
-    """
+    """Gives kafka-python the tokens of librdkafka's ``oauth_cb``, each until it nearly expires."""
 
     _MARGIN_S = 10.0
 

@@ -289,9 +289,7 @@ class ConfluentConsumer(ConsumerBase):
         self._read(self._next)
 
     def _read(self, offsets: Offsets) -> None:
-        """Let the client read these partitions from these offsets, and no others; not ``seek``,
-        which waits for its fetcher.
-        """
+        """Let the client read these, and no others; not ``seek``, which waits for its fetcher."""
         with self._errors_translated("setting positions"):
             self._consumer.assign(self._named({at: offset for at, offset in offsets.items() if at not in self._resting}))
         self._is_reading = bool(offsets)
@@ -394,9 +392,7 @@ class ConfluentConsumer(ConsumerBase):
 
 
 class ConfluentTopics:
-    """Names, partitions and ids of the topics to be read, asked for on a thread of its own. Not
-    thread-safe.
-    """
+    """Names, partitions and ids of the topics, asked for on a thread of its own."""
 
     def __init__(self, settings: ConsumerSettings, errors: ErrorCallback) -> None:
         shared = connection_options(settings.address, settings.security, errors)

@@ -48,9 +48,7 @@ class ConfluentRecord(Record):
 
 
 class MessageRecords(SizedRecords):
-    """The records of one partition, in order. Iterating makes them again each time; equal, but not
-    the same objects.
-    """
+    """The records of one partition, in order; iterating makes equal ones again each time."""
 
     __slots__ = ("_messages",)
 

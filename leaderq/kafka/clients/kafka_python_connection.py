@@ -269,9 +269,7 @@ class _TlsSocket(ssl.SSLSocket):
             raise
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        """As ever, but the end of the stream, or an error, comes only once what was before it has
-        been worked off.
-        """
+        """As ever, but an end or an error comes only after what was before it was worked off."""
         given_before, self._has_given = self._has_given, False
         try:
             data = super().recv(buflen, flags)

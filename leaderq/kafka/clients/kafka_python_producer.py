@@ -69,9 +69,7 @@ def producer_options(settings: ProducerSettings) -> dict[str, Any]:
 
 
 class _Connection:
-    """One producer of kafka-python, idempotent; what is private of it is used through
-    :mod:`~leaderq.kafka.clients.private_api`.
-    """
+    """One idempotent producer of kafka-python; its private parts are used by ``private_api``."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
@@ -139,9 +137,7 @@ class _Connection:
             raise self._translated(exc, doing) from exc
 
     def _translated(self, exc: native.KafkaError, doing: str) -> LeaderqError:
-        """The error of ours; the state that an earlier error left behind is explained by that
-        error.
-        """
+        """The error of ours; the state that an earlier error left is explained by that one."""
         cause = None if self._client is None else private_api.transaction_error(self._client)
         if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
             cause = exc
@@ -209,9 +205,7 @@ class KafkaPythonProducer(_Connection):
         self._forget()
 
     def _end(self, doing: str, deadline: float) -> None:
-        """Ask once for the end of the transaction, and wait for it: from here on the outcome may be
-        unknown.
-        """
+        """Ask once for the transaction's end, and wait: from here on the outcome may be unknown."""
         producer = self._producer
         if self._ending is None:
             with self._errors_translated(doing):
@@ -244,9 +238,7 @@ class KafkaPythonProducer(_Connection):
 
 
 def _require_member(group: Any) -> None:
-    """The broker accepts offsets of nobody in particular, whoever holds the group: so they are
-    never sent.
-    """
+    """Never send a group's offsets as nobody in particular: the broker accepts them."""
     if not group.group_id or not group.member_id or group.generation_id < 0:
         raise MembershipLost(f"the consumer is no member of group {group.group_id!r} at the moment")
 

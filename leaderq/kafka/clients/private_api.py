@@ -190,9 +190,7 @@ def is_joining(consumer: Any) -> bool:
 
 
 def is_between_assignments(consumer: Any) -> bool:
-    """Whether a request to join was sent, and its answer not taken over; until it is sent, what is
-    committed is under the old generation.
-    """
+    """Whether a request to join was sent, and its answer not taken over."""
     return bool(consumer._coordinator.rejoining)
 
 
@@ -264,9 +262,7 @@ def set_fetch_wait(consumer: Any, wait_ms: int) -> None:
 
 
 def resume_all(consumer: Any) -> None:
-    """Let every partition be read again that was paused; their positions are to be set anew, and what
-    was fetched of them before is dropped (B22).
-    """
+    """Let paused partitions be read again, from positions set anew: what was fetched goes (B22)."""
     consumer.resume(*consumer.paused())
     consumer._fetcher._paused_partition_records.clear()
 
@@ -317,9 +313,7 @@ def has_unacknowledged(producer: Any) -> bool:
 
 
 def partition_count(producer: Any, topic: str) -> int:
-    """0 if the topic is not known; follows new partitions, and costs no request as
-    ``partitions_for`` may.
-    """
+    """0 if the topic is not known; costs no request, as ``partitions_for`` may."""
     return len(producer._metadata.partitions_for_topic(topic) or ())
 
 

@@ -54,9 +54,7 @@ class StallLimits:
 
 @dataclass(frozen=True)
 class StallCandidate:
-    """What is remembered of one partition: the first look at this position, and what a rebuild was
-    already tried for.
-    """
+    """Of one partition: the first look at this position, and what a rebuild was tried for."""
 
     since: Observation
     tried: tuple[int, int] | None = None
@@ -103,9 +101,7 @@ def _has_stalled(known: StallCandidate, observation: Observation, limits: StallL
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a look has shown: the ends of all partitions, whether to ask for partitions again, what
-    stalls, what was made again.
-    """
+    """What a look has shown; ``added``: there are partitions to be asked for."""
 
     ends: Offsets
     added: bool

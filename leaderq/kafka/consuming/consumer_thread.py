@@ -46,9 +46,7 @@ _BREAKS = 3
 
 
 class JoinGate:
-    """Whether this process may be the member of the group now: as long as its term lasts and is not
-    finished.
-    """
+    """Whether this process may be the group's member: until its term is over or finished."""
 
     def __init__(self, term: Term) -> None:
         self.term = term
@@ -290,9 +288,7 @@ class ConsumerThread:
 
 
 class _TermLoop:
-    """The consumer thread's loop within one term: answers the career's requests between rounds of
-    the term's consumer.
-    """
+    """One term's loop: answers the career's requests between rounds of the term's consumer."""
 
     def __init__(self, owner: ConsumerThread, term_consumer: TermConsumer, begun: _Request) -> None:
         self._owner = owner

@@ -59,9 +59,7 @@ N = TypeVar("N", int, None)
 
 
 class NewDeadLetter(NamedTuple):
-    """What is to be produced to the dead-letter topic. ``timestamp_ms`` is milliseconds since the
-    epoch.
-    """
+    """What is to be produced to the dead-letter topic; milliseconds since the epoch."""
 
     key: bytes | None
     value: bytes | None

@@ -115,9 +115,7 @@ def _from_ranges(text: str) -> Iterator[int]:
 
 
 class ReplayScan:
-    """One way through a partition: what has been passed on it so far, and what that makes of
-    :class:`ReplayProgress`.
-    """
+    """One way through a partition, and what that makes of :class:`ReplayProgress`."""
 
     def __init__(self, before: ReplayProgress) -> None:
         self._beyond = set(before.beyond)
@@ -160,9 +158,7 @@ def replay_progress(reader: DeadLetterReader) -> dict[int, ReplayProgress]:
 
 @dataclass(frozen=True)
 class DeadLetterFilter:
-    """Which letters are meant: those about records of topic ``origin``, whose error contains
-    ``error`` (in any case), at ``places``.
-    """
+    """Those about topic ``origin``, whose error contains ``error``, at ``places`` (if given)."""
 
     error: str | None = None
     origin: str | None = None
@@ -316,9 +312,7 @@ class DeadLetterReplay:
             batch, size = [], 0
 
     def _chosen(self) -> Iterator[Resend]:
-        """The letters to send, with all others passed or left; the passages stand where the last
-        one given lies.
-        """
+        """The letters to send; the scans stand at the last one given, the others passed or left."""
         if self._from_start:  # nothing is taken for stored, so the first transaction sets all partitions back
             begun = {number: ReplayProgress(start) for number, start in self._reader.starts.items()}
         else:
@@ -392,9 +386,7 @@ class DeadLetterReplay:
         return number
 
     def _send(self, batch: list[Message]) -> float:
-        """Send a batch, and note it, in one transaction; returns how many seconds its letters are
-        worth.
-        """
+        """Send and note a batch in one transaction; returns its worth in seconds."""
         now = {number: scan.now() for number, scan in self._scans.items()}
         changed = {number: each for number, each in now.items() if each != self._stored.get(number)}
         if not changed:

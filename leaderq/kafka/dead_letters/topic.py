@@ -169,18 +169,14 @@ class DeadLetterReader(KafkaPythonConsumer):
             return frozenset(self._consumer.partitions_for_topic(topic) or ())
 
     def noted(self) -> dict[int, tuple[int, str]]:
-        """The group's committed offset of each partition, and the metadata beside it; absent where
-        none is.
-        """
+        """The group's committed offset of each partition, if any, and the metadata beside it."""
         where = [TopicPartition(self.topic, number) for number in self.starts]
         with errors_translated("reading committed offsets", self._settings.address):
             stored = private_api.committed_offsets(self._consumer, where, self._settings.open_timeout_s * 1000)
         return {each.partition: (kept.offset, kept.metadata or "") for each, kept in stored.items()}
 
     def read(self, first: Mapping[int, int] | None = None) -> Iterator[Record]:
-        """The records from ``first`` on (else from the topic's first ones) to ``ends``, in order
-        within each partition.
-        """
+        """The records from ``first`` on (else all) to ``ends``, in order within each partition."""
         begins = {
             Partition(self.topic, number): max(start, (first or {}).get(number, start))
             for number, start in self.starts.items()
@@ -206,9 +202,7 @@ class DeadLetterReader(KafkaPythonConsumer):
                 )
 
     def one(self, number: int, offset: int) -> Record:
-        """The record at ``offset`` of partition ``number``; raises
-        :class:`~leaderq.errors.KafkaError` if there is none.
-        """
+        """The record at this place; raises :class:`~leaderq.errors.KafkaError` if there is none."""
         if number in self.ends and self.starts[number] <= offset < self.ends[number]:
             found = next((record for record in self.read({**self.ends, number: offset}) if record.offset >= offset), None)
             if found is not None and found.offset == offset:

@@ -270,9 +270,7 @@ class BatchWork:
         return not self._context.commits_first or self._context.on_error.retries > 0
 
     def _first_of(self, part: BatchPart) -> BatchPart:
-        """The part to try now: of those handed over one by one, the first record; the others go
-        back to the front.
-        """
+        """The part to try now; of those handed over one by one the others go back to the front."""
         if part.mode is PartMode.TOGETHER:
             return part
         if part.mode is PartMode.CAREFUL and not part.marked and not self._context.careful((_partition(part.records[0]),)):
@@ -283,9 +281,7 @@ class BatchWork:
         return first
 
     def _mark(self, part: BatchPart) -> bool:
-        """Mark the attempt if need be; returns ``False`` if the record was passed over, having
-        taken too many processes.
-        """
+        """Mark the attempt if need be; ``False``: the record took too many processes already."""
         marks, limit = self._context.marks, self._context.on_error.deaths
         if part.mode is not PartMode.CAREFUL or part.marked or marks is None:
             return True

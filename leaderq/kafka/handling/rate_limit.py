@@ -128,9 +128,7 @@ class RateLimiter:
 def rate_limiter_of(
     records_per_s: float | None, bytes_per_s: float | None, key_interval_s: float | None
 ) -> RateLimiter | None:
-    """The pace that a career asks for with its ``max_records_per_s``, ``max_bytes_per_s`` and
-    ``key_interval_s``; ``None`` when it sets no limit.
-    """
+    """The pace that a career asks for; ``None`` when it sets no limit."""
     limits = (records_per_s, bytes_per_s, key_interval_s)
     return None if limits == (None, None, None) else RateLimiter(*limits)
 
@@ -139,9 +137,7 @@ _DUST = 1e-6  # of a token: what adding up fractions of seconds may lose
 
 
 class _Bucket:
-    """Tokens that come in at ``rate`` a second; it holds one second's worth, and owes what was
-    taken beyond that.
-    """
+    """Tokens that come at ``rate`` a second, up to a second's worth; it may owe some."""
 
     def __init__(self, rate: float, now: float) -> None:
         self._rate = rate
@@ -184,9 +180,7 @@ class _Keys:
         return now if last is None else max(now, last + self._interval_s)
 
     def end(self, records: Sequence[Record], at: int, end: int, then: float) -> int:
-        """Where the part that begins at ``at`` must end: before the first record that may not go at
-        ``then``.
-        """
+        """Where the part that begins at ``at`` must end: before a record that may not go yet."""
         seen = set()
         for position in range(at, end):
             key = records[position].key

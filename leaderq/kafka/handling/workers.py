@@ -63,9 +63,7 @@ class PartitionWorkers:
         return job.outcomes
 
     def close(self) -> None:
-        """End the threads; one that hangs is left alone after 5 s. May be called twice; :meth:`run`
-        makes new ones.
-        """
+        """End the threads; one that hangs is left alone after 5 s. May be called twice."""
         threads, self._threads = self._threads, []
         for _ in threads:
             self._tickets.put(None)

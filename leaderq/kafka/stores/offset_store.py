@@ -76,9 +76,7 @@ class OffsetStore(ABC):
         """Drop the effects that were to go with the batch in hand: it has failed."""
 
     def close(self) -> None:  # noqa: B027 - nothing, where nothing is held
-        """The term is over: let go of what it held (abort what is open). May be called twice. Never
-        raises.
-        """
+        """The term is over: let go of what it held. May be called twice. Never raises."""
 
 
 class KafkaOffsets(OffsetStore):
@@ -161,9 +159,7 @@ class ExternalOffsets(OffsetStore):
             self._term, self._offsets = term.id, checked
 
     def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
-        """Take all partitions. The former leader was fenced by ``load_offsets``, which has returned
-        when :meth:`load` returns.
-        """
+        """Take all partitions; ``load_offsets`` has fenced once :meth:`load` returns."""
         term.check()
         return consumer.join(allowed, timeout_s)
 

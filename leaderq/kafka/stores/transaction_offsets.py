@@ -92,9 +92,7 @@ class TransactionThread:
         return self._background.submit(self._fence)
 
     def committing(self, transaction: Transaction, group: Any) -> CommitFuture:
-        """Begin to commit, or go on with it after
-        :class:`~leaderq.kafka.clients.consumer.KafkaAway`.
-        """
+        """Begin to commit, or go on with it."""
         return self._background.submit(lambda: self._commit(transaction, group))
 
     def close(self) -> None:
@@ -327,9 +325,7 @@ class TransactionOffsets(OffsetStore):
             self._uncommitted = None
 
     def undo(self) -> None:
-        """Forget what was produced for the batch in hand, which has failed or was let go of; no
-        thread may still handle it.
-        """
+        """Forget what was produced for the batch in hand; no thread may still handle it."""
         self._messages = []
         self._uncommitted = None
 
