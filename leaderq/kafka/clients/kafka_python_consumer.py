@@ -1,28 +1,19 @@
 """A :class:`~leaderq.kafka.clients.consumer.ConsumerClient` on kafka-python.
 
-Facts of kafka-python 3.0 that this file leans on (read in its source; the version is pinned below
-3.1):
+Facts of kafka-python 3.0 that this file leans on, besides B3, B8, B12 and B22 (read in its source;
+the version is pinned; what is private is used through :mod:`leaderq.kafka.clients.private_api`):
 
 * A consumer is not thread-safe; its own IO thread sends heartbeats and runs the group protocol. It
   joins only from within a ``poll`` of the owner, but repeats the request as often as it sees fit
   while that call lasts.
 * The IO thread asks each assignor for its ``metadata`` right before *every* JoinGroup request. An
   assignor that refuses there is the only place from which no request to join escapes, so that is
-  where :class:`_GatedAssignor` asks whether the term lasts. A process that was frozen inside
-  ``poll`` and thaws after its term cannot fence its successor.
-* After FENCED_INSTANCE_ID the heartbeat stops without a word. ``poll`` returns nothing more, or
-  goes on returning records: brokers do not refuse to be read. Only a commit tells.
+  where :class:`_GatedAssignor` asks whether the term lasts.
 * A member whose generation is lost (``UNKNOWN_MEMBER_ID``) drops its positions and joins again
   under a new id, by itself, in the next ``poll``. :attr:`KafkaPythonConsumer.joins` makes that
   visible.
-* Static members send no LeaveGroup when closed.
-* A ``poll`` that runs out of time while a join is under way leaves the join to finish by itself,
-  and the next ``poll`` finds nothing left to do: the assignment is never taken over, and every
-  commit is refused from then on (*RebalanceInProgress*). So joins are left to
-  :meth:`KafkaPythonConsumer.attend`, never begun by a short ``poll``; and one that finished unseen
-  is asked for again.
-
-What is private in it is used through :mod:`leaderq.kafka.clients.private_api`.
+* Joins are left to :meth:`KafkaPythonConsumer.attend`, never begun by a short ``poll``; and one
+  that finished unseen is asked for again.
 """
 
 from __future__ import annotations
@@ -103,9 +94,7 @@ def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:
 
 
 class _Seen(Record):
-    """kafka-python's own tuple, seen as a :class:`Record`: its class is changed in place, 50 ns
-    against 1 us for a copy.
-    """
+    """kafka-python's tuple, its class changed in place: 50 ns against 1 us for a copy."""
 
     __slots__ = ()
 
@@ -135,9 +124,7 @@ class _Commit:
 
 
 class _GatedAssignor(RangePartitionAssignor):
-    """Gives all partitions to the one member there is, and lets no request to join pass unless it
-    is allowed.
-    """
+    """Gives the one member all partitions; lets no request to join pass unless it is allowed."""
 
     def __init__(self) -> None:
         self.allowed: Callable[[], None] = may_not_join

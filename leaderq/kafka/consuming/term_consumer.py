@@ -151,9 +151,7 @@ class TermConsumer:
         return dict(self._positions.committed) if self._positions else {}
 
     def offer(self) -> Batch | None:
-        """The batch to hand out: the one in hand once more, else the next; ``None`` while there is
-        none.
-        """
+        """The batch to hand out: the one in hand once more, else the next, if there is one."""
         if self._positions is None or not self._joined or self._commits.wanted is not None or self._stalled:
             return None
         if self._positions.in_hand is None and (batch := self._ahead.take(now_s())):
@@ -162,9 +160,7 @@ class TermConsumer:
         return self._positions.in_hand
 
     def commit(self, ends: Offsets) -> None:
-        """Commit these offsets of the batch in hand, at the next rounds; :meth:`outcome` tells when
-        that is done.
-        """
+        """Commit these ends of the batch in hand soon; :meth:`outcome` tells when it is done."""
         self._commits.request(ends, in_hand=self._has_in_hand)
 
     def rest(self, partition: Partition, for_s: float) -> None:
@@ -178,9 +174,7 @@ class TermConsumer:
             self._is_to_place = True
 
     def outcome(self) -> bool | None:
-        """Whether what was to be committed was committed (``False``: it was let go of); ``None``
-        while that is open.
-        """
+        """Whether it was committed (``False``: let go of); ``None`` while that is open."""
         return self._commits.outcome
 
     @property
@@ -212,9 +206,7 @@ class TermConsumer:
         return max(0.0, due - now)
 
     def close(self) -> None:
-        """Close the consumer; the group keeps its member. The store lets go of what it holds for
-        the term.
-        """
+        """Close the consumer, and what the store holds for the term; the group keeps its member."""
         self._store.close()
         if self._consumer is not None:
             self._consumer.close()
@@ -310,9 +302,7 @@ class TermConsumer:
         raise NotLetIn(self._plan.free_group())
 
     def _reposition(self, consumer: ConsumerClient) -> None:
-        """Set every position again, from the store; before any record of the new membership is
-        used.
-        """
+        """Set every position from the store, before a record of the new membership is used."""
         joins = consumer.joins
         held = consumer.assigned()
         stored = {
@@ -360,9 +350,7 @@ class TermConsumer:
             self._place(consumer, self._positions)
 
     def _check_forgotten(self, reached: Offsets) -> None:
-        """Offsets that are gone (expired without a leader, deleted with their group, in another store)
-        must not let everything be handled again unless the user said so.
-        """
+        """Where offsets are gone, nothing is handled again unless the user said so."""
         self._reached = {}  # told once in a term
         if not reached or isinstance(self._store, ExternalOffsets):
             return
@@ -478,9 +466,7 @@ class TermConsumer:
             self._commits.settled(ends)
 
     def _confirm(self, consumer: ConsumerClient) -> None:
-        """Prove from time to time that the store still accepts this leader, and tell tools of the
-        group where it stands.
-        """
+        """Prove now and then that the store accepts this leader; show the group where it stands."""
         if now_s() < self._confirmed + CONFIRM_S or self._positions is None:
             return
         committed = self._positions.committed
