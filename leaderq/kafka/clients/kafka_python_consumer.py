@@ -55,7 +55,10 @@ log = logging.getLogger(__name__)
 # while it waits for records of quiet partitions, a busy partition on the same broker cannot be
 # fetched, and one hot partition among quiet ones is read at 4 MB/s (kafka-python's default, 500
 # ms). Short waits cost a leader without work 2 % of a core more. Hence both.
-BUSY_FETCH_MS, QUIET_FETCH_MS = 10, 500
+# A fetch also names each partition: where there are thousands quiet ones wait longer, up to a third
+# of what a request may take then, because the broker answers nothing else on that connection.
+BUSY_FETCH_MS, QUIET_FETCH_MS, LONGEST_FETCH_MS = 10, 500, 2000
+_FETCH_MS_A_PARTITION = 0.25
 
 # How long one commit may look for a coordinator and repeat itself; the caller then decides whether
 # to begin another.
@@ -145,6 +148,7 @@ class KafkaPythonConsumer(ConsumerBase):
         super().__init__(settings)
         self._assignor = _GatedAssignor()
         self._busy_at = now_s()
+        self._quiet_fetch_ms = QUIET_FETCH_MS
 
     def _connect(self, until_s: float) -> None:
         quiet_client_logs()
@@ -248,13 +252,15 @@ class KafkaPythonConsumer(ConsumerBase):
         # Fetches may wait long only where nothing has come for a while; read by the client at its next.
         now = now_s()
         self._busy_at = now if polled else self._busy_at
-        wait_ms = BUSY_FETCH_MS if now - self._busy_at < _QUIET_AFTER_S else QUIET_FETCH_MS
+        wait_ms = BUSY_FETCH_MS if now - self._busy_at < _QUIET_AFTER_S else self._quiet_fetch_ms
         private_api.set_fetch_wait(self._consumer, wait_ms)
         return {Partition(*where): private_api.seen_as(_Seen, rows) for where, rows in polled.items()}
 
     def seek(self, offsets: Offsets, resting: Collection[Partition] = ()) -> None:
         consumer = self._consumer
         private_api.resume_all(consumer)
+        longer_ms = min(LONGEST_FETCH_MS, int(len(offsets) * _FETCH_MS_A_PARTITION))
+        self._quiet_fetch_ms = max(QUIET_FETCH_MS, longer_ms)
         for partition, offset in offsets.items():
             try:
                 consumer.seek(TopicPartition(*partition), offset)

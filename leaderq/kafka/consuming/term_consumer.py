@@ -53,7 +53,7 @@ from leaderq.term import OpenTerm, Reason, Term
 
 log = logging.getLogger(__name__)
 
-POLL_S = 0.2
+POLL_S, LONGEST_POLL_S = 0.2, 1.0
 SLICE_RECORDS = 5000
 """As many are read at a time while a handler works: some milliseconds' worth, since only between
 polls is it noticed that something is to be committed; each change of threads costs a part of one.
@@ -61,7 +61,9 @@ polls is it noticed that something is to be committed; each change of threads co
 ATTEND_S = 1.0
 REQUEST_S = 1.0
 PARTITIONS_A_SECOND = 2000
-"""So many may take a second more of each request and join, which are begun again if they are late."""
+"""So many may take a second more of each request and join, which are begun again if they are late;
+and idle polls wait longer, because some clients look over all partitions in each.
+"""
 CONFIRM_S = 3.0
 MIRROR_ALL_S = 60.0
 INSPECT_S = 5.0
@@ -123,7 +125,7 @@ class TermConsumer:
         self._check = ConsumerCheck(plan.stall_limits, plan.by_pattern)
         self._ahead = ReadAhead(plan.batch_limits)
         self._positions: Positions | None = None
-        self._request_s = REQUEST_S
+        self._request_s, self._poll_s = REQUEST_S, POLL_S
         self._joined = False
         self._joins = 0
         self._commits = OffsetCommits(plan.store, term)
@@ -277,7 +279,8 @@ class TermConsumer:
     # ---- taking over -----------------------------------------------------------------------------
 
     def _take_over(self, consumer: ConsumerClient) -> None:
-        self._request_s = REQUEST_S + len(consumer.existing()) / PARTITIONS_A_SECOND
+        more_s = len(consumer.existing()) / PARTITIONS_A_SECOND
+        self._request_s, self._poll_s = REQUEST_S + more_s, min(LONGEST_POLL_S, POLL_S + more_s)
         if not self._store.fence(consumer, self._term, self._allowed, self._request_s):
             self._wait_for_group()
         if self._check.misses(consumer):
@@ -402,7 +405,7 @@ class TermConsumer:
         busy = not self._is_idle or self._commits.wanted is not None
         if not room or self._stalled or (busy and now < self._look_ahead_at):
             return False
-        wait_s = 0.0 if busy else POLL_S
+        wait_s = 0.0 if busy else self._poll_s
         try:
             records = consumer.poll(wait_s, min(room, SLICE_RECORDS) if busy else room)
         except OffsetOutOfRange:
