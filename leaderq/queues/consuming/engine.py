@@ -301,9 +301,10 @@ class Engine:
         former = self._membership
         if former is not None and former.is_locking:
             self._forget(former)
-        self._session_id = self._session.id
+        session_id = self._session.id  # before: who enters in a later session has to enter again
         self._session.ensure_path(self.path)
         self._membership = membership = self._members.enter()
+        self._session_id = session_id
         self._listing.invalidate()
         self._held.clear()  # of a former member: those are others' now
         return membership

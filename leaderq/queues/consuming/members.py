@@ -88,20 +88,19 @@ class Members:
     def refresh(self, membership: Membership) -> None:
         if not self._is_stale:
             return
-        self._is_stale = False
-        is_locking = membership.is_locking
-        if is_locking:
-            self.deaths.listed()
+        self._is_stale = False  # before reading: what comes meanwhile makes it stale again
         try:
-            names = sorted(self._session.children(self._paths.members, self._changed))
-        except NoNode:
-            names = []
-        if is_locking:
+            if membership.is_locking:
+                self.deaths.listed()
             try:
+                names = sorted(self._session.children(self._paths.members, self._changed))
+            except NoNode:
+                names = []
+            if membership.is_locking:
                 self.deaths.refresh(names)
-            except BaseException:
-                self._is_stale = True
-                raise
+        except BaseException:
+            self._is_stale = True
+            raise
         own = name_of(membership.member)
         self.share = share_of(names.index(own), len(names)) if own in names else None
 
@@ -159,10 +158,11 @@ class ConsumerDeathWatcher:
         if self._subscription is None:
             self._subscription = self._session.watch_node(self._paths.members, self._changed)
         members = set(self._children(self._paths.members))
-        lost, self._members = self._members - members, members
-        has_died = any(self._session.exists(join(self._paths.claims, name)) is not None for name in lost)
+        lost = (join(self._paths.claims, name) for name in self._members - members)
+        has_died = any(self._session.exists(path) is not None for path in lost)
         if has_died and self._service.pause(_MOMENT_S + random.random() * _MOMENT_S):
             self._wake_java_if_idle()
+        self._members = members  # last: what raises is tried again
 
     def _wake_java_if_idle(self) -> None:
         """Whoever is awake has taken what was freed by now; what still lies there needs somebody to
