@@ -14,7 +14,7 @@ from consumption import LOCKS, PATH, Held, Seen, Stuck, consuming, fill, is_empt
 from leaderq.errors import ConnectionLost
 from leaderq.queues.consumers import ConsumeOptions, QueueConsumer
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption
-from leaderq.queues.consuming.claims import ClaimAttempt, ClaimResult
+from leaderq.queues.consuming.claims import Claim, ClaimAttempt, ClaimResult
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import RetryPolicy
@@ -349,6 +349,22 @@ def test_a_consumer_that_could_not_enter_a_new_session_at_once_enters_it_later(
         lost = losing(monkeypatch, mine, "create", f"{PATH}-meta/members")
         end(mine, address)
         eventually(lambda: lost and len(other.children(f"{PATH}-meta/members")) == 1)
+
+
+def test_no_claim_stands_from_the_moment_on_when_the_end_of_its_session_is_heard_of(
+    opened: Callable[[], Session], address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = opened()
+    stood: list[bool] = []
+    with consuming(mine, Seen()) as queue:
+        membership = queue.engine._membership
+        claim = Claim("queue-0000000000", b"", 0, 0, membership)
+        assert queue.engine.is_ours(claim)
+        monkeypatch.setattr(membership.writer, "_in_background", lambda job: None)  # a thread that comes late
+        mine.add_listener(lambda state: stood.append(queue.engine.is_ours(claim)) if state is SessionState.LOST else None)
+        end(mine, address)
+        eventually(lambda: stood == [False])
+        monkeypatch.undo()
 
 
 def test_an_item_deleted_behind_the_consumers_back_leaves_no_lock(session: Session) -> None:
