@@ -82,19 +82,24 @@ def _remove_if_ownerless(folder: Path) -> None:
 
 
 # Descriptor 3 is the pipe. The watcher ignores what the server is told to do politely, and dies with the group.
-_LAUNCH: Final = (
-    "exec 3<&0; (trap '' HUP INT TERM; read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 & exec 3<&- </dev/null; exec \"$@\""
-)
+_LAUNCH: Final = "exec 3<&0; (trap '' HUP INT TERM; read -r _ <&3; {}) >/dev/null 2>&1 & exec 3<&- </dev/null; exec \"$@\""
 
 
 class WatchedProcess:
     """A running program whose output goes to the end of ``log_path``.
 
     Guarantees: it does not outlive this process. A forked child of this process does not keep it alive and cannot stop it.
+    ``orphaned``: what a shell does then, in its process group and with its id as ``$$``.
     """
 
     def __init__(
-        self, command: Sequence[str], *, log_path: Path, folder: Path, env: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        *,
+        log_path: Path,
+        folder: Path,
+        env: Mapping[str, str] | None = None,
+        orphaned: str = "kill -KILL 0",
     ) -> None:
         self._owner = os.getpid()
         reading, self._leash = os.pipe()
@@ -102,7 +107,7 @@ class WatchedProcess:
         try:
             with log_path.open("ab") as log:
                 self._child = subprocess.Popen(
-                    ["/bin/sh", "-c", _LAUNCH, "leaderq-launch", *command],
+                    ["/bin/sh", "-c", _LAUNCH.format(orphaned), "leaderq-launch", *command],
                     stdin=reading, stdout=log, stderr=log, cwd=folder, env=env, start_new_session=True,
                 )  # fmt: skip
         except BaseException:
@@ -126,6 +131,12 @@ class WatchedProcess:
         if os.getpid() == self._owner:
             self._child.send_signal(number)
 
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for its end; returns whether it came."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(timeout_s)
+        return self.exit_code is not None
+
     def end(self, *, grace_s: float) -> int:
         """End it: SIGTERM, and after ``grace_s`` seconds SIGKILL. Gives the exit code when it is gone; may be called again."""
         if os.getpid() != self._owner:
@@ -133,8 +144,7 @@ class WatchedProcess:
         if grace_s > 0:
             self.send(signal.SIGCONT)
             self.send(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(grace_s)
+            self.wait(grace_s)
         if self._leash >= 0:  # the watcher is in the group until the leash is let go, so the group is still ours
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
