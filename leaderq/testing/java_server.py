@@ -27,7 +27,7 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypedDict, TypeVar
 
 from leaderq.errors import ServerFailed
 from leaderq.testing.freezing import freeze
@@ -185,31 +185,38 @@ LOGGING: Final = tuple(
 J = TypeVar("J", bound="JavaServer")
 
 
-class JavaServer(Server):
-    """See :class:`leaderq.testing.server.Server` for the life of a server.
+class JavaServerOptions(TypedDict, total=False):
+    """What every server from jars takes.
 
     ``port``: a fixed client port instead of a free one. ``data_dir``: a folder of yours, kept, instead of a temporary one.
     ``keep_data``: leave the temporary folder (data, configuration, log) behind at ``stop``.
     """
 
+    name: str
+    port: int | None
+    data_dir: Path | str | None
+    keep_data: bool
+    heap_mb: int
+    jvm_options: Sequence[str]
+    progress: Progress
+
+
+class JavaServer(Server):
+    """See :class:`leaderq.testing.server.Server` for the life of a server, and :class:`JavaServerOptions`."""
+
     jar_set: str
     port_names: Sequence[str] = ("client",)
+    heap_mb: int
 
-    def __init__(
-        self,
-        *,
-        port: int | None,
-        data_dir: Path | str | None,
-        keep_data: bool,
-        heap_mb: int,
-        jvm_options: Sequence[str],
-        progress: Progress = to_stderr,
-    ) -> None:
-        self._wanted_port = port
+    def __init__(self, options: JavaServerOptions) -> None:
+        self.name = options.get("name", self.jar_set)
+        self._wanted_port = options.get("port")
+        data_dir = options.get("data_dir")
         self._given_folder = Path(data_dir).resolve() if data_dir is not None else None
-        self._keep_data = keep_data
-        self._jvm = [f"-Xmx{heap_mb}m", *QUICK_START, *LOGGING, *jvm_options]
-        self._progress = progress
+        self._keep_data = options.get("keep_data", False)
+        heap_mb = options.get("heap_mb", self.heap_mb)
+        self._jvm = [f"-Xmx{heap_mb}m", *QUICK_START, *LOGGING, *options.get("jvm_options", ())]
+        self._progress = options.get("progress", to_stderr)
         self._scratch: ScratchFolder | None = None
         self._ports: dict[str, LeasedPort] = {}
         self._process: WatchedProcess | None = None

@@ -246,7 +246,8 @@ def test_settings_may_stand_before_the_verb_and_the_later_one_wins(capsys, monke
     [
         (["stauts"], "no such verb: 'stauts'; did you mean 'status'?"),
         (["xyzzy"], "choose one of run, lead, status"),
-        (["config", "shw"], "did you mean 'show'?"),
+        (["config", "shw"], "did you mean 'show'? see leaderq config --help"),
+        (["topics", "create", "a b"], "'a b' cannot be the name of a topic; use up to 249 letters"),
         (["run"], "name careers as MODULE:CLASS, or give --all for those of the configuration file"),
         (["run", "a:A", "--all"], "name careers as MODULE:CLASS, or give --all"),
         (["lead", "--career", "c"], "Missing argument 'COMMAND [ARGS]...'"),
