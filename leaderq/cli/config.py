@@ -11,7 +11,7 @@ import click
 
 from leaderq.cli.options import EVERYTHING, AllSettings, Given, Verb, debug_option, json_option, takes_settings
 from leaderq.cli.output import write_json, write_rows
-from leaderq.config.settings import SECRET_FILE, TABLE, Section
+from leaderq.config.settings import TABLE, Section
 
 _OPTIONAL = ("confluent-kafka", "prometheus-client")
 
@@ -49,9 +49,8 @@ def sample() -> None:
         click.echo(f"# -- {section.value}\n")
         for row in (row for row in TABLE if row.section is section):
             click.echo(f"# {row.help}  [{row.variable}]")
-            name = row.name + SECRET_FILE if row.secret else row.name
             is_fixed = row.default is not None and "<" not in str(row.default)
-            click.echo(f"#{name} = {json.dumps(row.default) if is_fixed else ''}".rstrip() + "\n")
+            click.echo(f"#{row.key} = {json.dumps(row.default) if is_fixed else ''}".rstrip() + "\n")
     click.echo("# [careers.ad-billing]                  these, for one career only")
     click.echo('# class = "billing:AdBilling"            what leaderq run --all runs')
     click.echo("# [careers.ad-billing.options]          its own, read from self.options")
