@@ -16,10 +16,20 @@ from kazoo.security import make_acl
 
 from leaderq.dyno import Delivery, DynoQueue, Kill, Message, Postpone, StaleLease, Worker
 from leaderq.dyno import queue as dyno_queue
-from leaderq.errors import ConfigurationError, NoPermission, QueueClosed, SessionClosed, TooLarge
+from leaderq.errors import (
+    BadVersion,
+    ConfigurationError,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    NoPermission,
+    QueueClosed,
+    SessionClosed,
+    TooLarge,
+)
 from leaderq.queues import RetryPolicy
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session, connect
+from leaderq.zookeeper import Check, Create, Operation, Session, SetData, connect
 
 Open = Callable[..., Session]
 D = "/d"
@@ -213,6 +223,30 @@ def test_a_receipt_is_redeemed_once_and_by_whoever_has_it(opened: Open) -> None:
         for wrong in ("", "0", "0/x/1", "0/00-1700000000000-00000000-0000000000/-1"):
             with pytest.raises(ConfigurationError):
                 other.redeem(wrong)
+
+
+def test_a_result_is_written_with_the_acknowledgement_or_neither(session: Session) -> None:
+    session.ensure_path("/own/ids")
+    session.create("/own/term", b"7")
+    with DynoQueue(session, D) as queue:
+        queue.push(Message(id="a"))
+        one = popped(queue)
+        refused: list[tuple[Operation, type[LeaderqError]]] = [
+            (Check("/own/term", 3), BadVersion),
+            (Create("/own/term"), NodeExists),
+            (SetData("/own/ids/gone", b""), NoNode),
+        ]
+        for operation, error in refused:
+            with pytest.raises(error):
+                one.ack([Create("/own/result"), operation])
+            assert session.exists("/own/result") is None
+            assert queue.shard_sizes()["0"]["leased"] == 1
+        one.ack([Create("/own/result", b"done"), Check("/own/term", 0)])
+        assert session.get("/own/result")[0] == b"done"
+        assert queue.shard_sizes() == NOTHING
+        with pytest.raises(StaleLease):
+            one.ack([Create("/own/other")])
+        assert session.exists("/own/other") is None
 
 
 def test_acknowledging_many_does_not_lose_to_a_heartbeat(session: Session) -> None:
