@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -102,7 +103,44 @@ def test_an_allocator_that_another_has_followed_orders_nothing(session: Session,
 
 def test_the_example_passes_the_strict_checker() -> None:
     pytest.importorskip("mypy.api", reason="the types are checked where mypy is installed")
-    files = [str(path) for path in sorted(README.parent.glob("*.py"))]
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent", *files]
+    strictly_checked(*sorted(README.parent.glob("*.py")))
+
+
+def strictly_checked(*files: Path) -> None:
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent", *map(str, files)]
     said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=EXAMPLES.parent)
     assert said.returncode == 0, said.stdout
+
+
+def readme_snippet() -> str:
+    text = (EXAMPLES.parent / "README.rst").read_text()
+    code = text.partition("   from leaderq.dyno import")[2].partition("\nA message is delivered")[0]
+    return textwrap.dedent("   from leaderq import connect\n   from leaderq.dyno import" + code)
+
+
+def test_the_snippet_about_messages_in_the_readme_runs(
+    zookeeper_server: Any, znode_root: str, tmp_path: Path, session: Session
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(readme_snippet().replace("127.0.0.1:2181", f"{zookeeper_server.address}{znode_root}"))
+    with subprocess.Popen(
+        [sys.executable, "-u", str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        said = [process.stdout.readline().split(maxsplit=1) for _ in range(3)]
+        assert said[0] == ["Enter", "ends it\n"] or said[1] == ["Enter", "ends it\n"], said
+        assert said[2] == ["order-17", "b'later, urgent' 1\n"]
+        process.stdin.write("\n")
+        process.stdin.close()
+        assert process.wait(60) == 0
+    with DynoQueue(session, "/jobs") as queue:
+        assert queue.shard_sizes() == {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
+
+
+def test_the_snippet_about_messages_in_the_readme_passes_the_type_checker(tmp_path: Path) -> None:
+    pytest.importorskip("mypy.api", reason="the types are checked where mypy is installed")
+    program = tmp_path / "program.py"
+    program.write_text(readme_snippet().replace("def fulfil(delivery):", "def fulfil(delivery: Delivery) -> None:").replace(
+        "import DynoQueue", "import Delivery, DynoQueue"))  # fmt: skip
+    strictly_checked(program)
