@@ -61,6 +61,8 @@ LEAVES = [
     "queue ls",
     "queue put",
     "queue peek",
+    "queue stats",
+    "queue ack",
     "queue drain",
     "queue purge",
     "queue rm",
