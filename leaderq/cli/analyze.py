@@ -7,6 +7,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -182,44 +183,13 @@ def _shown(key: str) -> str:
 
 
 def _as_json(lines: RequestLines, found: Analysis) -> dict[str, Any]:
-    return {
-        "lines": lines.lines,
-        "undecodable": lines.undecodable,
-        "unusable": lines.unusable,
-        **_repeats_json(found.repeats),
-        "rate": found.rate,
-        "span_s": found.span_s,
-        "late": found.late,
-        "untimed": found.untimed,
-        "savings": [_saving_json(one) for one in found.savings],
-    }
+    whole = asdict(found)
+    del whole["repeats"]
+    whole["savings"] = [_with(one, "runs", "share") for one in found.savings]
+    read = {"lines": lines.lines, "undecodable": lines.undecodable, "unusable": lines.unusable}
+    return {**read, **_with(found.repeats, "near_share"), **whole}
 
 
-def _repeats_json(repeats: Repeats) -> dict[str, Any]:
-    return {
-        "requests": repeats.requests,
-        "keys": repeats.keys,
-        "forgotten_keys": repeats.forgotten,
-        "repeats": repeats.repeats,
-        "minimum_repeat_distance": repeats.minimum_distance,
-        "window": repeats.window,
-        "near_repeats": repeats.near,
-        "near_share": repeats.near_share,
-        "distances": repeats.distances,
-        "duplication": repeats.duplication.value,
-        "hottest": [{"key": key, "requests": count} for key, count in repeats.hottest],
-    }
-
-
-def _saving_json(one: Saving) -> dict[str, Any]:
-    return {
-        "service_s": one.service_s,
-        "runs": one.runs,
-        "accepted": one.accepted,
-        "blocked": one.blocked,
-        "declined": one.declined,
-        "saved_share": one.share,
-        "mean_wait_s": one.waited_s,
-        "keys_at_once": one.keys_at_once,
-        "duplication": one.duplication.value,
-    }
+def _with(found: Repeats | Saving, *properties: str) -> dict[str, Any]:
+    derived = {name: getattr(found, name) for name in properties}
+    return {**asdict(found), **derived, "duplication": found.duplication.value}

@@ -10,8 +10,8 @@ import platform
 import click
 
 from leaderq.cli.options import EVERYTHING, AllSettings, Given, Verb, debug_option, json_option, takes_settings
-from leaderq.cli.output import write_json, write_table
-from leaderq.config.settings import SECRET_FILE, TABLE, Section
+from leaderq.cli.output import write_json, write_rows
+from leaderq.config.settings import TABLE, Section
 
 _OPTIONAL = ("confluent-kafka", "prometheus-client")
 
@@ -32,14 +32,8 @@ def show(given: Given, as_json: bool) -> None:
       leaderq config show --json --career ad-billing
       leaderq config show --json | jq 'select(.source != "default")'
     """
-    configuration = given.load()
-    if as_json:
-        for row, value, source in configuration.rows():
-            write_json({"setting": row.name, "value": value, "source": source})
-        return
-    write_table(
-        ("SETTING", "VALUE", "SOURCE"), [(row.name, _text(value), source) for row, value, source in configuration.rows()]
-    )
+    rows = ((row.name, value if as_json else _text(value), source) for row, value, source in given.load().rows())
+    write_rows((dict(zip(("setting", "value", "source"), row, strict=True)) for row in rows), as_json=as_json)
 
 
 @click.command(cls=Verb)
@@ -55,9 +49,8 @@ def sample() -> None:
         click.echo(f"# -- {section.value}\n")
         for row in (row for row in TABLE if row.section is section):
             click.echo(f"# {row.help}  [{row.variable}]")
-            name = row.name + SECRET_FILE if row.secret else row.name
             is_fixed = row.default is not None and "<" not in str(row.default)
-            click.echo(f"#{name} = {json.dumps(row.default) if is_fixed else ''}".rstrip() + "\n")
+            click.echo(f"#{row.key} = {json.dumps(row.default) if is_fixed else ''}".rstrip() + "\n")
     click.echo("# [careers.ad-billing]                  these, for one career only")
     click.echo('# class = "billing:AdBilling"            what leaderq run --all runs')
     click.echo("# [careers.ad-billing.options]          its own, read from self.options")

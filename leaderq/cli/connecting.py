@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from leaderq.cli.options import Given
 from leaderq.cli.output import quiet
@@ -13,8 +14,6 @@ from leaderq.config import Settings
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from leaderq.election import Operator, View
     from leaderq.zookeeper import Security, Session
 
@@ -42,22 +41,10 @@ def zookeeper_security(settings: Settings) -> Security | None:
 
     if settings.zookeeper_auth == "none" and not settings.zookeeper_tls:
         return None
-    return Security(
-        user=settings.zookeeper_user,
-        password=settings.zookeeper_password,
-        mechanism=_MECHANISMS[settings.zookeeper_auth],
-        tls=settings.zookeeper_tls,
-        ca=_text(settings.zookeeper_ca),
-        cert=_text(settings.zookeeper_cert),
-        key=_text(settings.zookeeper_key),
-        key_password=settings.zookeeper_key_password,
-        verify=settings.zookeeper_verify,
-        check_hostname=settings.zookeeper_check_hostname,
-    )
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
+    names = ("user", "password", "tls", "ca", "cert", "key", "key_password", "verify", "check_hostname")
+    values: dict[str, Any] = {name: getattr(settings, f"zookeeper_{name}") for name in names}
+    paths = {name: str(value) for name, value in values.items() if isinstance(value, Path)}
+    return Security(mechanism=_MECHANISMS[settings.zookeeper_auth], **values | paths)
 
 
 def named_career(settings: Settings) -> str:

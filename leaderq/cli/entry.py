@@ -90,7 +90,8 @@ def _refuse(error: LeaderqError, arguments: list[str]) -> int:
 
 
 def _say(sentence: str, remedy: str = "") -> None:
-    click.echo(f"leaderq: error: {sentence}" + (f"; {remedy}" if remedy else ""), err=True)
+    comma = " " if sentence.endswith("?") else "; "
+    click.echo(f"leaderq: error: {sentence}" + (f"{comma}{remedy}" if remedy else ""), err=True)
 
 
 def _help_hint(error: click.ClickException) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from leaderq.config.settings import SECRET_FILE, TABLE, Row, Section
+from leaderq.config.settings import TABLE, Row, Section
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def takes_settings(*sections: Section, career: click.Option | None = None, hidde
     def decorate(function: F) -> F:
         @functools.wraps(function)
         def wrapper(config: str | None, **options: Any) -> Any:
-            flags = {key: options.pop(key) for row in rows if (key := _key(row)) in options}
+            flags = {row.key: options.pop(row.key) for row in rows if row.key in options}
             return function(Given(flags, config), **options)
 
         decorated = debug_option(_config_option(wrapper))
@@ -138,7 +138,7 @@ def takes_value(argument: str) -> bool | None:
     for row in TABLE:
         if row.is_switch and name in {row.flag, _off_flag(row)}:
             return False
-        if not row.is_switch and name == _flag(row):
+        if not row.is_switch and name == row.flag:
             return not equals
     return {"--config": not equals, "--debug": False}.get(name)
 
@@ -217,14 +217,6 @@ class _AnyCommand(SettingOption):
         super().__init__(*names, section=None, **attributes)
 
 
-def _key(row: Row) -> str:
-    return row.name + SECRET_FILE if row.secret else row.name
-
-
-def _flag(row: Row) -> str:
-    return "--" + _key(row).replace("_", "-")
-
-
 def _off_flag(row: Row) -> str:
     return "--no-" + row.name.replace("_", "-")
 
@@ -233,8 +225,8 @@ def _option(row: Row) -> SettingOption:
     if row.is_switch:
         names, metavar = [f"{row.flag}/{_off_flag(row)}"], None
     else:
-        names, metavar = [_flag(row)], "FILE" if row.secret else row.kind.metavar
-    return SettingOption(*names, _key(row), section=row.section, default=None, metavar=metavar, help=_help(row))
+        names, metavar = [row.flag], "FILE" if row.secret else row.kind.metavar
+    return SettingOption(*names, row.key, section=row.section, default=None, metavar=metavar, help=_help(row))
 
 
 def _help(row: Row) -> str:

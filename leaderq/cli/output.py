@@ -55,6 +55,20 @@ def write_json(value: Mapping[str, Any]) -> None:
     click.echo(json.dumps(value, default=str, ensure_ascii=False))
 
 
+def write_rows(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> int:
+    """Write each as JSON as it comes, or all as a table under its names; returns how many there
+    were.
+    """
+    if not as_json:
+        found = list(rows)
+        headings = [name.replace("_", " ").upper() for name in (found[0] if found else ())]
+        return write_table(headings, [list(row.values()) for row in found])
+    count = 0
+    for count, row in enumerate(rows, 1):  # noqa: B007  (the last one is the answer)
+        write_json(row)
+    return count
+
+
 def shaded(text: object, shade: Shade | None) -> str:
     """``text`` in a colour, if standard output is a terminal and ``NO_COLOR`` is not set."""
     wants = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -7,6 +7,7 @@ the user's module: what that takes at import (a port, memory, a lock) is free fo
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 import os
@@ -14,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +26,7 @@ from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.connecting import open_session, zookeeper_security
 from leaderq.cli.options import EVERYTHING, Given, Verb, switch, takes_settings
 from leaderq.cli.signals import stop_early
-from leaderq.config import TABLE, Section, Settings
+from leaderq.config import DEFAULT, TABLE, Section, Settings, new_candidate_id
 from leaderq.errors import CareerFailed, ConfigurationError
 from leaderq.exits import ExitCode
 from leaderq.observability.logging import configure, log_failure
@@ -257,4 +259,10 @@ def _checked(given: Given, name: str | None, target: str) -> tuple[Settings, typ
         cause = error
     if career is None or configuration is None:
         raise ConfigurationError(*problems) from cause
-    return configuration.settings, career
+    settings = configuration.settings
+    return settings if configuration.source("id") != DEFAULT else replace(settings, id=_own_id()), career
+
+
+@functools.cache
+def _own_id() -> str:
+    return new_candidate_id()  # one for all careers of the process

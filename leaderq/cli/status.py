@@ -25,6 +25,7 @@ from leaderq.cli.output import (
     shaded,
     since,
     write_json,
+    write_rows,
     write_table,
 )
 from leaderq.config import Section, Settings
@@ -132,14 +133,9 @@ def members(given: Given, as_json: bool) -> None:
     quiet()
     with open_session(settings) as session:
         found = [member for view in views(session, settings) for member in _members(view)]
-    if as_json:
-        for member in found:
-            write_json(member)
-    elif found:
-        now = time.time()
-        rows = [(*list(each.values())[:-1], _until(each["stands_again"], now)) for each in found]
-        write_table(("CAREER", "TURN", "CANDIDATE", "ROLE", "HOST", "PID", "STANDS AGAIN"), rows)
-    else:
+    now = time.time()
+    rows = found if as_json else [{**each, "stands_again": _until(each["stands_again"], now)} for each in found]
+    if not write_rows(rows, as_json=as_json) and not as_json:
         click.echo(f"no candidate stands for {settings.career or 'any career'} below {settings.root}", err=True)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 from leaderq.cli.options import Given, Verb, number, takes_settings
 from leaderq.cli.output import quiet
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError
+
+_NAME = re.compile("[A-Za-z0-9._-]{1,249}")
 
 
 @click.command(cls=Verb)
@@ -38,6 +42,9 @@ def create(
       leaderq topics create clicks --partitions 6
       leaderq topics create clicks clicks-dead --replication 3 --topic-config min.insync.replicas=2
     """
+    if wrong := [name for name in names if name in (".", "..") or not _NAME.fullmatch(name)]:
+        remedy = "use up to 249 letters, digits, '.', '_' and '-'"
+        raise ConfigurationError(*(f"{name!r} cannot be the name of a topic; {remedy}" for name in wrong))
     wanted = dict(_config(text) for text in configs)
     settings = given.load().settings
     quiet()

@@ -37,6 +37,7 @@ class Layer:
 
     ``source`` names where the value of a key comes from, ``place`` where the user changes it.
     ``as_text``: values are text still to be read, not typed ones. Paths are relative to ``folder``.
+    ``others``: keys that are no settings and belong there.
     """
 
     values: Mapping[str, Any]
@@ -44,6 +45,7 @@ class Layer:
     place: Callable[[str], str]
     as_text: bool
     folder: Path
+    others: tuple[str, ...] = ()
 
 
 def known_keys() -> list[str]:
@@ -75,7 +77,8 @@ def from_file(values: Mapping[str, Any], path: Path, table: str = "") -> Layer:
     """One table of a configuration file."""
     within = f" in [{table}]" if table else ""
     place = f"{within} of {path}"
-    return Layer(values, lambda _: f"{path}{within}", lambda key: key + place, False, path.parent)
+    others = ("class", "options") if table else ()
+    return Layer(values, lambda _: f"{path}{within}", lambda key: key + place, False, path.parent, others)
 
 
 def _is_foreign(variable: str) -> bool:
@@ -167,7 +170,7 @@ def _unknown_keys(layer: Layer) -> list[str]:
     problems = []
     for key in (key for key in layer.values if key not in known):
         hint = "remove it"
-        for near in difflib.get_close_matches(key, known, n=1):
+        for near in difflib.get_close_matches(key, [*known, *layer.others], n=1):
             hint = f"did you mean {layer.source(near) if layer.as_text else near}?"
         problems.append(f"{layer.place(key)} is not a setting of leaderq; {hint}")
     return problems

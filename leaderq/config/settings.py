@@ -81,9 +81,14 @@ class Row:
         return PREFIX + self.name.upper()
 
     @property
-    def flag(self) -> str | None:
-        """The command line option that sets it; ``None`` for a secret."""
-        return None if self.secret else "--" + self.name.replace("_", "-")
+    def key(self) -> str:
+        """The setting, or of a secret the one that names its file."""
+        return self.name + SECRET_FILE if self.secret else self.name
+
+    @property
+    def flag(self) -> str:
+        """The command line option that sets :attr:`key`."""
+        return "--" + self.key.replace("_", "-")
 
     @property
     def is_switch(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
@@ -15,6 +15,7 @@ from leaderq.dyno.delivery import Delivery, Receipt, bounded_error
 from leaderq.dyno.message import DynoMessage, Seconds, checked_s
 from leaderq.dyno.queue import DynoQueue
 from leaderq.errors import ConfigurationError, LeaderqError
+from leaderq.zookeeper import Operation
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -43,8 +44,8 @@ class AsyncDelivery:
     def receipt(self) -> Receipt:
         return self.delivery.receipt
 
-    async def ack(self) -> None:
-        await self._run(self.delivery.ack)
+    async def ack(self, also: Sequence[Operation] = ()) -> None:
+        await self._run(partial(self.delivery.ack, also))
 
     async def nack(self, error: BaseException | str | None = None, *, delay_s: Seconds | None = None) -> None:
         await self._run(partial(self.delivery.nack, error, delay_s=delay_s))

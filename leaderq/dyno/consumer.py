@@ -43,7 +43,7 @@ from leaderq.dyno.layout import DynoPaths, parsed_rest
 from leaderq.dyno.message import DeliveryState, Frame, Seconds, Unique, checked_s, frame_of
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage, Operations
-from leaderq.dyno.writes import apply, apply_all
+from leaderq.dyno.writes import apply, apply_all, within
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -59,7 +59,7 @@ from leaderq.errors import (
 from leaderq.retrying import RetryPolicy
 from leaderq.threads import Service
 from leaderq.writing import SequencedWriter
-from leaderq.zookeeper import Session, SessionState, Subscription, WatchEvent
+from leaderq.zookeeper import Operation, Session, SessionState, Subscription, WatchEvent
 from leaderq.zookeeper.paths import name_of
 
 log = logging.getLogger(__name__)
@@ -375,18 +375,18 @@ class DynoConsumer:
         """See :class:`~leaderq.dyno.bodies.Bodies`."""
         return self._bodies.get(frame.payload, frame.body)
 
-    def settle_ack(self, delivery: Delivery) -> None:
-        (error,) = self.acknowledge([delivery])
+    def settle_ack(self, delivery: Delivery, also: Sequence[Operation] = ()) -> None:
+        (error,) = self.acknowledge([delivery], tuple(also))
         if error is not None:
             raise error
 
-    def acknowledge(self, deliveries: Sequence[Delivery]) -> list[LeaderqError | None]:
+    def acknowledge(self, deliveries: Sequence[Delivery], also: Operations = ()) -> list[LeaderqError | None]:
         """As :meth:`settle_ack` for each, all under way together; for each its error, or ``None``."""
         once = list(dict.fromkeys(deliveries))
         with ExitStack() as locks:
             for one in sorted(once, key=id):  # in one order, or two calls could wait for each other
                 locks.enter_context(one.lock)
-            known = self._write([(one, self._completion(one)) for one in once])
+            known = self._write([(one, (*self._completion(one), *also)) for one in once])
             done = [one for one in once if known[one] is None]
             for one in done:
                 self._settled(one, is_gone=True)
@@ -472,7 +472,9 @@ class DynoConsumer:
             one: StaleLease(f"message {one.id} was settled before") for one, _ in wanted
         }
         for (one, _), error in zip(fresh, errors, strict=True):
-            is_stale = isinstance(error, BadVersion | NoNode | NodeExists | SessionExpired)
+            is_stale = isinstance(error, SessionExpired) or (
+                isinstance(error, BadVersion | NoNode | NodeExists) and within(error, self._paths.root)
+            )
             known[one] = self._stale(one, error) if is_stale else error
         return known
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from leaderq.dyno.bodies import Bodies
@@ -15,6 +15,7 @@ from leaderq.reading import SizedReader
 from leaderq.zookeeper import Create, Delete, Session
 
 Wanted = Callable[[DeadMessage], bool]
+Chosen = Wanted | Iterable[DeadMessage]
 
 
 def _everything(_letter: DeadMessage) -> bool:
@@ -59,23 +60,23 @@ class DynoDeadLetters:
                 if letter is not None and wanted(letter):
                     yield letter
 
-    def redrive(self, wanted: Wanted = _everything, *, per_s: float | None = None, dry_run: bool = False) -> int:
-        """Send letters back into the queue, ``per_s`` a second at most; returns how many were, or
-        would be."""
+    def redrive(self, wanted: Chosen = _everything, *, per_s: float | None = None, dry_run: bool = False) -> int:
+        """Send letters back into the queue, those that are ``wanted`` or those given, ``per_s`` a
+        second at most; returns how many were, or would be."""
         if per_s is not None and not per_s > 0:
             raise ConfigurationError(f"per_s={per_s!r}: give more than 0 letters a second")
         count = 0
-        for letter in self.browse(wanted):
+        for letter in self.browse(wanted) if callable(wanted) else wanted:
             if dry_run or self._send_back(letter):
                 count += 1
             if per_s is not None and not dry_run:
                 time.sleep(1 / per_s)
         return count
 
-    def purge(self, wanted: Wanted = _everything) -> int:
-        """Delete letters; returns how many were."""
+    def purge(self, wanted: Chosen = _everything) -> int:
+        """Delete letters, as :meth:`redrive`; returns how many were."""
         count = 0
-        for letter in self.browse(wanted):
+        for letter in self.browse(wanted) if callable(wanted) else wanted:
             if self._apply((Delete(self._paths.shard(letter.shard).dead_letter(letter.name)),)):
                 count += 1
                 self._bodies.drop([frame_of(letter.data).body])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -11,6 +12,7 @@ from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, Seconds
 from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.retrying import RetryPolicy
+from leaderq.zookeeper import Operation
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -67,7 +69,7 @@ class SettlesDeliveries(Protocol):
 
     def whole_payload(self, frame: Frame) -> bytes: ...
 
-    def settle_ack(self, delivery: Delivery) -> None: ...
+    def settle_ack(self, delivery: Delivery, also: Sequence[Operation] = ()) -> None: ...
 
     def settle_rest(
         self, delivery: Delivery, *, delay_s: Seconds, error: BaseException | str | None, is_failure: bool
@@ -127,9 +129,14 @@ class Delivery:
         """What names this delivery; another one after each extension."""
         return Receipt(self.record.shard, self.record.name, self.version)
 
-    def ack(self) -> None:
-        """It is done, and gone."""
-        self.queue.settle_ack(self)
+    def ack(self, also: Sequence[Operation] = ()) -> None:
+        """It is done, and gone.
+
+        ``also``: ZooKeeper operations of yours, in the same multi: the result is written and the
+        message acknowledged, or neither. If one of them is refused its error is raised, and the
+        message is leased as before.
+        """
+        self.queue.settle_ack(self, also)
 
     def nack(
         self,

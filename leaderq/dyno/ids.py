@@ -174,9 +174,8 @@ class Ids:
         if claims and resting is None:
             raise _Taken(f"{shard}/{name}")
         version = claims[0].version if claims else None
-        absent = () if claims else transitions.absence(paths.claim(name))
         frame = frame_of(self._session.get(paths.message(name))[0])
-        return frame, (*absent, *transitions.removal(paths, name, version, resting))
+        return frame, transitions.removal(paths, name, version, resting)
 
     def sweep_windows(self, now_ms: int, write_all: Callable[[Sequence[Operations]], object]) -> int:
         """Forget the ids whose windows are over; returns how many."""

@@ -172,14 +172,20 @@ class DynoQueue:
     ) -> list[str | LeaderqError]:
         """As :meth:`push`; returns for each its id, or its error in its place."""
         given = [messages] if isinstance(messages, DynoMessage) else list(messages)
-        prepared = [self._prepared(one) for one in given]
-        groups = [(*fence, one.create, *one.id_operations(self._paths)) for one in prepared]
-        futures = self._writer().submit_all(groups)
+        prepared: list[_Push | LeaderqError] = []
+        for one in given:
+            try:
+                prepared.append(self._prepared(one))
+            except (ConfigurationError, TooLarge) as exc:
+                prepared.append(exc)
+        pushes = [one for one in prepared if isinstance(one, _Push)]
+        futures = self._writer().submit_all([(*fence, one.create, *one.id_operations(self._paths)) for one in pushes])
         errors = outcomes(futures, self._paths.root)
-        return [
+        pushed = (
             self._pushed(one, fence, None if error else future.result(), error)
-            for one, future, error in zip(prepared, futures, errors, strict=True)
-        ]
+            for one, future, error in zip(pushes, futures, errors, strict=True)
+        )
+        return [next(pushed) if isinstance(one, _Push) else one for one in prepared]
 
     def push_unique(
         self, message: DynoMessage, on_conflict: OnConflict = OnConflict.RAISE, *, fence: Sequence[Operation] = ()
@@ -403,24 +409,35 @@ class DynoQueue:
     def remove(self, id: str) -> bool:
         """Delete a message, in whatever state; returns whether it was there. Who has it in flight
         finds out when it settles."""
+        return self._end(id)
 
+    def finish(self, id: str) -> bool:
+        """Delete a message that nobody has in flight, as if it had been acknowledged: its id is kept
+        for its ``unique_s``. Returns whether there was one."""
+        return self._end(id, held_too=False, done_ms=self._now_ms())
+
+    def _end(self, id: str, *, held_too: bool = True, done_ms: int | None = None) -> bool:
         body: list[str | None] = []
 
-        def operations(shard: str, name: str, claim: ClaimRead | None) -> Operations:
+        def operations(shard: str, name: str, claim: ClaimRead | None) -> Operations | None:
+            if claim is not None and claim.resting is None and not held_too:
+                return None
             frame = frame_of(self._session.get(self._paths.shard(shard).message(name))[0])
             body[:] = [frame.body]
-            return self._removal(shard, name, frame, claim)
+            return self._removal(shard, name, frame, claim, done_ms)
 
         is_removed = self._change(id, operations)
         if is_removed:
             self._bodies.drop(body)
         return is_removed
 
-    def _removal(self, shard: str, name: str, frame: Frame, claim: ClaimRead | None) -> Operations:
+    def _removal(
+        self, shard: str, name: str, frame: Frame, claim: ClaimRead | None, done_ms: int | None = None
+    ) -> Operations:
         version = None if claim is None else claim.version
         removed = transitions.removal(self._paths.shard(shard), name, version, None if claim is None else claim.resting)
         has_started = claim is not None and claim.state.deliveries > 0
-        return *removed, *transitions.id_over(self._paths, frame, has_started=has_started)
+        return *removed, *transitions.id_over(self._paths, frame, has_started=has_started, done_ms=done_ms)
 
     def set_timeout(self, id: str, timeout_s: Seconds) -> bool:
         """A message that nobody has is due in ``timeout_s`` seconds; it keeps its priority and its
@@ -501,18 +518,21 @@ class DynoQueue:
                 return delivery
         return None
 
-    def clear(self) -> int:
-        """Remove all messages, in whatever state and readable or not, but not the dead letters;
-        returns how many. What is changed or comes meanwhile may stay."""
+    def clear(self, *, held_too: bool = True) -> int:
+        """Remove all messages, in whatever state (but those in flight only if ``held_too``) and
+        readable or not, but not the dead letters; returns how many. What is changed or comes meanwhile
+        may stay."""
         count = 0
         for shard in self._shards:
             for batch in batched(((name, frame_of(data)) for name, data in self._all(shard)), _AT_A_TIME):
                 read = read_claims(self._session, self._paths.shard(shard), [name for name, _ in batch])
                 claims = {claim.name: claim for claim in read}
-                groups = [self._removal(shard, name, frame, claims.get(name)) for name, frame in batch]
+                held = {claim.name for claim in read if claim.resting is None and not held_too}
+                wanted = [(name, frame) for name, frame in batch if name not in held]
+                groups = [self._removal(shard, name, frame, claims.get(name)) for name, frame in wanted]
                 errors = apply_all(self._writer(), groups, self._paths.root)
                 count += errors.count(None)
-                self._bodies.drop(frame.body for (_, frame), error in zip(batch, errors, strict=True) if error is None)
+                self._bodies.drop(frame.body for (_, frame), error in zip(wanted, errors, strict=True) if error is None)
         return count
 
     def find_stale(self, *, repair: bool = False) -> list[Leftover]:

@@ -74,10 +74,11 @@ def absence(path: str) -> Operations:
 
 
 def removal(paths: ShardPaths, name: str, version: int | None, resting: RestName | None) -> Operations:
-    """All of it. ``version``: of its claim; ``None`` if it was never delivered."""
-    operations: list[Operation] = [Delete(paths.message(name))]
-    if version is not None:
-        operations.append(Delete(paths.claim(name), version))
+    """All of it. ``version``: of its claim; ``None`` if it was never delivered, which must still be so,
+    or its claim would be left over."""
+    claim = paths.claim(name)
+    claimed = absence(claim) if version is None else (Delete(claim, version),)
+    operations: list[Operation] = [*claimed, Delete(paths.message(name))]
     if resting is not None:
         operations.append(Delete(paths.rest(rest_name(resting.until_ms, resting.version, name))))
     return tuple(operations)

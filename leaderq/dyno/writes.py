@@ -8,7 +8,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
 from leaderq.dyno.transitions import Operations, without_missing
-from leaderq.errors import ConnectionLost, LeaderqError, NotConnected
+from leaderq.errors import ConnectionLost, LeaderqError, NotConnected, ZooKeeperError
 from leaderq.writing import SequencedWriter
 
 ANSWER_S = 30.0
@@ -43,10 +43,18 @@ def apply_all(writer: SequencedWriter, groups: Sequence[Operations], path: str) 
     """
     errors = outcomes(writer.submit_all(groups), path)
     for at, group in enumerate(groups):
-        while (error := errors[at]) is not None and (fewer := without_missing(group, error)) is not None:
+        while (error := errors[at]) is not None and within(error, path):
+            fewer = without_missing(group, error)
+            if fewer is None:
+                break
             group = fewer
             errors[at : at + 1] = outcomes([writer.submit(group)], path)
     return errors
+
+
+def within(error: LeaderqError, path: str) -> bool:
+    """Whether it is about a znode below ``path``, and not about one of the user's own."""
+    return isinstance(error, ZooKeeperError) and error.path is not None and error.path.startswith(f"{path}/")
 
 
 def apply(writer: SequencedWriter, operations: Operations, path: str) -> LeaderqError | None:

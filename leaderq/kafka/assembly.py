@@ -64,6 +64,16 @@ class Environment:
     stall_limits: StallLimits
     consumer_settings: Callable[[ConsumerSettings], ConsumerSettings]
 
+    def connection(self, declared: Declaration) -> dict[str, Any]:
+        """What consumer and producer of a career are both made with."""
+        return {
+            "address": self.settings.kafka,
+            "client_id": f"leaderq-{declared.name}-{self.candidate}",
+            "security": security_for(declared, self.settings),
+            "open_timeout_s": self.settings.connect_timeout_s,
+            "options": declared.client_options,
+        }
+
 
 @dataclass
 class Assembly:
@@ -86,9 +96,7 @@ class Assembly:
         self.consumer.begin(term, wait_s)
 
     def begin_marks(self, term: Term) -> None:
-        """Judge, once a term, what the marks of former leaders say about the offsets at which this
-        one began.
-        """
+        """Judge, once a term, what former leaders' marks say about the offsets it began at."""
         if self.marks is not None and self._marked != term.id:
             self.marks.begin(term, self.consumer.loaded or {})
             self._marked = term.id
@@ -115,7 +123,7 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
     consumer_class = _consumer_class(declared.client)
     if former is not None:
         former.close()
-    on_error, security = policy(declared.on_error, declared.where), security_for(declared, settings)
+    security = security_for(declared, settings)
     layout = Layout(settings.root, declared.name)
     store = _store(declared, environment, layout)
     topic = dead_letters_of(declared.on_error, declared.name)
@@ -151,7 +159,7 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         )
     )
     consumer.start(settings.connect_timeout_s + OPEN_MARGIN_S)
-    letter_bytes = _letter_bytes(declared)
+    letter_bytes = max(MAX_LETTER_BYTES, declared.max_message_bytes)
     ours = declared.client_options if declared.client is ClientLibrary.KAFKA_PYTHON else {}
     dead_letters = DeadLetterSender(
         ProducerSettings(settings.kafka, security=security, max_message_bytes=letter_bytes, options=ours),
@@ -160,9 +168,12 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         topic_bytes=topic_bytes,
     )
     marks = None
-    if on_error.deaths:
+    if policy(declared.on_error, declared.where).deaths:
         marks = CrashMarks(environment.session, layout.attempts, max_records=declared.max_records)
     calls = HandleCalls(environment.handle)
+    figures = DrainFigures() if former is None else former.figures
+    if former is None:
+        offer_figures(FigureSource.DRAIN, declared.name, figures, vars)
     context = handling_context(
         declared,
         calls,
@@ -174,9 +185,9 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         on_skipped=reports.skipped,
         on_dead_lettered=reports.dead_lettered,
         on_held_up=reports.held_up,
-        figures=_figures(declared.name) if former is None else former.figures,
+        figures=figures,
     )
-    return Assembly(declared, store, consumer, BatchHandler(context), dead_letters, marks, calls, context.figures)
+    return Assembly(declared, store, consumer, BatchHandler(context), dead_letters, marks, calls, figures)
 
 
 def handling_context(
@@ -207,17 +218,8 @@ def security_for(declared: Declaration, settings: Settings) -> KafkaSecurity:
     return replace(settings.kafka_security, client_options=for_all_clients(declared.client, declared.client_options))
 
 
-def _figures(career: str) -> DrainFigures:
-    """Counted from 0, and shown as metrics from now on."""
-    figures = DrainFigures()
-    offer_figures(FigureSource.DRAIN, career, figures, vars)
-    return figures
-
-
 def _free_group(declared: Declaration, environment: Environment) -> str:
-    """Remove from the group the former names of a career that was renamed: careers of the same root
-    for which nobody stands any more. Returns what the group waits for.
-    """
+    """Remove from the group the former names of a renamed career; returns whom it waits for."""
     settings, group = environment.settings, declared.group
     security = security_for(declared, settings)
     try:
@@ -242,10 +244,6 @@ def _is_abandoned(session: Session, layout: Layout) -> bool:
         return not session.children(layout.candidates)
     except NoNode:
         return True
-
-
-def _letter_bytes(declared: Declaration) -> int:
-    return max(MAX_LETTER_BYTES, declared.max_message_bytes)
 
 
 def _require_topic(settings: Settings, declared: Declaration, topic: str) -> int | None:
@@ -292,19 +290,14 @@ def _consumer_class(client: ClientLibrary) -> ConsumerFactory:
 
 def consumer_settings(declared: Declaration, environment: Environment, in_group: bool) -> ConsumerSettings:
     """As whom, and what, the consumer of a career reads."""
-    settings = environment.settings
     return environment.consumer_settings(
         ConsumerSettings(
-            address=settings.kafka,
             topics=declared.topics,
             group=declared.group,
             member=declared.name,
             membership=in_group,
-            client_id=f"leaderq-{declared.name}-{environment.candidate}",
-            security=security_for(declared, settings),
-            open_timeout_s=settings.connect_timeout_s,
             partition_fetch_bytes=SHARED_FETCH_BYTES if declared.workers > 1 else None,
-            options=declared.client_options,
+            **environment.connection(declared),
         )
     )
 
@@ -328,13 +321,9 @@ def transactional_id(career: str, group: str, root: str) -> str:
 
 def _producer(declared: Declaration, environment: Environment) -> TransactionalProducer:
     settings = ProducerSettings(
-        address=environment.settings.kafka,
         transactional_id=transactional_id(declared.name, declared.group, environment.settings.root),
-        client_id=f"leaderq-{declared.name}-{environment.candidate}",
-        security=security_for(declared, environment.settings),
-        open_timeout_s=environment.settings.connect_timeout_s,
-        max_message_bytes=_letter_bytes(declared),
-        options=declared.client_options,
+        max_message_bytes=max(MAX_LETTER_BYTES, declared.max_message_bytes),
+        **environment.connection(declared),
     )
     if declared.client is ClientLibrary.KAFKA_PYTHON:
         return KafkaPythonProducer(settings)

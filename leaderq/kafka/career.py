@@ -273,9 +273,7 @@ class KafkaLeaderCareer(LeaderCareer):
         return assembly
 
     def _declared(self) -> Declaration:
-        """What the class declares; raises :class:`~leaderq.errors.ConfigurationError` if it cannot
-        be run.
-        """
+        """What the class declares, checked; raises :class:`~leaderq.errors.ConfigurationError`."""
         declared = declaration_of(self, self.settings.career or career_name(self), self.settings)
         check(declared, [*self._problems(), *career_problems(type(self))])
         return declared

@@ -177,9 +177,7 @@ def _member(kind: type[Member], value: object) -> Member | None:
 
 
 def deserializer_of(career: object, name: str) -> Deserializer | None:
-    """What the class declares, also where it is a plain function: that would otherwise become a
-    method of the object.
-    """
+    """What the class declares; not made a method of the object where it is a plain function."""
     declared = vars(career).get(name, getattr_static(type(career), name))
     if isinstance(declared, staticmethod | classmethod):
         return declared.__get__(career, type(career))

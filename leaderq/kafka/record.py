@@ -24,9 +24,7 @@ FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "heade
 
 
 class Partition(NamedTuple):
-    """One partition of a topic. Equal to any ``(topic, number)`` pair, so it indexes a client's own
-    mappings too.
-    """
+    """One partition of a topic; equal to any ``(topic, number)`` pair."""
 
     topic: str
     number: int
@@ -95,33 +93,6 @@ class Record(tuple):  # type: ignore[type-arg]
     def __len__(self) -> int:
         return len(FIELDS)
 
-    def __getitem__(self, index: Any) -> Any:
-        return tuple(self)[index]
-
-    def __contains__(self, field: object) -> bool:
-        return field in tuple(self)
-
-    def index(self, *words: Any) -> int:
-        return tuple(self).index(*words)
-
-    def count(self, field: object) -> int:
-        return tuple(self).count(field)
-
-    def __add__(self, other: Any) -> Any:
-        return tuple(self) + tuple(other) if isinstance(other, tuple) else NotImplemented
-
-    def __lt__(self, other: object) -> bool:
-        return tuple(self) < tuple(other) if isinstance(other, Record) else NotImplemented
-
-    def __le__(self, other: object) -> bool:
-        return tuple(self) <= tuple(other) if isinstance(other, Record) else NotImplemented
-
-    def __gt__(self, other: object) -> bool:
-        return tuple(self) > tuple(other) if isinstance(other, Record) else NotImplemented
-
-    def __ge__(self, other: object) -> bool:
-        return tuple(self) >= tuple(other) if isinstance(other, Record) else NotImplemented
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Record) and self.as_dict() == other.as_dict()
 
@@ -138,7 +109,34 @@ class Record(tuple):  # type: ignore[type-arg]
         return Record, tuple(self.as_dict().values())
 
 
-class SizedRecords(Sequence[Record]):
+def _by_fields(name: str) -> Callable[..., Any]:
+    method = getattr(tuple, name)
+    return lambda self, *words: method(tuple(self), *(tuple(each) if isinstance(each, Record) else each for each in words))
+
+
+for _name in ("__getitem__", "__contains__", "index", "count", "__add__", "__lt__", "__le__", "__gt__", "__ge__"):
+    setattr(Record, _name, _by_fields(_name))
+
+
+T = TypeVar("T")
+
+
+class ListLike(Sequence[T]):
+    """Equal to any sequence of equal elements, a list too, and shown as one."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Sequence) and len(other) == len(self) and all(a == b for a, b in zip(self, other, strict=True))
+        )
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+class SizedRecords(ListLike[Record]):
     """Records that know their size without being made."""
 
     __slots__ = ()
@@ -194,10 +192,7 @@ def deserialized(record: Record, key: Deserializer | None, value: Deserializer |
     )
 
 
-T = TypeVar("T")
-
-
-class Chained(Sequence[T]):
+class Chained(ListLike[T]):
     """The elements of ``parts``, one part after the other; the parts must not change."""
 
     __slots__ = ("_length", "_parts")
@@ -226,16 +221,3 @@ class Chained(Sequence[T]):
                     return part[left]
                 left -= len(part)
         raise IndexError(f"there is no element {index} of {self._length}")
-
-    def __eq__(self, other: object) -> bool:
-        """Equal to any sequence of equal elements, a list too."""
-        return (
-            isinstance(other, Sequence)
-            and len(other) == self._length
-            and all(a == b for a, b in zip(self, other, strict=True))
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return repr(list(self))

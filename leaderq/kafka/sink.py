@@ -24,8 +24,8 @@ told to the producer as *again* with ``SinkBusy``, and known when it comes again
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
@@ -125,11 +125,17 @@ class KafkaSink:
         """See :class:`~leaderq.producing.Sink`."""
         deadline = now_s() + timeout_s
         client = self._connected(timeout_s)
-        part = batch[: self._unsuspected(batch)] if self._suspects else batch
+        part = batch
+        if self._suspects:  # as many as may go together; a suspect goes alone
+            first = next((at for at, one in enumerate(batch) if id(one) in self._suspects), len(batch))
+            part = batch[: max(1, first)]
         sending = _Sending(len(part))
         self._hand_over(client, part, sending)
         self._wait(client, [one for one in sending.sent if one is not None], deadline)
         outcome = self._outcome(client, sending)
+        for at, sent in enumerate(sending.sent if self._suspects else ()):
+            if sent is not None and at not in outcome.again:
+                self._suspects.pop(id(sent.record), None)
         if len(part) == len(batch):
             return outcome
         return outcome._replace(again=[*outcome.again, *range(len(part), len(batch))])
@@ -156,11 +162,6 @@ class KafkaSink:
         self._stuck.clear()
         if client is not None:
             client.close()
-
-    def _unsuspected(self, batch: Sequence[Any]) -> int:
-        """Return how many records from the first on may go together; a suspect goes alone."""
-        first = next((at for at, one in enumerate(batch) if id(one) in self._suspects), len(batch))
-        return max(1, first)
 
     # ---- handing over ----------------------------------------------------------------------------
 
@@ -262,12 +263,16 @@ class KafkaSink:
             elif (error := client.failure(one.receipt, one.topic)) is not None:
                 failed[at] = error
         again = sorted({*undone, *failed, *sending.left})
-        if self._suspects:
-            self._clear(sending, again)
-        place_of = partial(_place_of, client, sending)
+
+        def place_of(at: int) -> KafkaPlace | None:
+            one = sending.sent[at]
+            return None if one is None else KafkaPlace(*one.place, client.offset(one.receipt))
+
         if not again:
             return BatchOutcome(sending.refused, place_of=place_of)
-        why = _first(failed.values()) or (client.trouble() if undone else None)
+        verdicts = (error for error in failed.values() if isinstance(error, _VERDICTS))
+        # What is said of a message itself decides, if anything is.
+        why = next(verdicts, None) or next(iter(failed.values()), None) or (client.trouble() if undone else None)
         if isinstance(why, _VERDICTS):
             self._hear_verdict(sending, again, why)
             again = [at for at in again if at not in sending.refused]
@@ -290,19 +295,10 @@ class KafkaSink:
         else:
             self._suspects |= {id(one.record): one.record for one in suspects}
 
-    def _clear(self, sending: _Sending, again: list[int]) -> None:
-        """Suspect no more what is settled."""
-        for at, one in enumerate(sending.sent):
-            if one is not None and at not in again:
-                self._suspects.pop(id(one.record), None)
-
     def _keep(self, sending: _Sending, undone: list[int]) -> None:
         """Know these again; and which partitions are behind."""
-        done: set[tuple[str, int]] = set()
-        for at, one in enumerate(sending.sent):
-            if one is not None and at not in undone:
-                done.add(one.place)
-        self._stuck -= done
+        left = set(undone)
+        self._stuck -= {one.place for at, one in enumerate(sending.sent) if one is not None and at not in left}
         for at in undone:
             one = sending.sent[at]
             assert one is not None
@@ -322,14 +318,13 @@ class KafkaSink:
         return told
 
 
-class _Sent:
+class _Sent(NamedTuple):
     """A record that the client has."""
 
-    __slots__ = ("partition", "receipt", "record", "topic")
-
-    def __init__(self, record: Any, topic: str, partition: int, receipt: Any) -> None:
-        self.record, self.receipt = record, receipt
-        self.topic, self.partition = topic, partition
+    record: Any
+    topic: str
+    partition: int
+    receipt: Any
 
     @property
     def place(self) -> tuple[str, int]:
@@ -345,20 +340,6 @@ class _Sending:
         self.refused: dict[int, BaseException] = {}
         self.left: list[int] = []
         self.error: LeaderqError | None = None
-
-
-def _first(errors: Iterable[LeaderqError]) -> LeaderqError | None:
-    """Return the one that decides: what is said of a message itself, if anything is."""
-    found = list(errors)
-    verdicts = (one for one in found if isinstance(one, _VERDICTS))
-    return next(verdicts, found[0] if found else None)
-
-
-def _place_of(client: MessageSender, sending: _Sending, at: int) -> KafkaPlace | None:
-    one = sending.sent[at]
-    if one is None:
-        return None
-    return KafkaPlace(one.topic, one.partition, client.offset(one.receipt))
 
 
 def _sender_of(client: str, options: Mapping[str, Any]) -> SenderFactory:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -36,6 +36,8 @@ from leaderq.kafka.clients.kafka_python_connection import (
 T = TypeVar("T")
 Feed = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
 _ASK_AGAIN_S = 0.1
+_LARGEST, _LEAST_IN_SYNC = "max.message.bytes", "min.insync.replicas"
+_REFUSED = 29  # TOPIC_AUTHORIZATION_FAILED
 
 
 def create_topics(
@@ -95,16 +97,11 @@ def existing_topics(address: str, *, security: KafkaSecurity | None = None, time
 def largest_batches(
     address: str, topics: Sequence[str], *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
 ) -> dict[str, int]:
-    """The ``max.message.bytes`` of each topic, in bytes; topics that are missing, or of which this
-    user may not ask, are left out.
-    """
+    """The ``max.message.bytes`` of each topic, where it is there and this user may ask."""
     asked = [ConfigResource("TOPIC", topic, [_LARGEST]) for topic in topics]
     with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("asking for sizes", address):
         told = admin.describe_configs(asked, config_filter="all")
     return {name: int(row[_LARGEST]["value"]) for name, row in told.get("topic", {}).items() if _LARGEST in row}
-
-
-_LARGEST = "max.message.bytes"
 
 
 def end_offsets(
@@ -196,19 +193,9 @@ def describe_topics(
     return {name: _view(found[name], told.get(name, {})) for name in topics}
 
 
-_LEAST_IN_SYNC = "min.insync.replicas"
-
-
-_REFUSED = 29  # TOPIC_AUTHORIZATION_FAILED
-
-
-def _operations(topic: Mapping[str, Any]) -> frozenset[str] | None:
-    told = topic["authorized_operations"]
-    return frozenset(told) if isinstance(told, list) else None
-
-
 def _view(topic: Mapping[str, Any], configs: Mapping[str, Any]) -> TopicView:
-    partitions = topic["partitions"]
+    partitions, told = topic["partitions"], topic["authorized_operations"]
+    operations = frozenset(told) if isinstance(told, list) else None
     least = configs.get(_LEAST_IN_SYNC)
     return TopicView(
         partitions=len(partitions),
@@ -216,16 +203,14 @@ def _view(topic: Mapping[str, Any], configs: Mapping[str, Any]) -> TopicView:
         replicas=min((len(each["replica_nodes"]) for each in partitions), default=0),
         in_sync=min((len(each["isr_nodes"]) for each in partitions), default=0),
         min_in_sync=None if least is None else int(least["value"]),
-        operations=frozenset() if topic["error_code"] == _REFUSED else _operations(topic),
+        operations=frozenset() if topic["error_code"] == _REFUSED else operations,
     )
 
 
 def static_members(
     address: str, group: str, *, security: KafkaSecurity | None = None, timeout_s: float = 5.0
 ) -> frozenset[str]:
-    """The names (``group.instance.id``) under which members of ``group`` stay in it when they are
-    gone.
-    """
+    """The names (``group.instance.id``) under which members of ``group`` stay in it when gone."""
     with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("asking for members", address):
         members = admin.describe_groups([group])[group].get("members", ())
     return frozenset(member["group_instance_id"] for member in members if member["group_instance_id"])
@@ -260,15 +245,13 @@ def _once_it_answers(ask: Callable[[], T], doing: str, address: str, timeout_s: 
 
 @contextmanager
 def _opened(
-    kind: type[Client], address: str, security: KafkaSecurity | None, timeout_s: float, **more: Any
+    kind: Callable[..., Client], address: str, security: KafkaSecurity | None, timeout_s: float, **more: Any
 ) -> Iterator[Client]:
     quiet_client_logs()
     options = connection_options(address, security or KafkaSecurity(), open_timeout_s=timeout_s)
-    client = connected(kind, address, {**options, **more})
-    try:
+    client: Any = connected(kind, address, {**options, **more})
+    with closing(client):
         yield client
-    finally:
-        client.close()
 
 
 def _partitions(consumer: KafkaConsumer, topic: str, address: str) -> list[TopicPartition]:

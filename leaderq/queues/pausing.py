@@ -56,11 +56,14 @@ class PauseSwitch:
             return
         if self._subscription is None:
             self._subscription = self._session.watch_node(self._paths.control, self._changed)
-        self._is_stale = False
+        self._is_stale = False  # before reading: what comes meanwhile makes it stale again
         try:
             paused = wants_pause(self._session.get(self._paths.control)[0])
         except NoNode:
             paused = False
+        except BaseException:
+            self._is_stale = True
+            raise
         if paused is not self._by_operator:
             log.info("queue %s: an operator %s its consumers", self._paths.path, "paused" if paused else "resumed")
             self._by_operator = paused

@@ -27,7 +27,7 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypedDict, TypeVar
 
 from leaderq.errors import ServerFailed
 from leaderq.testing.freezing import freeze
@@ -82,19 +82,24 @@ def _remove_if_ownerless(folder: Path) -> None:
 
 
 # Descriptor 3 is the pipe. The watcher ignores what the server is told to do politely, and dies with the group.
-_LAUNCH: Final = (
-    "exec 3<&0; (trap '' HUP INT TERM; read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 & exec 3<&- </dev/null; exec \"$@\""
-)
+_LAUNCH: Final = "exec 3<&0; (trap '' HUP INT TERM; read -r _ <&3; {}) >/dev/null 2>&1 & exec 3<&- </dev/null; exec \"$@\""
 
 
 class WatchedProcess:
     """A running program whose output goes to the end of ``log_path``.
 
     Guarantees: it does not outlive this process. A forked child of this process does not keep it alive and cannot stop it.
+    ``orphaned``: what a shell does then, in its process group and with its id as ``$$``.
     """
 
     def __init__(
-        self, command: Sequence[str], *, log_path: Path, folder: Path, env: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        *,
+        log_path: Path,
+        folder: Path,
+        env: Mapping[str, str] | None = None,
+        orphaned: str = "kill -KILL 0",
     ) -> None:
         self._owner = os.getpid()
         reading, self._leash = os.pipe()
@@ -102,7 +107,7 @@ class WatchedProcess:
         try:
             with log_path.open("ab") as log:
                 self._child = subprocess.Popen(
-                    ["/bin/sh", "-c", _LAUNCH, "leaderq-launch", *command],
+                    ["/bin/sh", "-c", _LAUNCH.format(orphaned), "leaderq-launch", *command],
                     stdin=reading, stdout=log, stderr=log, cwd=folder, env=env, start_new_session=True,
                 )  # fmt: skip
         except BaseException:
@@ -126,6 +131,12 @@ class WatchedProcess:
         if os.getpid() == self._owner:
             self._child.send_signal(number)
 
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for its end; returns whether it came."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(timeout_s)
+        return self.exit_code is not None
+
     def end(self, *, grace_s: float) -> int:
         """End it: SIGTERM, and after ``grace_s`` seconds SIGKILL. Gives the exit code when it is gone; may be called again."""
         if os.getpid() != self._owner:
@@ -133,8 +144,7 @@ class WatchedProcess:
         if grace_s > 0:
             self.send(signal.SIGCONT)
             self.send(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(grace_s)
+            self.wait(grace_s)
         if self._leash >= 0:  # the watcher is in the group until the leash is let go, so the group is still ours
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -175,31 +185,38 @@ LOGGING: Final = tuple(
 J = TypeVar("J", bound="JavaServer")
 
 
-class JavaServer(Server):
-    """See :class:`leaderq.testing.server.Server` for the life of a server.
+class JavaServerOptions(TypedDict, total=False):
+    """What every server from jars takes.
 
     ``port``: a fixed client port instead of a free one. ``data_dir``: a folder of yours, kept, instead of a temporary one.
     ``keep_data``: leave the temporary folder (data, configuration, log) behind at ``stop``.
     """
 
+    name: str
+    port: int | None
+    data_dir: Path | str | None
+    keep_data: bool
+    heap_mb: int
+    jvm_options: Sequence[str]
+    progress: Progress
+
+
+class JavaServer(Server):
+    """See :class:`leaderq.testing.server.Server` for the life of a server, and :class:`JavaServerOptions`."""
+
     jar_set: str
     port_names: Sequence[str] = ("client",)
+    heap_mb: int
 
-    def __init__(
-        self,
-        *,
-        port: int | None,
-        data_dir: Path | str | None,
-        keep_data: bool,
-        heap_mb: int,
-        jvm_options: Sequence[str],
-        progress: Progress = to_stderr,
-    ) -> None:
-        self._wanted_port = port
+    def __init__(self, options: JavaServerOptions) -> None:
+        self.name = options.get("name", self.jar_set)
+        self._wanted_port = options.get("port")
+        data_dir = options.get("data_dir")
         self._given_folder = Path(data_dir).resolve() if data_dir is not None else None
-        self._keep_data = keep_data
-        self._jvm = [f"-Xmx{heap_mb}m", *QUICK_START, *LOGGING, *jvm_options]
-        self._progress = progress
+        self._keep_data = options.get("keep_data", False)
+        heap_mb = options.get("heap_mb", self.heap_mb)
+        self._jvm = [f"-Xmx{heap_mb}m", *QUICK_START, *LOGGING, *options.get("jvm_options", ())]
+        self._progress = options.get("progress", to_stderr)
         self._scratch: ScratchFolder | None = None
         self._ports: dict[str, LeasedPort] = {}
         self._process: WatchedProcess | None = None

@@ -22,15 +22,18 @@ import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from leaderq.errors import ServerFailed
-from leaderq.testing.jars import Progress, cache_folder, class_path, to_stderr
+from leaderq.testing.jars import cache_folder, class_path
 from leaderq.testing.java import find_java
-from leaderq.testing.java_server import JavaServer
+from leaderq.testing.java_server import JavaServer, JavaServerOptions
 from leaderq.testing.ports import HOST, read_exactly
 from leaderq.testing.server import START_TIMEOUT_S, ServerGroup
 from leaderq.testing.waiting import patience
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _API_VERSIONS: Final = 18
 _METADATA: Final = 3
@@ -116,25 +119,17 @@ class KafkaBroker(JavaServer):
 
     what = "Kafka"
     jar_set = "kafka"
+    heap_mb = 512
 
     def __init__(
         self,
         *,
-        port: int | None = None,
-        data_dir: Path | str | None = None,
         properties: Mapping[str, str] | None = None,
         listeners: Mapping[str, str] | None = None,
         advertised: Mapping[str, str] | None = None,
-        keep_data: bool = False,
-        heap_mb: int = 512,
-        jvm_options: Sequence[str] = (),
-        name: str = "kafka",
-        progress: Progress = to_stderr,
+        **options: Unpack[JavaServerOptions],
     ) -> None:
-        super().__init__(
-            port=port, data_dir=data_dir, keep_data=keep_data, heap_mb=heap_mb, jvm_options=jvm_options, progress=progress
-        )
-        self.name = name
+        super().__init__(options)
         self._properties = dict(properties or {})
         self._listeners = dict(listeners or {})
         self.advertised = dict(advertised or {})
@@ -231,31 +226,12 @@ SMALL_BROKER = {
 
 
 class KafkaCluster(ServerGroup[KafkaBroker]):
-    """``size`` brokers in one cluster; serving when each of them knows all."""
+    """``size`` brokers in one cluster; serving when each of them knows all. ``options`` are those of each."""
 
     what = "a Kafka cluster"
 
-    def __init__(
-        self,
-        size: int = 3,
-        *,
-        properties: Mapping[str, str] | None = None,
-        listeners: Mapping[str, str] | None = None,
-        keep_data: bool = False,
-        name: str = "kafka",
-        progress: Progress = to_stderr,
-    ) -> None:
-        members = [
-            KafkaBroker(
-                properties=properties,
-                listeners=listeners,
-                keep_data=keep_data,
-                heap_mb=384,
-                name=f"{name}-{number}",
-                progress=progress,
-            )
-            for number in range(1, size + 1)
-        ]
+    def __init__(self, size: int = 3, *, name: str = "kafka", **options: Any) -> None:
+        members = [KafkaBroker(**{"heap_mb": 384, **options, "name": f"{name}-{number}"}) for number in range(1, size + 1)]
         super().__init__(name, members)
         for member in members:
             member._members = members

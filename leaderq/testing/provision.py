@@ -8,13 +8,12 @@ import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn
 
 from leaderq.errors import ConfigurationError
 from leaderq.testing.jars import Progress, to_stderr
 from leaderq.testing.ports import can_be_leased
-from leaderq.testing.server import Server, all_at_once
+from leaderq.testing.server import Server, ServerGroup
 
 
 def _refuse(sentence: str) -> NoReturn:
@@ -122,7 +121,7 @@ def _given(what: str) -> GivenServer | None:
     return GivenServer(what, address, source=variable) if address else None
 
 
-class ServerPair:
+class ServerPair(ServerGroup[Server]):
     """One ZooKeeper server and one Kafka broker; a context manager.
 
     They are what the environment asks for: from jars, in containers (``LEADERQ_SERVERS=docker``), or given by address
@@ -135,6 +134,7 @@ class ServerPair:
         self._progress = progress
         self.zookeeper = zookeeper_server(progress=progress, **_at("ZooKeeper", usual_ports))
         self.kafka = kafka_server(progress=progress, **_at("Kafka", usual_ports))
+        super().__init__("servers", [self.zookeeper, self.kafka])
 
     @property
     def zookeeper_address(self) -> str:
@@ -152,26 +152,10 @@ class ServerPair:
         :raises ServerFailed: one did not start; the other is stopped again.
         :raises MissingPiece: Java, jars or Docker are missing; the message says how to get them.
         """
-        try:
-            all_at_once(self._start_one, [self.zookeeper, self.kafka])
-        except BaseException:
-            self.stop()
-            raise
+        super().start()
+        for server in self.members:
+            self._progress(f"{server.what} is up at {server.address}")
         return self
-
-    def stop(self) -> None:
-        """Stop both and remove their data; may be called again."""
-        all_at_once(lambda server: server.stop(), [self.zookeeper, self.kafka])
-
-    def __enter__(self) -> ServerPair:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
-
-    def _start_one(self, server: object) -> None:
-        started = self.zookeeper.start() if server is self.zookeeper else self.kafka.start()
-        self._progress(f"{started.what} is up at {started.address}")
 
 
 _USUAL_PORTS = {"ZooKeeper": 2181, "Kafka": 9092}

@@ -12,15 +12,17 @@ from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaderq.errors import ServerFailed
 from leaderq.testing.fault_proxy import FaultProxy
-from leaderq.testing.jars import Progress, to_stderr
-from leaderq.testing.java_server import JavaServer
+from leaderq.testing.java_server import JavaServer, JavaServerOptions
 from leaderq.testing.ports import HOST, read_exactly
 from leaderq.testing.server import Server, ServerGroup
 from leaderq.testing.waiting import eventually
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _CONNECT = struct.pack(
     ">iqiqi16s?", 0, 0, 2000, 0, 16, bytes(16), False
@@ -129,26 +131,18 @@ class ZooKeeperServer(JavaServer, AskedServer):
     what = "ZooKeeper"
     jar_set = "zookeeper"
     port_names = ("client", "secure", "peer", "election")
+    heap_mb = 256
 
     def __init__(
         self,
         *,
         tick_ms: int = 500,
-        port: int | None = None,
-        data_dir: Path | str | None = None,
         settings: Mapping[str, str] | None = None,
         jaas: str | None = None,
         tls: Tls | None = None,
-        keep_data: bool = False,
-        heap_mb: int = 256,
-        jvm_options: Sequence[str] = (),
-        name: str = "zookeeper",
-        progress: Progress = to_stderr,
+        **options: Unpack[JavaServerOptions],
     ) -> None:
-        super().__init__(
-            port=port, data_dir=data_dir, keep_data=keep_data, heap_mb=heap_mb, jvm_options=jvm_options, progress=progress
-        )
-        self.name = name
+        super().__init__(options)
         self.tick_ms = tick_ms
         self._settings = dict(settings or {})
         self._jaas = jaas
@@ -230,6 +224,7 @@ class ZooKeeperServer(JavaServer, AskedServer):
 
 class ZooKeeperEnsemble(LedGroup[ZooKeeperServer]):
     """``size`` ZooKeeper servers that elect a leader among them; serving when each of them opens sessions.
+    ``options`` are those of each.
 
     ``isolable``: the first member is a follower, and fault proxies stand between it and the others,
     so that :meth:`isolate` can cut it off while its clients still reach it.
@@ -241,25 +236,12 @@ class ZooKeeperEnsemble(LedGroup[ZooKeeperServer]):
         self,
         size: int = 3,
         *,
-        tick_ms: int = 500,
-        settings: Mapping[str, str] | None = None,
-        jaas: str | None = None,
-        keep_data: bool = False,
         isolable: bool = False,
         name: str = "zookeeper",
-        progress: Progress = to_stderr,
+        **options: Any,
     ) -> None:
         members = [
-            ZooKeeperServer(
-                tick_ms=tick_ms,
-                settings=settings,
-                jaas=jaas,
-                keep_data=keep_data,
-                heap_mb=192,
-                name=f"{name}-{number}",
-                progress=progress,
-            )
-            for number in range(1, size + 1)
+            ZooKeeperServer(**{"heap_mb": 192, **options, "name": f"{name}-{number}"}) for number in range(1, size + 1)
         ]
         super().__init__(name, members)
         self._isolable = isolable

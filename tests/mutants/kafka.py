@@ -111,7 +111,7 @@ MUTANTS = [
     mutant(
         "the gate lets a leader join whose term is over",
         f"{GATE}the_gate_refuses_when_the_term_is_over",
-        Edit(CONSUMER_THREAD, "        self.term.check()\n\n\n@dataclass\nclass _Request", "\n\n@dataclass\nclass _Request"),
+        Edit(CONSUMER_THREAD, "        self.term.check()\n\n\nclass _Kind", "\n\nclass _Kind"),
     ),
     mutant(
         "kafka-python is not asked before each join",

@@ -15,7 +15,7 @@ import click
 from leaderq.cli.completion import ONE_CAREER
 from leaderq.cli.connecting import named_career, open_session
 from leaderq.cli.options import CONNECTION, Given, Verb, json_option, number, switch, takes_settings
-from leaderq.cli.output import quiet, write_json, write_table
+from leaderq.cli.output import quiet, write_json, write_rows
 from leaderq.config import Section, Settings
 from leaderq.errors import CorruptRecord, NoNode
 
@@ -82,7 +82,6 @@ def letters_topic(settings: Settings, topic: str | None) -> str:
     return published or dead_letter_topic(career)
 
 
-_HEADINGS = ("PARTITION", "OFFSET", "TIME", "ORIGIN", "ATTEMPTS", "REPLAYED", "ERROR")
 _FOREIGN = "(not written by leaderq)"
 _WIDEST_ERROR = 100
 
@@ -123,7 +122,8 @@ def ls(
         done = replay_progress(reader)
         every = _rows(reader, DeadLetterFilter(error=error, origin=origin), done)
         found = islice((row for row in every if not (pending and row["replayed"])), limit)
-        shown = _write_json(found) if as_json else _write_table(found)
+        rows = found if as_json else map(_cells, sorted(found, key=lambda row: (row["partition"], row["offset"])))
+        shown = write_rows(rows, as_json=as_json)
     if not shown:
         kind = "of that kind " if error or origin or pending else ""
         click.echo(f"no dead letters {kind}on topic {reader.topic!r}", err=True)
@@ -142,21 +142,6 @@ def _reader(settings: Settings, topic: str | None) -> DeadLetterReader:
         security=settings.kafka_security,
         timeout_s=settings.connect_timeout_s,
     )
-
-
-def _write_json(rows: Iterator[dict[str, Any]]) -> int:
-    """Write each as it comes; returns how many there were."""
-    count = 0
-    for count, row in enumerate(rows, 1):  # noqa: B007  (the last one is the answer)
-        write_json(row)
-    return count
-
-
-def _write_table(rows: Iterator[dict[str, Any]]) -> int:
-    found = sorted(rows, key=lambda row: (row["partition"], row["offset"]))
-    if found:
-        write_table(_HEADINGS, [_cells(row) for row in found])
-    return len(found)
 
 
 def _rows(
@@ -212,16 +197,16 @@ def _foreign(record: Record) -> dict[str, Any]:
     }
 
 
-def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
+def _cells(row: dict[str, Any]) -> dict[str, Any]:
     at = row["at"] and f"{datetime.fromisoformat(row['at']).astimezone():%Y-%m-%d %H:%M:%S}"
-    first = (row["partition"], row["offset"], at)
-    replayed = "yes" if row["replayed"] else None
-    if row["origin"] is None:
-        return (*first, None, None, replayed, _FOREIGN)
-    origin = "{topic}-{partition}@{offset}".format(**row["origin"])
-    error = " ".join(": ".join(part for part in (row["error"], row["text"]) if part).split())
+    error, origin = _FOREIGN, None
+    if row["origin"] is not None:
+        origin = "{topic}-{partition}@{offset}".format(**row["origin"])
+        error = " ".join(": ".join(part for part in (row["error"], row["text"]) if part).split())
     shown = error if len(error) <= _WIDEST_ERROR else error[: _WIDEST_ERROR - 1] + "…"
-    return (*first, origin, row["attempts"], replayed, shown)
+    replayed = "yes" if row["replayed"] else None
+    first = {"partition": row["partition"], "offset": row["offset"], "time": at}
+    return {**first, "origin": origin, "attempts": row.get("attempts"), "replayed": replayed, "error": shown}
 
 
 @click.command(cls=Verb)

@@ -12,7 +12,7 @@ from leaderq.cli.completion import ONE_CAREER
 from leaderq.cli.connecting import named_career
 from leaderq.cli.dead.letters import SECTIONS, as_places, error_option, letters_topic, origin_option, topic_option
 from leaderq.cli.options import Given, Verb, json_option, number, switch, takes_settings
-from leaderq.cli.output import quiet, write_json, write_table
+from leaderq.cli.output import quiet, write_json, write_rows
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -104,23 +104,11 @@ def replay(
     with work:
         try:
             if dry_run:
-                _preview(work, as_json)
+                write_rows(map(_row, work.preview()), as_json=as_json)
             else:
                 work.run(time.sleep)
         finally:
             _sum_up(work, dry_run, as_json)
-
-
-def _preview(work: DeadLetterReplay, as_json: bool) -> None:
-    rows = []
-    for each in work.preview():
-        row = _row(each)
-        if as_json:
-            write_json(row)
-        else:
-            rows.append(tuple(row.values()))
-    if rows:
-        write_table(("LETTER", "TO", "KEY", "BYTES", "TIMES", "ERROR"), rows)
 
 
 def _row(each: Resend) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from leaderq.cli.options import Verb, debug_option
+from leaderq.cli.options import Verb, debug_option, number, switch
 from leaderq.cli.output import quiet
 from leaderq.exits import ExitCode
 
@@ -27,15 +27,13 @@ _FEWEST = 500  # with fewer, some leader would find nothing to bill
     metavar="FILE",
     help="access log to feed; default: one is made up",
 )
-@click.option(
+@number(
     "--records",
-    type=click.IntRange(min=_FEWEST),
+    "how many records to feed; the input is repeated until there are so many",
+    least=_FEWEST,
     default=_RECORDS,
-    metavar="N",
-    show_default=True,
-    help="how many records to feed; the input is repeated until there are so many",
 )
-@click.option("--keep", is_flag=True, help="keep the ledger and all logs, and say where")
+@switch("--keep", help="keep the ledger and all logs, and say where")
 @debug_option
 def demo(input_file: Path | None, records: int, keep: bool) -> int:
     """Start ZooKeeper, Kafka and three candidates, feed them, and take their leaders away: kill -9,

@@ -61,7 +61,7 @@ class Acts:
         self._change("kill -9", view, lambda: os.kill(pid, signal.SIGKILL))
         if not contender.wait(15.0):
             self.broken.append(f"the guardian of {contender.id} did not end after its worker was killed")
-            contender.end()
+        contender.end()
         contender.start()
         self.stage.leaving.discard(contender.id)
         self._await_standing(contender.id)

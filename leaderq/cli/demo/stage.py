@@ -8,13 +8,11 @@ pipe of ours.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
@@ -38,7 +36,7 @@ from leaderq.election import Observer, Operator
 from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.kafka.topics import create_topics, end_offsets
 from leaderq.testing.jars import class_path
-from leaderq.testing.java_server import ScratchFolder
+from leaderq.testing.java_server import ScratchFolder, WatchedProcess
 from leaderq.testing.provision import ServerPair, runs_from_jars
 from leaderq.testing.server import Server
 from leaderq.testing.waiting import patience
@@ -127,10 +125,8 @@ class Interruption:
             raise KeyboardInterrupt
 
 
-_LAUNCH: Final = (
-    "exec 3<&0; (trap '' HUP INT TERM; read -r _ <&3; for _ in 1 2 3; do kill -TERM $$ || exit; sleep 0.5; done)"
-    ' >/dev/null 2>&1 & exec 3<&- </dev/null; exec "$@"'
-)
+# Asked three times, a guardian kills its worker, even one that is stopped or stuck.
+_ORPHANED: Final = "for _ in 1 2 3; do kill -TERM $$ || exit; sleep 0.5; done"
 
 
 @dataclass(frozen=True)
@@ -159,11 +155,7 @@ def events_in(lines: str) -> list[Said]:
 class Contender:
     """A candidate as a process: ``leaderq run`` as its user would start it, its JSON log in a file.
 
-    It does not outlive the demo, whatever ends the demo: a watcher in the candidate's process group
-    holds a pipe whose other end only the demo has, and asks the guardian to leave when that end
-    closes. Asked three times, a guardian kills its worker, so nothing stays behind even if the
-    worker is stopped or stuck.
-
+    It does not outlive the demo, whatever ends the demo: its guardian is asked to leave then.
     ``id`` is its name, ``log_path`` where it logs; ``arguments`` go behind ``leaderq run``.
     """
 
@@ -173,78 +165,56 @@ class Contender:
         self._folder = folder
         self._command = [sys.executable, "-m", "leaderq", "run", *arguments, "--id", id]
         self._environment = dict(environment)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._leash = -1
+        self._process: WatchedProcess | None = None
 
     def start(self) -> None:
         """Start it, or start it again after its end; the log goes on."""
-        reading, self._leash = os.pipe()
-        try:
-            with self.log_path.open("ab") as log:
-                self._process = subprocess.Popen(
-                    ["/bin/sh", "-c", _LAUNCH, "leaderq-contender", *self._command],
-                    stdin=reading, stdout=log, stderr=log, cwd=self._folder, env=self._environment, start_new_session=True,
-                )  # fmt: skip
-        finally:
-            os.close(reading)
+        self._process = WatchedProcess(
+            self._command, log_path=self.log_path, folder=self._folder, env=self._environment, orphaned=_ORPHANED
+        )
 
     @property
     def exit_code(self) -> int | None:
         """``None`` while it runs; negative is the signal that ended it."""
-        return self._process.poll() if self._process is not None else None
+        return self._process.exit_code if self._process is not None else None
 
     def said(self, event: str, **fields: Any) -> list[Said]:
         """What it logged so far for ``event`` with these values."""
-        log = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
         return [
             line
-            for line in events_in(log)
+            for line in events_in(self._log())
             if line.event == event and all(line.fields.get(key) == value for key, value in fields.items())
         ]
 
     def last_words(self) -> str:
         """The last thing it logged, for an error message."""
-        lines = self.log_path.read_text(errors="replace").splitlines() if self.log_path.exists() else []
+        lines = self._log().splitlines() or ["nothing"]
         try:
             return str(json.loads(lines[-1])["message"])
-        except (IndexError, ValueError, KeyError, TypeError):
-            return lines[-1] if lines else "nothing"
+        except (ValueError, KeyError, TypeError):
+            return lines[-1]
+
+    def _log(self) -> str:
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for its end; returns whether it came, and if so forgets the process."""
-        if self._process is not None:
-            try:
-                self._process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                return False
-        self._let_go()
-        return True
+        """Wait for its end; returns whether it came."""
+        return self._process is None or self._process.wait(timeout_s)
 
     def ask_to_leave(self) -> None:
         """SIGTERM to the guardian, which passes it on; the third kills the worker."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send(signal.SIGTERM)
 
     def end(self) -> None:
         """Make sure that it is gone."""
-        if self._process is None or self.wait(0):
-            return
         for _ in range(3):
+            if self.wait(0):
+                break
             self.ask_to_leave()
-            if self.wait(1.0):
-                return
-        # The guardian itself is stuck; its worker was killed by it or goes with the servers.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self.wait(5.0)
-
-    def _let_go(self) -> None:
-        if self._process is not None and self._leash >= 0:
-            # The watcher waits in the group that the candidate led; it has nothing left to watch.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            os.close(self._leash)
-            self._leash = -1
+            self.wait(1.0)
+        if self._process is not None:
+            self._process.end(grace_s=0)
 
 
 CAREER = career_name(AdBilling)

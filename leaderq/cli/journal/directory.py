@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from leaderq.cli.options import Verb, debug_option, json_option, needs_yes, switch, yes_option
-from leaderq.cli.output import write_json, write_table
+from leaderq.cli.output import write_json, write_rows
 from leaderq.errors import ConfigurationError
 from leaderq.exits import ExitCode
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+_SET_ASIDE = "set aside"
 directory_argument: Callable[[F], F] = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 
 
@@ -81,20 +82,26 @@ def inspect(directory: Path, as_json: bool) -> None:
     with readable(directory):
         view = look(directory)
     if as_json:
-        _write_objects(view)
-        return
-    click.echo(_sentence(view))
-    headings = ("SEGMENT", "FIRST ID", "LAST ID", "RECORDS", "ACKNOWLEDGED", "BYTES", "STATE")
+        _write_whole(view)
+    else:
+        click.echo(_sentence(view))
+    names = ("file", "first_id", "last_id", "records", "acknowledged", "bytes", "state")
     rows: list[tuple[Any, ...]] = [
         (each.file, each.first_id, each.last_id, each.records, each.done, each.size, _state(each)) for each in view.segments
     ]
-    rows += [(name, None, None, None, None, size, "set aside") for name, size in view.bad]
-    write_table(headings, rows)
+    rows += [(name, None, None, None, None, size, _SET_ASIDE) for name, size in view.bad]
+    found = [dict(zip(names, row, strict=True)) for row in rows]
+    if as_json:
+        found = [{"what": _SET_ASIDE if one["state"] == _SET_ASIDE else "segment", **one} for one in found]
+    write_rows(found, as_json=as_json)
     for damage in view.damages:
-        click.echo(damage_sentence(damage), err=True)
+        if as_json:
+            write_json(damage_json(damage))
+        else:
+            click.echo(damage_sentence(damage), err=True)
 
 
-def _write_objects(view: JournalView) -> None:
+def _write_whole(view: JournalView) -> None:
     write_json(
         {
             "what": "journal",
@@ -107,23 +114,6 @@ def _write_objects(view: JournalView) -> None:
             "cursor_slots_bad": view.cursor_slots_bad,
         }
     )
-    for each in view.segments:
-        write_json(
-            {
-                "what": "segment",
-                "file": each.file,
-                "first_id": each.first_id,
-                "last_id": each.last_id,
-                "records": each.records,
-                "acknowledged": each.done,
-                "bytes": each.size,
-                "state": _state(each),
-            }
-        )
-    for name, size in view.bad:
-        write_json({"what": "set aside", "file": name, "bytes": size})
-    for damage in view.damages:
-        write_json(damage_json(damage))
 
 
 def _sentence(view: JournalView) -> str:

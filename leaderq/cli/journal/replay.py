@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 @number("--limit", "N records at most")
 @switch("--all", "all_too", help="also records that are acknowledged and not yet deleted")
 @switch("--bad", help="also what can be read of the files set aside (.bad)")
-@switch("--null", help="end each record with a NUL instead of a line end")
-@switch("--base64", "as_base64", help="write each record in base64")
 @switch("--decode", help="write each request that a BufferedProducer put there, as JSON")
 @json_option
 @debug_option
@@ -35,8 +33,6 @@ def replay(
     limit: int | None,
     all_too: bool,
     bad: bool,
-    null: bool,
-    as_base64: bool,
     decode: bool,
     as_json: bool,
 ) -> None:
@@ -54,11 +50,8 @@ def replay(
     Examples:
       leaderq journal replay /var/lib/collector/journal --limit 10 --json
       leaderq journal replay /var/lib/collector/journal --decode | jq '.[0]'
-      leaderq journal replay /var/lib/collector/journal --base64 > records.txt
       leaderq journal replay /var/lib/collector/journal --bad --after 1000 --json
     """
-    if (as_json or decode) and (null or as_base64):
-        raise ConfigurationError("--json and --decode write JSON: they need neither --null nor --base64")
     from leaderq.producing.journal.inspection import entries
 
     out, count = sys.stdout.buffer, 0
@@ -66,43 +59,31 @@ def replay(
         for entry in entries(directory, after_id=after, done_too=all_too, bad_too=bad):
             if limit is not None and count >= limit:
                 break
-            if decode:
-                out.write(_decoded_line(entry, as_json=as_json))
-            else:
-                out.write(_line(entry, null=null, as_base64=as_base64, as_json=as_json))
+            out.write(_line(entry, decode=decode, as_json=as_json) + b"\n")
             count += 1
         out.flush()
     click.echo(f"{count} records written", err=True)
 
 
-def _line(entry: JournalRecord, *, null: bool, as_base64: bool, as_json: bool) -> bytes:
-    if as_json:
-        return json.dumps(_object(entry)).encode() + b"\n"
-    return (base64.b64encode(entry.payload) if as_base64 else entry.payload) + (b"\0" if null else b"\n")
+def _line(entry: JournalRecord, *, decode: bool, as_json: bool) -> bytes:
+    if not (decode or as_json):
+        return entry.payload
+    found: dict[str, Any] = {"id": entry.id, "appended_at": entry.appended_at, "expires_at": entry.expires_at}
+    if not decode:
+        return json.dumps({**found, "payload": base64.b64encode(entry.payload).decode()}).encode()
+    request = _decoded(entry)
+    return json.dumps({**found, "request": request} if as_json else request).encode()
 
 
-def _object(entry: JournalRecord) -> dict[str, Any]:
-    return {**_times(entry), "payload": base64.b64encode(entry.payload).decode()}
-
-
-def _times(entry: JournalRecord) -> dict[str, Any]:
-    return {
-        "id": entry.id,
-        "appended_at": entry.appended_at,
-        "expires_at": entry.expires_at,
-    }
-
-
-def _decoded_line(entry: JournalRecord, *, as_json: bool) -> bytes:
+def _decoded(entry: JournalRecord) -> Any:
     from leaderq.producing.codec import PLAIN
 
     try:
-        request = _plain(PLAIN.deserialize(entry.payload))
+        return _plain(PLAIN.deserialize(entry.payload))
     except CorruptRecord as exc:
         raise ConfigurationError(
             f"record id={entry.id} cannot be decoded, since no BufferedProducer wrote it, or one with a codec of its own: {exc}"
         ) from exc
-    return json.dumps({**_times(entry), "request": request} if as_json else request).encode() + b"\n"
 
 
 def _plain(value: Any) -> Any:

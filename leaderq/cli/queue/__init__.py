@@ -1,6 +1,4 @@
-"""``leaderq queue``: looking into ZooKeeper queues of any of Curator's recipes, and working on
-them.
-"""
+"""``leaderq queue``: looking into ZooKeeper queues, Curator's and Dyno's, and working on them."""
 
 from __future__ import annotations
 
@@ -16,6 +14,8 @@ from leaderq.cli.verbs import Verbs
         "ls": ("items", "Show queues, and how they are."),
         "put": ("put", "Put items from arguments or standard input."),
         "peek": ("items", "Show items, without taking them."),
+        "stats": ("items", "Show a Dyno queue shard by shard."),
+        "ack": ("items", "Take messages that are done out of a Dyno queue."),
         "drain": ("drain", "Write items to standard output, and take them out."),
         "purge": ("items", "Delete all items."),
         "rm": ("items", "Delete queues with everything beside them."),
@@ -26,4 +26,4 @@ from leaderq.cli.verbs import Verbs
     },
 )
 def queue() -> None:
-    """Look into ZooKeeper queues of any of Curator's recipes, and work on them."""
+    """Look into ZooKeeper queues, of Curator's recipes and of leaderq.dyno, and work on them."""

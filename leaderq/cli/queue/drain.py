@@ -28,7 +28,14 @@ import click
 
 from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, yes_option
 from leaderq.cli.output import progress
-from leaderq.cli.queue.options import keeping, kind_option, limit_option, lock_path_option, queue_argument, takes_connection
+from leaderq.cli.queue.options import (
+    keeping_recipe,
+    kind_option,
+    limit_option,
+    lock_path_option,
+    queue_argument,
+    takes_connection,
+)
 from leaderq.cli.queue.showing import item_json
 from leaderq.cli.signals import Stopping
 from leaderq.clock import now_s
@@ -162,7 +169,8 @@ def drain(
 
     All of them: also items of a delay queue that are not due, those that wait after a failure, and
     those of a paused queue. If consumers have a lock path, give it: what they are working on then
-    stays. What cannot be read stays too, unless written as JSON.
+    stays. What cannot be read stays too, unless written as JSON. Of a Dyno queue, peek --all --json
+    writes out what purge then deletes.
     --json writes one object a znode, with name, id, priority or due time; leaderq queue put
     --from-json takes these again.
 
@@ -181,7 +189,7 @@ def drain(
     if sum((null, as_base64, as_json)) > 1 and not (null and as_base64 and not as_json):
         raise ConfigurationError("--json stands alone: it needs neither --null nor --base64")
     needs_yes(yes, f"this takes the items at {path} out of the queue")
-    with Stopping() as stopping, keeping(given, path, kind, lock_path) as (_, keeper):
+    with Stopping() as stopping, keeping_recipe(given, path, kind, lock_path) as keeper:
         outlet_fd = sys.stdout.fileno()
         outlet = Outlet(outlet_fd, stopping)
         writer = ItemWriter(outlet.write, as_json=as_json, as_base64=as_base64, null=null)

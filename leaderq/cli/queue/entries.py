@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,19 +27,25 @@ class Source(Protocol):
 @dataclass(frozen=True, slots=True)
 class Keys:
     """What an item's name says beside its number; which of them is needed depends on the kind of
-    the queue. ``is_bare``: it is known to say nothing, as those that Java has requeued.
+    the queue. ``is_bare``: it is known to say nothing, as those that Java has requeued. The last
+    three are for Dyno queues, whose messages may have all of it.
     """
 
     id: str | None = None
     priority: int | None = None
     due_ms: int | None = None
     is_bare: bool = False
+    shard: str | None = None
+    group: str | None = None
+    headers: Mapping[str, str] | None = None
 
     @property
     def kind(self) -> str | None:
         """The kind of queue that has such a key."""
         said = {"id": self.id, "priority": self.priority, "delay": self.due_ms}
-        return next((kind for kind, value in said.items() if value is not None), None)
+        kinds = [kind for kind, value in said.items() if value is not None]
+        is_dyno = len(kinds) > 1 or self.shard or self.group or self.headers
+        return "dyno" if is_dyno else next(iter(kinds), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +142,15 @@ def from_json(number: int, line: bytes) -> Entry:
 def _keys(said: dict[str, Any]) -> Keys:
     if ("priority" in said and said["priority"] is None) or said.get("due_ms") == 0:
         return Keys(is_bare=True)
-    return Keys(_typed(said, "id", str), _typed(said, "priority", int), _typed(said, "due_ms", int))
+    keys = _typed(said, "id", str), _typed(said, "priority", int), _typed(said, "due_ms", int)
+    return Keys(*keys, group=_typed(said, "group", str), headers=_typed(said, "headers", dict))
 
 
 def _typed(said: dict[str, Any], name: str, kind: type) -> Any:
     value = said.get(name)
     if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-        raise BadEntry(f'has a "{name}" that is not {"text" if kind is str else "a whole number"}')
+        words = {str: "text", int: "a whole number", dict: "an object"}
+        raise BadEntry(f'has a "{name}" that is not {words[kind]}')
     return value
 
 

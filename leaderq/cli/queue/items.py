@@ -1,9 +1,9 @@
-"""``leaderq queue ls``, ``peek``, ``purge``, ``rm``, ``pause`` and ``resume``."""
+"""``leaderq queue ls``, ``peek``, ``stats``, ``ack``, ``purge``, ``rm``, ``pause`` and ``resume``."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,23 +12,27 @@ from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, yes
 from leaderq.cli.output import progress, quiet, write_json, write_table
 from leaderq.cli.queue.options import (
     keeping,
+    keeping_dyno,
+    keeping_recipe,
     kind_option,
     limit_option,
     lock_path_option,
     meta_path,
     meta_path_option,
     missing,
+    operated,
     queue_argument,
     root_argument,
     takes_connection,
 )
-from leaderq.cli.queue.showing import QUEUE_HEADINGS, item_headings, item_json, item_row, queue_json, queue_row
+from leaderq.cli.queue.showing import QUEUE_HEADINGS, item_headings, item_json, item_row, queue_json, queue_row, shard_row
 from leaderq.errors import ConfigurationError
+from leaderq.exits import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leaderq.queues.admin import Overview, Purged
+    from leaderq.queues.admin import Purged
     from leaderq.queues.wire.names import QueueKind
     from leaderq.zookeeper import Session
 
@@ -59,36 +63,38 @@ def ls(given: Given, path: str, kind: QueueKind | None, lock_path: str | None, a
     settings = given.load().settings
     quiet()
     with open_session(settings) as session:
-        found = _overviews(session, path, kind, lock_path)
+        lines = _lines(session, path, kind, lock_path)
         if as_json:
-            for seen in found:
-                write_json(queue_json(seen))
-        elif rows := [queue_row(seen, time.time() * 1000) for seen in found]:
-            write_table(QUEUE_HEADINGS, rows)
-            return
-        else:
+            for _, said in lines:
+                write_json(said)
+        elif not write_table(QUEUE_HEADINGS, (row for row, _ in lines)):
             click.echo(f"no queues below {path}", err=True)
 
 
-def _overviews(session: Session, path: str, kind: QueueKind | None, lock_path: str | None) -> Iterator[Overview]:
+def _lines(
+    session: Session, path: str, kind: QueueKind | None, lock_path: str | None
+) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Each queue as a row, and as JSON says it."""
+    from leaderq.cli.queue.dyno import DynoAdmin, dyno_below
     from leaderq.queues.admin import QueueAdmin, queues_below
     from leaderq.queues.wire.znodes import QueuePaths
 
-    own = QueueAdmin(session, QueuePaths(path, lock_path, meta_path()), kind).overview()
-    if own is None:
-        raise ConfigurationError(missing(session, path))
-    is_queue = own.depth or own.shards or own.dead or own.consumers or own.is_paused
-    if is_queue:
-        yield own
-    below = 0
-    if not own.depth:
-        for one in queues_below(session, path):
-            seen = QueueAdmin(session, QueuePaths(one, lock_path), kind).overview()
-            if seen is not None:
-                below += 1
-                yield seen
-    if not (is_queue or below or path == "/"):
-        yield own
+    with operated(session, path, kind, lock_path) as own:
+        if isinstance(own, DynoAdmin):
+            yield own.line()
+            return
+        if (seen := own.overview()) is None:
+            raise ConfigurationError(missing(session, path))
+    below = (
+        [] if seen.depth else [QueueAdmin(session, QueuePaths(one, lock_path), kind) for one in queues_below(session, path)]
+    )
+    others = [] if seen.depth else [one.line() for one in dyno_below(session, path)]
+    is_queue = seen.depth or seen.shards or seen.dead or seen.consumers or seen.is_paused
+    is_shown = is_queue or not (below or others or path == "/")
+    for one in (seen if is_shown else None, *(one.overview() for one in below)):
+        if one is not None:
+            yield queue_row(one, time.time() * 1000), queue_json(one)
+    yield from others
 
 
 _DEFAULT = 20
@@ -117,7 +123,7 @@ def peek(
       leaderq queue peek /orders --all --json > orders.jsonl
     """
     with keeping(given, path, kind, lock_path) as (_, keeper):
-        seen = keeper.detect()
+        seen: Any = keeper.detect()
         known = seen.kind
         with_locks = lock_path is not None
         items = keeper.browse(None if everything else limit, seen=seen)
@@ -128,6 +134,53 @@ def peek(
             item_headings(known, with_locks=with_locks), (item_row(one, known, with_locks=with_locks) for one in items)
         ):
             click.echo(f"no items at {path}", err=True)
+
+
+@click.command(cls=Verb)
+@takes_connection
+@queue_argument
+@json_option
+def stats(given: Given, path: str, as_json: bool) -> None:
+    """Show the Dyno queue at PATH shard by shard: how many messages are DUE, DELAYED (or rest after a
+    failure), HELD by consumers, and DEAD, and for how long the OLDEST of those due has been so.
+
+    \b
+    Example:
+      leaderq queue stats /jobs
+    """
+    with keeping_dyno(given, path) as keeper:
+        figures = keeper.figures()
+    if as_json:
+        for one in figures:
+            write_json(one)
+    else:
+        write_table(("SHARD", "DUE", "DELAYED", "HELD", "DEAD", "OLDEST"), (shard_row(one) for one in figures))
+
+
+@click.command(cls=Verb)
+@takes_connection
+@queue_argument
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@switch("--held-too", help="also what a consumer is working on; its acknowledgement will fail")
+@json_option
+def ack(given: Given, path: str, names: tuple[str, ...], held_too: bool, as_json: bool) -> ExitCode:
+    """Take messages that are done by other means out of the Dyno queue at PATH, by NAME or id.
+
+    Each goes as if a consumer had acknowledged it: its id is free again, or kept for its window. One
+    that a consumer holds is left to that consumer, which would go on working all the same. Exit
+    code 1: some are held, or not there.
+
+    \b
+    Examples:
+      leaderq queue ack /jobs order-17
+      leaderq queue ack /jobs 0/05-1790000000000-00000000-0000000007
+    """
+    with keeping_dyno(given, path) as keeper:
+        said = keeper.ack(names, held_too=held_too)
+    if as_json:
+        write_json(said)
+    click.echo("; ".join(f"{len(some)} {what}" for what, some in said.items() if some), err=True)
+    return ExitCode.FAILED if said["held"] or said["absent"] else ExitCode.OK
 
 
 @click.command(cls=Verb)
@@ -210,13 +263,13 @@ def pause(given: Given, path: str) -> None:
     """Let the consumers of the queue at PATH begin no new item, until leaderq queue resume.
 
     What they have begun they finish. It holds for consumers that start later too. Java's consumers
-    do not know of it. Producers go on.
+    do not know of it. Producers go on. Dyno queues have no pause: stop their workers.
 
     \b
     Example:
       leaderq queue pause /orders
     """
-    with keeping(given, path) as (_, keeper):
+    with keeping_recipe(given, path) as keeper:
         is_news = keeper.pause()
         click.echo(f"{path} is paused" + ("" if is_news else " already"), err=True)
 
@@ -231,6 +284,6 @@ def resume(given: Given, path: str) -> None:
     Example:
       leaderq queue resume /orders
     """
-    with keeping(given, path) as (_, keeper):
+    with keeping_recipe(given, path) as keeper:
         was_paused = keeper.resume()
         click.echo(f"{path} goes on" if was_paused else f"{path} was not paused", err=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +16,8 @@ from leaderq.cli.queue.showing import LETTER_HEADINGS, letter_json, letter_row
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from leaderq.queues.admin import DeadItem, QueueAdmin
+    from leaderq.cli.queue.options import Operated
+    from leaderq.queues.admin import DeadItem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,20 +27,33 @@ error_option: Callable[[F], F] = click.option(
 )
 
 
-def chosen(keeper: QueueAdmin, names: Sequence[str], error: str | None, limit: int | None = None) -> Iterator[DeadItem]:
+def chosen(
+    keeper: Operated, path: str, names: Sequence[str], error: str | None, limit: int | None = None
+) -> Iterator[DeadItem]:
     """The letters that are named, else all; of these those with that error, and of these the first
     ``limit``.
 
     :raises ConfigurationError: one that is named is not there.
     """
-    known = keeper.dead_letters.names()
-    if absent := sorted(set(names) - set(known)):
-        raise ConfigurationError(
-            f"there is no dead letter {absent[0]} at {keeper.paths.dead}; leaderq queue dead {keeper.paths.path} lists them"
-        )
-    wanted = [name for name in known if name in set(names)] if names else known
-    letters = (letter for letter in keeper.dead_letters.browse(wanted) if error is None or letter.says(error))
-    return islice(letters, limit)
+    wanted = None
+    if names:
+        known = keeper.dead_letters.names()
+        if absent := sorted(set(names) - set(known)):
+            lists = f"leaderq queue dead {path} lists them"
+            raise ConfigurationError(f"there is no dead letter {absent[0]} of {path}; {lists}")
+        wanted = [name for name in known if name in set(names)]
+    letters = keeper.dead_letters.browse(wanted)
+    return islice((letter for letter in letters if error is None or letter.says(error)), limit)
+
+
+def paced(letters: Iterator[DeadItem], rate: int | None) -> Iterator[Iterable[DeadItem]]:
+    """All of them or, in each second, the next ``rate``."""
+    if rate is None:
+        yield letters
+        return
+    while some := list(islice(letters, rate)):
+        yield some
+        time.sleep(1.0)
 
 
 @click.command(cls=Verb)
@@ -76,7 +91,7 @@ def dead(
     if drop:
         needs_yes(yes, f"this deletes dead letters of {path}")
     with keeping(given, path) as (_, keeper):
-        letters = chosen(keeper, names, error, limit)
+        letters = chosen(keeper, path, names, error, limit)
         if drop:
             with progress(len(names) or keeper.dead_letters.count(), "dropping") as on_progress:
                 done = keeper.dead_letters.drop(letters, on_progress=on_progress)
@@ -97,6 +112,8 @@ def dead(
 @switch("--all", "everything", help="send all letters back")
 @error_option
 @limit_option("send N letters back at most, those that died first")
+@click.option("--rate", type=click.IntRange(min=1), metavar="N", help="send N letters a second back at most")
+@switch("--dry-run", help="only say how many would be sent back")
 @json_option
 def requeue(
     given: Given,
@@ -105,6 +122,8 @@ def requeue(
     everything: bool,
     error: str | None,
     limit: int | None,
+    rate: int | None,
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Send dead letters of the queue at PATH back to it: those that are NAMEd, those with an
@@ -117,19 +136,26 @@ def requeue(
     \b
     Examples:
       leaderq queue requeue /orders queue-0000000007
-      leaderq queue requeue /orders --error timeout
-      leaderq queue requeue /orders --all
+      leaderq queue requeue /orders --error timeout --dry-run
+      leaderq queue requeue /orders --all --rate 50
     """
     if not (names or everything or error is not None):
         raise ConfigurationError("say which letters: by NAME, with --error TEXT, or --all")
     if names and everything:
         raise ConfigurationError("give either NAMEs or --all")
     with keeping(given, path) as (_, keeper):
-        letters = chosen(keeper, names, error, limit)
+        letters = chosen(keeper, path, names, error, limit)
+        if dry_run:
+            count = sum(1 for _ in letters)
+            if as_json:
+                write_json({"would_requeue": count})
+            click.echo(f"{count} would be sent back to {path}", err=True)
+            return
         total = len(names) or min(limit or 2**31, keeper.dead_letters.count())
         with progress(total, "sending back") as on_progress:
-            done = keeper.dead_letters.requeue(letters, on_progress=on_progress)
+            done = [keeper.dead_letters.requeue(some, on_progress=on_progress) for some in paced(letters, rate)]
+        moved, lost = sum(one.moved for one in done), sum(one.gone for one in done)
         if as_json:
-            write_json({"requeued": done.moved, "gone": done.gone, "remain": keeper.dead_letters.count()})
-        gone = f"; {done.gone} gone before" if done.gone else ""
-        click.echo(f"{done.moved} sent back to {path}{gone}; {keeper.dead_letters.count()} remain", err=True)
+            write_json({"requeued": moved, "gone": lost, "remain": keeper.dead_letters.count()})
+        gone = f"; {lost} gone before" if lost else ""
+        click.echo(f"{moved} sent back to {path}{gone}; {keeper.dead_letters.count()} remain", err=True)

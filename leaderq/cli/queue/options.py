@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -16,21 +16,26 @@ from leaderq.cli.output import quiet
 from leaderq.errors import ConfigurationError, NoNode
 
 if TYPE_CHECKING:
+    from leaderq.cli.queue.dyno import DynoAdmin
     from leaderq.queues.admin import QueueAdmin
     from leaderq.queues.wire.names import QueueKind
     from leaderq.zookeeper import Session
+
+    Operated = DynoAdmin | QueueAdmin
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 takes_connection = takes_settings(*CONNECTION, hidden=("root",))
 """How to reach ZooKeeper. Queues lie anywhere, not below the root of careers."""
-_KINDS = ("plain", "id", "priority", "delay", "simple")
+_KINDS = ("plain", "id", "priority", "delay", "simple", "dyno")
+_META_PATH, _DYNO = "leaderq.queue.meta_path", "leaderq.queue.dyno"
 
 
 def _as_kind(ctx: click.Context, param: click.Parameter, value: str | None) -> QueueKind | None:
     from leaderq.queues.wire.names import QueueKind  # not needed for --help
 
-    return None if value is None else QueueKind(value)
+    ctx.meta[_DYNO] = value == "dyno"
+    return None if value in (None, "dyno") else QueueKind(value)
 
 
 def _as_path(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -46,9 +51,6 @@ def _as_queue(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if path is None or path == "/":
         raise click.BadParameter("'/' is not a queue; name a path such as /orders", ctx, param)
     return path
-
-
-_META_PATH = "leaderq.queue.meta_path"
 
 
 def _keep_meta_path(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -98,23 +100,71 @@ def limit_option(text: str, default: int | None = None) -> Callable[[F], F]:
 @contextmanager
 def keeping(
     given: Given, path: str, kind: QueueKind | None = None, lock_path: str | None = None, *, may_be_new: bool = False
-) -> Iterator[tuple[Session, QueueAdmin]]:
+) -> Iterator[tuple[Session, Operated]]:
     """A session, and the queue in an operator's hands.
 
     :raises ConfigurationError: there is nothing at ``path``, unless it ``may_be_new``.
     """
     settings = given.load().settings
     quiet()
-    from leaderq.queues.admin import QueueAdmin
-    from leaderq.queues.wire.znodes import QueuePaths
-
-    with open_session(settings) as session:
-        keeper = QueueAdmin(session, QueuePaths(path, lock_path, meta_path()), kind)
+    with open_session(settings) as session, operated(session, path, kind, lock_path) as keeper:
         if not may_be_new and not keeper.is_there():
             raise ConfigurationError(missing(session, path))
         if lock_path is not None and session.exists(lock_path) is None:
             click.echo(f"nobody has ever used the lock path {lock_path}", err=True)
         yield session, keeper
+
+
+@contextmanager
+def keeping_dyno(given: Given, path: str) -> Iterator[DynoAdmin]:
+    """As :func:`keeping`, for what only Dyno queues have."""
+    from leaderq.cli.queue.dyno import DynoAdmin
+
+    with keeping(given, path) as (_, keeper):
+        if not isinstance(keeper, DynoAdmin):
+            raise _not_for("Dyno queues", path)
+        yield keeper
+
+
+@contextmanager
+def keeping_recipe(
+    given: Given, path: str, kind: QueueKind | None = None, lock_path: str | None = None
+) -> Iterator[QueueAdmin]:
+    """As :func:`keeping`, for what only queues of Curator's recipes have."""
+    from leaderq.queues.admin import QueueAdmin
+
+    with keeping(given, path, kind, lock_path) as (_, keeper):
+        if not isinstance(keeper, QueueAdmin):
+            raise _not_for("queues of Curator's recipes", path)
+        yield keeper
+
+
+def _not_for(kind: str, path: str) -> ConfigurationError:
+    verb = click.get_current_context().info_name
+    return ConfigurationError(f"leaderq queue {verb} is for {kind}, and {path} is not one")
+
+
+@contextmanager
+def operated(session: Session, path: str, kind: QueueKind | None, lock_path: str | None) -> Iterator[Operated]:
+    """The queue at ``path``: a Dyno queue if that lies there, or is to be made by ``--kind dyno``.
+
+    :raises ConfigurationError: something else lies there than was told.
+    """
+    from leaderq.cli.queue.dyno import DynoAdmin, is_dyno
+    from leaderq.queues.admin import QueueAdmin
+    from leaderq.queues.wire.znodes import QueuePaths
+
+    others = kind or lock_path or meta_path()
+    is_told, is_found = click.get_current_context().meta.get(_DYNO, False), is_dyno(session, path)
+    if is_found and others is not None:
+        raise ConfigurationError(f"{path} is a Dyno queue: it has no --lock-path, no --meta-path, and no other --kind")
+    if is_told and not is_found and session.exists(path) is not None and session.children(path):
+        raise ConfigurationError(f"{path} is not a Dyno queue, and --kind dyno was given")
+    if not (is_found or is_told):
+        yield QueueAdmin(session, QueuePaths(path, lock_path, meta_path()), kind)
+        return
+    with closing(DynoAdmin(session, path)) as keeper:
+        yield keeper
 
 
 def missing(session: Session, path: str) -> str:

@@ -24,7 +24,6 @@ from leaderq.exits import ExitCode
 if TYPE_CHECKING:
     from leaderq.cli.queue.entries import Source
     from leaderq.cli.queue.storing import Refusals, Store
-    from leaderq.queues.admin import QueueAdmin
     from leaderq.queues.wire.names import QueueKind
 
 Batches = Iterable[list[bytes]]
@@ -35,13 +34,18 @@ Batches = Iterable[list[bytes]]
 @queue_argument
 @click.argument("items", nargs=-1, metavar="[ITEM]...")
 @kind_option
-@click.option("--id", metavar="ID", help="the id of the items, for an id queue")
-@click.option("--priority", type=int, metavar="N", help="the priority of the items, for a priority queue; lower goes first")
+@click.option("--id", metavar="ID", help="the id of the items, for an id or Dyno queue")
+@click.option("--priority", type=int, metavar="N", help="of the items, for a priority or Dyno queue; lower goes first")
 @click.option(
     "--delay-s",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="how long after it was read an item is due, for a delay queue",
+    help="how long after it was read an item is due, for a delay or Dyno queue",
+)
+@click.option("--shard", metavar="NAME", help="where the messages go, for a Dyno queue; else in turn")
+@click.option("--group", metavar="NAME", help="work on them one after the other, for a Dyno queue")
+@click.option(
+    "--header", "headers", metavar="KEY=VALUE", multiple=True, help="of the messages, for a Dyno queue; repeatable"
 )
 @click.option("--multi", type=click.IntRange(min=1), metavar="N", default=1, help="put N items in one znode")
 @switch("--null", help="items on standard input end with a NUL instead of a line end")
@@ -56,6 +60,9 @@ def put(
     id: str | None,
     priority: int | None,
     delay_s: float | None,
+    shard: str | None,
+    group: str | None,
+    headers: tuple[str, ...],
     multi: int,
     null: bool,
     as_base64: bool,
@@ -66,7 +73,8 @@ def put(
     order.
 
     The kind of the queue is told by what lies in it. For an empty or new one it is told by --id,
-    --priority or --delay-s, or by --kind; else it is a plain one. Each line is an item, an empty
+    --priority or --delay-s, or by --kind; else it is a plain one. To a Dyno queue all of these may
+    be given together; a message whose id another one has is refused. Each line is an item, an empty
     one too. All are stored when this ends with 0, each once, even if the connection breaks.
     Interrupted or killed, the first ones are stored, without gaps: as many as it says, or as
     leaderq queue ls shows by NEXT.
@@ -75,33 +83,42 @@ def put(
     Examples:
       leaderq queue put /orders first second
       leaderq queue put /orders < orders.txt
-      leaderq queue put /jobs --priority -5 urgent
+      leaderq queue put /mails --priority -5 urgent
+      leaderq queue put /jobs --kind dyno --id order-17 --delay-s 60 --header by=anna '{"order": 17}'
       leaderq queue drain /old --json --yes > old.jsonl && leaderq queue put /new --from-json < old.jsonl
     """
-    with_keys = [
-        name for name, value in (("--id", id), ("--priority", priority), ("--delay-s", delay_s)) if value is not None
-    ]
+    options = {"--id": id, "--priority": priority, "--delay-s": delay_s}
+    dyno_options = {"--shard": shard, "--group": group, "--header": headers or None}
+    with_keys = [name for name, value in (options | dyno_options).items() if value is not None]
     _check(with_keys, multi=multi, null=null, as_base64=as_base64, objects=objects, has_items=bool(items))
-    wanted = _wanted(kind, with_keys)
+    pairs = dict(_pair(one) for one in headers)
 
     def keys() -> Keys:
-        return Keys(id, priority, None if delay_s is None else max(1, int((time.time() + delay_s) * 1000)))
+        due_ms = None if delay_s is None else max(1, int((time.time() + delay_s) * 1000))
+        return Keys(id, priority, due_ms, shard=shard, group=group, headers=pairs)
 
-    with Stopping() as stopping, keeping(given, path, wanted, may_be_new=True) as (session, keeper):
-        from leaderq.cli.queue.storing import Refusals, store_for
+    with Stopping() as stopping, keeping(given, path, kind, may_be_new=True) as (session, keeper):
+        from leaderq.cli.queue.storing import PutWish, Refusals, way_into
 
-        known = _kind(keeper, wanted, with_keys, is_told=kind is not None, objects=objects)
         refusals = Refusals(lambda text: click.echo(text, err=True))
+        way_in = way_into(session, keeper, PutWish(kind, with_keys, objects), refusals)
         store: Store | None = None
         try:
             with _input(items, null, stopping) as batches:
                 first, entries = _first(_entries(batches, refusals, keys, multi, as_base64=as_base64, as_objects=objects))
-                store = store_for(session, keeper.paths, known or _kind_of(first, keeper))
+                store = way_in(first)
                 with closing(store):
                     _run(store, refusals, entries)
         finally:
             _sum_up(path, 0 if store is None else store.stored, refusals.count, multi, as_json)
     return ExitCode.FAILED if refusals.count else ExitCode.OK
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, found, value = text.partition("=")
+    if not key or not found:
+        raise ConfigurationError(f"--header {text!r}: give KEY=VALUE")
+    return key, value
 
 
 def _sum_up(path: str, stored: int, refused: int, multi: int, as_json: bool) -> None:
@@ -114,8 +131,6 @@ def _sum_up(path: str, stored: int, refused: int, multi: int, as_json: bool) -> 
 
 def _check(with_keys: list[str], *, multi: int, null: bool, as_base64: bool, objects: bool, has_items: bool) -> None:
     problems = []
-    if len(with_keys) > 1:
-        problems.append(f"{' and '.join(with_keys)} are for different kinds of queue; give one of them")
     if objects and (with_keys or multi > 1 or null or as_base64):
         problems.append("--from-json stands alone: the lines say everything")
     if null and has_items:
@@ -126,42 +141,6 @@ def _check(with_keys: list[str], *, multi: int, null: bool, as_base64: bool, obj
         raise ConfigurationError(*problems)
 
 
-def _wanted(kind: QueueKind | None, with_keys: list[str]) -> QueueKind | None:
-    from leaderq.queues.wire.names import QueueKind
-
-    if not with_keys:
-        return kind
-    implied = {"--id": QueueKind.ID, "--priority": QueueKind.PRIORITY, "--delay-s": QueueKind.DELAY}[with_keys[0]]
-    if kind is not None and kind is not implied:
-        raise ConfigurationError(f"{with_keys[0]} is for {implied.value} queues, and --kind {kind.value} was given")
-    return implied
-
-
-def _kind(
-    keeper: QueueAdmin, wanted: QueueKind | None, with_keys: list[str], *, is_told: bool, objects: bool
-) -> QueueKind | None:
-    """As told, if what lies there agrees; else as what lies there tells; ``None`` if nothing does."""
-    from leaderq.queues.admin.contents import agreed, contents_of, refuse_sharder
-    from leaderq.queues.wire.names import QueueKind
-
-    path = keeper.paths.path
-    names = keeper.names()
-    refuse_sharder(contents_of(names, QueueKind.PLAIN), keeper.paths)
-    found = contents_of(names).kind
-    if with_keys and not is_told and found is QueueKind.PLAIN:
-        raise ConfigurationError(
-            f"the items below {path} are those of a plain queue, and {with_keys[0]} was given; if they are what Java has requeued, "
-            f"say so with --kind"
-        )
-    kind = agreed(wanted, found, path)
-    needed = (
-        {QueueKind.ID: "--id", QueueKind.PRIORITY: "--priority", QueueKind.DELAY: "--delay-s"}.get(kind) if kind else None
-    )
-    if kind and needed and needed not in with_keys and not objects:
-        raise ConfigurationError(f"{path} is of the kind {kind.value}: give {needed}")
-    return kind
-
-
 def _first(entries: Iterator[Entry | None]) -> tuple[Entry | None, Iterator[Entry | None]]:
     """The first one, and all."""
     before: list[Entry | None] = []
@@ -170,17 +149,6 @@ def _first(entries: Iterator[Entry | None]) -> tuple[Entry | None, Iterator[Entr
         if one is not None:
             break
     return (before[-1] if before else None), chain(before, entries)
-
-
-def _kind_of(first: Entry | None, keeper: QueueAdmin) -> QueueKind:
-    """The kind of an empty queue, as the keys of its first item tell; said of a new one."""
-    from leaderq.queues.wire.names import QueueKind
-
-    kind = QueueKind(first.keys.kind) if first and first.keys.kind else QueueKind.PLAIN
-    if not keeper.is_there():
-        path = keeper.paths.path
-        click.echo(f"{path} is new: taken for a {kind.value} queue (--kind says otherwise)", err=True)
-    return kind
 
 
 @contextmanager

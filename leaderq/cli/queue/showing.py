@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Union, cast
 
 from leaderq.cli.output import duration, harmless
 
@@ -13,6 +14,14 @@ if TYPE_CHECKING:
     from leaderq.queues.admin import Browsed, DeadItem, Overview
     from leaderq.queues.wire.names import QueueKind
 
+
+class DynoKind(Enum):
+    """The kind of a queue that is none of Curator's recipes."""
+
+    DYNO = "dyno"
+
+
+AnyKind = Union["QueueKind", DynoKind]
 QUEUE_HEADINGS = ("QUEUE", "KIND", "DEPTH", "HELD", "DEAD", "NEXT", "CONSUMERS", "OLDEST", "REMARKS")
 LETTER_HEADINGS = ("NAME", "DIED", "ORIGIN", "ATTEMPTS", "REASON", "ERROR", "ITEM")
 _WIDEST = 60
@@ -60,20 +69,27 @@ def item_cell(items: Sequence[bytes] | None, problem: str | None) -> str:
     return brief(items[0]) + more
 
 
-def item_headings(kind: QueueKind | None, *, with_locks: bool) -> tuple[str, ...]:
+def item_headings(kind: AnyKind | None, *, with_locks: bool) -> tuple[str, ...]:
     """The headings of a table of items; see :func:`item_row`."""
     return ("NAME", *_key_heading(kind), "ENQUEUED", "ATTEMPT", *(("HELD",) if with_locks else ()), "BYTES", "ITEM")
 
 
-def item_row(one: Browsed, kind: QueueKind | None, *, with_locks: bool) -> tuple[Any, ...]:
+def item_row(one: Browsed, kind: AnyKind | None, *, with_locks: bool) -> tuple[Any, ...]:
     """An item as a row. ATTEMPT is the one it is waiting for, or in: one more than it has failed."""
-    key = () if not _key_heading(kind) or kind is None else (_key_cell(one, kind),)
     held = ("yes" if one.is_locked else None,) if with_locks else ()
     size = None if one.items is None else sum(map(len, one.items))
-    return (one.name, *key, local(one.enqueued_ms), one.attempt + 1, *held, size, item_cell(one.items, one.problem))
+    return (
+        one.name,
+        *_key_cells(one, kind),
+        local(one.enqueued_ms),
+        one.attempt + 1,
+        *held,
+        size,
+        item_cell(one.items, one.problem),
+    )
 
 
-def item_json(one: Browsed, kind: QueueKind | None) -> dict[str, Any]:
+def item_json(one: Browsed, kind: AnyKind | None) -> dict[str, Any]:
     """An item as JSON says it; corrupt ones have no ``values``, but their ``data``."""
     said: dict[str, Any] = {"name": one.name, **key_json(one, kind), "enqueued": iso(one.enqueued_ms)}
     said["attempt"] = one.attempt + 1
@@ -84,11 +100,13 @@ def item_json(one: Browsed, kind: QueueKind | None) -> dict[str, Any]:
     return {**said, "values": [json_value(item) for item in one.items]}
 
 
-def key_json(one: Browsed, kind: QueueKind | None) -> dict[str, Any]:
-    """Id, priority or due time, as the kind has one."""
-    if kind is None or not (heading := _key_heading(kind)):
+def key_json(one: Browsed, kind: AnyKind | None) -> dict[str, Any]:
+    """Id, priority or due time, as the kind has one; of a message of a Dyno queue all it has."""
+    if kind is None or kind.value == "dyno":
+        return dict(getattr(one, "said", {}))
+    if not (heading := _key_heading(kind)):
         return {}
-    key = one.key(kind)
+    key = one.key(cast("QueueKind", kind))
     if heading[0] == "DUE":
         return {"due": iso(key if isinstance(key, int) else None), "due_ms": key}
     return {heading[0].lower(): key}
@@ -118,6 +136,12 @@ def letter_json(letter: DeadItem) -> dict[str, Any]:
     if found.items is None:
         return {**said, "corrupt": found.problem, "data": json_value(found.data)}
     return {**said, "values": [json_value(item) for item in found.items]}
+
+
+def shard_row(said: dict[str, Any]) -> tuple[Any, ...]:
+    """A shard of a Dyno queue as a row."""
+    *counts, age_s = said.values()
+    return (*counts, None if age_s is None else duration(age_s))
 
 
 def queue_row(seen: Overview, now_ms: float) -> tuple[Any, ...]:
@@ -163,14 +187,16 @@ def _remarks(seen: Overview) -> list[str]:
     return said
 
 
-def _key_heading(kind: QueueKind | None) -> tuple[str, ...]:
-    heading = {"id": "ID", "priority": "PRIORITY", "delay": "DUE"}.get(kind.value if kind else "")
-    return (heading,) if heading else ()
+def _key_heading(kind: AnyKind | None) -> tuple[str, ...]:
+    headings = {"id": ("ID",), "priority": ("PRIORITY",), "delay": ("DUE",), "dyno": ("ID", "PRIORITY", "DUE", "HELD")}
+    return headings.get(kind.value, ()) if kind else ()
 
 
-def _key_cell(one: Browsed, kind: QueueKind) -> Any:
-    key = one.key(kind)
-    return local(key) if kind.value == "delay" and isinstance(key, int) else key
+def _key_cells(one: Browsed, kind: AnyKind | None) -> tuple[Any, ...]:
+    said = key_json(one, kind)
+    wanted = [heading.lower() for heading in _key_heading(kind)]
+    cells = {**said, "due": local(said.get("due_ms")), "held": "yes" if one.is_locked else None}
+    return tuple(cells[name] for name in wanted)
 
 
 def _moment(at_ms: int | None) -> datetime | None:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import click
+
+from leaderq.cli.queue.dyno import DynoAdmin
 from leaderq.clock import now_s
-from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, TooLarge
+from leaderq.dyno import DynoQueue, Message
+from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, NodeExists, TooLarge
 from leaderq.queues import BYTES, PutListener, SimpleDistributedQueue
+from leaderq.queues.admin import QueueAdmin
+from leaderq.queues.admin.contents import agreed, contents_of, refuse_sharder
 from leaderq.queues.putting import Putter
 from leaderq.queues.wire.names import ITEM_PREFIX, QueueKind, prefix_for
 from leaderq.queues.wire.znodes import QueuePaths
 
 if TYPE_CHECKING:
     from leaderq.cli.queue.entries import Entry, Keys
+    from leaderq.cli.queue.options import Operated
     from leaderq.zookeeper import Session
 
 PATIENCE_S = 30.0
 _SLICE_S = 0.2
 _SHOWN = 10
+_AT_A_TIME, _LARGE = 250, 16 * 1024
 
 
 class Store(Protocol):
@@ -143,6 +153,113 @@ def _prefix(kind: QueueKind, keys: Keys) -> str:
     return prefix_for(kind, id=keys.id, priority=keys.priority, due_ms=keys.due_ms)
 
 
-def store_for(session: Session, places: QueuePaths, kind: QueueKind) -> Store:
-    """The way into a queue of this kind."""
-    return SimpleStore(session, places) if kind is QueueKind.SIMPLE else FramedStore(session, places, kind)
+class DynoStore:
+    """Into a Dyno queue, a message for each value."""
+
+    def __init__(self, queue: DynoQueue, refusals: Refusals) -> None:
+        self.stored = 0
+        self._queue = queue
+        self._refusals = refusals
+        self._gathered: list[tuple[int, Message]] = []
+
+    def put(self, entry: Entry) -> None:
+        if len(entry.values) != 1:
+            raise ConfigurationError(f"it has {len(entry.values)} values, and a message of a Dyno queue holds one")
+        keys, payload = entry.keys, entry.values[0]
+        delay_s = 0.0 if keys.due_ms is None else max(0.0, keys.due_ms / 1000 - time.time())
+        message = Message(keys.id or "", payload, delay_s, keys.priority or 0, keys.shard, keys.headers or {}, keys.group)
+        self._gathered.append((entry.number, message))
+        if len(self._gathered) == _AT_A_TIME or len(payload) > _LARGE:
+            self.pause()
+
+    def pause(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        outcomes = self._queue.push_each([message for _, message in gathered])
+        for (number, _), outcome in zip(gathered, outcomes, strict=True):
+            if isinstance(outcome, (*REFUSED, NodeExists)):
+                self._refusals.note(number, outcome)
+            elif isinstance(outcome, str):
+                self.stored += 1
+            else:
+                raise outcome
+
+    def finish(self) -> None:
+        self.pause()
+
+    def close(self) -> None:
+        """The queue is closed with the verb."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutWish:
+    """What the options of ``put`` say of a queue. ``keys``: those options that are for some kinds
+    only."""
+
+    kind: QueueKind | None
+    keys: Sequence[str]
+    has_objects: bool
+
+
+_NEEDED = {QueueKind.ID: "--id", QueueKind.PRIORITY: "--priority", QueueKind.DELAY: "--delay-s"}
+
+
+def way_into(session: Session, keeper: Operated, wish: PutWish, refusals: Refusals) -> Callable[[Entry | None], Store]:
+    """The way into a queue: what makes a store of the first entry.
+
+    :raises ConfigurationError: what lies there does not agree with what was told.
+    """
+    if isinstance(keeper, DynoAdmin):
+        if not keeper.is_there():
+            _tell_new(keeper.path, "dyno")
+        return lambda _: DynoStore(keeper.queue, refusals)
+    known, paths = _kind(keeper, wish), keeper.paths
+
+    def store(first: Entry | None) -> Store:
+        kind = known or _kind_of(first, keeper)
+        return SimpleStore(session, paths) if kind is QueueKind.SIMPLE else FramedStore(session, paths, kind)
+
+    return store
+
+
+def _wanted(wish: PutWish) -> QueueKind | None:
+    if not wish.keys:
+        return wish.kind
+    for_dyno = [key for key in wish.keys if key not in _NEEDED.values()]
+    if for_dyno or len(wish.keys) > 1:
+        said = "is for Dyno queues" if for_dyno else "are for different kinds of queue, or together for a Dyno queue"
+        raise ConfigurationError(f"{' and '.join(for_dyno or wish.keys)} {said}; --kind dyno makes one")
+    (implied,) = (kind for kind, key in _NEEDED.items() if key == wish.keys[0])
+    if wish.kind not in (None, implied):
+        raise ConfigurationError(f"{wish.keys[0]} is for {implied.value} queues, and another --kind was given")
+    return implied
+
+
+def _kind(keeper: QueueAdmin, wish: PutWish) -> QueueKind | None:
+    """As told, if what lies there agrees; else as what lies there tells; ``None`` if nothing does."""
+    wanted, path, names = _wanted(wish), keeper.paths.path, keeper.names()
+    refuse_sharder(contents_of(names, QueueKind.PLAIN), keeper.paths)
+    found = contents_of(names).kind
+    if wish.keys and wish.kind is None and found is QueueKind.PLAIN:
+        raise ConfigurationError(
+            f"the items below {path} are those of a plain queue, and {wish.keys[0]} was given; "
+            f"if they are what Java has requeued, say so with --kind"
+        )
+    kind = agreed(wanted, found, path)
+    if kind in _NEEDED and _NEEDED[kind] not in wish.keys and not wish.has_objects:
+        raise ConfigurationError(f"{path} is of the kind {kind.value}: give {_NEEDED[kind]}")
+    return kind
+
+
+def _kind_of(first: Entry | None, keeper: QueueAdmin) -> QueueKind:
+    """The kind of an empty queue, as the keys of its first item tell; said of a new one."""
+    said = first.keys.kind if first and first.keys.kind else "plain"
+    if said == "dyno":
+        raise ConfigurationError("the first item is a message of a Dyno queue; --kind dyno makes one")
+    if not keeper.is_there():
+        _tell_new(keeper.paths.path, said)
+    return QueueKind(said)
+
+
+def _tell_new(path: str, kind: str) -> None:
+    """Say what a queue is taken for that is not there yet."""
+    click.echo(f"{path} is new: taken for a {kind} queue (--kind says otherwise)", err=True)

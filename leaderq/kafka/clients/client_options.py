@@ -154,9 +154,7 @@ def _among(options: Options, names: Iterable[str]) -> dict[str, Any]:
 
 
 class CallbackTokens(AbstractTokenProvider):
-    """Gives kafka-python the tokens of an ``oauth_cb`` of librdkafka, each until shortly before it
-    expires.
-    """
+    """Gives kafka-python the tokens of librdkafka's ``oauth_cb``, each until it nearly expires."""
 
     _MARGIN_S = 10.0
 
@@ -193,23 +191,16 @@ def bootstrap_servers(address: str) -> list[str]:
     parts = [part.strip() for part in address.split(",")] if address.strip() else []
     if not parts:
         raise ConfigurationError("no Kafka address is given; set --kafka or LEADERQ_KAFKA to host:port[,host:port...]")
-    problems = [problem for part in parts if (problem := _problem(part, address))]
+    found, problems = [], []
+    for part in parts:
+        match = _ONE.match(part)
+        if match is not None and 0 < int(match["port"] or DEFAULT_PORT) < 65536:
+            found.append(part if match["port"] else f"{part}:{DEFAULT_PORT}")
+        else:
+            problems.append(
+                f"Kafka address {address!r} (--kafka, LEADERQ_KAFKA) cannot be used: {part!r} is not host:port; "
+                "write for example kafka-1:9092,kafka-2:9092, without a scheme"
+            )
     if problems:
         raise ConfigurationError(*problems)
-    return [part if _port(part) else f"{part}:{DEFAULT_PORT}" for part in parts]
-
-
-def _port(part: str) -> str | None:
-    found = _ONE.match(part)
-    return found.group("port") if found else None
-
-
-def _problem(part: str, address: str) -> str | None:
-    found = _ONE.match(part)
-    port = found.group("port") if found else None
-    if found and (port is None or 0 < int(port) < 65536):
-        return None
-    return (
-        f"Kafka address {address!r} (--kafka, LEADERQ_KAFKA) cannot be used: {part!r} is not host:port; "
-        "write for example kafka-1:9092,kafka-2:9092, without a scheme"
-    )
+    return found

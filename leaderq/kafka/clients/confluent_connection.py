@@ -91,9 +91,7 @@ _TELLING = {"_SSL", "_RESOLVE", "_TRANSPORT"}
 
 
 class ErrorCallback:
-    """What librdkafka told in passing (its ``error_cb``); called on the thread that polls the
-    client.
-    """
+    """librdkafka's ``error_cb``: what it told in passing, on the thread that polls the client."""
 
     def __init__(self) -> None:
         self.refusal: Any = None
@@ -171,9 +169,7 @@ def producer_base(settings: ProducerSettings, errors: ErrorCallback) -> dict[str
 
 
 def translated(exc: Any, doing: str, address: str, errors: ErrorCallback | None = None) -> LeaderqError:
-    """The error of ours for a ``KafkaException``, or for a ``KafkaError`` (which is a value there,
-    not an exception).
-    """
+    """The error of ours for a ``KafkaException``, or a ``KafkaError`` (a value there)."""
     error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
     name = error.name() if hasattr(error, "name") else type(exc).__name__
     at = f"{doing} at Kafka {address!r}: {name}: {error.str() if hasattr(error, 'str') else error}"

@@ -1,44 +1,30 @@
 """A :class:`~leaderq.kafka.clients.consumer.ConsumerClient` on confluent-kafka (librdkafka); needs
 the extra ``leaderq[confluent]``.
 
-Facts of librdkafka 2.x that this file leans on (each has a test in the consumer contract, or was
-met in its source):
+Facts of librdkafka 2.x that this file leans on, besides B9, B16 and B17 (each has a test in the
+consumer contract, or was met in its source):
 
-* It runs the group protocol on threads of its own, and **offers no gate before a JoinGroup
-  request**. ``allowed`` is asked right before ``subscribe`` and again when partitions are assigned,
-  before they are accepted. What that leaves open: a process that is frozen between the two, or
-  whose session has run out at the broker (5 minutes) and that thaws after its term, sends a
-  JoinGroup without having been asked, and fences its successor, who stands again. Nothing is read
-  or committed by the thawed one: its assignment is refused by ``allowed``. A zombie whose successor
-  has joined already does *not* do that: its next heartbeat or commit is answered with
-  FENCED_INSTANCE_ID, which is fatal to this client for ever, and it never joins again. kafka-python
-  has no such gap.
-* A fenced consumer is told by its heartbeat (3 s), without a commit: ``poll`` then raises
-  ``KafkaFenced``, for ever. Until then it may still give records: brokers refuse commits of a
-  fenced member, not its fetches.
-* With all brokers away ``consume`` gives nothing and no error, as on an idle topic: only requests
-  (:meth:`ConfluentConsumer.end_offsets`, a commit) tell.
+* For want of a gate before a JoinGroup request, ``allowed`` is asked right before ``subscribe`` and
+  again when partitions are assigned, before they are accepted. A process that is frozen between the
+  two, or whose session has run out and that thaws after its term, may fence its successor, who
+  stands again; nothing is read or committed by it. A zombie whose successor has joined does *not*:
+  FENCED_INSTANCE_ID is fatal to this client for ever.
+* A fenced consumer is told by its heartbeat (3 s): ``poll`` then raises ``KafkaFenced``, for ever.
+  Until then it may still give records.
 * A commit waits for a coordinator up to the session time-out, and cannot be called back. So commits
   go through a thread of their own, in order; :meth:`ConfluentConsumer.close` waits neither for it
   nor for librdkafka.
-* ``pause`` and ``resume`` race with the client's own threads, which then drop either of them or the
-  offset of an ``assign`` before them: a partition stands still for ever, without an error
-  (librdkafka issues 2190 and 5591; met in one of 300 rounds under load). So neither is ever called.
-  What is not to be read is **not assigned**, and reading begins by assigning with offsets: an
+* What is not to be read is **not assigned**, and reading begins by assigning with offsets: an
   ``assign`` is carried out by one thread, in order. A member stays a member without it.
 * Prefetched records are thrown away by each ``assign``. So :meth:`ConfluentConsumer.attend` leaves
   it as it is: it takes one record at a time into a stash, from which the next ``poll`` begins, and
   stops reading only after 100 of them without a poll.
 * A position stays before the transaction markers at the end of a partition, until the news that its
   end was reached (``enable.partition.eof``) carries the offset behind them.
-* Static members send no LeaveGroup when closed; ``unsubscribe`` would send one, and is never
-  called.
+* ``unsubscribe`` sends a LeaveGroup, ``close`` of a static member none: the former is never called.
 * ``offsets_for_times`` with the "times" -1 and -2 is ListOffsets for all partitions in one request
   to each broker, with the isolation level of the consumer: the LSO.
-
-The consumer keeps what it knows of the topics, their partitions and ids, to itself. So an admin
-client (a connection and a few threads of librdkafka more) asks instead: once at the beginning, and
-then no more than every 10 s, without anybody waiting for the answer.
+* What it knows of topics it keeps to itself. So an admin client asks, at most every 10 s.
 """
 
 from __future__ import annotations
@@ -303,9 +289,7 @@ class ConfluentConsumer(ConsumerBase):
         self._read(self._next)
 
     def _read(self, offsets: Offsets) -> None:
-        """Let the client read these partitions from these offsets, and no others; not ``seek``,
-        which waits for its fetcher.
-        """
+        """Let the client read these, and no others; not ``seek``, which waits for its fetcher."""
         with self._errors_translated("setting positions"):
             self._consumer.assign(self._named({at: offset for at, offset in offsets.items() if at not in self._resting}))
         self._is_reading = bool(offsets)
@@ -408,9 +392,7 @@ class ConfluentConsumer(ConsumerBase):
 
 
 class ConfluentTopics:
-    """Names, partitions and ids of the topics to be read, asked for on a thread of its own. Not
-    thread-safe.
-    """
+    """Names, partitions and ids of the topics, asked for on a thread of its own."""
 
     def __init__(self, settings: ConsumerSettings, errors: ErrorCallback) -> None:
         shared = connection_options(settings.address, settings.security, errors)

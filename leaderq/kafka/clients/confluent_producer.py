@@ -2,31 +2,26 @@
 :class:`~leaderq.kafka.clients.producer.MessageSender` on confluent-kafka (librdkafka); needs
 ``leaderq[confluent]``.
 
-Facts of librdkafka 2 that this file leans on (``INTRODUCTION.md``, ``CONFIGURATION.md``):
+Facts of librdkafka 2 that this file leans on, besides B20 (``INTRODUCTION.md``,
+``CONFIGURATION.md``):
 
 * Each error of a transactional call says what to do: *retriable* (call the same function again, it
   goes on where it was), *abort required*, or *fatal*. A time-out while a commit is under way is
   retriable: the commit is completed by calling it again.
-* Failed messages are told to a callback from within ``poll`` and ``flush``. So ``flush`` comes
-  first, then the failures are looked at, then offsets are sent, then the transaction is committed.
+* What becomes of messages is told to a callback from within ``poll`` and ``flush``, from which a
+  fatal error may be raised as well. So ``flush`` comes first (it does not wait for ``linger.ms``),
+  then the failures are looked at, then offsets are sent, then the transaction is committed.
 * It never takes the transactional id over again by itself: a producer that was fenced asks for its
   next epoch with the old one, and is refused.
-* A broker configured to create topics when they are used creates an unknown one; there is no
-  setting against it in a producer.
-* ``send_offsets_to_transaction`` may never return, whatever its time-out: a broker that is missing
-  in a metadata response is forgotten, but stays cached as the group's coordinator, whose return is
-  waited for (issues 5511 and 5456). So what waits for a coordinator is called on a thread of its
-  own, and given up with its producer if it is late. What is given up may go on behind our back;
-  it cannot commit, as only ``commit_transaction`` does, and once the next producer is fenced in
-  not even that.
+* To ask for the metadata of one topic, or to send to it, creates it on brokers that are configured
+  so, and no setting is against it; to ask for those of all topics does not.
+* What may never return (B20) is called on a thread of its own, and given up with its producer if it
+  is late. It may go on behind our back; it cannot commit, as only ``commit_transaction`` does, and
+  once the next producer is fenced in not even that.
 * ``message.timeout.ms`` 0 is for ever: an outage fails no message.
 * A batch that a broker refuses for good leaves a gap, and what is behind it would be stored all the
   same; with ``enable.gapless.guarantee`` it is not: the producer has a fatal error, fails all it
   holds, and is over.
-* Callbacks come from within ``poll`` and ``flush``; a flush does not wait for ``linger.ms``. A
-  fatal error may be raised from within them as well.
-* To ask for the metadata of one topic, or to send to it, creates it on brokers that are configured
-  so; to ask for those of all topics does not.
 """
 
 from __future__ import annotations

@@ -48,9 +48,7 @@ class ConfluentRecord(Record):
 
 
 class MessageRecords(SizedRecords):
-    """The records of one partition, in order. Iterating makes them again each time; equal, but not
-    the same objects.
-    """
+    """The records of one partition, in order; iterating makes equal ones again each time."""
 
     __slots__ = ("_messages",)
 
@@ -80,15 +78,6 @@ class MessageRecords(SizedRecords):
             return MessageRecords(self._messages[index])
         row = self._messages[index]
         return tuple.__new__(ConfluentRecord, (row.offset(), row.key(), row.value(), row))
-
-    def __eq__(self, other: object) -> bool:
-        """Equal to any sequence of equal records, a list too."""
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return repr(list(self))
 
 
 def by_partition(messages: list[Any], the_only: str | None) -> dict[Partition, Sequence[Record]]:

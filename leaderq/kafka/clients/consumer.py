@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import re
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -56,15 +55,11 @@ class KafkaAway(KafkaError):
 
 
 class MembershipLost(KafkaError):
-    """The broker no longer knows this member's generation; whether the last commit happened is not
-    known.
-    """
+    """The broker knows this member's generation no more; the last commit's outcome is unknown."""
 
 
 class BatchLost(KafkaError):
-    """What was done for the batch in hand is undone, or may be: only the offsets can tell, once
-    they are loaded again.
-    """
+    """What was done for the batch in hand is undone, or may be: only the offsets can tell."""
 
 
 class Failure(Enum):
@@ -159,9 +154,7 @@ class CommitFuture(Protocol):
 
 
 class ConsumerClient(Protocol):
-    """A consumer of all partitions of some topics; states: new, warm (:meth:`open`), member
-    (:meth:`join`), closed.
-    """
+    """A consumer of all partitions of some topics: new, :meth:`open`, :meth:`join`, closed."""
 
     def open(self) -> None:
         """Connect, learn the topics, find the coordinator; *without* joining the group, which would
@@ -172,9 +165,7 @@ class ConsumerClient(Protocol):
         """
 
     def refresh(self, timeout_s: float) -> None:
-        """Use every connection once, so that none is closed as idle and a moved coordinator or
-        leader is known.
-        """
+        """Use every connection once, so that none is closed as idle and moved leaders are known."""
 
     def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
         """Become the one member of this name (or take all partitions); returns whether that has
@@ -186,9 +177,7 @@ class ConsumerClient(Protocol):
 
     @property
     def joins(self) -> int:
-        """How often the group has assigned partitions to this consumer; a change means that
-        positions are to be set again.
-        """
+        """How often partitions were assigned; after a change positions are to be set again."""
 
     @property
     def is_joining(self) -> bool:
@@ -199,9 +188,7 @@ class ConsumerClient(Protocol):
         """
 
     def rejoin(self) -> None:
-        """Ask for a new assignment at the next :meth:`attend` or :meth:`poll`: partitions were
-        added.
-        """
+        """Ask for a new assignment at the next :meth:`attend` or :meth:`poll`."""
 
     def attend(self, timeout_s: float) -> None:
         """Stay a member without reading; joins again if the group asks for it."""
@@ -213,9 +200,7 @@ class ConsumerClient(Protocol):
         """The partitions that the topics have, as far as is known now; costs no request."""
 
     def topic_ids(self) -> dict[str, str]:
-        """The broker's id of each topic, as far as it is known now: a topic deleted and created
-        again has another one.
-        """
+        """The broker's id of each topic known now: one deleted and created again has another."""
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
         """Wait for records; with ``timeout_s=0``, what has arrived already.
@@ -230,9 +215,7 @@ class ConsumerClient(Protocol):
         """The offset to be read next; may be past the last record given, over transaction markers."""
 
     def committed(self, timeout_s: float) -> dict[Partition, int]:
-        """The group's committed offsets of the partitions held, or of all when none is held; absent
-        where none is stored.
-        """
+        """The group's offsets of the partitions held (else of all); absent where none is stored."""
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
         """Begin to store offsets, with ``note`` beside them; what is given tells when the broker
@@ -242,28 +225,22 @@ class ConsumerClient(Protocol):
         """
 
     def group_metadata(self) -> Any:
-        """This membership, in the form that a transactional producer of the same client library
-        wants it (KIP-447).
-        """
+        """This membership, as a transactional producer of the same library wants it (KIP-447)."""
 
     def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
         """The first offset still held, of each existing partition."""
 
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        """The offset after the last *stable* record (the LSO, as ``read_committed`` is used) of
-        each existing partition.
-        """
+        """The offset after the last *stable* record (the LSO) of each existing partition."""
 
     def close(self) -> None:
-        """Free everything, without leaving the group: a member that left would make the next join
-        wait. Never raises.
-        """
+        """Free everything, without leaving the group (the next join would wait). Never raises."""
 
 
 ConsumerFactory = Callable[[ConsumerSettings], ConsumerClient]
 
 
-class ConsumerBase(ABC):
+class ConsumerBase(ConsumerClient):
     """What the consumers of all libraries have in common."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
@@ -282,14 +259,8 @@ class ConsumerBase(ABC):
             self.close()
             raise
 
-    @abstractmethod
-    def _connect(self, until_s: float) -> None: ...
-    @abstractmethod
-    def committed(self, timeout_s: float) -> dict[Partition, int]: ...
-    @abstractmethod
-    def end_offsets(self, timeout_s: float) -> dict[Partition, int]: ...
-    @abstractmethod
-    def close(self) -> None: ...
+    def _connect(self, until_s: float) -> None:
+        raise NotImplementedError
 
     def _remedy(self) -> str:
         """What may help against silence; ``""`` where nothing is known of it."""
@@ -312,9 +283,7 @@ def may_not_join() -> None:
 
 
 class SubmittedWork:
-    """A :class:`~leaderq.kafka.clients.consumer.CommitFuture` that a :class:`SerialExecutor`
-    carries out.
-    """
+    """A :class:`CommitFuture` that a :class:`SerialExecutor` carries out."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
@@ -339,9 +308,7 @@ class SubmittedWork:
 
 
 class SerialExecutor:
-    """One thread that carries out one piece of work after the other; it begins with the first, and
-    ends with :meth:`close`.
-    """
+    """One thread for one piece of work after the other, from the first to :meth:`close`."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,23 +1,19 @@
 """Making a client of kafka-python: its options, its connections, TLS, and its errors as leaderq's.
 
-Some of its omissions are mended here (3.0.12; each was met, and has a test):
+Some of its omissions are mended here (B15, B21; 3.0.12; each was met, and has a test):
 
-* A client whose constructor fails leaves its IO thread running; with Kafka away that is one more
-  thread at each attempt.
-* It forgets the socket of each failed attempt to connect, and of each failed TLS handshake, which
-  stay open until the garbage collector comes by. kafka-python lets a program register a way to make
-  connections under the scheme of a proxy's URL; :data:`DIRECT` names ours, and no proxy.
-* It throws away what it has read from a connection that was closed right behind: a broker's "wrong
+* A client whose constructor fails leaves its IO thread running: it is closed.
+* The socket of each failed attempt to connect, and of each failed TLS handshake, stays open until
+  the garbage collector comes by. kafka-python lets a program register a way to make connections
+  under the scheme of a proxy's URL; :data:`DIRECT` names ours, and no proxy.
+* What was read from a connection that was closed right behind is thrown away: a broker's "wrong
   password", usually. :class:`_Socket` reports the end of the stream only after the data before it
-  was processed. Over TLS Python makes another socket of it: a program may give kafka-python an SSL
-  context of its own, and Python lets a context make sockets of a class of its own
-  (:class:`_TlsSocket`).
-* A broker's "wrong password" is also only logged while the client looks for its first broker, and
-  then reported as "no answer" when the time is up. :class:`_Manager` sees the answer, and stops
-  looking.
-* It reads the files of certificates at each attempt to connect, and takes a file that is missing or
-  a wrong password of a key for a broker that does not answer. Here they are read once, and a fault
-  is the user's. (Without a password, Python would ask for one on the terminal.)
+  was processed; over TLS :class:`_TlsSocket` does, which the SSL context makes.
+* A "wrong password" is only logged while the client looks for its first broker. :class:`_Manager`
+  sees the answer, and stops looking.
+* The files of certificates are read at each attempt to connect, and a file that is missing or a
+  wrong password of a key is taken for a broker that does not answer. Here they are read once, and a
+  fault is the user's. (Without a password, Python would ask for one on the terminal.)
 """
 
 from __future__ import annotations
@@ -26,9 +22,9 @@ import errno
 import logging
 import socket as sockets  # a method below must be named socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from kafka import errors as native
 from kafka.net.compat import KafkaNetClient
@@ -99,7 +95,8 @@ def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s:
         options.update(
             sasl_mechanism=security.mechanism, sasl_plain_username=security.user, sasl_plain_password=security.password
         )
-    options.update(tls_options(security))
+    if security.protocol.endswith("SSL"):
+        options["ssl_context"] = tls_context(security)
     return options
 
 
@@ -184,22 +181,14 @@ class _Manager(KafkaConnectionManager):
         if isinstance(self.last_error, REFUSALS) and not self.bootstrapped:
             raise self.last_error
         connection = super().get_connection(node_id, *args, **more)
-        connection.init_future.add_errback(self._remember)
+        connection.init_future.add_errback(lambda error: setattr(self, "last_error", error))
         return connection
 
-    def _remember(self, error: BaseException) -> None:
-        self.last_error = error
+
+Client = TypeVar("Client")
 
 
-class _Closable(Protocol):
-    def __init__(self, **configs: Any) -> None: ...
-    def close(self) -> None: ...
-
-
-Client = TypeVar("Client", bound=_Closable)
-
-
-def connected(kind: type[Client], address: str, options: dict[str, Any]) -> Client:
+def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]) -> Client:
     """A client of class ``kind``, connected.
 
     Raises :class:`~leaderq.errors.ServersUnreachable`, :class:`~leaderq.errors.AccessRefused` or
@@ -227,18 +216,15 @@ def connected(kind: type[Client], address: str, options: dict[str, Any]) -> Clie
             raise ConfigurationError(f"kafka-python cannot use an option that it was given: {exc}") from exc
         if isinstance(exc, KafkaAway):
             why = made[0].last_error if made else None
-            asked = str(options.get("security_protocol")).startswith("SASL_")
-            raise ServersUnreachable("Kafka", address, waited_s=now_s() - began, remedy=_remedy(why, asked)) from exc
+            remedy = "is Kafka listening there, and may this host reach it?"
+            if str(options.get("security_protocol")).startswith("SASL_"):
+                remedy += (
+                    " Are protocol, mechanism, user and password right? (Brokers may refuse them by closing the connection.)"
+                )
+            if why is not None and not isinstance(why, native.KafkaTimeoutError):
+                remedy += f" The last attempt ended with {why}"
+            raise ServersUnreachable("Kafka", address, waited_s=now_s() - began, remedy=remedy) from exc
         raise
-
-
-def _remedy(why: BaseException | None, names_user: bool) -> str:
-    question = "is Kafka listening there, and may this host reach it?"
-    if names_user:
-        question += " Are protocol, mechanism, user and password right? (Brokers may refuse them by closing the connection.)"
-    if why is None or isinstance(why, native.KafkaTimeoutError):
-        return question
-    return f"{question} The last attempt ended with {why}"
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
@@ -283,9 +269,7 @@ class _TlsSocket(ssl.SSLSocket):
             raise
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        """As ever, but the end of the stream, or an error, comes only once what was before it has
-        been worked off.
-        """
+        """As ever, but an end or an error comes only after what was before it was worked off."""
         given_before, self._has_given = self._has_given, False
         try:
             data = super().recv(buflen, flags)
@@ -299,11 +283,6 @@ class _TlsSocket(ssl.SSLSocket):
             raise ssl.SSLWantReadError("the end comes after the data")
         self._has_given = bool(data)
         return data
-
-
-def tls_options(security: KafkaSecurity) -> dict[str, Any]:
-    """The options of kafka-python's clients for TLS; empty where none is asked for."""
-    return {"ssl_context": tls_context(security)} if security.protocol.endswith("SSL") else {}
 
 
 def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError:

@@ -1,28 +1,19 @@
 """A :class:`~leaderq.kafka.clients.consumer.ConsumerClient` on kafka-python.
 
-Facts of kafka-python 3.0 that this file leans on (read in its source; the version is pinned below
-3.1):
+Facts of kafka-python 3.0 that this file leans on, besides B3, B8, B12 and B22 (read in its source;
+the version is pinned; what is private is used through :mod:`leaderq.kafka.clients.private_api`):
 
 * A consumer is not thread-safe; its own IO thread sends heartbeats and runs the group protocol. It
   joins only from within a ``poll`` of the owner, but repeats the request as often as it sees fit
   while that call lasts.
 * The IO thread asks each assignor for its ``metadata`` right before *every* JoinGroup request. An
   assignor that refuses there is the only place from which no request to join escapes, so that is
-  where :class:`_GatedAssignor` asks whether the term lasts. A process that was frozen inside
-  ``poll`` and thaws after its term cannot fence its successor.
-* After FENCED_INSTANCE_ID the heartbeat stops without a word. ``poll`` returns nothing more, or
-  goes on returning records: brokers do not refuse to be read. Only a commit tells.
+  where :class:`_GatedAssignor` asks whether the term lasts.
 * A member whose generation is lost (``UNKNOWN_MEMBER_ID``) drops its positions and joins again
   under a new id, by itself, in the next ``poll``. :attr:`KafkaPythonConsumer.joins` makes that
   visible.
-* Static members send no LeaveGroup when closed.
-* A ``poll`` that runs out of time while a join is under way leaves the join to finish by itself,
-  and the next ``poll`` finds nothing left to do: the assignment is never taken over, and every
-  commit is refused from then on (*RebalanceInProgress*). So joins are left to
-  :meth:`KafkaPythonConsumer.attend`, never begun by a short ``poll``; and one that finished unseen
-  is asked for again.
-
-What is private in it is used through :mod:`leaderq.kafka.clients.private_api`.
+* Joins are left to :meth:`KafkaPythonConsumer.attend`, never begun by a short ``poll``; and one
+  that finished unseen is asked for again.
 """
 
 from __future__ import annotations
@@ -64,7 +55,10 @@ log = logging.getLogger(__name__)
 # while it waits for records of quiet partitions, a busy partition on the same broker cannot be
 # fetched, and one hot partition among quiet ones is read at 4 MB/s (kafka-python's default, 500
 # ms). Short waits cost a leader without work 2 % of a core more. Hence both.
-BUSY_FETCH_MS, QUIET_FETCH_MS = 10, 500
+# A fetch also names each partition: where there are thousands quiet ones wait longer, up to a third
+# of what a request may take then, because the broker answers nothing else on that connection.
+BUSY_FETCH_MS, QUIET_FETCH_MS, LONGEST_FETCH_MS = 10, 500, 2000
+_FETCH_MS_A_PARTITION = 0.25
 
 # How long one commit may look for a coordinator and repeat itself; the caller then decides whether
 # to begin another.
@@ -103,9 +97,7 @@ def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:
 
 
 class _Seen(Record):
-    """kafka-python's own tuple, seen as a :class:`Record`: its class is changed in place, 50 ns
-    against 1 us for a copy.
-    """
+    """kafka-python's tuple, its class changed in place: 50 ns against 1 us for a copy."""
 
     __slots__ = ()
 
@@ -135,9 +127,7 @@ class _Commit:
 
 
 class _GatedAssignor(RangePartitionAssignor):
-    """Gives all partitions to the one member there is, and lets no request to join pass unless it
-    is allowed.
-    """
+    """Gives the one member all partitions; lets no request to join pass unless it is allowed."""
 
     def __init__(self) -> None:
         self.allowed: Callable[[], None] = may_not_join
@@ -158,6 +148,7 @@ class KafkaPythonConsumer(ConsumerBase):
         super().__init__(settings)
         self._assignor = _GatedAssignor()
         self._busy_at = now_s()
+        self._quiet_fetch_ms = QUIET_FETCH_MS
 
     def _connect(self, until_s: float) -> None:
         quiet_client_logs()
@@ -261,13 +252,15 @@ class KafkaPythonConsumer(ConsumerBase):
         # Fetches may wait long only where nothing has come for a while; read by the client at its next.
         now = now_s()
         self._busy_at = now if polled else self._busy_at
-        wait_ms = BUSY_FETCH_MS if now - self._busy_at < _QUIET_AFTER_S else QUIET_FETCH_MS
+        wait_ms = BUSY_FETCH_MS if now - self._busy_at < _QUIET_AFTER_S else self._quiet_fetch_ms
         private_api.set_fetch_wait(self._consumer, wait_ms)
         return {Partition(*where): private_api.seen_as(_Seen, rows) for where, rows in polled.items()}
 
     def seek(self, offsets: Offsets, resting: Collection[Partition] = ()) -> None:
         consumer = self._consumer
         private_api.resume_all(consumer)
+        longer_ms = min(LONGEST_FETCH_MS, int(len(offsets) * _FETCH_MS_A_PARTITION))
+        self._quiet_fetch_ms = max(QUIET_FETCH_MS, longer_ms)
         for partition, offset in offsets.items():
             try:
                 consumer.seek(TopicPartition(*partition), offset)

@@ -1,29 +1,18 @@
 """A :class:`~leaderq.kafka.clients.producer.TransactionalProducer` on kafka-python.
 
-Facts of kafka-python 3.0 that this file leans on (read in its source; the version is pinned below
-3.1):
+Facts of kafka-python 3.0 that this file leans on, besides B6, B13 and B14 (read in its source; the
+version is pinned):
 
 * A thread of its own, the *sender*, sends batches and transactional requests, repeats what may be
-  repeated for ever, and keeps the state. The public ``commit_transaction``, ``abort_transaction``
-  and ``send_offsets_to_transaction`` ask it and wait, without a bound. So they are done here as
-  they do it, through the producer's transaction manager: ask once, wait for as long as
-  allowed, and wait for the same answer if called again. That makes an unanswered commit one that
-  can be completed later.
+  repeated for ever, and keeps the state. The public methods ask it and wait, without a bound. So
+  they are done here as they do it, through the producer's transaction manager: ask once, wait for
+  as long as allowed, and wait for the same answer if called again. That makes an unanswered commit
+  one that can be completed later.
 * A refused batch does not fail the transaction's commit by itself in each case; only its future
   tells. So all futures are looked at before the offsets are sent, and nothing is in flight from
   then on.
-* A producer whose *batch* is refused for its epoch asks for a new epoch (KIP-360), with an old
-  broker even for a new producer id: a zombie would fence its successor. Worse, a commit that waits
-  meanwhile is answered with success although the transaction was aborted.
-  :func:`~leaderq.kafka.clients.private_api.mended` turns that off: such a producer is over.
-* A transactional request whose broker cannot be reached at that moment is forgotten: the sender
-  expects ``await_ready`` to say no, but it raises. What waits for the answer would wait for ever.
-  :func:`~leaderq.kafka.clients.private_api.mended` lets it say no, and the request is repeated.
 * ``close`` waits for what is buffered, and raises, leaving its threads behind, if that does not
   come to an end in time. So what is left of it is done otherwise.
-* Each request that is repeated waits for ``retry_backoff_ms``: a broker is still writing the
-  markers of a transaction when the next one begins, so with the default of 100 ms the next
-  transaction takes 111 ms; with 5 ms, 14.
 
 Beside it stand, for messages apart from any transaction, :class:`KafkaPythonSender` (a
 :class:`~leaderq.kafka.clients.producer.MessageSender`) and :class:`IdempotentSender`, for the dead
@@ -80,9 +69,7 @@ def producer_options(settings: ProducerSettings) -> dict[str, Any]:
 
 
 class _Connection:
-    """One producer of kafka-python, idempotent; what is private of it is used through
-    :mod:`~leaderq.kafka.clients.private_api`.
-    """
+    """One idempotent producer of kafka-python; its private parts are used by ``private_api``."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
@@ -150,9 +137,7 @@ class _Connection:
             raise self._translated(exc, doing) from exc
 
     def _translated(self, exc: native.KafkaError, doing: str) -> LeaderqError:
-        """The error of ours; the state that an earlier error left behind is explained by that
-        error.
-        """
+        """The error of ours; the state that an earlier error left is explained by that one."""
         cause = None if self._client is None else private_api.transaction_error(self._client)
         if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
             cause = exc
@@ -220,9 +205,7 @@ class KafkaPythonProducer(_Connection):
         self._forget()
 
     def _end(self, doing: str, deadline: float) -> None:
-        """Ask once for the end of the transaction, and wait for it: from here on the outcome may be
-        unknown.
-        """
+        """Ask once for the transaction's end, and wait: from here on the outcome may be unknown."""
         producer = self._producer
         if self._ending is None:
             with self._errors_translated(doing):
@@ -255,9 +238,7 @@ class KafkaPythonProducer(_Connection):
 
 
 def _require_member(group: Any) -> None:
-    """The broker accepts offsets of nobody in particular, whoever holds the group: so they are
-    never sent.
-    """
+    """Never send a group's offsets as nobody in particular: the broker accepts them."""
     if not group.group_id or not group.member_id or group.generation_id < 0:
         raise MembershipLost(f"the consumer is no member of group {group.group_id!r} at the moment")
 

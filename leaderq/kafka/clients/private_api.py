@@ -190,9 +190,7 @@ def is_joining(consumer: Any) -> bool:
 
 
 def is_between_assignments(consumer: Any) -> bool:
-    """Whether a request to join was sent, and its answer not taken over; until it is sent, what is
-    committed is under the old generation.
-    """
+    """Whether a request to join was sent, and its answer not taken over."""
     return bool(consumer._coordinator.rejoining)
 
 
@@ -216,8 +214,8 @@ def committed_offsets(consumer: Any, partitions: Iterable[Any], timeout_ms: floa
 def run_bounded(selector: Any, run: Callable[..., Any], coro: Any, args: Sequence[Any], limit_s: float) -> Any:
     """What ``run`` returns, waited for with a bound, and with the I/O thread woken now and then.
 
-    The selector's own ``run`` waits for ever. A fetch of committed offsets was seen to wait so for
-    more than a minute, its own time-out long over, while the I/O thread slept in ``select``.
+    The selector's own ``run`` waits for ever: a fetch of committed offsets was seen to, while the
+    I/O thread slept in ``select``.
     """
     thread = selector._io_thread
     if thread is None or thread is threading.current_thread() or selector._closed:
@@ -264,11 +262,7 @@ def set_fetch_wait(consumer: Any, wait_ms: int) -> None:
 
 
 def resume_all(consumer: Any) -> None:
-    """Let every partition be read again that was paused; their positions are to be set anew.
-
-    What was fetched of one before it was paused is set aside, and taken up again only where nothing
-    of any other was unpacked since: else it is never fetched again. So it is dropped.
-    """
+    """Let paused partitions be read again, from positions set anew: what was fetched goes (B22)."""
     consumer.resume(*consumer.paused())
     consumer._fetcher._paused_partition_records.clear()
 
@@ -319,9 +313,7 @@ def has_unacknowledged(producer: Any) -> bool:
 
 
 def partition_count(producer: Any, topic: str) -> int:
-    """0 if the topic is not known; follows new partitions, and costs no request as
-    ``partitions_for`` may.
-    """
+    """0 if the topic is not known; costs no request, as ``partitions_for`` may."""
     return len(producer._metadata.partitions_for_topic(topic) or ())
 
 
@@ -348,15 +340,10 @@ def drop(producer: Any, wait_s: float) -> None:
 
 
 def mended(producer: Any) -> Any:
-    """The same producer without two faults; to be called before its first request.
+    """The same producer without two faults (B13, B14); to be called before its first request.
 
-    * A producer whose *batch* is refused for its epoch asks for a new epoch (KIP-360), with an old
-      broker even for a new producer id: a zombie would fence its successor. Worse, a commit that
-      waits meanwhile is answered with success although the transaction was aborted. It asks no
-      more: such a producer is over.
-    * A transactional request whose broker cannot be reached at that moment is forgotten: the sender
-      expects ``await_ready`` to say no, but it raises. What waits for the answer would wait for
-      ever. It says no, and the request is repeated.
+    Where its epoch is refused it asks for no other one: it is over. Where a broker cannot be reached
+    at that moment, ``await_ready`` says no, as the sender expects, and the request is repeated.
     """
     net = producer._sender._client
     is_ready = net.await_ready

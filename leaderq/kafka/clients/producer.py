@@ -137,9 +137,7 @@ class ProducerSettings:
 
 
 class TransactionalProducer(Protocol):
-    """Sends messages and offsets together, or not at all. One thread at a time, except for
-    :meth:`produce`.
-    """
+    """Sends messages and offsets together, or not at all. One thread, but for :meth:`produce`."""
 
     def open(self) -> None:
         """Connect, without fencing anybody.
@@ -175,14 +173,10 @@ class TransactionalProducer(Protocol):
         """
 
     def abort(self, timeout_s: float) -> None:
-        """Drop the transaction; does nothing without one. If it fails, for whatever reason, close
-        the producer.
-        """
+        """Drop the transaction, if there is one. If that fails, close the producer."""
 
     def close(self) -> None:
-        """Free everything within about a second; an open transaction is left to the next
-        :meth:`fence`. Never raises.
-        """
+        """Free everything within a second or so; the next :meth:`fence` settles what is open."""
 
 
 ProducerFactory = Callable[[ProducerSettings], TransactionalProducer]

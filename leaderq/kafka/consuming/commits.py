@@ -46,9 +46,7 @@ class OffsetCommits:
         return self.wanted or {}, self._positions
 
     def request(self, ends: Offsets, *, in_hand: bool) -> None:
-        """Commit these ends of the batch in hand as soon as may be; if none is in hand any more,
-        that is the outcome.
-        """
+        """Commit these ends of the batch in hand soon; if none is, that is the outcome."""
         if in_hand:
             self.wanted, self.outcome = ends, None
         else:
@@ -74,9 +72,7 @@ class OffsetCommits:
             self._commit = self._store.commit(consumer, self._term, self.wanted)
 
     def finish(self, *, may_wait: bool) -> Offsets | None:
-        """What has been committed, once it is; waits 2 ms if it may. Raises what the commit raises,
-        which ends the attempt.
-        """
+        """What has been committed, once it is, or raise; waits 2 ms if it may."""
         commit = self._commit
         if commit is None:
             return None
@@ -90,9 +86,7 @@ class OffsetCommits:
         return self._ends
 
     def _tell(self) -> None:
-        """Some clients and stores wait without a word for a server that is away; an operator should
-        know.
-        """
+        """Some clients and stores wait for a server without a word; an operator should know."""
         if self._tell_at_s is not None and now_s() > self._tell_at_s:
             self._tell_at_s = None
             log.warning("offset commit takes longer than %.0f s; the term goes on and waits", TELL_AFTER_S)

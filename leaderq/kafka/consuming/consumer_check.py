@@ -4,16 +4,12 @@ created again.
 What is found is only told; :mod:`leaderq.kafka.consuming.term_consumer` acts on it when nothing is
 in hand.
 
-A consumer *stalls* when its position stands still although records wait. Clients have had this
-fault again and again (kafka-python#2459, #1552, #3106, #3132): a partition is simply not fetched
-any more, and no error is raised. The cure is a new consumer. A position may stand still for good
-reasons, and none of them may count:
+A consumer *stalls* when its position stands still although records wait (B11). The cure is a new
+consumer. A position may stand still for good reasons, and none of them may count:
 
-* *nobody polls*, because a handler is slow: only polls count as evidence, and an empty one
-  (nothing buffered for any partition) for much more than one that returned records of other
-  partitions;
-* *an open transaction*: the end is the last stable offset, beyond which there is nothing to read
-  yet;
+* *nobody polls*, because a handler is slow: only polls count as evidence, and an empty one for much
+  more than one that returned records of other partitions;
+* *an open transaction*: the end is the last stable offset;
 * *transaction markers, aborted records, or a gap left by compaction at the end*: the client steps
   over them when it fetches, so position and end meet. Should one not, the end does not move either:
   after a longer while the consumer is rebuilt once, and never again for the same position and end.
@@ -58,9 +54,7 @@ class StallLimits:
 
 @dataclass(frozen=True)
 class StallCandidate:
-    """What is remembered of one partition: the first look at this position, and what a rebuild was
-    already tried for.
-    """
+    """Of one partition: the first look at this position, and what a rebuild was tried for."""
 
     since: Observation
     tried: tuple[int, int] | None = None
@@ -107,9 +101,7 @@ def _has_stalled(known: StallCandidate, observation: Observation, limits: StallL
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a look has shown: the ends of all partitions, whether to ask for partitions again, what
-    stalls, what was made again.
-    """
+    """What a look has shown; ``added``: there are partitions to be asked for."""
 
     ends: Offsets
     added: bool

@@ -1,10 +1,9 @@
 """The consumer thread: owns the consumer, and hands its batches to the career thread.
 
-Why a thread of its own: polling must go on while a handler is slow, and the runner may raise an
-exception inside the career thread at any instruction (``atomic`` careers). So the career thread
-never enters the client library, and never holds a lock that the consumer thread needs. The two
-exchange requests through ``SimpleQueue``, whose ``put`` and ``get`` are single C calls; each
-question carries its own queue for the answer, so that an exchange broken off half-way leaves
+The career thread, in which the runner may raise an exception at any instruction (``atomic``
+careers), never enters the client library, and never holds a lock that the consumer thread needs.
+The two exchange requests through ``SimpleQueue``, whose ``put`` and ``get`` are single C calls;
+each question carries its own queue for the answer, so that an exchange broken off half-way leaves
 nothing behind that could be taken for an answer to a later one. A batch whose hand-over was broken
 off is handed out again when asked for again; it is committed only if the career asks for that after
 its handler has returned.
@@ -14,9 +13,7 @@ never joined; within a term it runs a :class:`~leaderq.kafka.consuming.term_cons
 
 The gate: :meth:`ConsumerThread.finish` shuts it at once, in the career's thread, whatever the
 consumer thread is doing, and a term that is over shuts it by itself. Behind it no request to join
-the group is sent: a deposed leader's consumer, which would join by itself under the shared name,
-cannot fence its successor. A request already on the wire is not recalled; the leader fenced by it
-stands again.
+the group is sent, so a deposed leader's consumer cannot fence its successor (B8).
 """
 
 from __future__ import annotations
@@ -26,9 +23,10 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from queue import Empty, SimpleQueue
 from traceback import extract_stack
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable
@@ -46,14 +44,9 @@ _LAST_COMMIT_S = 5.0
 _REFRESH_S = 2.0
 _BREAKS = 3
 
-Answer = SimpleQueue  # of (value, error)
-T = TypeVar("T")
-
 
 class JoinGate:
-    """Whether this process may be the member of the group now: as long as its term lasts and is not
-    finished.
-    """
+    """Whether this process may be the group's member: until its term is over or finished."""
 
     def __init__(self, term: Term) -> None:
         self.term = term
@@ -66,49 +59,26 @@ class JoinGate:
         self.term.check()
 
 
-@dataclass
+class _Kind(Enum):
+    OPEN = "open"
+    BEGIN = "begin"
+    NEXT = "next"
+    COMMIT = "commit"
+    REST = "rest"
+    FINISH = "finish"
+    CLOSE = "close"
+
+
+@dataclass(frozen=True, eq=False)
 class _Request:
-    answer: Answer[tuple[Any, BaseException | None]] = field(default_factory=SimpleQueue)
+    """What the career asks for; ``answer`` takes one pair of a value and an error."""
+
+    kind: _Kind
+    what: Any = None
+    answer: SimpleQueue[tuple[Any, BaseException | None]] = field(default_factory=SimpleQueue)
 
 
-@dataclass
-class _Begin(_Request):
-    gate: JoinGate | None = None
-
-
-@dataclass
-class _NextBatch(_Request):
-    term: Term | None = None
-
-
-@dataclass
-class _Commit(_Request):
-    ends: Offsets = field(default_factory=dict)
-
-
-@dataclass(kw_only=True)
-class _Rest(_Request):
-    partition: Partition
-    for_s: float
-
-
-@dataclass(frozen=True)
-class _Committed:
-    """The answer to :class:`_Commit`; ``next_batch`` is ``None`` if none is ready, or something of
-    the last one is left.
-    """
-
-    next_batch: Batch | None
-
-
-@dataclass
-class _Finish(_Request):
-    pass
-
-
-@dataclass
-class _Close(_Request):
-    pass
+_NO_ANSWER = object()
 
 
 class ConsumerThread:
@@ -118,7 +88,7 @@ class ConsumerThread:
         self._plan = plan
         self._requests: SimpleQueue[_Request] = SimpleQueue()
         self._gate: JoinGate | None = None
-        self._question: _NextBatch | None = None
+        self._question: _Request | None = None
         self._beat = now_s()
         self._rebuilds = 0
         self.loaded: Offsets | None = None
@@ -133,7 +103,7 @@ class ConsumerThread:
 
     def start(self, timeout_s: float) -> None:
         """Open the first consumer; raises what prevents that."""
-        opening = _Request()
+        opening = _Request(_Kind.OPEN)
         self._requests.put(opening)
         self._thread.start()
         try:
@@ -149,9 +119,9 @@ class ConsumerThread:
         """
         self._gate = gate = JoinGate(term)
         self.loaded = self._next_batch = None
-        request = _Begin(gate=gate)
+        request = _Request(_Kind.BEGIN, gate)
         self._requests.put(request)
-        return self._await(request, wait_s, lambda: term.ending.is_set()) is not None
+        return self._await(request, wait_s, term.ending.is_set) is not _NO_ANSWER
 
     def is_consuming(self, term: Term) -> bool:
         """Whether ``term`` is the one begun."""
@@ -163,14 +133,14 @@ class ConsumerThread:
         if batch is not None:
             return batch
         question = self._question
-        if question is None or question.term is not term:
-            question = self._question = _NextBatch(term=term)
+        if question is None or question.what is not term:
+            question = self._question = _Request(_Kind.NEXT, term)
             self._requests.put(question)
-        batch = self._await(question, wait_s, lambda: term.ending.is_set())
-        if batch is None:
+        answer = self._await(question, wait_s, term.ending.is_set)
+        if answer is _NO_ANSWER:
             return None
         self._question = None
-        return cast("Batch", batch)
+        return cast("Batch", answer)
 
     def progress(self) -> Offsets:
         """What the store is known to hold, as of a moment ago; empty between terms."""
@@ -184,16 +154,16 @@ class ConsumerThread:
         done is handed out again. Raises :class:`~leaderq.errors.Deposed` if a newer leader is
         there.
         """
-        request = _Commit(ends=ends)
+        request = _Request(_Kind.COMMIT, ends)
         self._requests.put(request)
         last_s: float | None = None
-        while (answer := self._await(request, 0.1, lambda: False)) is None:
+        while (answer := self._await(request, 0.1, lambda: False)) is _NO_ANSWER:
             term.check()
             if term.ending.is_set():
                 last_s = last_s or now_s() + _LAST_COMMIT_S
                 if now_s() > last_s:
                     raise KafkaError("the last batch was not committed in time; the next leader repeats it")
-        self._next_batch = cast("_Committed", answer).next_batch
+        self._next_batch = answer
 
     def rest(self, partition: Partition, for_s: float) -> bool:
         """Hand out no more of this partition for so long, then again from what is committed; the
@@ -203,21 +173,21 @@ class ConsumerThread:
         """
         if len(self._progress or self.loaded or ()) < 2:
             return False
-        self._requests.put(_Rest(partition=partition, for_s=for_s))
+        self._requests.put(_Request(_Kind.REST, (partition, for_s)))
         return True
 
     def finish(self, term: Term) -> None:
         """The term's work is over: from now on nothing joins, reads or commits for it."""
         if self._gate is not None and self._gate.term is term:
             self._gate.is_shut = True
-            self._requests.put(_Finish())
+            self._requests.put(_Request(_Kind.FINISH))
             self._gate = self._question = self._next_batch = None
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Close the consumer and end the thread, within ``timeout_s``."""
         if self._gate is not None:
             self._gate.is_shut = True
-        self._requests.put(_Close())
+        self._requests.put(_Request(_Kind.CLOSE))
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         if self._plan.reports is not None:
@@ -232,7 +202,7 @@ class ConsumerThread:
                 if not self.is_fit:
                     raise KafkaError(f"the consumer thread {self._state()}; the next term gets a new one") from None
                 if stop() or now_s() >= end:
-                    return None
+                    return _NO_ANSWER
                 continue
             if error is not None:
                 self._question = None
@@ -255,16 +225,20 @@ class ConsumerThread:
             return
         while True:
             request = self._next_request(KEEP_WARM_S)
-            if isinstance(request, _Close):
-                break
-            if isinstance(request, _Begin) and request.gate is not None:
-                closing = self._lead(request, request.gate, consumer)
-                if closing:
-                    return
-                consumer = self._warm()
-            elif request is None:
+            if request is None:
                 consumer = self._kept_warm(consumer)
-            elif not isinstance(request, _Finish | _Rest):
+            elif request.kind is _Kind.CLOSE:
+                break
+            elif request.kind is _Kind.BEGIN:
+                term_consumer = TermConsumer(self._plan, request.what.term, consumer, request.what, self._rebuilds)
+                try:
+                    if _TermLoop(self, term_consumer, request).run():
+                        return
+                finally:
+                    self._rebuilds = term_consumer.rebuilds
+                    term_consumer.close()
+                consumer = self._warm()
+            elif request.kind not in (_Kind.FINISH, _Kind.REST):
                 request.answer.put((None, KafkaError("no term is being drained")))
         if consumer is not None:
             consumer.close()
@@ -312,28 +286,17 @@ class ConsumerThread:
             return self._warm()
         return consumer
 
-    def _lead(self, begun: _Begin, gate: JoinGate, consumer: ConsumerClient | None) -> bool:
-        """Drain for one term; returns whether the thread is to end."""
-        term_consumer = TermConsumer(self._plan, gate.term, consumer, gate, self._rebuilds)
-        try:
-            return _TermLoop(self, term_consumer, begun, gate).run()
-        finally:
-            self._rebuilds = term_consumer.rebuilds
-            term_consumer.close()
-
 
 class _TermLoop:
-    """The consumer thread's loop within one term: answers the career's requests between rounds of
-    the term's consumer.
-    """
+    """One term's loop: answers the career's requests between rounds of the term's consumer."""
 
-    def __init__(self, owner: ConsumerThread, term_consumer: TermConsumer, begun: _Begin, gate: JoinGate) -> None:
+    def __init__(self, owner: ConsumerThread, term_consumer: TermConsumer, begun: _Request) -> None:
         self._owner = owner
         self._term_consumer = term_consumer
-        self._begun: _Begin | None = begun
-        self._gate = gate
-        self._asking: _NextBatch | None = None
-        self._committing: _Commit | None = None
+        self._term: Term = begun.what.term
+        self._begun: _Request | None = begun
+        self._asking: _Request | None = None
+        self._committing: _Request | None = None
         self._end: BaseException | None = None
         self._breaks = 0
 
@@ -341,10 +304,11 @@ class _TermLoop:
         """Until the term is finished; returns whether the thread is to end."""
         while True:
             request = self._owner._next_request(KEEP_WARM_S if self._end else self._term_consumer.wait_s())
-            if isinstance(request, _Close | _Finish):
-                self._refuse(Deposed(term=self._gate.term.number, reason=self._gate.term.reason or Reason.WITHDRAWN))
-                return isinstance(request, _Close)
-            self._note(request)
+            if request is not None and request.kind in (_Kind.CLOSE, _Kind.FINISH):
+                self._refuse(Deposed(term=self._term.number, reason=self._term.reason or Reason.WITHDRAWN))
+                return request.kind is _Kind.CLOSE
+            if request is not None:
+                self._note(request)
             if self._end is None:
                 self._round()
             if self._end is not None:
@@ -352,14 +316,14 @@ class _TermLoop:
             else:
                 self._answer()
 
-    def _note(self, request: _Request | None) -> None:
-        if isinstance(request, _NextBatch):
+    def _note(self, request: _Request) -> None:
+        if request.kind is _Kind.NEXT:
             self._asking = request
-        elif isinstance(request, _Commit):
+        elif request.kind is _Kind.COMMIT:
             self._committing = request
-            self._term_consumer.commit(request.ends)
-        elif isinstance(request, _Rest):
-            self._term_consumer.rest(request.partition, request.for_s)
+            self._term_consumer.commit(request.what)
+        elif request.kind is _Kind.REST:
+            self._term_consumer.rest(*request.what)
 
     def _round(self) -> None:
         try:
@@ -390,9 +354,7 @@ class _TermLoop:
             self._owner._progress = term_consumer.loaded
             # The next one goes along, which spares a batch two changes of thread. If nobody takes
             # it, it stays in hand.
-            self._committing.answer.put(
-                (_Committed(term_consumer.offer() if term_consumer.has_committed_all else None), lost)
-            )
+            self._committing.answer.put((term_consumer.offer() if term_consumer.has_committed_all else None, lost))
             self._committing = None
         if self._asking is not None and self._committing is None and (batch := term_consumer.offer()) is not None:
             self._asking.answer.put((batch, None))

@@ -43,9 +43,7 @@ class Positions:
             self.in_hand = rest_of(self.in_hand, self.committed)
 
     def drop(self) -> None:
-        """The batch in hand is not to be committed: reading goes on where it began, or where a part
-        of it was committed.
-        """
+        """The batch in hand is not to be committed: reading goes on where the store stands."""
         if self.in_hand is not None:
             self.handed.update({partition: self.committed[partition] for partition in self.in_hand.ends})
             self.in_hand = None
@@ -61,9 +59,7 @@ class Positions:
             self.in_hand = Batch(records=records, ends=ends) if ends else None
 
     def advance(self, positions: Offsets) -> None:
-        """These positions (past transaction markers, with no record between) were committed while
-        nothing was in hand.
-        """
+        """Positions past transaction markers were committed while nothing was in hand."""
         for partition, offset in positions.items():
             if partition in self.committed:
                 self.committed[partition] = max(offset, self.committed[partition])
@@ -139,9 +135,7 @@ def starts(
 def forgotten(
     reached: Mapping[str, int], fresh: Collection[Partition], recreated: Collection[str], first: Offsets
 ) -> dict[Partition, int]:
-    """Partitions that have no offset although a former leader has ``reached`` one behind their first
-    record; by name.
-    """
+    """Partitions without an offset in which a former leader has ``reached`` one, by name."""
     return {
         partition: reached[str(partition)]
         for partition in fresh
@@ -152,9 +146,7 @@ def forgotten(
 def resets(
     policy: str | None, positions: Offsets, recreated: Collection[str], first: Offsets, last: Offsets
 ) -> dict[Partition, int]:
-    """The new offset of each partition whose position is gone; ``recreated`` are topics that are
-    not the ones they were.
-    """
+    """The new offsets of partitions whose position is gone, or whose topic is another now."""
     gone = [
         partition
         for partition, position in positions.items()

@@ -113,9 +113,7 @@ class ReadAhead:
         self._waiting, self._counts, self._bytes = {}, {}, 0
 
     def _cut(self, where: Partition, count: int, max_bytes: int | None, *, at_least: bool) -> Sequence[Record]:
-        """Take the first ``count`` records of a partition, or fewer where they have too many bytes;
-        one if ``at_least`` says so.
-        """
+        """The first ``count`` records, or fewer if too large; one if ``at_least`` says so."""
         parts = self._waiting[where]
         taken: list[Sequence[Record]] = []
         while count:

@@ -48,9 +48,7 @@ _LEAST_SPAN_S = 0.001  # divided by less, a rate may be infinite, which no repor
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition: the offset to be handled next (as committed), the offset after the last stable
-    record, what is between.
-    """
+    """The offset to be handled next, the one after the last stable record, what is between."""
 
     position: int
     end: int
@@ -189,9 +187,7 @@ class LagEstimator:
         self._ends.update(ends)
 
     def report(self, **said: Any) -> DrainReport:
-        """What can be said after the last look, and ``said``; partitions of which only one of both
-        offsets is known are left out.
-        """
+        """What can be said of partitions of which both offsets are known, and ``said``."""
         both = sorted(self._committed.keys() & self._ends.keys())
         rows = {}
         for where in both:
@@ -210,9 +206,7 @@ class LagEstimator:
 
 
 def catch_up_s(lag: int, rate_per_s: float | None, arriving_per_s: float | None) -> float | None:
-    """How long until nothing is left, if both rates stay as they are; ``None``: that will not come,
-    or is not known.
-    """
+    """How long until nothing is left at these rates; ``None``: never, or not known."""
     if lag <= 0:
         return 0.0
     if rate_per_s is None or arriving_per_s is None:
@@ -259,9 +253,7 @@ class ProgressReports:
         self._said: dict[str, Any] = {"group": group, "dead_letters": dead_letters, "skipped": 0, "buried": 0}
 
     def former(self) -> DrainReport:
-        """The last report of this career, without positions if they are another group's; an empty one
-        if there is none, or if ZooKeeper does not say.
-        """
+        """The last report, without another group's positions; an empty one if there is none."""
         try:
             data, _ = self._session.get(self._path)
             report = decode(data, path=self._path)

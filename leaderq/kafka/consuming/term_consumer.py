@@ -53,7 +53,7 @@ from leaderq.term import OpenTerm, Reason, Term
 
 log = logging.getLogger(__name__)
 
-POLL_S = 0.2
+POLL_S, LONGEST_POLL_S = 0.2, 1.0
 SLICE_RECORDS = 5000
 """As many are read at a time while a handler works: some milliseconds' worth, since only between
 polls is it noticed that something is to be committed; each change of threads costs a part of one.
@@ -61,7 +61,9 @@ polls is it noticed that something is to be committed; each change of threads co
 ATTEND_S = 1.0
 REQUEST_S = 1.0
 PARTITIONS_A_SECOND = 2000
-"""So many may take a second more of each request and join, which are begun again if they are late."""
+"""So many may take a second more of each request and join, which are begun again if they are late;
+and idle polls wait longer, because some clients look over all partitions in each.
+"""
 CONFIRM_S = 3.0
 MIRROR_ALL_S = 60.0
 INSPECT_S = 5.0
@@ -123,7 +125,7 @@ class TermConsumer:
         self._check = ConsumerCheck(plan.stall_limits, plan.by_pattern)
         self._ahead = ReadAhead(plan.batch_limits)
         self._positions: Positions | None = None
-        self._request_s = REQUEST_S
+        self._request_s, self._poll_s = REQUEST_S, POLL_S
         self._joined = False
         self._joins = 0
         self._commits = OffsetCommits(plan.store, term)
@@ -151,9 +153,7 @@ class TermConsumer:
         return dict(self._positions.committed) if self._positions else {}
 
     def offer(self) -> Batch | None:
-        """The batch to hand out: the one in hand once more, else the next; ``None`` while there is
-        none.
-        """
+        """The batch to hand out: the one in hand once more, else the next, if there is one."""
         if self._positions is None or not self._joined or self._commits.wanted is not None or self._stalled:
             return None
         if self._positions.in_hand is None and (batch := self._ahead.take(now_s())):
@@ -162,9 +162,7 @@ class TermConsumer:
         return self._positions.in_hand
 
     def commit(self, ends: Offsets) -> None:
-        """Commit these offsets of the batch in hand, at the next rounds; :meth:`outcome` tells when
-        that is done.
-        """
+        """Commit these ends of the batch in hand soon; :meth:`outcome` tells when it is done."""
         self._commits.request(ends, in_hand=self._has_in_hand)
 
     def rest(self, partition: Partition, for_s: float) -> None:
@@ -178,9 +176,7 @@ class TermConsumer:
             self._is_to_place = True
 
     def outcome(self) -> bool | None:
-        """Whether what was to be committed was committed (``False``: it was let go of); ``None``
-        while that is open.
-        """
+        """Whether it was committed (``False``: let go of); ``None`` while that is open."""
         return self._commits.outcome
 
     @property
@@ -212,9 +208,7 @@ class TermConsumer:
         return max(0.0, due - now)
 
     def close(self) -> None:
-        """Close the consumer; the group keeps its member. The store lets go of what it holds for
-        the term.
-        """
+        """Close the consumer, and what the store holds for the term; the group keeps its member."""
         self._store.close()
         if self._consumer is not None:
             self._consumer.close()
@@ -285,7 +279,8 @@ class TermConsumer:
     # ---- taking over -----------------------------------------------------------------------------
 
     def _take_over(self, consumer: ConsumerClient) -> None:
-        self._request_s = REQUEST_S + len(consumer.existing()) / PARTITIONS_A_SECOND
+        more_s = len(consumer.existing()) / PARTITIONS_A_SECOND
+        self._request_s, self._poll_s = REQUEST_S + more_s, min(LONGEST_POLL_S, POLL_S + more_s)
         if not self._store.fence(consumer, self._term, self._allowed, self._request_s):
             self._wait_for_group()
         if self._check.misses(consumer):
@@ -310,9 +305,7 @@ class TermConsumer:
         raise NotLetIn(self._plan.free_group())
 
     def _reposition(self, consumer: ConsumerClient) -> None:
-        """Set every position again, from the store; before any record of the new membership is
-        used.
-        """
+        """Set every position from the store, before a record of the new membership is used."""
         joins = consumer.joins
         held = consumer.assigned()
         stored = {
@@ -360,9 +353,7 @@ class TermConsumer:
             self._place(consumer, self._positions)
 
     def _check_forgotten(self, reached: Offsets) -> None:
-        """Offsets that are gone (expired without a leader, deleted with their group, in another store)
-        must not let everything be handled again unless the user said so.
-        """
+        """Where offsets are gone, nothing is handled again unless the user said so."""
         self._reached = {}  # told once in a term
         if not reached or isinstance(self._store, ExternalOffsets):
             return
@@ -414,7 +405,7 @@ class TermConsumer:
         busy = not self._is_idle or self._commits.wanted is not None
         if not room or self._stalled or (busy and now < self._look_ahead_at):
             return False
-        wait_s = 0.0 if busy else POLL_S
+        wait_s = 0.0 if busy else self._poll_s
         try:
             records = consumer.poll(wait_s, min(room, SLICE_RECORDS) if busy else room)
         except OffsetOutOfRange:
@@ -478,9 +469,7 @@ class TermConsumer:
             self._commits.settled(ends)
 
     def _confirm(self, consumer: ConsumerClient) -> None:
-        """Prove from time to time that the store still accepts this leader, and tell tools of the
-        group where it stands.
-        """
+        """Prove now and then that the store accepts this leader; show the group where it stands."""
         if now_s() < self._confirmed + CONFIRM_S or self._positions is None:
             return
         committed = self._positions.committed

@@ -59,9 +59,7 @@ N = TypeVar("N", int, None)
 
 
 class NewDeadLetter(NamedTuple):
-    """What is to be produced to the dead-letter topic. ``timestamp_ms`` is milliseconds since the
-    epoch.
-    """
+    """What is to be produced to the dead-letter topic; milliseconds since the epoch."""
 
     key: bytes | None
     value: bytes | None
@@ -89,7 +87,7 @@ def new_dead_letter(
         "where": _cut(_where(error), _MAX_NAME_BYTES),
         "attempts": attempts,
         "term": term,
-        "at": _iso(at_ms),
+        "at": datetime.fromtimestamp(at_ms / 1000, timezone.utc).isoformat(timespec="milliseconds"),
         "career": career,
         "times": deaths(record.headers) + 1,
     }
@@ -221,10 +219,6 @@ def _cut(text: str, most_bytes: int) -> str:
     if len(data) <= most_bytes:
         return data.decode()
     return data[: most_bytes - len("…".encode())].decode("utf-8", "ignore") + "…"
-
-
-def _iso(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, timezone.utc).isoformat(timespec="milliseconds")
 
 
 def _milliseconds(text: str, otherwise: int) -> int:

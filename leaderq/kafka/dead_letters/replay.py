@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 
 from kafka.partitioner import murmur2
@@ -115,9 +115,7 @@ def _from_ranges(text: str) -> Iterator[int]:
 
 
 class ReplayScan:
-    """One way through a partition: what has been passed on it so far, and what that makes of
-    :class:`ReplayProgress`.
-    """
+    """One way through a partition, and what that makes of :class:`ReplayProgress`."""
 
     def __init__(self, before: ReplayProgress) -> None:
         self._beyond = set(before.beyond)
@@ -155,23 +153,18 @@ def replay_group(career: str) -> str:
 def replay_progress(reader: DeadLetterReader) -> dict[int, ReplayProgress]:
     """What the box's group has replayed of each partition; nothing, where it has committed nothing."""
     found = {number: ReplayProgress(start) for number, start in reader.starts.items()}
-    return found | {number: progress_noted(at, note) for number, (at, note) in reader.committed().items()}
+    return found | {number: progress_noted(at, note) for number, (at, note) in reader.noted().items()}
 
 
 @dataclass(frozen=True)
 class DeadLetterFilter:
-    """Which letters are meant: those about records of topic ``origin``, whose error contains
-    ``error`` (in any case), at ``places``.
-    """
+    """Those about topic ``origin``, whose error contains ``error``, at ``places`` (if given)."""
 
     error: str | None = None
     origin: str | None = None
     places: frozenset[tuple[int, int]] = frozenset()
 
-    def __contains__(self, letter: object) -> bool:
-        return isinstance(letter, DeadLetter) and self._fits(letter)
-
-    def _fits(self, letter: DeadLetter) -> bool:
+    def __contains__(self, letter: DeadLetter) -> bool:
         return (
             (self.origin is None or letter.origin.topic == self.origin)
             and (self.error is None or self.error.casefold() in letter.reason.casefold())
@@ -205,16 +198,6 @@ class Resend:
 
     letter: DeadLetter
     message: Message
-
-
-@dataclass
-class _Batch:
-    messages: list[Message] = field(default_factory=list)
-    size: int = 0
-
-    def add(self, message: Message) -> None:
-        self.messages.append(message)
-        self.size += message.size
 
 
 class DeadLetterReplay:
@@ -312,26 +295,24 @@ class DeadLetterReplay:
 
     def _send_all(self, wait: Callable[[float], object]) -> None:
         most = min(_BATCH, max(1, int(self._rate / _BATCHES_PER_S))) if self._rate else _BATCH
-        batch, due_s = _Batch(), now_s()
-        for each in self._chosen():
-            batch.add(each.message)
-            if len(batch.messages) < most and batch.size < _BATCH_BYTES:
-                continue
-            self._wait_until(due_s, wait)
+        batch: list[Message] = []
+        size, due_s, chosen = 0, now_s(), self._chosen()
+        while True:
+            each = next(chosen, None)
+            if each is not None:
+                batch.append(each.message)
+                size += each.message.size
+                if len(batch) < most and size < _BATCH_BYTES:
+                    continue
+            if (left_s := due_s - now_s()) > 0:
+                wait(left_s)
             due_s = max(due_s, now_s()) + self._send(batch)
-            batch = _Batch()
-        self._wait_until(due_s, wait)
-        self._send(batch)
-
-    @staticmethod
-    def _wait_until(due_s: float, wait: Callable[[float], object]) -> None:
-        if (left_s := due_s - now_s()) > 0:
-            wait(left_s)
+            if each is None:
+                return
+            batch, size = [], 0
 
     def _chosen(self) -> Iterator[Resend]:
-        """The letters to send, with all others passed or left; the passages stand where the last
-        one given lies.
-        """
+        """The letters to send; the scans stand at the last one given, the others passed or left."""
         if self._from_start:  # nothing is taken for stored, so the first transaction sets all partitions back
             begun = {number: ReplayProgress(start) for number, start in self._reader.starts.items()}
         else:
@@ -404,10 +385,8 @@ class DeadLetterReplay:
             return existing[number % len(existing)]
         return number
 
-    def _send(self, batch: _Batch) -> float:
-        """Send a batch, and note it, in one transaction; returns how many seconds its letters are
-        worth.
-        """
+    def _send(self, batch: list[Message]) -> float:
+        """Send and note a batch in one transaction; returns its worth in seconds."""
         now = {number: scan.now() for number, scan in self._scans.items()}
         changed = {number: each for number, each in now.items() if each != self._stored.get(number)}
         if not changed:
@@ -417,22 +396,19 @@ class DeadLetterReplay:
         notes = {where: self._noted(where, each) for where, each in places.items()}
         self._producer.begin()
         try:
-            for message in batch.messages:
+            for message in batch:
                 _patiently(lambda message=message: self._producer.produce(message), "sending a letter")  # type: ignore[misc]
             _patiently(lambda: self._producer.commit(offsets, self._group, 5.0, notes), "committing the letters sent")
         except BaseException:
-            self._abort()
+            try:
+                self._producer.abort(5.0)
+            except LeaderqError as exc:  # closed next; the broker settles it when the next replay begins, or after a while
+                log.debug("the open transaction was left to the broker: %s", exc)
             raise
         self._stored.update(changed)
-        self.counts.sent += len(batch.messages)
-        self.counts.held -= len(batch.messages)
-        return len(batch.messages) / self._rate if self._rate else 0.0
-
-    def _abort(self) -> None:
-        try:
-            self._producer.abort(5.0)
-        except LeaderqError as exc:  # closed next; the broker settles it when the next replay begins, or after a while
-            log.debug("the open transaction was left to the broker: %s", exc)
+        self.counts.sent += len(batch)
+        self.counts.held -= len(batch)
+        return len(batch) / self._rate if self._rate else 0.0
 
     @staticmethod
     def _noted(where: Partition, done: ReplayProgress) -> str:

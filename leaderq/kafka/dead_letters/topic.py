@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
-from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, MessageTooLarge, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
-from leaderq.kafka.clients.kafka_python_connection import connected, connection_options, errors_translated, quiet_client_logs
+from leaderq.kafka.clients.consumer import BatchLost, ConsumerSettings, KafkaAway
+from leaderq.kafka.clients.kafka_python_connection import errors_translated
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.dead_letters.format import NewDeadLetter, shortened
-from leaderq.kafka.record import Record
+from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
 
 log = logging.getLogger(__name__)
@@ -37,7 +36,7 @@ LETTER_ROOM_BYTES = 65_536
 _FRAME_BYTES = 1024
 _SEND_S = 10.0
 _PAUSE_S = 1.0
-_POLL_MS = 200
+_POLL_S = 0.2
 _SILENCE_S = 30.0
 
 
@@ -120,7 +119,7 @@ def _message(topic: str, letter: NewDeadLetter) -> Message:
     return Message(topic, value, letter.key, letter.headers, timestamp_ms=letter.timestamp_ms)
 
 
-class DeadLetterReader:
+class DeadLetterReader(KafkaPythonConsumer):
     """The letters on ``topic``, for a ``with`` block.
 
     ``starts`` and ``ends``: offsets when the block was entered. ``group``: the consumer group whose
@@ -130,87 +129,80 @@ class DeadLetterReader:
     def __init__(
         self, address: str, topic: str, *, group: str, security: KafkaSecurity | None = None, timeout_s: float = 10.0
     ) -> None:
+        security = security or KafkaSecurity()
+        super().__init__(
+            ConsumerSettings(
+                address, (topic,), group, member=group, membership=False, security=security, open_timeout_s=timeout_s
+            )
+        )
         self.topic = topic
-        self._address = address
-        self._timeout_s = timeout_s
-        self._options = {
-            **connection_options(address, security or KafkaSecurity(), open_timeout_s=timeout_s),
-            "group_id": group,
-            "enable_auto_commit": False,
-            "isolation_level": "read_committed",  # also lets committed offsets wait for a transaction that is being settled
-            "auto_offset_reset": "none",
-            "allow_auto_create_topics": False,
-            "metrics_enabled": False,
-        }
-        self._consumer: Any = None
         self.starts: dict[int, int] = {}
         self.ends: dict[int, int] = {}
 
+    def refresh(self, timeout_s: float) -> None:
+        """Ask for nothing of the group: who may read the topic may see the letters."""
+
     def __enter__(self) -> DeadLetterReader:
-        quiet_client_logs()
-        self._consumer = connected(KafkaConsumer, self._address, self._options)
+        timeout_s = self._settings.open_timeout_s
         try:
-            self._find_letters()
+            self.open()
+        except UnknownTopic as exc:
+            raise UnknownTopic(
+                f"no topic {self.topic!r} on Kafka {self._settings.address!r}: no dead letter was ever written there; if the "
+                "career's on_error names another topic, name it with --topic"
+            ) from exc
+        try:
+            self.join(lambda: None, timeout_s)
+            self.starts = {where.number: at for where, at in self.start_offsets(timeout_s).items()}
+            self.ends = {where.number: at for where, at in self.end_offsets(timeout_s).items()}
         except BaseException:
-            self.__exit__(None, None, None)
+            self.close()
             raise
         return self
 
-    def _find_letters(self) -> None:
-        numbers = self.partitions_of(self.topic)
-        if not numbers:
-            raise UnknownTopic(
-                f"no topic {self.topic!r} on Kafka {self._address!r}: no dead letter was ever written there; if the career's "
-                "on_error names another topic, name it with --topic"
-            )
-        where = [TopicPartition(self.topic, number) for number in sorted(numbers)]
-        with errors_translated("asking for offsets", self._address):
-            self.starts = _by_number(self._consumer.beginning_offsets(where, timeout_ms=self._timeout_s * 1000))
-            self.ends = _by_number(self._consumer.end_offsets(where, timeout_ms=self._timeout_s * 1000))
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._consumer.close(autocommit=False, timeout_ms=1000)
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def partitions_of(self, topic: str) -> frozenset[int]:
         """The partitions of any topic of this cluster; none if it does not exist."""
-        with errors_translated("asking for partitions", self._address):
+        with errors_translated("asking for partitions", self._settings.address):
             return frozenset(self._consumer.partitions_for_topic(topic) or ())
 
-    def committed(self) -> dict[int, tuple[int, str]]:
-        """The group's committed offset of each partition, and the metadata beside it; absent where
-        none is.
-        """
+    def noted(self) -> dict[int, tuple[int, str]]:
+        """The group's committed offset of each partition, if any, and the metadata beside it."""
         where = [TopicPartition(self.topic, number) for number in self.starts]
-        with errors_translated("reading committed offsets", self._address):
-            stored = private_api.committed_offsets(self._consumer, where, self._timeout_s * 1000)
+        with errors_translated("reading committed offsets", self._settings.address):
+            stored = private_api.committed_offsets(self._consumer, where, self._settings.open_timeout_s * 1000)
         return {each.partition: (kept.offset, kept.metadata or "") for each, kept in stored.items()}
 
     def read(self, first: Mapping[int, int] | None = None) -> Iterator[Record]:
-        """The records from ``first`` on (else from the topic's first ones) to ``ends``, in order
-        within each partition.
-        """
-        begins = {number: max(start, (first or {}).get(number, start)) for number, start in self.starts.items()}
-        open_ = {TopicPartition(self.topic, number) for number, begin in begins.items() if begin < self.ends[number]}
-        with errors_translated("reading", self._address):
-            self._consumer.assign(sorted(open_))  # those alone: without a position the others would fail the poll
-            for where in open_:
-                self._consumer.seek(where, begins[where.partition])
+        """The records from ``first`` on (else all) to ``ends``, in order within each partition."""
+        begins = {
+            Partition(self.topic, number): max(start, (first or {}).get(number, start))
+            for number, start in self.starts.items()
+        }
+        ends = {where: self.ends[where.number] for where in begins}
+        open_ = {where for where, begin in begins.items() if begin < ends[where]}
+        self.seek(begins, begins.keys() - open_)
         last_s = now_s()
         while open_:
-            rows = self._polled()
-            for where in sorted(rows):
-                for row in rows[where]:
-                    if row.offset < self.ends[where.partition]:
-                        yield _record(row)
-            if self._narrowed(open_) or rows:
+            polled = self.poll(_POLL_S, 500)
+            for where in sorted(polled):
+                yield from (row for row in polled[where] if row.offset < ends[where])
+            # Positions also pass over what is not a record (transaction markers).
+            done = {where for where, at in self.positions().items() if where in open_ and at >= ends[where]}
+            open_ -= done
+            if done:
+                self._consumer.pause(*(TopicPartition(*where) for where in done))
+            if done or polled:
                 last_s = now_s()  # (also after the reader took its time)
             elif now_s() - last_s > _SILENCE_S:
-                raise KafkaAway(f"topic {self.topic!r} on Kafka {self._address!r} gave no records for {_SILENCE_S:.0f} s")
+                raise KafkaAway(
+                    f"topic {self.topic!r} on Kafka {self._settings.address!r} gave no records for {_SILENCE_S:.0f} s"
+                )
 
     def one(self, number: int, offset: int) -> Record:
-        """The record at ``offset`` of partition ``number``; raises
-        :class:`~leaderq.errors.KafkaError` if there is none.
-        """
+        """The record at this place; raises :class:`~leaderq.errors.KafkaError` if there is none."""
         if number in self.ends and self.starts[number] <= offset < self.ends[number]:
             found = next((record for record in self.read({**self.ends, number: offset}) if record.offset >= offset), None)
             if found is not None and found.offset == offset:
@@ -222,31 +214,3 @@ class DeadLetterReader:
             f"no letter at offset {offset} of partition {number} of topic {self.topic!r}; "
             + (f"it holds (partition: offsets) {', '.join(kept)}" if kept else "it is empty")
         )
-
-    def _polled(self) -> dict[TopicPartition, list[Any]]:
-        with errors_translated("reading", self._address):
-            found: dict[TopicPartition, list[Any]] = self._consumer.poll(timeout_ms=_POLL_MS, max_records=500)
-        return found
-
-    def _narrowed(self, open_: set[TopicPartition]) -> bool:
-        """Leave out the partitions read to their end; positions also pass over what is no record
-        (transaction markers).
-        """
-        with errors_translated("reading", self._address):
-            done = {
-                where
-                for where in open_
-                if (self._consumer.position(where, timeout_ms=1000) or 0) >= self.ends[where.partition]
-            }
-            if done:
-                self._consumer.pause(*done)
-        open_ -= done
-        return bool(done)
-
-
-def _by_number(offsets: Mapping[TopicPartition, int]) -> dict[int, int]:
-    return {where.partition: offset for where, offset in offsets.items()}
-
-
-def _record(row: Any) -> Record:
-    return Record(row.topic, row.partition, row.offset, row.timestamp, row.key, row.value, tuple(row.headers))

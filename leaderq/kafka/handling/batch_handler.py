@@ -76,8 +76,9 @@ from dataclasses import replace
 from functools import partial
 
 from leaderq.clock import now_s
-from leaderq.errors import LeaderqError
-from leaderq.kafka.handling.context import HandlingContext
+from leaderq.errors import Deposed, KafkaFenced, LeaderqError
+from leaderq.kafka.clients.consumer import BatchLost
+from leaderq.kafka.handling.context import HandlingContext, said, span
 from leaderq.kafka.handling.on_error import (
     Decision,
     HoldUp,
@@ -98,7 +99,7 @@ from leaderq.kafka.handling.parts import (
     by_partition,
     ends_of,
 )
-from leaderq.kafka.handling.workers import PartitionWorkers, TaskOutcome
+from leaderq.kafka.handling.workers import PartitionWorkers
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import Term
 
@@ -118,11 +119,11 @@ class BatchHandler:
         # repeated, they serve nothing.
         if context.on_error.deaths is None or context.commits_first:
             context = replace(context, marks=None)
-        self._context = context
-        self._hold_ups = HoldUps(context.on_error)
-        self._resting = RestingParts()
+        self.context = context
+        self.hold_ups = HoldUps(context.on_error)
+        self.resting = RestingParts()
         many = context.workers > 1
-        self._workers = PartitionWorkers(context.workers, f"leaderq-{context.career}-worker") if many else None
+        self.workers = PartitionWorkers(context.workers, f"leaderq-{context.career}-worker") if many else None
 
     def work(self, batch: Batch, term: Term) -> bool:
         """Handle and commit ``batch``; returns ``False`` if the term is ending or paused, and part
@@ -131,32 +132,22 @@ class BatchHandler:
         Raises the user's own error where the policy says so; what ``commit`` and
         ``send_dead_letter`` raise; and errors that are not about records.
         """
-        self._resting.begin(term.id)
-        return BatchWork(self._context, self._workers, self._hold_ups, self._resting, batch, term).run()
+        self.resting.begin(term.id)
+        return BatchWork(self, batch, term).run()
 
     def close(self) -> None:
         """End the worker threads. May be called twice; a later :meth:`work` makes new ones."""
-        if self._workers is not None:
-            self._workers.close()
+        if self.workers is not None:
+            self.workers.close()
 
 
 class BatchWork:
     """The work on one batch; used once."""
 
-    def __init__(
-        self,
-        context: HandlingContext,
-        workers: PartitionWorkers | None,
-        hold_ups: HoldUps,
-        resting: RestingParts,
-        batch: Batch,
-        term: Term,
-    ) -> None:
-        self._context = context
-        self._hold_ups = hold_ups
-        self._resting = resting
+    def __init__(self, handler: BatchHandler, batch: Batch, term: Term) -> None:
+        context = self._context = handler.context
+        self._hold_ups, self._resting, self._workers = handler.hold_ups, handler.resting, handler.workers
         self._let_go: set[Partition] = set()
-        self._workers = workers
         self._batch = batch
         self._term = term
         self._line: deque[BatchPart] = deque()
@@ -173,13 +164,16 @@ class BatchWork:
                 return False
             if self._context.rate_limit is not None:
                 self._context.rate_limit.handed_out()
-            self._line.extend(self._in_parallel(parts) if self._is_parallel(parts) else parts)
+            is_plain = len(parts) > 1 and all(part.mode is PartMode.TOGETHER for part in parts)
+            self._line.extend(self._in_parallel(parts, self._workers) if self._workers is not None and is_plain else parts)
             while self._line:
                 part = self._line.popleft()
                 if part.failure is not None:
                     self._decide(part, part.failure)
                 elif self._is_to_stop() and not self._must_be_handled(part):
-                    return self._stopped()
+                    self._warn_of_undecided(self._pending())
+                    self._commit_done()
+                    return False
                 else:
                     self._step(part)
         self._commit_done(all_done=True)
@@ -233,10 +227,10 @@ class BatchWork:
             self._commit_done()
             self._term.wait(wait_s)
             self._began = True
-        if not self._is_to_stop():
-            return True
-        self._commit_done()
-        return False
+        if self._is_to_stop():
+            self._commit_done()
+            return False
+        return True
 
     # ---- trying ----------------------------------------------------------------------------------
 
@@ -249,7 +243,7 @@ class BatchWork:
         try:
             failure = attempt(self._context.decode, self._context.handle, part.records, self._term)
         except LeaderqError as exc:
-            self._context.tell_passed_on(part, exc)
+            self._warn_of_passing_on(part, exc)
             raise
         if failure is None:
             self._handled(len(part.records))
@@ -276,9 +270,7 @@ class BatchWork:
         return not self._context.commits_first or self._context.on_error.retries > 0
 
     def _first_of(self, part: BatchPart) -> BatchPart:
-        """The part to try now: of those handed over one by one, the first record; the others go
-        back to the front.
-        """
+        """The part to try now; of those handed over one by one the others go back to the front."""
         if part.mode is PartMode.TOGETHER:
             return part
         if part.mode is PartMode.CAREFUL and not part.marked and not self._context.careful((_partition(part.records[0]),)):
@@ -289,9 +281,7 @@ class BatchWork:
         return first
 
     def _mark(self, part: BatchPart) -> bool:
-        """Mark the attempt if need be; returns ``False`` if the record was passed over, having
-        taken too many processes.
-        """
+        """Mark the attempt if need be; ``False``: the record took too many processes already."""
         marks, limit = self._context.marks, self._context.on_error.deaths
         if part.mode is not PartMode.CAREFUL or part.marked or marks is None:
             return True
@@ -330,8 +320,8 @@ class BatchWork:
         part, failure = failed[0]
         decision = self._context.on_error.decision(part.failed_with(failure))
         if isinstance(decision, RaiseError) and not failure.is_outage:
-            self._context.tell_undecided([*failed[1:], *self._pending()])
-            self._context.tell_raised(part, failure)
+            self._warn_of_undecided([*failed[1:], *self._pending()])
+            self._warn_of_raising(part, failure)
             raise failure.error
         return again
 
@@ -355,14 +345,17 @@ class BatchWork:
         elif isinstance(decision, RetryAfter):
             self._retry(part, failure, decision.after_s)
         elif len(part.records) > 1 and not self._context.commits_first:
-            self._context.tell_isolated(part, failure.error)
+            error, attempts = failure.error, part.attempts
+            self._context.warn(part.records, "failed together (attempt %d); now one by one", attempts, error=error)
             self._line.appendleft(part.isolated())
         else:
             for record in part.records:
                 self._context.pass_over(self._term, record, failure.error, part.attempts)
                 self._hold_ups.passed_over(record, failure.error)
             self._passed(part, is_committed_now=True)
-            self._end_isolation(part)
+            # The culprit has shown: what was isolated behind it goes on together.
+            if part.mode is PartMode.ISOLATED and self._line and self._line[0].mode is PartMode.ISOLATED:
+                self._line.appendleft(self._line.popleft().together())
 
     def _decision(self, part: BatchPart, failure: PartFailure) -> Decision | HoldUp:
         if failure.is_outage:
@@ -370,19 +363,31 @@ class BatchWork:
         decision = self._context.on_error.decision(part.failed)
         is_last = isinstance(decision, SkipRecord | SendToDeadLetters) and len(part.records) == 1
         if is_last and self._may_try_again() and self._hold_ups.are_too_many(part.records[0], failure.error):
-            self._context.tell_too_many(part, failure.error)
+            self._context.warn(
+                part.records,
+                "is not passed over, as most_in_a_row=%s records before it were, which failed alike; "
+                "is it the records, or what they need?",
+                self._context.on_error.most_in_a_row,
+                error=failure.error,
+            )
             return self._hold_ups.decision(now_s())
         return decision
 
     def _hold_up(self, part: BatchPart, failure: PartFailure, decision: HoldUp) -> None:
-        self._context.tell_held_up(part, failure.error, decision)
+        times = decision.since_s, decision.after_s
+        self._context.warn(
+            part.records, "held up for %.1f s, tried again in %.1f s, nothing is passed over", *times, error=failure.error
+        )
+        if self._context.on_held_up is not None:
+            self._context.on_held_up(f"{span(part.records)}: {said(failure.error)}")
         part.failure = None
         self._line.appendleft(part)
         if not self._term.wait(decision.after_s) and self._context.commits_first:
             raise failure.error  # committed already, so it would be tried until the term is over
 
     def _retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
-        self._context.tell_retried(part, failure.error, after_s)
+        error, attempts = failure.error, part.attempts
+        self._context.warn(part.records, "failed (attempt %d); tried again in %.1f s", attempts, after_s, error=error)
         part.failure = None
         if self._may_rest(part, after_s):
             where = _partition(part.records[0])
@@ -404,22 +409,32 @@ class BatchWork:
         return context.rest(where, after_s)
 
     def _raise(self, part: BatchPart, failure: PartFailure) -> None:
-        self._context.tell_undecided(self._pending())
-        self._context.tell_raised(part, failure)
+        self._warn_of_undecided(self._pending())
+        self._warn_of_raising(part, failure)
         try:
             self._commit_done()
         except BaseException:
-            self._context.tell_uncommitted(failure.error)
+            what = "failed; and what was done before it could not be committed"
+            self._context.warn(part.records, what, error=failure.error, trace=True)
             raise
         raise failure.error
 
+    def _warn_of_raising(self, part: BatchPart, failure: PartFailure) -> None:
+        at = failure.index
+        blamed = part.records if at is None or len(part.records) == 1 else part.records[at : at + 1]
+        self._context.warn(blamed, "failed, and the error is raised", error=failure.error)
+
+    def _warn_of_passing_on(self, part: BatchPart, error: BaseException) -> None:
+        if not isinstance(error, Deposed | KafkaFenced | BatchLost):
+            self._context.warn(part.records, "failed, not for what the records hold", error=error)
+
+    def _warn_of_undecided(self, failed: Iterable[tuple[BatchPart, PartFailure]]) -> None:
+        for part, failure in failed:
+            what = "failed too, and nothing more is done about it in this batch"
+            self._context.warn(part.records, what, error=failure.error)
+
     def _pending(self) -> list[tuple[BatchPart, PartFailure]]:
         return [(part, part.failure) for part in self._line if part.failure is not None]
-
-    def _end_isolation(self, part: BatchPart) -> None:
-        """The culprit has shown: what was isolated behind it goes on together."""
-        if part.mode is PartMode.ISOLATED and self._line and self._line[0].mode is PartMode.ISOLATED:
-            self._line.appendleft(self._line.popleft().together())
 
     # ---- committing ------------------------------------------------------------------------------
 
@@ -460,23 +475,15 @@ class BatchWork:
         self._term.check()
         return all(end <= self._committed.get(where, -1) for where, end in ends_of(part, self._batch).items())
 
-    def _stopped(self) -> bool:
-        self._context.tell_undecided(self._pending())
-        self._commit_done()
-        return False
-
     # ---- several at once -------------------------------------------------------------------------
 
-    def _is_parallel(self, parts: Sequence[BatchPart]) -> bool:
-        return self._workers is not None and len(parts) > 1 and all(part.mode is PartMode.TOGETHER for part in parts)
-
-    def _in_parallel(self, parts: Sequence[BatchPart]) -> list[BatchPart]:
+    def _in_parallel(self, parts: Sequence[BatchPart], workers: PartitionWorkers) -> list[BatchPart]:
         """Try all; returns what is left to be done, in order."""
         self._commit_first(parts)
         self._began = True
-        may_begin = _always if self._context.commits_first else self._may_begin  # what is committed must be begun
+        commits_first = self._context.commits_first  # what is committed must be begun
         tasks = [partial(attempt, self._context.decode, self._context.handle, part.records, self._term) for part in parts]
-        outcomes: list[TaskOutcome[PartFailure | None]] = self._workers.run(tasks, may_begin) if self._workers else []
+        outcomes = workers.run(tasks, lambda: commits_first or self._may_begin())
         failed = [
             (part, self._classified(each.value))
             for part, each in zip(parts, outcomes, strict=True)
@@ -484,9 +491,9 @@ class BatchWork:
         ]
         errors = [(part, each.error) for part, each in zip(parts, outcomes, strict=True) if each.error is not None]
         if errors:
-            self._context.tell_undecided(failed)
+            self._warn_of_undecided(failed)
             for part, error in errors:
-                self._context.tell_passed_on(part, error)
+                self._warn_of_passing_on(part, error)
             raise errors[0][1]
         done = [part for part, outcome in zip(parts, outcomes, strict=True) if outcome.began and outcome.value is None]
         self._uncommitted += done
@@ -497,10 +504,6 @@ class BatchWork:
             left += self._cut(part, failure)
         self._commit_done()
         return left + [part for part, outcome in zip(parts, outcomes, strict=True) if not outcome.began]
-
-
-def _always() -> bool:
-    return True
 
 
 def _partition(record: Record) -> Partition:

@@ -8,12 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from leaderq.errors import Deposed, KafkaFenced
-from leaderq.kafka.clients.consumer import BatchLost
 from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
 from leaderq.kafka.handling.crash_marks import CrashMarks
-from leaderq.kafka.handling.on_error import HoldUp, OnError, SendToDeadLetters, SkipRecord, dead_letter_topic, place_of
-from leaderq.kafka.handling.parts import BatchPart, PartFailure
+from leaderq.kafka.handling.on_error import OnError, SendToDeadLetters, SkipRecord, dead_letter_topic, place_of
 from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
@@ -102,83 +99,34 @@ class HandlingContext:
         Raises :class:`~leaderq.errors.Deposed`, or what ``send_dead_letter`` raises.
         """
         term.check()
-        decision, place = self.on_error.terminal, place_of(record)
+        decision = self.on_error.terminal
         if isinstance(decision, SendToDeadLetters):
             topic = decision.topic or dead_letter_topic(self.career)
             at_ms = int(time.time() * 1000)
             letter = new_dead_letter(record, error, attempts=attempts, term=term.number, career=self.career, at_ms=at_ms)
             self.send_dead_letter(term, topic, letter)
-            self._warn("%s is set aside on %s after %d attempt(s): %s", place, topic, attempts, _said(error))
+            self.warn((record,), "is set aside on %s after %d attempt(s)", topic, attempts, error=error)
             if self.on_dead_lettered is not None:
                 self.on_dead_lettered(record, error, attempts, topic)
         elif isinstance(decision, SkipRecord):
-            self._warn("%s is skipped after %d attempt(s): %s", place, attempts, _said(error))
+            self.warn((record,), "is skipped after %d attempt(s)", attempts, error=error)
             if self.on_skipped is not None:
                 self.on_skipped(record, error, attempts)
 
-    def tell_raised(self, part: BatchPart, failure: PartFailure) -> None:
-        """The error of a part is about to be raised."""
-        at = failure.index
-        blamed = part.records if at is None or len(part.records) == 1 else part.records[at : at + 1]
-        self._warn("%s failed, and the error is raised: %s", _span(blamed), _said(failure.error))
-
-    def tell_passed_on(self, part: BatchPart, error: BaseException) -> None:
-        """An attempt at a part ended with an error that is not about records, and is raised."""
-        if not isinstance(error, Deposed | KafkaFenced | BatchLost):
-            self._warn("%s failed, not for what the records hold: %s", _span(part.records), _said(error))
-
-    def tell_retried(self, part: BatchPart, error: Exception, after_s: float) -> None:
-        """A part is tried again."""
-        self._warn(
-            "%s failed (attempt %d); tried again in %.1f s: %s", _span(part.records), part.attempts, after_s, _said(error)
+    def warn(
+        self, records: Sequence[Record], sentence: str, *values: object, error: BaseException, trace: bool = False
+    ) -> None:
+        """Say of these ``sentence``, with ``values`` in it, and the error behind it."""
+        values = (self.career, span(records), *values, said(error))
+        log.warning(
+            f"career %s: %s {sentence}: %s", *values, exc_info=error if trace else None, extra={"career": self.career}
         )
 
-    def tell_held_up(self, part: BatchPart, error: Exception, held: HoldUp) -> None:
-        """The work is held up; the same part is tried again."""
-        what, why = _span(part.records), _said(error)
-        self._warn(
-            "%s held up for %.1f s, tried again in %.1f s, nothing is passed over: %s", what, held.since_s, held.after_s, why
-        )
-        if self.on_held_up is not None:
-            self.on_held_up(f"{what}: {why}")
 
-    def tell_too_many(self, part: BatchPart, error: Exception) -> None:
-        """Too many records in a row would be passed over."""
-        self._warn(
-            "%s is not passed over, as most_in_a_row=%s records before it were, with %s each; "
-            "is it the records, or what they need?",
-            _span(part.records),
-            self.on_error.most_in_a_row,
-            type(error).__name__,
-        )
-
-    def tell_isolated(self, part: BatchPart, error: Exception) -> None:
-        """A part failed too often, and it is not known by which record."""
-        self._warn("%s failed together (attempt %d); now one by one: %s", _span(part.records), part.attempts, _said(error))
-
-    def tell_undecided(self, failed: Iterable[tuple[BatchPart, PartFailure]]) -> None:
-        """The work on the batch ends before these failures could be decided on."""
-        for part, failure in failed:
-            self._warn(
-                "%s failed too, and nothing more is done about it in this batch: %s",
-                _span(part.records),
-                _said(failure.error),
-            )
-
-    def tell_uncommitted(self, error: Exception) -> None:
-        """The error that was to be raised is not, as committing what was done before it failed in
-        its turn.
-        """
-        self._warn("%s; and what was done before it could not be committed", _said(error), cause=error)
-
-    def _warn(self, sentence: str, *values: object, cause: Exception | None = None) -> None:
-        log.warning("career %s: " + sentence, self.career, *values, exc_info=cause, extra={"career": self.career})
-
-
-def _span(records: Sequence[Record]) -> str:
+def span(records: Sequence[Record]) -> str:
     first, last = place_of(records[0]), place_of(records[-1])
     return first if len(records) == 1 else f"{len(records)} records from {first} to {last}"
 
 
-def _said(error: BaseException) -> str:
+def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

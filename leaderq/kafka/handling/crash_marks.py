@@ -242,9 +242,7 @@ class CrashMarks:
         self._asked(term, put)
 
     def _asked(self, term: Term, request: Callable[[], T]) -> T:
-        """Ask, again while the connection breaks: each request here may be repeated. Ends with the
-        lease at the latest.
-        """
+        """Ask, again while the connection breaks, which does no harm; until the lease ends."""
         while True:
             term.check()
             try:

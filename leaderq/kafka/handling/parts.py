@@ -89,9 +89,7 @@ class BatchPart:
         return BatchPart(self.records, ends=self.ends, mode=PartMode.ISOLATED, before=self.attempts)
 
     def again(self) -> BatchPart:
-        """The same records once more, their effects having been undone; committed as soon as they
-        are done.
-        """
+        """The same records once more, their effects undone; committed as soon as they are done."""
         return BatchPart(self.records, ends=self.ends, at_once=True)
 
     def together(self) -> BatchPart:

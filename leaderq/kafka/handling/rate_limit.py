@@ -58,8 +58,11 @@ class RateLimiter:
     ) -> None:
         self._now = now
         began = now()
-        self._records = None if records_per_s is None else _Bucket(records_per_s, began)
-        self._bytes = None if bytes_per_s is None else _Bucket(bytes_per_s, began)
+        self._buckets: list[tuple[_Bucket, Callable[[Record], int]]] = []
+        if records_per_s is not None:
+            self._buckets.append((_Bucket(records_per_s, began), lambda _: 1))
+        if bytes_per_s is not None:
+            self._buckets.append((_Bucket(bytes_per_s, began), lambda record: record.size))
         self._keys = None if key_interval_s is None else _Keys(key_interval_s)
         self._pending: Sequence[Record] = ()
 
@@ -90,10 +93,8 @@ class RateLimiter:
         if not part:
             return
         now = self._now()
-        if self._records is not None:
-            self._records.take(len(part), now)
-        if self._bytes is not None:
-            self._bytes.take(sum(record.size for record in part), now)
+        for bucket, weigh in self._buckets:
+            bucket.take(sum(map(weigh, part)), now)
         if self._keys is not None:
             self._keys.handled(part, now)
 
@@ -103,16 +104,22 @@ class RateLimiter:
         first = records[at]
         wait_s, end = 0.0, len(records)
         if self._keys is not None:
-            wait_s = max(wait_s, self._keys.due(first, now) - now)
-        if self._records is not None:
-            wait_s = max(wait_s, self._records.wait_s(1, end - at, now))
-        if self._bytes is not None:
-            wait_s = max(wait_s, self._bytes.wait_s(first.size, _bytes_of(records, at, self._bytes.quantum), now))
+            wait_s = self._keys.due(first, now) - now
+        for bucket, weigh in self._buckets:
+            wanted = 0.0  # as far as it takes to be worth the wait
+            for position in range(at, len(records)):
+                wanted += weigh(records[position])
+                if wanted >= bucket.quantum:
+                    break
+            wait_s = max(wait_s, bucket.wait_s(weigh(first), wanted, now))
         then = now + wait_s
-        if self._records is not None:
-            end = min(end, at + max(1, math.floor(self._records.level(then) + _DUST)))
-        if self._bytes is not None:
-            end = _within(records, at, end, self._bytes.level(then))
+        for bucket, weigh in self._buckets:
+            left = bucket.level(then) - weigh(first)  # the first one always goes
+            for position in range(at + 1, end):
+                left -= weigh(records[position])
+                if left < -_DUST:
+                    end = position
+                    break
         if self._keys is not None:
             end = self._keys.end(records, at, end, then)
         return wait_s, end
@@ -121,9 +128,7 @@ class RateLimiter:
 def rate_limiter_of(
     records_per_s: float | None, bytes_per_s: float | None, key_interval_s: float | None
 ) -> RateLimiter | None:
-    """The pace that a career asks for with its ``max_records_per_s``, ``max_bytes_per_s`` and
-    ``key_interval_s``; ``None`` when it sets no limit.
-    """
+    """The pace that a career asks for; ``None`` when it sets no limit."""
     limits = (records_per_s, bytes_per_s, key_interval_s)
     return None if limits == (None, None, None) else RateLimiter(*limits)
 
@@ -132,9 +137,7 @@ _DUST = 1e-6  # of a token: what adding up fractions of seconds may lose
 
 
 class _Bucket:
-    """Tokens that come in at ``rate`` a second; it holds one second's worth, and owes what was
-    taken beyond that.
-    """
+    """Tokens that come at ``rate`` a second, up to a second's worth; it may owe some."""
 
     def __init__(self, rate: float, now: float) -> None:
         self._rate = rate
@@ -177,9 +180,7 @@ class _Keys:
         return now if last is None else max(now, last + self._interval_s)
 
     def end(self, records: Sequence[Record], at: int, end: int, then: float) -> int:
-        """Where the part that begins at ``at`` must end: before the first record that may not go at
-        ``then``.
-        """
+        """Where the part that begins at ``at`` must end: before a record that may not go yet."""
         seen = set()
         for position in range(at, end):
             key = records[position].key
@@ -208,23 +209,3 @@ def _mark(key: Any) -> int:
         return hash(key)
     except TypeError:  # what a deserialiser made of it
         return hash(repr(key))
-
-
-def _bytes_of(records: Sequence[Record], at: int, enough: float) -> float:
-    """The bytes from ``at`` on, as far as it takes to be ``enough``."""
-    total = 0.0
-    for position in range(at, len(records)):
-        total += records[position].size
-        if total >= enough:
-            break
-    return total
-
-
-def _within(records: Sequence[Record], at: int, end: int, level: float) -> int:
-    """Where the part must end so that ``level`` bytes suffice; the record at ``at`` always goes."""
-    left = level - records[at].size
-    for position in range(at + 1, end):
-        left -= records[position].size
-        if left < -_DUST:
-            return position
-    return end

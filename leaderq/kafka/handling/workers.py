@@ -48,7 +48,10 @@ class PartitionWorkers:
         ``may_begin`` is asked before each; once it says no, no other begins.
         """
         job = _Job(tasks, may_begin, self._tickets)
-        self._grow(min(self._count, len(tasks)))
+        while len(self._threads) < min(self._count, len(tasks)):
+            name = f"{self._name}-{len(self._threads)}"
+            self._threads.append(threading.Thread(target=_work, args=(self._tickets,), name=name, daemon=True))
+            self._threads[-1].start()
         try:
             self._tickets.put(job)
             job.wait()
@@ -60,23 +63,13 @@ class PartitionWorkers:
         return job.outcomes
 
     def close(self) -> None:
-        """End the threads; one that hangs is left alone after 5 s. May be called twice; :meth:`run`
-        makes new ones.
-        """
+        """End the threads; one that hangs is left alone after 5 s. May be called twice."""
         threads, self._threads = self._threads, []
         for _ in threads:
             self._tickets.put(None)
         for thread in threads:
             thread.join(_CLOSE_S)
         self._tickets = SimpleQueue()
-
-    def _grow(self, count: int) -> None:
-        while len(self._threads) < count:
-            thread = threading.Thread(
-                target=_work, args=(self._tickets,), name=f"{self._name}-{len(self._threads)}", daemon=True
-            )
-            thread.start()
-            self._threads.append(thread)
 
 
 def _work(tickets: SimpleQueue[_Job[Any] | None]) -> None:

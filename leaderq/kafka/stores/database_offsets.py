@@ -238,9 +238,7 @@ class DatabaseOffsets:
 
     @contextmanager
     def _explained(self, term: Term) -> Iterator[None]:
-        """A database that ended the session of a leader frozen in mid-transaction raises some error
-        of its own.
-        """
+        """Where the server ended the session of a leader that was frozen, say so."""
         try:
             yield
         except self._database.error as exc:
@@ -359,9 +357,7 @@ class Database:
                 raise
 
     def check_still_open(self) -> None:
-        """Raise :class:`~leaderq.errors.ConfigurationError` if the transaction was ended by the
-        code inside it, where that shows.
-        """
+        """Raise ``ConfigurationError`` if the code inside has ended the transaction."""
         if self._is_in_transaction() is False:
             raise ConfigurationError(
                 "the transaction was committed or rolled back inside the 'with' block; leave that to the block's end"

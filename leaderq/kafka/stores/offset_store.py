@@ -8,21 +8,6 @@ first could be handed an offset that a zombie moves a moment later.
 A store lives as long as its career's object, through many terms; :meth:`OffsetStore.fence` begins
 each. It is called by the consumer thread, except for what its own class offers to the user's code
 besides (operations to go with the offsets, records to produce).
-
-**The user's own store** (``offsets="external"``) is authoritative: ``handle`` writes a batch's
-results and its offsets in one transaction there, and ``load_offsets(term)`` says where to read on.
-leaderq only seeks. The fence is the user's too: the broker refuses nobody, because the group is not
-joined. So ``load_offsets`` **fences first, then reads**: it makes the store refuse lower term
-numbers, in the same transaction in which it reads the offsets, and every later write compares its
-own number. :class:`~leaderq.kafka.stores.database_offsets.DatabaseOffsets` does both.
-
-Threads: ``load_offsets`` is called on the career thread, where ``handle`` is called as well (a
-``sqlite3`` connection refuses any other); its answer is kept here for the consumer thread.
-
-What happens on each failure: ``load_offsets`` raises: so does :meth:`ExternalOffsets.begin`, and
-the term fails, or is deposed. ``handle`` raises: its transaction was rolled back with it, so the
-batch is done again from its beginning. The consumer is made again within a term: it reads on after
-the last batch whose ``handle`` returned.
 """
 
 from __future__ import annotations
@@ -56,9 +41,6 @@ class OffsetStore(ABC):
     in_group: bool
     undoes: bool
     is_silent: bool
-
-    def open(self) -> None:  # noqa: B027 - most have nothing to connect
-        """Connect, in advance and without fencing anybody."""
 
     @abstractmethod
     def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
@@ -94,9 +76,7 @@ class OffsetStore(ABC):
         """Drop the effects that were to go with the batch in hand: it has failed."""
 
     def close(self) -> None:  # noqa: B027 - nothing, where nothing is held
-        """The term is over: let go of what it held (abort what is open). May be called twice. Never
-        raises.
-        """
+        """The term is over: let go of what it held. May be called twice. Never raises."""
 
 
 class KafkaOffsets(OffsetStore):
@@ -138,8 +118,17 @@ partition was never read.
 
 
 class ExternalOffsets(OffsetStore):
-    """An :class:`~leaderq.kafka.stores.offset_store.OffsetStore` whose offsets are the user's;
-    ``where`` names their class in messages.
+    """The user's own store (``offsets="external"``), which is authoritative: ``handle`` writes a
+    batch's results and its offsets in one transaction there. leaderq only seeks. ``where`` names the
+    user's class in messages.
+
+    The fence is the user's too: the broker refuses nobody, because the group is not joined. So
+    ``load_offsets`` **fences first, then reads**: it makes the store refuse lower term numbers, in
+    the same transaction in which it reads the offsets, and every later write compares its own
+    number (:class:`~leaderq.kafka.stores.database_offsets.DatabaseOffsets` does both). It is called
+    on the career thread, where ``handle`` is called as well (a ``sqlite3`` connection refuses any
+    other); its answer is kept here for the consumer thread. If it raises, the term fails. A
+    consumer made again within a term reads on after the last batch whose ``handle`` returned.
 
     *Guarantees:* no record of a term is read before ``load`` has returned for that term.
     *Not guaranteed:* anything against a zombie whose writes the user's store does not compare; that
@@ -170,9 +159,7 @@ class ExternalOffsets(OffsetStore):
             self._term, self._offsets = term.id, checked
 
     def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
-        """Take all partitions. The former leader was fenced by ``load_offsets``, which has returned
-        when :meth:`load` returns.
-        """
+        """Take all partitions; ``load_offsets`` has fenced once :meth:`load` returns."""
         term.check()
         return consumer.join(allowed, timeout_s)
 

@@ -6,11 +6,8 @@ member for the career's name in the group, and refuses a transaction unless both
 leader that took over last.
 
 What is produced while a batch is handled is kept in memory until the batch is to be committed; only
-then is a transaction begun, filled and committed, all on one thread of its own. So nothing of a
-batch that fails has ever left the process; a handler may take as long as it likes without a
-transaction that times out, or that holds readers up; the career's threads, in which an exception
-may be raised at any instruction, never enter a client library; and a refused transaction can be
-done again without handling the batch again. It costs the memory of one batch's messages.
+then is a transaction begun, filled and committed, all on one thread of its own. So a refused
+transaction can be done again without handling the batch again.
 
 What happens on each failure:
 
@@ -20,17 +17,16 @@ What happens on each failure:
   nothing was committed; the transaction is aborted. Committing the same offsets again, as the
   member that has joined meanwhile, sends the same messages again.
 * **the outcome is not known** (:class:`~leaderq.kafka.clients.consumer.BatchLost`; a producer that
-  cannot go on, rare): fencing again takes a new producer, which settles the transaction one way or
-  the other; the offsets loaded then tell which.
-* **the consumer was made again** while a transaction is open: the same, without an error.
+  cannot go on, rare), or **the consumer was made again** while a transaction is open: fencing again
+  takes a new producer, which settles the transaction one way or the other; the offsets loaded then
+  tell which.
 * **fenced**: :class:`~leaderq.errors.KafkaFenced`; the term is over.
 * **a message cannot be stored** (its topic is unknown, or takes no message of that size): the
   transaction is aborted, the error is raised by the commit, and the batch stays undone.
 
-The states of a term's producer: none, open, fenced in; with or without an open
-:class:`Transaction`. Whatever fails so that it cannot be trusted any more discards it; the next
-piece of work takes a new one, and fences it in, if the term still allows that. Fencing a new one
-settles what the former one left open, one way or the other.
+A term's producer is none, open, or fenced in; with or without an open :class:`Transaction`.
+Whatever fails so that it cannot be trusted any more discards it; the next piece of work takes a new
+one, and fences it in, if the term still allows that.
 """
 
 from __future__ import annotations
@@ -54,7 +50,6 @@ _FENCE_S = 2.0
 _COMMIT_S = 2.0
 _ABORT_S = 2.0
 _CLOSE_S = 1.0
-_OPEN_S = 15.0
 
 
 @dataclass(eq=False)
@@ -87,10 +82,6 @@ class TransactionThread:
 
     # ---- on the consumer thread ------------------------------------------------------------------
 
-    def opening(self) -> CommitFuture:
-        """Begin to connect a producer."""
-        return self._background.submit(self._open_producer)
-
     def fencing(self, allowed: Callable[[], None]) -> CommitFuture:
         """Begin to fence; done once no transaction is open, neither of an earlier leader nor of
         this one.
@@ -101,9 +92,7 @@ class TransactionThread:
         return self._background.submit(self._fence)
 
     def committing(self, transaction: Transaction, group: Any) -> CommitFuture:
-        """Begin to commit, or go on with it after
-        :class:`~leaderq.kafka.clients.consumer.KafkaAway`.
-        """
+        """Begin to commit, or go on with it."""
         return self._background.submit(lambda: self._commit(transaction, group))
 
     def close(self) -> None:
@@ -118,34 +107,27 @@ class TransactionThread:
 
     # ---- on the thread of its own ----------------------------------------------------------------
 
-    def _open_producer(self) -> None:
-        self._opened()
-
-    def _opened(self) -> TransactionalProducer:
-        if self._producer is None:
-            producer = self._make()
-            producer.open()
-            self._producer = producer
-        return self._producer
-
     def _fence(self) -> None:
         if self._open is not None:
             self._discard()
         self._fenced()
 
     def _fenced(self) -> TransactionalProducer:
-        producer = self._opened()
-        if self._is_fenced:
-            return producer
+        if self._is_fenced and self._producer is not None:
+            return self._producer
+        if self._producer is None:
+            producer = self._make()
+            producer.open()
+            self._producer = producer
         self._allowed()
         try:
-            self._is_fenced = producer.fence(_FENCE_S)
+            self._is_fenced = self._producer.fence(_FENCE_S)
         except Exception:
             self._discard()
             raise
         if not self._is_fenced:
             raise KafkaAway("the broker has not fenced in the producer yet")
-        return producer
+        return self._producer
 
     def _commit(self, transaction: Transaction, group: Any) -> None:
         if transaction.is_committed:
@@ -230,12 +212,8 @@ def _never() -> None:
     raise KafkaError("this producer may not be fenced in: no term lasts")
 
 
-Make = Callable[[], TransactionalProducer]
-
-
 class TransactionOffsets(OffsetStore):
-    """See :class:`~leaderq.kafka.stores.offset_store.OffsetStore`, and the docstring of this
-    module.
+    """See :class:`~leaderq.kafka.stores.offset_store.OffsetStore`, and this module.
 
     *Guarantees:* a reader with ``read_committed`` sees what was produced for a record exactly once,
     whatever dies. From the moment :meth:`fence` has given ``True``, an earlier leader can neither
@@ -254,7 +232,11 @@ class TransactionOffsets(OffsetStore):
     is_silent = True
 
     def __init__(
-        self, make: Make, *, max_message_bytes: int = MAX_MESSAGE_BYTES, transaction_timeout_s: float = TRANSACTION_TIMEOUT_S
+        self,
+        make: Callable[[], TransactionalProducer],
+        *,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        transaction_timeout_s: float = TRANSACTION_TIMEOUT_S,
     ) -> None:
         self._make = make
         self._max_message_bytes = max_message_bytes
@@ -283,28 +265,16 @@ class TransactionOffsets(OffsetStore):
 
     # ---- for the consumer thread -----------------------------------------------------------------
 
-    def open(self) -> None:
-        if self._transacting is not None:
-            return
-        transacting = self._anew()
-        is_open = False
-        try:
-            is_open = transacting.opening().done(_OPEN_S)
-        finally:
-            if not is_open:
-                transacting.close()
-        if not is_open:
-            raise KafkaAway("a producer has not connected yet")
-        self._transacting = transacting
-
-    def _anew(self) -> TransactionThread:
-        return TransactionThread(self._make, self._transaction_timeout_s)
-
     def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
         if self._transacting is None:
-            self._transacting = self._anew()
-        if not self._producer_is_fenced(self._transacting, allowed, timeout_s):
-            return False
+            self._transacting = TransactionThread(self._make, self._transaction_timeout_s)
+        self._fencing = self._fencing or self._transacting.fencing(allowed)
+        try:
+            if not self._fencing.done(timeout_s):
+                return False
+        except BaseException:
+            self._fencing = None
+            raise
         if self._joined is consumer:  # asked again for want of offsets, not of a membership
             consumer.attend(timeout_s)
             is_member = bool(consumer.assigned())
@@ -313,15 +283,6 @@ class TransactionOffsets(OffsetStore):
         if is_member:
             self._joined, self._fencing, self._is_taking, self._is_settled = consumer, None, True, True
         return is_member
-
-    def _producer_is_fenced(self, transacting: TransactionThread, allowed: Callable[[], None], wait_s: float) -> bool:
-        if self._fencing is None:
-            self._fencing = transacting.fencing(allowed)
-        try:
-            return self._fencing.done(wait_s)
-        except BaseException:
-            self._fencing = None
-            raise
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         stored = consumer.committed(timeout_s)
@@ -342,7 +303,7 @@ class TransactionOffsets(OffsetStore):
             raise KafkaError(
                 f"offsets {uncommitted.offsets} are not committed yet, and {offsets} are to be; undo() was left out"
             )
-        return _Committing(self, uncommitted, self._commit(consumer, uncommitted))
+        return _Committing(self._commit(consumer, uncommitted), lambda: self._settled(uncommitted), BatchLost)
 
     def commit_positions(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
         """Commit offsets in a transaction without messages.
@@ -350,22 +311,21 @@ class TransactionOffsets(OffsetStore):
         Not by a plain commit: an earlier transaction completed after it would not count, though its
         messages would.
         """
-        return _Placing(self._commit(consumer, Transaction([], dict(offsets))))
+        # If the outcome is not known, it is simply done again: nothing goes with these.
+        return _Committing(self._commit(consumer, Transaction([], dict(offsets))), lambda: None, KafkaAway)
 
     def _commit(self, consumer: ConsumerClient, transaction: Transaction) -> CommitFuture:
         if self._transacting is None:
             raise KafkaAway("no producer is fenced in")
         return self._transacting.committing(transaction, consumer.group_metadata())
 
-    def settled(self, transaction: Transaction) -> None:
+    def _settled(self, transaction: Transaction) -> None:
         """``transaction`` is committed, or nobody knows."""
         if self._uncommitted is transaction:
             self._uncommitted = None
 
     def undo(self) -> None:
-        """Forget what was produced for the batch in hand, which has failed or was let go of; no
-        thread may still handle it.
-        """
+        """Forget what was produced for the batch in hand; no thread may still handle it."""
         self._messages = []
         self._uncommitted = None
 
@@ -379,36 +339,19 @@ class TransactionOffsets(OffsetStore):
 
 
 class _Committing:
-    """A commit that tells its store when it is over."""
+    """A commit; ``over`` is called when it has happened or its outcome is lost, told as ``lost``."""
 
-    def __init__(self, store: TransactionOffsets, transaction: Transaction, committing: CommitFuture) -> None:
-        self._store = store
-        self._transaction = transaction
+    def __init__(self, committing: CommitFuture, over: Callable[[], None], lost: type[KafkaError]) -> None:
         self._committing = committing
+        self._over = over
+        self._lost = lost
 
     def done(self, wait_s: float) -> bool:
-        """Whether the transaction is committed."""
         try:
             is_done = self._committing.done(wait_s)
-        except BatchLost:
-            self._store.settled(self._transaction)
-            raise
-        if is_done:
-            self._store.settled(self._transaction)
-        return is_done
-
-
-class _Placing:
-    """A commit of offsets that nothing goes with: if its outcome is not known, it is simply done
-    again.
-    """
-
-    def __init__(self, committing: CommitFuture) -> None:
-        self._committing = committing
-
-    def done(self, wait_s: float) -> bool:
-        """Whether the offsets are committed."""
-        try:
-            return self._committing.done(wait_s)
         except BatchLost as exc:
-            raise KafkaAway(str(exc)) from exc
+            self._over()
+            raise self._lost(str(exc)) from exc
+        if is_done:
+            self._over()
+        return is_done

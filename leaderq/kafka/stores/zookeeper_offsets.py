@@ -164,9 +164,7 @@ class ZooKeeperOffsets(OffsetStore):
         ]
 
     def _happened(self, term: Term, new: dict[str, TopicOffsets]) -> bool:
-        """Whether the write whose answer was lost stands in the znodes; asks until ZooKeeper
-        answers, or the term is over.
-        """
+        """Whether the write whose answer was lost stands there; asks until that is known."""
         topic, kept = next(iter(new.items()))
         while True:
             term.check()

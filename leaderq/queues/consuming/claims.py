@@ -42,7 +42,7 @@ def now_ms() -> int:
 
 @dataclass(frozen=True, eq=False)
 class Membership:
-    """One consumer, as long as its session lasts.
+    """One consumer, as long as the session of this id lasts.
 
     ``member``: its ephemeral znode, which others see. With a lock path that znode is the writer
     itself, so that nothing can be claimed or acknowledged once the session is over; without one,
@@ -52,6 +52,7 @@ class Membership:
     paths: QueuePaths
     writer: SequencedWriter
     member: str
+    session_id: int | None
 
     @property
     def is_locking(self) -> bool:

@@ -85,17 +85,14 @@ class DeathRecords:
         return bool(self._left)
 
     def is_suspect(self, name: str) -> bool:
-        """Whether several consumers died while they held it, and it is not known whether over it."""
-        sizes = self._sizes(name)
-        return len(sizes) > 1 and 1 not in sizes
+        """Whether several consumers died while they held it, and it is not known over what."""
+        told = {one for held in self._left.values() if len(held) == 1 for one in held}
+        return sum(name in held and not held & told for held in self._left.values()) > 1
 
     def deaths_of(self, name: str) -> int:
         """How many consumers have died over it, as far as is certain."""
-        sizes = self._sizes(name)
+        sizes = [len(held) for held in self._left.values() if name in held]
         return len(sizes) if 1 in sizes else 0
-
-    def _sizes(self, name: str) -> list[int]:
-        return [len(held) for held in self._left.values() if name in held]
 
     def settled(self, names: Iterable[str]) -> None:
         """These are dealt with, and not suspects any more."""

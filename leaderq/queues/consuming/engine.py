@@ -107,7 +107,6 @@ class Engine:
         self._members = Members(session, paths, name, wake)
         self.pause_switch = PauseSwitch(session, paths, self._notify)
         self._membership: Membership | None = None
-        self._session_id: int | None = None
         self._under_way: deque[ClaimAttempt] = deque()
         self._under_way_names = 0
         self._per_znode = 1.0  # values, in what was claimed last
@@ -180,7 +179,9 @@ class Engine:
     def is_ours(self, claim: Claim) -> bool:
         """Whether a claim still stands, as far as is known here."""
         membership = claim.membership
-        return not (membership.is_locking and (membership.writer.is_over or membership is not self._membership))
+        if not membership.is_locking:
+            return True
+        return membership is self._membership and self._members.is_standing(membership)
 
     def _on_settled(self, settlement: ItemSettlement, error: LeaderqError | None, results: Any) -> None:
         self._finished.append((settlement, error, results))
@@ -224,7 +225,7 @@ class Engine:
             self._service.wait(SCAN_S)
             return
         membership = self._membership
-        if membership is None or not self._members.is_standing(membership, self._session_id):
+        if membership is None or not self._members.is_standing(membership):
             membership = self._enter()
         if self._is_shared_out or membership.is_locking:
             self._members.refresh(membership)
@@ -301,7 +302,6 @@ class Engine:
         former = self._membership
         if former is not None and former.is_locking:
             self._forget(former)
-        self._session_id = self._session.id
         self._session.ensure_path(self.path)
         self._membership = membership = self._members.enter()
         self._listing.invalidate()

@@ -53,7 +53,11 @@ class Members:
 
     def enter(self) -> Membership:
         """Stand among the consumers, and be able to claim. Raises what the session raises."""
-        paths, mark = self._paths, self._mark_of_session()
+        paths, session_id = self._paths, self._session.id
+        if self._mark is None or self._mark[0] != session_id:
+            # The same for all tries within one session: a lost answer must not leave a member that nobody is.
+            self._mark = (session_id, uuid.uuid4().hex)
+        mark = self._mark[1]
         member = f"{paths.members}/{mark}"
         if paths.lock_path is not None:
             writer = SequencedWriter(self._session, member, ephemeral=True, data=self._name.encode())
@@ -70,38 +74,31 @@ class Members:
             with suppress(NodeExists):  # by a former try whose answer was lost
                 self._session.create(member, self._name.encode(), ephemeral=True)
         self._is_stale = True
-        return Membership(paths, writer, member)
+        return Membership(paths, writer, member, session_id)
 
-    def _mark_of_session(self) -> str:
-        """The same for all tries within one session: a lost answer must not leave a member behind
-        that nobody is.
+    def is_standing(self, membership: Membership) -> bool:
+        """Whether it still is a member, as far as is known: from the moment on when the end of its
+        session is heard of, it is not.
         """
-        session_id = self._session.id
-        if self._mark is None or self._mark[0] != session_id:
-            self._mark = (session_id, uuid.uuid4().hex)
-        return self._mark[1]
-
-    def is_standing(self, membership: Membership, session_id: int | None) -> bool:
-        """Whether the member entered in the session of this id still is one, as far as is known."""
-        return session_id == self._session.id and not (membership.is_locking and membership.writer.is_over)
+        is_over = membership.is_locking and membership.writer.is_over
+        return membership.session_id == self._session.id and not is_over
 
     def refresh(self, membership: Membership) -> None:
         if not self._is_stale:
             return
-        self._is_stale = False
-        is_locking = membership.is_locking
-        if is_locking:
-            self.deaths.listed()
+        self._is_stale = False  # before reading: what comes meanwhile makes it stale again
         try:
-            names = sorted(self._session.children(self._paths.members, self._changed))
-        except NoNode:
-            names = []
-        if is_locking:
+            if membership.is_locking:
+                self.deaths.listed()
             try:
+                names = sorted(self._session.children(self._paths.members, self._changed))
+            except NoNode:
+                names = []
+            if membership.is_locking:
                 self.deaths.refresh(names)
-            except BaseException:
-                self._is_stale = True
-                raise
+        except BaseException:
+            self._is_stale = True
+            raise
         own = name_of(membership.member)
         self.share = share_of(names.index(own), len(names)) if own in names else None
 
@@ -159,10 +156,11 @@ class ConsumerDeathWatcher:
         if self._subscription is None:
             self._subscription = self._session.watch_node(self._paths.members, self._changed)
         members = set(self._children(self._paths.members))
-        lost, self._members = self._members - members, members
-        has_died = any(self._session.exists(join(self._paths.claims, name)) is not None for name in lost)
+        lost = (join(self._paths.claims, name) for name in self._members - members)
+        has_died = any(self._session.exists(path) is not None for path in lost)
         if has_died and self._service.pause(_MOMENT_S + random.random() * _MOMENT_S):
             self._wake_java_if_idle()
+        self._members = members  # last: what raises is tried again
 
     def _wake_java_if_idle(self) -> None:
         """Whoever is awake has taken what was freed by now; what still lies there needs somebody to

@@ -114,10 +114,13 @@ class Putter(Generic[T]):
         compress: bool = False,
         name: str | None = None,
     ) -> None:
+        problems = []
         if max_items is not None and max_items < 1:
-            raise ConfigurationError(f"max_items={max_items!r}: give 1 or more, or None for no bound")
+            problems.append(f"max_items={max_items!r}: give 1 or more, or None for no bound")
         if final_flush_s < 0:
-            raise ConfigurationError(f"final_flush_s={final_flush_s!r}: give 0 or more seconds")
+            problems.append(f"final_flush_s={final_flush_s!r}: give 0 or more seconds")
+        if problems:
+            raise ConfigurationError(*problems)
         self.put_in_background = put_in_background
         self._session = session
         self._paths = paths

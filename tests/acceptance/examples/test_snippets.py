@@ -52,7 +52,9 @@ def test_leadership_inside_a_program(run: Callable[..., dict[str, Any]], page: s
 def test_a_queue_and_messages(run: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
     run("queues", *python("queues"))
     assert capsys.readouterr().out == "hello\n"
-    assert run("dyno", *python("dyno"), **{"timeout_s=30": "timeout_s=0", "pop(10,": "pop(1,"})["allocated"] == [b"seat 12"]
+    assert run("dyno", python("dyno")[0], **{"timeout_s=30": "timeout_s=0", "pop(10,": "pop(1,"})["allocated"] == [
+        b"seat 12"
+    ]
 
 
 def test_the_helpers(run: Callable[..., dict[str, Any]], kafka_broker: KafkaBroker, topic_name: str, tmp_path: Path) -> None:

@@ -8,16 +8,28 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from leaderq.dyno import Delivery, DynoQueue, Kill, Message, Postpone, StaleLease, Worker
-from leaderq.errors import ConfigurationError, NoPermission, QueueClosed, SessionClosed, TooLarge
+from leaderq.dyno import queue as dyno_queue
+from leaderq.errors import (
+    BadVersion,
+    ConfigurationError,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    NoPermission,
+    QueueClosed,
+    SessionClosed,
+    TooLarge,
+)
 from leaderq.queues import RetryPolicy
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session, connect
+from leaderq.zookeeper import Check, Create, Operation, Session, SetData, connect
 
 Open = Callable[..., Session]
 D = "/d"
@@ -213,6 +225,30 @@ def test_a_receipt_is_redeemed_once_and_by_whoever_has_it(opened: Open) -> None:
                 other.redeem(wrong)
 
 
+def test_a_result_is_written_with_the_acknowledgement_or_neither(session: Session) -> None:
+    session.ensure_path("/own/ids")
+    session.create("/own/term", b"7")
+    with DynoQueue(session, D) as queue:
+        queue.push(Message(id="a"))
+        one = popped(queue)
+        refused: list[tuple[Operation, type[LeaderqError]]] = [
+            (Check("/own/term", 3), BadVersion),
+            (Create("/own/term"), NodeExists),
+            (SetData("/own/ids/gone", b""), NoNode),
+        ]
+        for operation, error in refused:
+            with pytest.raises(error):
+                one.ack([Create("/own/result"), operation])
+            assert session.exists("/own/result") is None
+            assert queue.shard_sizes()["0"]["leased"] == 1
+        one.ack([Create("/own/result", b"done"), Check("/own/term", 0)])
+        assert session.get("/own/result")[0] == b"done"
+        assert queue.shard_sizes() == NOTHING
+        with pytest.raises(StaleLease):
+            one.ack([Create("/own/other")])
+        assert session.exists("/own/other") is None
+
+
 def test_acknowledging_many_does_not_lose_to_a_heartbeat(session: Session) -> None:
     with DynoQueue(session, D) as queue:
         queue.push(Message(payload=b"1"))
@@ -302,6 +338,44 @@ def test_an_id_that_is_pushed_again_is_found_whatever_was_noted_late(session: Se
         assert found is not None
         assert found.payload == b"2"
         assert queue.remove("a")
+
+
+@pytest.mark.parametrize("how", ["remove", "finish", "clear"])
+def test_a_message_that_is_first_delivered_while_it_is_removed_leaves_no_claim_over(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    with DynoQueue(opened(), D) as queue, DynoQueue(opened(), D) as other:
+        queue.push(Message(id="a"))
+        read = dyno_queue.read_claims
+        held: list[Delivery] = []
+
+        def delivered_after(*args: Any) -> Any:
+            found = read(*args)
+            held.extend([] if held else [popped(other)])
+            return found
+
+        monkeypatch.setattr(dyno_queue, "read_claims", delivered_after)
+        outcome = queue.clear() if how == "clear" else getattr(queue, how)("a")
+        assert outcome == (how == "remove")  # which looks again, and takes it from its consumer
+        if how == "remove":
+            with pytest.raises(StaleLease):
+                held[0].ack()
+        else:
+            held[0].ack()
+        assert queue.find_stale() == []
+        assert queue.shard_sizes() == NOTHING
+
+
+def test_of_many_messages_those_that_cannot_be_pushed_say_so_and_the_others_are_there(session: Session) -> None:
+    with DynoQueue(session, D) as queue:
+        one, large, elsewhere, two = queue.push_each(
+            [Message(id="1"), Message(payload=b"x" * 2_000_000), Message(shard="z"), Message(id="2")]
+        )
+        assert (one, two) == ("1", "2")
+        assert (type(large), type(elsewhere)) == (TooLarge, ConfigurationError)
+        with pytest.raises(TooLarge):
+            queue.push([Message(payload=b"x" * 2_000_000), Message(id="3")])
+        assert {message.id for message in queue.all_messages()} == {"1", "2", "3"}
 
 
 # -- processes and connections --------------------------------------------------------------------

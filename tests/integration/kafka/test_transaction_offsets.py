@@ -10,7 +10,7 @@ import pytest
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Output, stored
 
-from leaderq.errors import Deposed, KafkaError, KafkaFenced, ServersUnreachable, UnknownTopic
+from leaderq.errors import Deposed, KafkaError, KafkaFenced, UnknownTopic
 from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, ConsumerSettings, KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
@@ -19,7 +19,6 @@ from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.term import Reason
 from leaderq.testing import eventually
-from leaderq.testing.ports import lease_port
 
 TERM: Any = None  # the store passes it on to nobody
 
@@ -148,27 +147,6 @@ def test_a_message_is_produced_within_a_term_only(lead: Callable[[], Leader], ou
         leader.store.produce(Message(output.topic, b"too late"))
     with pytest.raises(KafkaError, match="1000001 bytes"):
         lead().take_over().store.produce(Message(output.topic, b"x" * 1_000_001))
-
-
-def test_opening_a_store_fences_nobody(lead: Callable[[], Leader], output: Output) -> None:
-    leader, candidate = lead().take_over(), lead()
-    candidate.store.open()
-    candidate.store.open()
-    assert len(candidate.made) == 1
-    leader.store.produce(Message(output.topic, b"leader's"))
-    leader.commit(1)
-    assert candidate.take_over().load() == {0: 1}
-    assert len(candidate.made) == 1
-
-
-def test_nobody_there_is_said_when_opening(topic_name: str) -> None:
-    port = lease_port()
-    settings = ProducerSettings(port.address, transactional_id=topic_name, open_timeout_s=0.5)
-    store = TransactionOffsets(lambda: KafkaPythonProducer(settings))
-    with pytest.raises(ServersUnreachable):
-        store.open()
-    store.close()
-    port.release()
 
 
 def test_a_process_whose_term_is_over_fences_nobody(lead: Callable[[], Leader], output: Output) -> None:

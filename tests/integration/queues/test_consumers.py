@@ -6,13 +6,15 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from consumption import LOCKS, PATH, Held, Seen, Stuck, consuming, fill, is_empty
 
+from leaderq.errors import ConnectionLost
 from leaderq.queues.consumers import ConsumeOptions, QueueConsumer
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption
-from leaderq.queues.consuming.claims import ClaimAttempt, ClaimResult
+from leaderq.queues.consuming.claims import Claim, ClaimAttempt, ClaimResult
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import RetryPolicy
@@ -282,6 +284,87 @@ def test_the_warden_pokes_when_a_member_vanishes_and_items_lie_free(opened: Call
         assert fired.wait(60)
     warden.close()
     assert "poke" not in watching.children(PATH)
+
+
+def losing(monkeypatch: pytest.MonkeyPatch, session: Session, ask: str, path: str) -> list[str]:
+    """From now on the answer to the first ``ask`` about ``path`` is lost; what was lost is noted."""
+    lost: list[str] = []
+    request = getattr(session, ask)
+
+    def asked(about: str, *rest: Any, **more: Any) -> Any:
+        if about.startswith(path) and not lost:
+            lost.append(about)
+            raise ConnectionLost("the answer was lost", path=about)
+        return request(about, *rest, **more)
+
+    monkeypatch.setattr(session, ask, asked)
+    return lost
+
+
+def test_other_consumers_are_counted_although_the_first_answer_was_lost(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.ensure_path(f"{PATH}-meta/members/another")
+    lost = losing(monkeypatch, session, "children", f"{PATH}-meta/members")
+    with consuming(session, Seen()) as queue:
+        eventually(lambda: queue.engine._members.share is not None)
+    assert lost
+
+
+def test_an_operators_pause_is_heeded_although_the_first_answer_was_lost(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.ensure_path(f"{PATH}-meta/control")
+    session.set(f"{PATH}-meta/control", b'{"paused": true}')
+    lost = losing(monkeypatch, session, "get", f"{PATH}-meta/control")
+    with consuming(session, Seen()) as queue:
+        eventually(lambda: queue.engine.pause_switch.is_paused)
+    assert lost
+
+
+def test_java_is_woken_although_an_answer_about_the_dead_consumer_was_lost(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(session, [b"a"])
+    session.ensure_path(f"{PATH}-meta/members/dying")
+    session.ensure_path(f"{PATH}-meta/claims/dying")
+    session.ensure_path(LOCKS)
+    watcher = ConsumerDeathWatcher(session, QueuePaths(PATH, LOCKS), QueueKind.PLAIN)
+    watcher.start()
+    try:
+        eventually(lambda: bool(watcher._members))
+        lost = losing(monkeypatch, session, "exists", f"{PATH}-meta/claims")
+        session.delete(f"{PATH}-meta/members/dying")
+        eventually(lambda: watcher.wake_ups == 1)
+        assert lost
+    finally:
+        watcher.close()
+
+
+def test_a_consumer_that_could_not_enter_a_new_session_at_once_enters_it_later(
+    opened: Callable[[], Session], address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = opened(), opened()
+    with consuming(mine, Seen(), lock=False):
+        lost = losing(monkeypatch, mine, "create", f"{PATH}-meta/members")
+        end(mine, address)
+        eventually(lambda: lost and len(other.children(f"{PATH}-meta/members")) == 1)
+
+
+def test_no_claim_stands_from_the_moment_on_when_the_end_of_its_session_is_heard_of(
+    opened: Callable[[], Session], address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = opened()
+    stood: list[bool] = []
+    with consuming(mine, Seen()) as queue:
+        membership = queue.engine._membership
+        claim = Claim("queue-0000000000", b"", 0, 0, membership)
+        assert queue.engine.is_ours(claim)
+        monkeypatch.setattr(membership.writer, "_in_background", lambda job: None)  # a thread that comes late
+        mine.add_listener(lambda state: stood.append(queue.engine.is_ours(claim)) if state is SessionState.LOST else None)
+        end(mine, address)
+        eventually(lambda: stood == [False])
+        monkeypatch.undo()
 
 
 def test_an_item_deleted_behind_the_consumers_back_leaves_no_lock(session: Session) -> None:

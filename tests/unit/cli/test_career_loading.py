@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from leaderq.career import ILeaderCareer
+from leaderq.cli import run
 from leaderq.cli.career_loading import find_career, make_career
+from leaderq.cli.options import Given
 from leaderq.errors import ConfigurationError
 
 BILLING = """
@@ -117,3 +119,17 @@ def test_a_constructor_that_raises_is_named_with_its_place(folder):
     said = str(caught.value)
     assert f"its constructor raised RuntimeError: no such table ({folder}/billing_for_test.py:17)" in said
     assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_careers_of_one_process_have_one_id_unless_they_are_given_others(tmp_path, monkeypatch):
+    body = "    def execute(self, term): ...\n"
+    (tmp_path / "couple.py").write_text(
+        f"from leaderq import LeaderCareer\nclass A(LeaderCareer):\n{body}class B(LeaderCareer):\n{body}"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    wanted = [(None, "couple:A"), (None, "couple:B")]
+    ids = [settings.id for _, settings, _ in run._all_checked(Given({}, None), wanted)]
+    assert ids[0] == ids[1]
+    (tmp_path / "leaderq.toml").write_text('[careers.b]\nid = "x"\n')
+    assert [settings.id for _, settings, _ in run._all_checked(Given({}, None), wanted)] == [ids[0], "x"]

@@ -42,7 +42,7 @@ def test_an_access_log_is_told_by_its_lines(capsys, log):
 def test_the_figures_are_there_as_json(capsys, log):
     _, out, _ = run(capsys, log, "--key", "client", "--service-s", "1", "--service-s", "100", "--json")
     said = json.loads(out)
-    assert (said["requests"], said["keys"], said["minimum_repeat_distance"], said["duplication"]) == (40, 3, 3, "high")
+    assert (said["requests"], said["keys"], said["minimum_distance"], said["duplication"]) == (40, 3, 3, "high")
     assert [one["declined"] for one in said["savings"]] == [0, 34]
     assert said["savings"][1]["runs"] == 6
 

@@ -34,6 +34,8 @@ class KeyModel:
     waiting: list[Token[str]] = field(default_factory=list)
     first_s: float | None = None
     due_s: float = 0.0
+    owed: list[Token[str]] = field(default_factory=list)
+    """Declined, and whoever was to cover them gave up: the next request does."""
 
 
 class AnyEvents(RuleBasedStateMachine):
@@ -77,7 +79,12 @@ class AnyEvents(RuleBasedStateMachine):
 
     # --- what the model does by itself ---
 
+    def takes_what_is_owed(self, key: KeyModel, token: Token[str]) -> None:
+        self.covered_by.update(dict.fromkeys(key.owed, token))
+        key.owed = []
+
     def runs(self, key: KeyModel, token: Token[str], *, waited: bool) -> None:
+        self.takes_what_is_owed(key, token)
         key.head, key.began_s, key.first_s = token, self.now, None
         self.began[token] = self.steps
         if waited:
@@ -89,6 +96,18 @@ class AnyEvents(RuleBasedStateMachine):
             key.head = None
         if key.head is None and key.waiting and (key.first_s is None or self.now >= key.due_s):
             self.runs(key, key.waiting.pop(0), waited=True)
+
+    def covering(self, declined: Token[str]) -> Token[str]:
+        """Who is to do the work of a declined one: whoever replaced it may have been replaced."""
+        covering = self.covered_by[declined]
+        while covering in self.covered_by:
+            covering = self.covered_by[covering]
+        return covering
+
+    def may_forget(self, key: KeyModel) -> None:
+        """A debounce window ends with the last request, but not for those that are still owed a run."""
+        if key.head is None and not key.waiting and not key.owed:
+            key.first_s = None
 
     # --- events ---
 
@@ -109,6 +128,7 @@ class AnyEvents(RuleBasedStateMachine):
         elif len(key.waiting) < self.waiters:
             assert not token and token.outcome is EnqueueOutcome.BLOCK
             key.waiting.append(token)
+            self.takes_what_is_owed(key, token)
         elif self.overflow == "replace":
             assert token.outcome is EnqueueOutcome.BLOCK
             displaced = key.waiting.pop(0)
@@ -155,9 +175,13 @@ class AnyEvents(RuleBasedStateMachine):
         if token in key.waiting:
             key.waiting.remove(token)
             assert token.stage is TokenStage.WITHDRAWN
+            left = [declined for declined in self.covered_by if self.covering(declined) is token]
+            if key.waiting and self.overflow != "merge":
+                self.covered_by.update(dict.fromkeys(left, key.waiting[-1]))
+            else:
+                key.owed += left
         self.settle(key)
-        if key.head is None and not key.waiting:
-            key.first_s = None
+        self.may_forget(key)
 
     @rule(seconds=st.sampled_from([0.5, 2.0, 5.0, 7.0]))
     def time_goes_by(self, seconds: float) -> None:
@@ -176,8 +200,7 @@ class AnyEvents(RuleBasedStateMachine):
     @invariant()
     def each_key_stands_as_it_ought_to(self) -> None:
         for name, key in getattr(self, "model", {}).items():
-            if key.head is None and not key.waiting:
-                key.first_s = None
+            self.may_forget(key)
             current = [token for token in self.all if token.key == name and token]
             assert [key.head] == current or (key.head not in self.all and not current)
             assert len(key.waiting) <= self.waiters
@@ -208,9 +231,8 @@ class AnyEvents(RuleBasedStateMachine):
             self.a_sweep()
             self.whoever_runs_is_done(name)
         assert self.coordinator.stats().running == self.coordinator.stats().waiting == 0
-        for declined, covering in self.covered_by.items():
-            while covering in self.covered_by:  # replaced itself
-                covering = self.covered_by[covering]
+        for declined in self.covered_by:
+            covering = self.covering(declined)
             gave_up = covering.stage is TokenStage.WITHDRAWN
             assert gave_up or self.began[covering] >= self.came[declined], (declined, covering)
         assert self.coordinator.drain(0) == ()

@@ -175,6 +175,7 @@ def test_an_unfit_variable_is_refused_with_value_place_and_remedy(tmp_path, name
         ("zookeeper = 2181", "zookeeper of {file}: 2181 is not text; write it in quotes"),
         ("zookeper = 'a'", "zookeper of {file} is not a setting of leaderq; did you mean zookeeper?"),
         ("colour = 'red'", "colour of {file} is not a setting of leaderq; remove it"),
+        ("[careers.a]\nclas = 'm:A'", "clas in [careers.a] of {file} is not a setting of leaderq; did you mean class?"),
         ("[career.a]\nid = 'a'", "[career] of {file} is not a table of leaderq; did you mean [careers.NAME]?"),
         ("[kafka_stuff]", "[kafka_stuff] of {file} is not a table of leaderq; write settings at the top"),
         ("careers = 1", "careers of {file} is not a set of tables"),

@@ -149,7 +149,7 @@ def test_if_what_is_done_cannot_be_committed_that_error_passes_and_the_users_is_
     career.before_commit = away
     with pytest.raises(KafkaError, match="away"):
         a_handler(career).work(a_batch(A=[0, 1, 2]), a_term())
-    assert "Bad: A1; and what was done before it could not be committed" in caplog.text
+    assert "t-0@1 failed; and what was done before it could not be committed: Bad: A1" in caplog.text
 
 
 def test_a_handler_may_empty_the_list_it_was_given() -> None:

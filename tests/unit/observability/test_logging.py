@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,7 @@ def test_a_change_of_stage_carries_event_career_candidate_term_and_stage(capsys)
 
 def test_in_text_a_line_is_time_level_and_message(capsys):
     line = logged(capsys, StageBegan("c", "a", 3, Stage.EXECUTION), "text")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d{3}[+-]\d\d:?\d\d ", line[:29]), line
     assert line[29:] == "INFO    stage began career=c id=a term=3 stage=execution\n"
 
 

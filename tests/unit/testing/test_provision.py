@@ -9,6 +9,7 @@ import pytest
 from leaderq.errors import ConfigurationError
 from leaderq.testing import provision
 from leaderq.testing.fault_proxy import FaultProxy
+from leaderq.testing.java_server import JavaServer
 from leaderq.testing.ports import lease_port
 
 
@@ -65,3 +66,15 @@ def test_the_usual_ports_are_wanted_where_they_are_free(monkeypatch: pytest.Monk
     monkeypatch.setenv("LEADERQ_KAFKA", "elsewhere:9092")
     assert provision._at("Kafka", usual_ports=True) == {}
     leased.release()
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_the_usual_ports_are_used_where_they_are_free(monkeypatch: pytest.MonkeyPatch, free: bool) -> None:
+    for variable in ("LEADERQ_ZOOKEEPER", "LEADERQ_KAFKA", "LEADERQ_SERVERS"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(provision, "can_be_leased", lambda _port: free)
+    pair = provision.ServerPair(usual_ports=True)
+    assert isinstance(pair.zookeeper, JavaServer)
+    assert isinstance(pair.kafka, JavaServer)
+    wanted = [server._wanted_port for server in (pair.zookeeper, pair.kafka)]
+    assert wanted == ([2181, 9092] if free else [None, None])

@@ -94,9 +94,9 @@ def test_replay_writes_what_waits_in_order_and_changes_nothing(filled, capfdbina
     assert main(["journal", "replay", str(filled)]) == ExitCode.OK
     written = [int(line) for line in capfdbinary.readouterr().out.splitlines()]
     assert written == [number for number in range(1, 70) if number not in {1, 2, 40}]
-    assert main(["journal", "replay", str(filled), "--all", "--after", "38", "--limit", "3", "--base64"]) == ExitCode.OK
-    written = [int(base64.b64decode(line)) for line in capfdbinary.readouterr().out.splitlines()]
-    assert written == [39, 40, 41]
+    assert main(["journal", "replay", str(filled), "--all", "--after", "38", "--limit", "3", "--json"]) == ExitCode.OK
+    found = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert [int(base64.b64decode(each["payload"])) for each in found] == [39, 40, 41]
     assert {path.name: path.read_bytes() for path in filled.iterdir()} == before
 
 

@@ -1,0 +1,246 @@
+"""A Dyno queue in an operator's hands: what the verbs ask of
+:class:`~leaderq.queues.admin.QueueAdmin`, and what only a Dyno queue has.
+
+It is never a consumer. Looking assumes strict priorities, because only the programs know of an
+ageing. Payloads in a ``BodyStore`` are out of reach; the programs sweep those without a message.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple, cast
+from urllib.parse import unquote
+
+from leaderq.cli.output import duration
+from leaderq.cli.queue.showing import DynoKind, iso
+from leaderq.dyno import DeadMessage, DynoQueue, MissingBody
+from leaderq.dyno.index import ShardIndex
+from leaderq.dyno.layout import DynoPaths, escaped, parsed_name
+from leaderq.dyno.message import DeliveryState, Frame, frame_of
+from leaderq.dyno.queue import batched
+from leaderq.dyno.shard_view import read_claims
+from leaderq.errors import CorruptItem, NoNode, RequestRefused
+from leaderq.queues.admin import Browsed, DeadItem, Moved, Purged
+from leaderq.queues.admin.bulk import delete_tree
+from leaderq.queues.wire.payload import Note
+from leaderq.reading import SizedReader
+from leaderq.zookeeper import GetData, Session
+from leaderq.zookeeper.paths import join
+
+_PARTS = {"shards", "ids", "windows", "members", "pushes"}
+_AT_A_TIME = 250
+
+
+def is_dyno(session: Session, path: str) -> bool:
+    """Whether a Dyno queue lies there: something with shards, and nothing that it has not."""
+    return session.exists(join(path, "shards")) is not None and set(session.children(path)) <= _PARTS
+
+
+def dyno_below(session: Session, path: str) -> Iterator[DynoAdmin]:
+    """The Dyno queues directly below ``path``."""
+    for some in batched(sorted(session.children(path)), _AT_A_TIME):
+        paths = [join(path, name) for name in some]
+        answers = session.multi_read([GetData(join(one, "shards")) for one in paths])
+        for one, answer in zip(paths, answers, strict=True):
+            if isinstance(answer, tuple) and is_dyno(session, one):
+                yield DynoAdmin(session, one)
+
+
+@dataclass(frozen=True)
+class BrowsedMessage(Browsed):
+    """``said``: what a message has beside what every item has."""
+
+    said: dict[str, Any] = field(default_factory=dict)
+
+
+def browsed(shard: str, name: str, data: bytes, note: Note, is_held: bool | None = None, **said: Any) -> BrowsedMessage:
+    """A message, or the dead letter of one, as items are shown."""
+    items: Sequence[bytes] | None = None
+    frame, problem = frame_of(data), None
+    try:
+        items = [Frame.read(data).payload] if frame.body is None else []
+    except CorruptItem as exc:
+        problem = str(exc)
+    said = {"id": frame.id or None, "priority": int(name[:2]), **said, "group": frame.group, "headers": dict(frame.headers)}
+    if frame.body is not None:
+        said["body"] = frame.body
+    return BrowsedMessage(f"{shard}/{name}", data, items, note, problem, frame.enqueued_ms, 0, is_held, said)
+
+
+class _Place(NamedTuple):
+    """Where a message is. They go in this order: those that are due, by priority; those that are
+    later, by time; those that are held."""
+
+    rank: int
+    order: int
+    sequence: int
+    shard: str
+    name: str
+    due_ms: int
+
+
+class DynoContents(NamedTuple):
+    """What lies in a Dyno queue."""
+
+    places: list[_Place]
+    kind: DynoKind = DynoKind.DYNO
+
+
+class DynoAdmin:
+    """See the module."""
+
+    def __init__(self, session: Session, path: str) -> None:
+        self.path = path
+        self._session = session
+        self._paths = DynoPaths(path)
+        self._shards = sorted(unquote(part) for part in self._children(self._paths.shards))
+        self.queue = DynoQueue(session, path, shards=self._shards or ("0",))
+        self.dead_letters = DynoLetters(self.queue)
+
+    def close(self) -> None:
+        """Let go."""
+        self.queue.close()
+
+    def is_there(self) -> bool:
+        """Whether there is any of it."""
+        return is_dyno(self._session, self.path)
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            return self._session.children(path)
+        except NoNode:
+            return []
+
+    def line(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The queue as a row, and as JSON says it."""
+        figures = self.figures()
+        due, delayed, held, dead = (sum(one[what] for one in figures) for what in ("due", "delayed", "held", "dead"))
+        age_s = max((one["oldest_due_s"] for one in figures if one["oldest_due_s"] is not None), default=None)
+        depth, consumers = due + delayed + held, len(self._children(self._paths.members))
+        counts = {"depth": depth, "due": due, "delayed": delayed, "held": held, "dead": dead, "consumers": consumers}
+        said = {"queue": self.path, "kind": "dyno", **counts, "oldest_due_s": age_s, "shards": self._shards}
+        remarks = f"{due} due, {delayed} delayed, {len(figures)} shards"
+        age = None if age_s is None else duration(age_s)
+        return (self.path, "dyno", depth, held, dead, None, consumers, age, remarks), said
+
+    def figures(self) -> list[dict[str, Any]]:
+        """Of each shard."""
+        return [
+            {
+                "shard": shard,
+                "due": one.due,
+                "delayed": one.delayed,
+                "held": one.leased,
+                "dead": one.dead,
+                "oldest_due_s": one.oldest_due_s,
+            }
+            for shard, one in (self.queue.figures() if self._shards else {}).items()
+        ]
+
+    def detect(self) -> DynoContents:
+        """List the messages in the order in which they go."""
+        return DynoContents(sorted(place for shard in self._shards for place in self._places(shard)))
+
+    def _places(self, shard: str) -> Iterator[_Place]:
+        paths, now_ms = self._paths.shard(shard), time.time_ns() // 1_000_000
+        claims, markers = self._children(paths.claims), self._children(paths.rests)
+        index, names = ShardIndex(), [name for name in self._children(paths.messages) if parsed_name(name)]
+        index.replace(names, markers)
+        held, due = index.claims_listed(claims, now_ms), set(index.peek(len(names), now_ms))
+        for name in names:
+            due_ms = index.due_ms_of(name)
+            rank = 2 if name in held else 0 if name in due else 1
+            yield _Place(rank, due_ms if rank == 1 else int(name[:2]), int(name[-10:]), shard, name, due_ms)
+
+    def browse(self, limit: int | None = None, *, seen: Any) -> Iterator[BrowsedMessage]:
+        """Read them, ``limit`` at most; those that are gone by then are left out."""
+        reader = SizedReader(self._session, self._paths.shards)
+        for some in batched(islice(seen.places, limit), _AT_A_TIME):
+            claims = {
+                (shard, claim.name): claim.state
+                for shard in {one.shard for one in some}
+                for claim in read_claims(
+                    self._session, self._paths.shard(shard), [one.name for one in some if one.shard == shard]
+                )
+            }
+            answers = reader.read_all([f"{escaped(one.shard)}/messages/{one.name}" for one in some])
+            for one, (_, answer) in zip(some, answers, strict=True):
+                if isinstance(answer, tuple):
+                    claim, is_held = claims.get((one.shard, one.name), DeliveryState()), one.rank == 2
+                    due_ms = claim.until_ms if is_held else one.due_ms
+                    said = {"due": iso(due_ms), "due_ms": due_ms, "deliveries": claim.deliveries}
+                    yield browsed(one.shard, one.name, answer[0], Note(attempt=claim.failures), is_held, **said)
+
+    def depth(self) -> int:
+        """How many messages there are."""
+        return sum(one["messages"] for one in self.queue.shard_sizes().values())
+
+    def ack(self, names: Sequence[str], *, held_too: bool) -> dict[str, list[str]]:
+        """Which of these were ``acknowledged``, which are ``held``, which are ``absent``."""
+        said: dict[str, list[str]] = {"acknowledged": [], "held": [], "absent": []}
+        for name in names:
+            is_done = (self.queue.remove if held_too else self.queue.finish)(name)
+            said["acknowledged" if is_done else "held" if self._is_there(name) else "absent"].append(name)
+        return said
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            return self.queue.get(name) is not None
+        except (CorruptItem, MissingBody):
+            return True
+
+    def purge(self, *, held_too: bool = False, on_progress: Callable[[int], None] | None = None) -> Purged:
+        """Delete all messages but, unless ``held_too``, those that consumers hold."""
+        deleted = self.queue.clear(held_too=held_too)
+        return Purged(deleted, sum(one["leased"] for one in self.queue.shard_sizes().values()))
+
+    def delete(self, *, force: bool = False) -> int:
+        """As :meth:`QueueAdmin.delete`."""
+        found = {"messages": self.depth(), "dead letters": self.dead_letters.count()}
+        found["consumers"] = len(self._children(self._paths.members))
+        if not force and (said := ", ".join(f"{count} {what}" for what, count in found.items() if count)):
+            raise RequestRefused(f"{self.path} is in use: {said}; purge it first, or force its deletion")
+        return delete_tree(self._session, self.path)
+
+
+@dataclass(frozen=True)
+class DynoLetter(DeadItem):
+    """A dead letter as those of other queues are shown."""
+
+    message: DeadMessage
+
+
+class DynoLetters:
+    """As :class:`~leaderq.queues.admin.DeadLetters`. A letter goes by its name or its message's id."""
+
+    def __init__(self, queue: DynoQueue) -> None:
+        self._letters = queue.dead_letters
+        self._sizes = queue.shard_sizes
+
+    def count(self) -> int:
+        """How many there are."""
+        return sum(one["dead"] for one in self._sizes().values())
+
+    def names(self) -> list[str]:
+        """All by which a letter may be named."""
+        return [name for one in self.browse() for name in (one.name, one.note.origin) if name is not None]
+
+    def browse(self, names: Iterable[str] | None = None) -> Iterator[DynoLetter]:
+        """These letters, or all."""
+        wanted = None if names is None else set(names)
+        for one in self._letters.browse():
+            id = frame_of(one.data).id or None
+            if wanted is None or not wanted.isdisjoint((f"{one.shard}/{one.name}", id)):
+                note = Note(attempt=one.failures, reason=one.reason, error=one.error or None, origin=id, died_ms=one.died_ms)
+                yield DynoLetter(browsed(one.shard, one.name, one.data, note), one)
+
+    def requeue(self, letters: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None) -> Moved:
+        """Send them back."""
+        return Moved(self._letters.redrive(cast("DynoLetter", one).message for one in letters))
+
+    def drop(self, letters: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None) -> Moved:
+        """Delete them."""
+        return Moved(self._letters.purge(cast("DynoLetter", one).message for one in letters))

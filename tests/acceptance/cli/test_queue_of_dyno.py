@@ -1,0 +1,246 @@
+"""What an operator types about Dyno queues: ls, stats, peek, put, ack, dead, requeue, purge, rm."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from leaderq.cli import main
+from leaderq.dyno import DynoQueue, Message, Unique
+from leaderq.queues import RetryPolicy
+from leaderq.testing import eventually
+from leaderq.zookeeper import Session, connect
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        assert self.code == 0, self.err
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Queue = Callable[..., Done]
+
+
+@pytest.fixture
+def session(zookeeper_server: Any, znode_root: str) -> Iterator[Session]:
+    with connect(zookeeper_server.address) as opened:
+        opened.ensure_path(znode_root)
+        yield opened
+
+
+@pytest.fixture
+def path(znode_root: str) -> str:
+    return f"{znode_root}/jobs"
+
+
+@pytest.fixture
+def jobs(session: Session, path: str) -> Iterator[DynoQueue]:
+    """A queue of two shards, as a program has it."""
+    once = RetryPolicy(attempts=1)
+    with DynoQueue(session, path, shards=("a", "b"), strategy=lambda _, __: "a", retry=once) as queue:
+        yield queue
+
+
+@pytest.fixture
+def queue(zookeeper_server: Any, monkeypatch: pytest.MonkeyPatch, capfd: Any, session: Session) -> Queue:
+    """Run ``leaderq queue`` here; ``stdin`` is what it reads."""
+    monkeypatch.setenv("LEADERQ_ZOOKEEPER", zookeeper_server.address)
+
+    def run(*arguments: str, stdin: bytes = b"") -> Done:
+        stream = SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False, fileno=lambda: 2**20)
+        monkeypatch.setattr(sys, "stdin", stream)
+        capfd.readouterr()
+        code = main(["queue", *arguments])
+        return Done(code, *capfd.readouterr())
+
+    return run
+
+
+def test_messages_are_put_shown_and_listed_as_a_program_sees_them(
+    queue: Queue, path: str, session: Session, znode_root: str
+) -> None:
+    done = queue("put", path, "--kind", "dyno", "--priority", "7", "--header", "by=anna", "first", "ä")
+    assert done == (0, "", f"{path} is new: taken for a dyno queue (--kind says otherwise)\n2 stored in {path}\n")
+    options = ("--id", "order/17", "--delay-s", "3600", "--group", "g", "--base64", "/w==")
+    assert queue("put", path, *options).err == f"1 stored in {path}\n"
+    assert queue("put", path, "urgent").code == 0
+    rows = queue("peek", path, "--json").rows
+    assert [row["values"][0] for row in rows] == ["urgent", "first", "ä", {"base64": "/w=="}]
+    assert [(row["id"], row["group"], row["priority"], row["held"]) for row in rows[2:]] == [
+        (None, None, 7, False),
+        ("order/17", "g", 0, False),
+    ]
+    assert rows[1]["headers"] == {"by": "anna"}
+    assert rows[1]["name"].startswith("0/07-")
+    assert rows[3]["due_ms"] > rows[0]["due_ms"] + 3_000_000
+    shown = queue("peek", path, "--limit", "1").out.splitlines()
+    headings = ["NAME", "ID", "PRIORITY", "DUE", "HELD", "ENQUEUED", "ATTEMPT", "BYTES", "ITEM"]
+    assert shown[0].split() == headings
+    assert shown[1].split()[-3:] == ["1", "6", "urgent"]
+    for where in (path, znode_root):
+        (said,) = queue("ls", where, "--json").rows
+        assert {key: said[key] for key in ("queue", "kind", "depth", "due", "delayed", "held", "dead")} == {
+            "queue": path, "kind": "dyno", "depth": 4, "due": 3, "delayed": 1, "held": 0, "dead": 0,
+        }  # fmt: skip
+    assert queue("ls", znode_root).out.splitlines()[1].split()[:4] == [path, "dyno", "4", "0"]
+    with DynoQueue(session, path) as program:
+        popped = program.pop(9)
+        assert [(one.payload, one.headers) for one in popped][1] == (b"first", {"by": "anna"})
+        (again,) = [one for one in program.all_messages() if one.id == "order/17"]
+        assert (again.payload, again.group) == (b"\xff", "g")
+
+
+def test_what_consumers_hold_and_what_failed_is_shown_shard_by_shard(queue: Queue, path: str, jobs: DynoQueue) -> None:
+    jobs.push([Message(payload=b"held"), Message(payload=b"rests"), Message(payload=b"waits"), Message(shard="b")])
+    held, rests = jobs.pop(2, 30)
+    rests.nack("KeyError", delay_s=600, retry=RetryPolicy(attempts=5))
+    rows = queue("peek", path, "--json").rows
+    assert [(row["values"][0], row["held"], row["attempt"], row["deliveries"]) for row in rows] == [
+        ("", False, 1, 0),
+        ("waits", False, 1, 0),
+        ("rests", False, 2, 1),
+        ("held", True, 1, 1),
+    ]
+    a, b = queue("stats", path, "--json").rows
+    assert a.pop("oldest_due_s") >= 0
+    assert a == {"shard": "a", "due": 1, "delayed": 1, "held": 1, "dead": 0}
+    assert (b["shard"], b["due"]) == ("b", 1)
+    assert queue("stats", path).out.splitlines()[0].split() == ["SHARD", "DUE", "DELAYED", "HELD", "DEAD", "OLDEST"]
+    held.ack()  # nobody was disturbed
+
+
+def test_what_is_done_elsewhere_is_acknowledged_unless_a_consumer_holds_it(queue: Queue, path: str, jobs: DynoQueue) -> None:
+    jobs.push([Message(id="held"), Message(id="kept", unique_s=600), Message(id="later", timeout_s=600)])
+    (held,) = jobs.pop(1, 30)
+    assert held.id == "held"
+    done = queue("ack", path, "kept", "later", "held", "nobody", "--json")
+    assert (done.code, done.err) == (1, "2 acknowledged; 1 held; 1 absent\n")
+    assert json.loads(done.out) == {"acknowledged": ["kept", "later"], "held": ["held"], "absent": ["nobody"]}
+    assert not jobs.ensure(Message(id="kept")), "its id is kept for its window, as after any acknowledgement"
+    assert jobs.ensure(Message(id="later"))
+    assert queue("ack", path, "held", "--held-too").code == 0
+    with pytest.raises(Exception, match="not this consumer's"):
+        held.ack()
+    (name,) = [row["name"] for row in queue("peek", path, "--json").rows]
+    assert queue("ack", path, name).err == "1 acknowledged\n"
+    assert jobs.shard_sizes()["a"] == {"messages": 0, "resting": 0, "leased": 0, "dead": 0}
+
+
+def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue: Queue, path: str, jobs: DynoQueue) -> None:
+    jobs.push([Message(id=f"m{number}", payload=b"%d" % number, headers={"n": str(number)}) for number in range(5)])
+    for one in jobs.pop(5, 30):
+        one.nack("TimeoutError" if one.id == "m4" else "KeyError: 'iban'")
+    rows = queue("dead", path, "--json", "--error", "timeout").rows
+    assert [(row["origin"], row["reason"], row["attempts"], row["values"]) for row in rows] == [("m4", "attempts", 1, ["4"])]
+    table = queue("dead", path).out.splitlines()
+    assert table[0].split() == ["NAME", "DIED", "ORIGIN", "ATTEMPTS", "REASON", "ERROR", "ITEM"]
+    assert len(table) == 6
+    done = queue("requeue", path, "--all", "--dry-run", "--json")
+    assert (done.rows, jobs.size()) == ([{"would_requeue": 5}], 0)
+    assert queue("requeue", path, "m1").err == f"1 sent back to {path}; 4 remain\n"
+    assert queue("requeue", path, "--error", "timeout", "--rate", "1").err == f"1 sent back to {path}; 3 remain\n"
+    assert {(one.id, one.headers["n"]) for one in jobs.all_messages()} == {("m1", "1"), ("m4", "4")}
+    name = queue("dead", path, "m0", "--json").rows[0]["name"]
+    assert queue("dead", path, name, "--drop", "--yes").err == "1 dropped\n"
+    assert queue("dead", path, "--drop", "--yes", "--json", "--limit", "1").rows == [{"dropped": 1, "gone": 0}]
+    assert jobs.shard_sizes()["a"]["dead"] == 1
+    assert "there is no dead letter m0" in queue("requeue", path, "m0").err
+
+
+def test_a_queue_is_purged_but_for_what_is_held_and_removed_when_it_is_not_in_use(
+    queue: Queue, path: str, session: Session
+) -> None:
+    with DynoQueue(session, path) as jobs:
+        jobs.push([Message(id="held"), Message(id="once", unique=Unique.STARTED), Message(timeout_s=60)])
+        (held,) = jobs.pop(1, 30)
+        done = queue("purge", path, "--yes", "--json")
+        assert done.rows == [{"deleted": 2, "held": 1, "gone": 0, "stuck": 0}]
+        held.release()
+        refused = queue("rm", path, "--yes")
+        assert (refused.code, refused.err.count("\n")) == (1, 1)
+        assert "is in use: 1 messages, 1 consumers" in refused.err
+        assert queue("purge", path, "--yes", "--held-too").code == 0
+    assert queue("rm", path, "--yes").code == 0
+    assert session.exists(path) is None
+
+
+def test_a_queue_goes_over_into_another_through_json(queue: Queue, path: str, jobs: DynoQueue) -> None:
+    jobs.push(
+        [Message(id="a", payload=b"\xff", priority=3, headers={"k": "v"}, group="g"), Message(payload=b"b", shard="b")]
+    )
+    lines = queue("peek", path, "--all", "--json").out
+    assert queue("put", f"{path}2", "--kind", "dyno", "--from-json", stdin=lines.encode()).code == 0
+    keys = ("id", "priority", "headers", "group", "values")
+    one, other = (queue("peek", where, "--json").rows for where in (path, f"{path}2"))
+    assert [{key: row[key] for key in keys} for row in one] == [{key: row[key] for key in keys} for row in other]
+
+
+def test_messages_that_cannot_be_put_are_told_and_the_others_stored(queue: Queue, path: str, jobs: DynoQueue) -> None:
+    jobs.push(Message(id="a"))
+    done = queue("put", path, "--id", "a", "one", "two")
+    assert (done.code, done.err.splitlines()[-1]) == (1, f"0 stored in {path}; 2 refused")
+    assert "item 1: the id 'a' is that of a/" in done.err
+    lines = [{"value": "good"}, {"value": "x", "priority": 100}, {"value": "x" * 2_000_000}, {"values": ["a", "b"]}]
+    lines += [{"value": "x", "headers": {"a": 1}}, {"value": "x", "id": "a"}, {"value": "good"}]
+    done = queue("put", path, "--from-json", stdin=b"\n".join(json.dumps(line).encode() for line in lines))
+    assert (done.code, done.err.splitlines()[-1]) == (1, f"2 stored in {path}; 5 refused")
+    assert sum(one.payload == b"good" for one in jobs.all_messages()) == 2
+    assert "item 1: shard 'z' is not one of ['a', 'b']" in queue("put", path, "--shard", "z", "x").err
+
+
+def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(
+    queue: Queue, path: str, jobs: DynoQueue, znode_root: str
+) -> None:
+    jobs.push(Message(payload=b"1"))
+    plain = f"{znode_root}/plain"
+    assert queue("put", plain, "a").code == 0
+    mistakes: list[tuple[list[str], str]] = [
+        (["pause", path], "leaderq queue pause is for queues of Curator's recipes"),
+        (["resume", path], "is for queues of Curator's recipes"),
+        (["drain", path, "--yes"], "is for queues of Curator's recipes"),
+        (["peek", path, "--kind", "delay"], "it has no --lock-path"),
+        (["ls", path, "--lock-path", "/locks"], "it has no --lock-path"),
+        (["put", path, "--header", "nothing", "a"], "give KEY=VALUE"),
+        (["put", plain, "--kind", "dyno", "a"], "is not a Dyno queue"),
+        (["put", plain, "--shard", "a", "a"], "--shard is for Dyno queues"),
+        (["put", plain, "--id", "a", "--priority", "1", "a"], "or together for a Dyno queue"),
+        (["ack", plain, "queue-0000000000"], "leaderq queue ack is for Dyno queues"),
+        (["stats", plain], "leaderq queue stats is for Dyno queues"),
+        (["peek", path[:-1]], f"did you mean {path}?"),
+        (["purge", path], "give --yes"),
+        (["requeue", path], "say which letters"),
+        (["requeue", path, "--all", "--rate", "0"], "--rate"),
+    ]
+    for arguments, said in mistakes:
+        done = queue(*arguments)
+        assert (done.code, done.out) == (2, ""), (arguments, done)
+        assert said in done.err, (arguments, done)
+        assert done.err.count("\n") == 1, done
+    assert jobs.size() == 1
+
+
+def test_looking_disturbs_nobody_and_shows_what_cannot_be_read(
+    queue: Queue, path: str, jobs: DynoQueue, session: Session
+) -> None:
+    jobs.push(Message(payload=b"good"))
+    session.create(f"{path}/shards/a/messages/00-1700000000000-00000000-0000000999", b"\xff")
+    session.create(f"{path}/shards/a/messages/foreign", b"?")
+    jobs.process_unacks()
+    before = sorted(session.children(f"{path}/members"))
+    good, bad = queue("peek", path, "--json").rows
+    assert (good["values"], bad["data"]) == (["good"], {"base64": "/w=="})
+    assert "corrupt" in queue("peek", path).out
+    assert queue("ls", path).code == queue("stats", path).code == 0
+    assert sorted(session.children(f"{path}/members")) == before
+    eventually(lambda: [one.payload for one in jobs.pop(1)] == [b"good"])
