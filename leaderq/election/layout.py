@@ -15,8 +15,8 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from leaderq.errors import CorruptRecord
@@ -115,7 +115,8 @@ class TermRecord:
     ``began`` and ``ended`` are seconds since the epoch, for people. ``ended`` is ``None`` although
     the znode is gone: an unclean end. ``error`` is what the career raised; ``stands_again`` is when
     the candidate, which cools off, joins the line again. ``past`` are the terms before, the newest
-    first, each without a ``past`` of its own.
+    first, as they stand in the JSON: read by people only (:func:`terms_before`), and written again
+    at every claim and release, where each millisecond is one without a leader.
     """
 
     number: int = 0
@@ -129,7 +130,7 @@ class TermRecord:
     reason: str | None = None
     error: str | None = None
     stands_again: float | None = None
-    past: tuple[TermRecord, ...] = ()
+    past: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,7 @@ class Wishes:
     floor: int = 0
 
 
+_NAMES = {kind: tuple(each.name for each in fields(kind)) for kind in (TermRecord, Wishes)}
 _REMEDIES = {
     "TermRecord": "nobody can lead until it is repaired: leaderq raise-floor NUMBER "
     "--career CAREER, with a number above every term that was ever given out",
@@ -155,16 +157,14 @@ _REMEDIES = {
 
 def encode(record: TermRecord | Wishes) -> bytes:
     """The bytes that :func:`decode` reads."""
-    values = asdict(record)
-    if isinstance(record, TermRecord):
-        values["past"] = [_without(None, asdict(each)) for each in record.past]
-        rare = ("error", "stands_again", "past")
-        values = {name: value for name, value in values.items() if value or name not in rare}
+    values = _values(record)
+    rare = ("error", "stands_again", "past")
+    values = {name: value for name, value in values.items() if value or name not in rare}
     return json.dumps(values, separators=(",", ":")).encode()
 
 
-def _without(nothing: object, values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not nothing and value != ()}
+def _values(record: TermRecord | Wishes) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in _NAMES[type(record)]}
 
 
 def decode(kind: type[R], data: bytes, *, path: str) -> R:
@@ -172,31 +172,33 @@ def decode(kind: type[R], data: bytes, *, path: str) -> R:
     if not data:
         return kind()
     try:
-        found = json.loads(data)
-        if not isinstance(found, dict):
-            raise TypeError("it is not a JSON object")  # noqa: TRY301
-        names = [each.name for each in fields(kind)]
-        known: dict[str, Any] = {name: found[name] for name in names if name in found}
-        number = known.get("number", known.get("floor", 0))
-        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-            raise ValueError(f"{number!r} is not a term number")  # noqa: TRY301
-        if "past" in known:
-            known["past"] = _past(known["past"], path)
-        return kind(**known)
+        return _made(kind, json.loads(data))
     except (ValueError, TypeError) as exc:
         problem = f"the znode {path} holds {data[:60]!r}, which is not a {kind.__name__} ({exc})"
         raise CorruptRecord(f"{problem}; {_REMEDIES[kind.__name__]}") from exc
 
 
-def _past(found: object, path: str) -> tuple[TermRecord, ...]:
-    """The records in ``found``. It is for people: what is spoilt is left out and stops nobody."""
-    past = []
-    for each in found if isinstance(found, list) else ():
+def _made(kind: type[R], found: object) -> R:
+    if not isinstance(found, Mapping):
+        raise TypeError("it is not a JSON object")
+    known: dict[str, Any] = {name: found[name] for name in _NAMES[kind] if name in found}
+    number = known.get("number", known.get("floor", 0))
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise ValueError(f"{number!r} is not a term number")
+    if "past" in known:
+        known["past"] = tuple(known["past"]) if isinstance(known["past"], list) else ()
+    return kind(**known)
+
+
+def terms_before(record: TermRecord) -> tuple[TermRecord, ...]:
+    """The terms before that of ``record``, the newest first; what is spoilt is left out."""
+    terms = []
+    for each in record.past:
         try:
-            past.append(replace(decode(TermRecord, json.dumps(each).encode(), path=path), past=()))
-        except CorruptRecord:
+            terms.append(replace(_made(TermRecord, each), past=()))
+        except (ValueError, TypeError):
             continue
-    return tuple(past)
+    return tuple(terms)
 
 
 class WishesDecoder:
@@ -222,11 +224,12 @@ def next_number(newest: TermRecord, wishes: Wishes) -> int:
     return max(newest.number + 1, wishes.floor)
 
 
-def past_with(newest: TermRecord) -> tuple[TermRecord, ...]:
+def past_with(newest: TermRecord) -> tuple[Mapping[str, Any], ...]:
     """The ``past`` of the term after ``newest``."""
     if newest.candidate is None:
         return newest.past
-    return (replace(newest, past=()), *newest.past)[:_KEPT_TERMS]
+    values = {name: value for name, value in _values(newest).items() if value is not None and name != "past"}
+    return (values, *newest.past)[:_KEPT_TERMS]
 
 
 @dataclass(frozen=True, slots=True)

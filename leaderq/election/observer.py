@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.election.layout import Layout, TermRecord, Wishes, WishesDecoder, decode, encode, in_line
+from leaderq.election.layout import Layout, TermRecord, Wishes, WishesDecoder, decode, encode, in_line, terms_before
 from leaderq.errors import BadVersion, ConfigurationError, CorruptRecord, LeaderqError, NoNode, NotEmpty, RequestRefused
 from leaderq.events import Stage
 from leaderq.plain import require_plain_function
@@ -122,14 +122,14 @@ def view_of(
         error=record.error,
         members=tuple(Member(one.candidate, *(known.get(one.name) or places.get(one.session, nowhere))) for one in standing),
         cooling_off=_cooling_off(record, {one.candidate for one in standing}, now),
-        history=() if record.candidate is None else (replace(record, past=()), *record.past),
+        history=() if record.candidate is None else (replace(record, past=()), *terms_before(record)),
     )
 
 
 def _cooling_off(record: TermRecord, standing: set[str], now: float) -> tuple[Member, ...]:
     """Who ended a term lately and has not come back yet; who stands again first, first."""
     found: dict[str, Member] = {}
-    for each in (record, *record.past):
+    for each in (record, *terms_before(record)):
         if each.candidate is None or each.candidate in found:
             continue  # what it did before that does not count any more
         found[each.candidate] = Member(each.candidate, each.host, each.pid, each.stands_again)
