@@ -96,10 +96,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Declaration:
-    """The attributes of a career, standing under ``name``, with what the settings say instead; what
-    each means is said at :class:`~leaderq.kafka.KafkaLeaderCareer`. ``where`` names the class in
-    messages.
-    """
+    """What a career declares, under ``name``, or the settings say instead; ``where``: its class."""
 
     where: str
     name: str
@@ -249,11 +246,7 @@ def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
 
 
 def delivery_of(delivery: object, store: object, where: str) -> DeliveryPromise:
-    """How the class ``where`` delivers: what it declares (``None``: the default of its store).
-
-    Raises :class:`~leaderq.errors.ConfigurationError` if the store cannot do that, or a name is
-    unknown.
-    """
+    """How the class ``where`` delivers, or a ConfigurationError; ``None``: its store's default."""
     kept, wanted = _member(StoreKind, store), _member(DeliveryPromise, delivery)
     problems = [] if kept else [_unknown("offsets", store, where, StoreKind)]
     if delivery is not None and wanted is None:

@@ -184,9 +184,8 @@ _ONE = re.compile(r"^(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>\
 
 
 def bootstrap_servers(address: str) -> list[str]:
-    """``address`` as a list of ``host:port``; a port left out is 9092.
-
-    :raises ConfigurationError: it is empty or malformed; names the part that is.
+    """``address`` as a list of ``host:port`` (9092 if left out), or a ConfigurationError naming the
+    part.
     """
     parts = [part.strip() for part in address.split(",")] if address.strip() else []
     if not parts:

@@ -111,10 +111,7 @@ class ErrorCallback:
 
 
 def require() -> Any:
-    """The module ``confluent_kafka``.
-
-    :raises MissingPiece: it is not installed, or its library cannot be loaded.
-    """
+    """The module ``confluent_kafka``; raises MissingPiece if it cannot be loaded."""
     try:
         return importlib.import_module("confluent_kafka")
     except ImportError as exc:
@@ -122,10 +119,7 @@ def require() -> Any:
 
 
 def connection_options(address: str, security: KafkaSecurity, errors: ErrorCallback | None = None) -> dict[str, Any]:
-    """What consumer and producer share: where to connect, and how to be let in.
-
-    :raises ConfigurationError: a malformed address.
-    """
+    """What consumer and producer share: where to connect, and how to be let in."""
     options: dict[str, Any] = {
         "bootstrap.servers": ",".join(bootstrap_servers(address)),
         "security.protocol": security.protocol,

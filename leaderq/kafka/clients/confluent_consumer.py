@@ -409,11 +409,7 @@ class ConfluentTopics:
         self.ids: dict[str, str] = {}
 
     def learn(self, timeout_s: float) -> None:
-        """Ask, and wait for the answer.
-
-        Raises :class:`~leaderq.errors.UnknownTopic`, :class:`~leaderq.errors.AccessRefused` or
-        :class:`~leaderq.kafka.clients.consumer.KafkaAway`.
-        """
+        """Ask, and wait for the answer; raises ``UnknownTopic``, ``AccessRefused``, ``KafkaAway``."""
         self._asked_at = now_s()
         self._ask(timeout_s, all_there=True)
 

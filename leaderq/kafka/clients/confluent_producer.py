@@ -254,10 +254,8 @@ class ConfluentProducer(_Connection):
             raise BatchLost(f"{doing} at Kafka {self._settings.address!r} takes too long; its producer is given up")
 
     def _fatal(self) -> Any:
-        """What has ended this client for good, if anything has; asked within a transaction.
-
-        Some calls say only that there was a fatal error. One to begin a transaction says which;
-        within one it is refused anyway.
+        """What has ended this client for good, if anything has: some calls say only that something
+        has; one to begin a transaction says what, and within one it is refused anyway.
         """
         if self._began_s is None:
             return None

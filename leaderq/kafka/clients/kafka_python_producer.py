@@ -246,22 +246,18 @@ def _require_member(group: Any) -> None:
 class IdempotentSender(_Connection):
     """Sends messages and waits until they are acknowledged. One thread at a time.
 
-    One producer, idempotent (each message once, as long as this process lives) and acknowledged by
-    all replicas in sync; connected with the first message, then kept; :meth:`close` disconnects it.
+    Connected with the first message, then kept; :meth:`close` disconnects it.
 
-    *Guarantees:* when :meth:`send` has returned, all its messages are stored, each once.
-    *Not guaranteed:* anything about messages of a :meth:`send` that raised: some may be stored, or
-    be stored later. Sending them again may store them twice.
+    *Guarantees:* when :meth:`send` has returned, all its messages are stored, each once. *Not
+    guaranteed:* anything about messages of a :meth:`send` that raised: some may be stored, or be
+    stored later. Sending them again may store them twice.
     """
 
     def send(self, messages: Iterable[Message], timeout_s: float) -> None:
         """Send all, and return when the cluster has them all.
 
-        :raises KafkaAway: not within ``timeout_s``.
-        :raises ServersUnreachable: no broker answered when connecting; AccessRefused: nor let this
-        user in.
-        :raises UnknownTopic: a topic does not exist.
-        :raises KafkaError: a message is too large, or not one.
+        Raises ``KafkaAway`` (not within ``timeout_s``), ``ServersUnreachable`` or ``AccessRefused``
+        (when connecting), ``UnknownTopic``, ``KafkaError`` (a message is too large, or not one).
         """
         deadline = now_s() + timeout_s
         wanted = [checked(message, self._settings.max_message_bytes) for message in messages]

@@ -158,9 +158,7 @@ class ConsumerCheck:
         self.topic_ids.update({topic: found for topic, found in consumer.topic_ids().items() if topic in topics})
 
     def misses(self, consumer: ConsumerClient) -> bool:
-        """Whether the topics have partitions that are not held, seen for the first time; the second
-        time they are another's.
-        """
+        """Whether partitions are not held, seen for the first time; later they are another's."""
         missing = consumer.existing() - consumer.assigned()
         if missing and missing != self._missing:
             self._missing, self._warned = missing, False

@@ -114,9 +114,7 @@ class ConsumerThread:
             raise error
 
     def begin(self, term: Term, wait_s: float) -> bool:
-        """Take over for ``term``: returns whether the former leader was fenced within ``wait_s``;
-        goes on if not.
-        """
+        """Take over for ``term``: whether the former leader was fenced within ``wait_s``."""
         self._gate = gate = JoinGate(term)
         self.loaded = self._next_batch = None
         request = _Request(_Kind.BEGIN, gate)
@@ -149,10 +147,8 @@ class ConsumerThread:
     def commit(self, term: Term, ends: Offsets) -> None:
         """Commit these ends of the batch in hand, or of a part of it, and wait until that is done.
 
-        Raises :class:`~leaderq.kafka.clients.consumer.BatchLost` if the batch was let go of instead
-        (somebody else moved the offsets, or a transaction was lost): what the store says is not
-        done is handed out again. Raises :class:`~leaderq.errors.Deposed` if a newer leader is
-        there.
+        Raises ``BatchLost`` if the batch was let go of instead: what the store says is not done is
+        handed out again. Raises ``Deposed`` if a newer leader is there.
         """
         request = _Request(_Kind.COMMIT, ends)
         self._requests.put(request)
@@ -166,10 +162,8 @@ class ConsumerThread:
         self._next_batch = answer
 
     def rest(self, partition: Partition, for_s: float) -> bool:
-        """Hand out no more of this partition for so long, then again from what is committed; the
-        others go on. Returns ``False``, and does nothing, if there are no others.
-
-        What of it is in hand must not be committed any more.
+        """Hand out no more of this partition for so long, then again from what is committed; what
+        is in hand of it must not be committed any more. ``False``: there are no others.
         """
         if len(self._progress or self.loaded or ()) < 2:
             return False

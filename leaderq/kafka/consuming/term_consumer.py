@@ -85,10 +85,9 @@ _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 
 @dataclass(frozen=True)
 class ConsumingPlan:
-    """``make`` returns a new consumer; ``start`` is the career's ``auto_offset_reset``, ``None``
-    where it says nothing; ``by_pattern``: topics come and go within the term; ``free_group`` is
-    called when the group does not let the leader in: removes members for which it waits in vain,
-    and returns what to tell an operator.
+    """``make`` returns a new consumer; ``start`` is the career's ``auto_offset_reset``;
+    ``by_pattern``: topics come and go; ``free_group`` removes members for which the group waits in
+    vain, and returns what to tell an operator.
     """
 
     address: str
@@ -166,9 +165,7 @@ class TermConsumer:
         self._commits.request(ends, in_hand=self._has_in_hand)
 
     def rest(self, partition: Partition, for_s: float) -> None:
-        """Let go of what is in hand of this partition, and read it again from what is committed, in
-        ``for_s``; the others go on meanwhile.
-        """
+        """Let go of what is in hand of this partition; read it again from the store, in ``for_s``."""
         if self._positions is not None:
             self._positions.release((partition,))
             self._resting[partition] = now_s() + for_s
@@ -217,10 +214,7 @@ class TermConsumer:
     # ---- rounds ----------------------------------------------------------------------------------
 
     def round(self) -> None:
-        """Do the next step, bounded by about a second, or some with thousands of partitions.
-
-        Raises :class:`~leaderq.errors.Deposed`, or the error with which the term must fail.
-        """
+        """Do the next step, bounded by a second or some; raises what ends the term."""
         if now_s() < self._outage.not_before_s:
             return
         try:
@@ -575,9 +569,7 @@ class Outage:
         self._told = False
 
     def met(self, why: Exception, now_s: float, *, joining: bool) -> bool:
-        """An attempt failed; returns whether the client has failed for so long that it should be
-        made again.
-        """
+        """An attempt failed; returns whether it is time to make the client again."""
         if self._since_s is None:
             self._since_s = self._client_since_s = now_s
         if not self._told and now_s - self._since_s > TELL_AFTER_S:

@@ -82,11 +82,7 @@ class ReplayProgress:
 
 
 def progress_noted(upto: int, note: str) -> ReplayProgress:
-    """What a committed offset and its metadata say; raises :class:`~leaderq.errors.CorruptRecord`
-    for a note of ours gone bad.
-
-    A note of anybody else's is none.
-    """
+    """What a committed offset and its metadata say (somebody else's: nothing), or a CorruptRecord."""
     if not note.startswith(_NOTED):
         return ReplayProgress(upto)
     try:
@@ -174,10 +170,8 @@ class DeadLetterFilter:
 
 @dataclass
 class ReplayCounts:
-    """How many letters were sent, left out by the selection, and passed over as no letters.
-
-    ``held`` are those read and not known to be sent; ``unseen`` counts *offsets* not looked at yet,
-    at most so many letters.
+    """Letters sent, left out by the selection, and passed over as no letters; ``held``: read and
+    not known to be sent; ``unseen``: offsets not looked at yet.
     """
 
     sent: int = 0
@@ -204,10 +198,9 @@ class DeadLetterReplay:
     """One replay of the letters on ``topic``, for one ``with`` block; ``counts`` is up to date
     whatever happens.
 
-    ``rate_per_s`` is the most letters a second (0: no limit). With ``same_partition`` a record goes
-    back to the partition it was read from; else to the one that Java's and Python's producers
-    choose for its key (a record without a key: where it was). ``to``: another topic than the one a
-    record came from, so that no other reader of that one sees it again.
+    ``rate_per_s``: letters a second at most (0: no limit). With ``same_partition`` a record goes
+    back to where it was read; else where Java's and Python's producers put its key (without one:
+    where it was). ``to``: another topic, so that no other reader of the first sees it again.
     """
 
     def __init__(
@@ -265,14 +258,10 @@ class DeadLetterReplay:
             yield each
 
     def run(self, wait: Callable[[float], object]) -> ReplayCounts:
-        """Send the letters; ``wait`` sleeps for so many seconds, to keep the rate, and may raise to
-        interrupt.
+        """Send the letters; ``wait`` sleeps for so many seconds, and may raise to interrupt.
 
-        Raises :class:`~leaderq.errors.RequestRefused` if another replay has taken over, or too much
-        would have to be remembered; the errors of
-        :class:`~leaderq.kafka.dead_letters.topic.DeadLetterReader` and of
-        :class:`~leaderq.kafka.clients.producer.TransactionalProducer`, naming the letter where it
-        is about one.
+        Raises ``RequestRefused`` if another replay has taken over, or too much would have to be
+        remembered; and what reading and producing raise, naming the letter where it is about one.
         """
         try:
             self._producer.open()

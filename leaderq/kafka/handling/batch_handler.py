@@ -127,10 +127,8 @@ class BatchHandler:
 
     def work(self, batch: Batch, term: Term) -> bool:
         """Handle and commit ``batch``; returns ``False`` if the term is ending or paused, and part
-        of it was not begun.
-
-        Raises the user's own error where the policy says so; what ``commit`` and
-        ``send_dead_letter`` raise; and errors that are not about records.
+        of it was not begun. Raises the user's error where the policy says so, and errors not about
+        records.
         """
         self.resting.begin(term.id)
         return BatchWork(self, batch, term).run()
@@ -295,10 +293,8 @@ class BatchWork:
         return False
 
     def _passed(self, part: BatchPart, is_committed_now: bool) -> None:
-        """The part is done, skipped or dead-lettered.
-
-        What was skipped or dead-lettered is committed now, lest it be handled again when something
-        later is undone.
+        """The part is done, skipped or dead-lettered; the latter two are committed now, lest they
+        be handled again when something later is undone.
         """
         self._uncommitted.append(part)
         if is_committed_now:
@@ -307,11 +303,9 @@ class BatchWork:
             self._context.marks.after(self._term, part.records[0])
 
     def _undone(self, failed: Sequence[tuple[BatchPart, PartFailure]]) -> list[BatchPart]:
-        """Undo what the failed attempts did, and all that is not committed yet with it; returns
-        what is to be done again.
-
-        If the first failure is to be raised, this does it: nothing would be gained by doing the
-        rest again first.
+        """Undo what the failed attempts did, and all not committed with it; returns what is to be
+        done again. Raises if the first failure is to be raised: doing the rest first would gain
+        nothing.
         """
         if not self._undoes or not any(failure.touched for _part, failure in failed):
             return []

@@ -93,10 +93,8 @@ class HandlingContext:
         return frozenset(where for where in partitions if marks.is_careful(where)) if marks else frozenset()
 
     def pass_over(self, term: Term, record: Record, error: Exception, attempts: int) -> None:
-        """Skip or dead-letter a raw record; before its offset is committed, as a crash in between
-        must not lose it.
-
-        Raises :class:`~leaderq.errors.Deposed`, or what ``send_dead_letter`` raises.
+        """Skip or dead-letter a raw record, before its offset is committed: a crash must not lose
+        it.
         """
         term.check()
         decision = self.on_error.terminal

@@ -67,12 +67,9 @@ class RecordPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class CrashCounts:
-    """What is known of deaths.
-
-    ``positions``: for each partition, the offset committed at the last unclean take-over, and how
-    many in a row there were at it.
-    ``killers``: how many processes died of a record for certain. ``in_hand``: the records being
-    handled, one a partition.
+    """What is known of deaths: ``positions``, the offset committed at the last unclean take-over
+    and how many in a row there were at it; ``killers``, how many died of a record for certain;
+    ``in_hand``, the records being handled, one a partition.
     """
 
     positions: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
@@ -85,10 +82,7 @@ class CrashCounts:
 
 
 def assess(mark: CrashCounts, committed: Mapping[Partition, int], unclean: bool) -> tuple[CrashCounts, frozenset[Partition]]:
-    """What a new leader is to write, and which partitions it must be careful with.
-
-    ``committed`` are the offsets it begins at; a partition without one is left out of account.
-    """
+    """What a new leader that begins at ``committed`` is to write, and where it must be careful."""
     if not unclean:
         return CrashCounts(), frozenset()
     positions = {}
@@ -118,10 +112,7 @@ def encode(mark: CrashCounts) -> bytes:
 
 
 def decode(data: bytes, *, path: str) -> CrashCounts:
-    """The mark in ``data``; empty data is one without deaths.
-
-    Raises :class:`~leaderq.errors.CorruptRecord` naming ``path`` when it is something else.
-    """
+    """The mark in ``data``; empty: without deaths. Raises CorruptRecord naming ``path``."""
     if not data:
         return CrashCounts()
     try:
@@ -149,12 +140,10 @@ T = TypeVar("T")
 
 
 class CrashMarks:
-    """The marks of one career, kept at ``path``, whose parent exists; one object for a process. For
-    the career thread only.
+    """The marks of one career, kept at ``path``, whose parent exists. For the career thread only.
 
-    ``session`` is asked what stands there when a term begins; what is written goes through the
-    term. ``max_records`` is the largest batch, so that a careful partition gets past all that may
-    have been in hand when the processes died.
+    ``max_records`` is the largest batch, so that a careful partition gets past all that may have
+    been in hand when the processes died.
     """
 
     def __init__(self, session: Session, path: str, *, max_records: int) -> None:
@@ -165,11 +154,8 @@ class CrashMarks:
         self._left: dict[Partition, int] = {}
 
     def begin(self, term: Term, committed: Mapping[Partition, int]) -> None:
-        """Judge what former leaders left, now that this one begins at the offsets ``committed``;
-        costs one read.
-
-        One write besides if the term before ended uncleanly, or if there was something to forget.
-        Raises :class:`~leaderq.errors.Deposed`.
+        """Judge what former leaders left, now that this one begins at the offsets ``committed``:
+        one read, and one write if the term before ended uncleanly or there was something to forget.
         """
         found = CrashCounts()
         data = self._asked(term, self._read)
@@ -194,11 +180,7 @@ class CrashMarks:
         return partition in self._left
 
     def before(self, term: Term, record: Record) -> int:
-        """Mark durably that ``record`` is about to be handled; returns how many processes have died
-        of it so far.
-
-        Raises :class:`~leaderq.errors.Deposed`, if the mark cannot be written any more.
-        """
+        """Mark durably that ``record`` is about to be handled; returns how many have died of it."""
         place = RecordPlace(record.topic, record.partition, record.offset)
         mark = self._mark.handling(place)
         self._write(term, encode(mark))
@@ -206,11 +188,8 @@ class CrashMarks:
         return mark.killers.get(place, 0)
 
     def after(self, term: Term, record: Record) -> None:
-        """The record was passed: handled, skipped or dead-lettered, and committed. Costs no
-        request.
-
-        The mark stays as it is until the next one: its record lies in front of the committed offset
-        now, so nobody is blamed.
+        """The record was passed and committed. Costs no request: the mark stays, but lies in front
+        of the committed offset now, so nobody is blamed.
         """
         where = Partition(record.topic, record.partition)
         left = self._left.pop(where, 1) - 1

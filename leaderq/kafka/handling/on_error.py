@@ -120,11 +120,7 @@ class DependencyUnavailable(LeaderqError):
 
 
 class ProcessDied(LeaderqError):
-    """The process ended, again and again, while it handled one record: a crash in C code, memory
-    run out, a kill.
-
-    ``times`` is how often.
-    """
+    """The process ended ``times`` times while it handled one record: a crash in C code, a kill."""
 
     def __init__(self, times: int) -> None:
         self.times = times
@@ -196,10 +192,8 @@ Decision = RetryAfter | Terminal
 
 @dataclass(frozen=True)
 class OnError:
-    """A policy that was found to be sound.
-
-    ``retries`` further attempts, then ``terminal``; ``deaths`` of the process on one record that
-    are as good as ``terminal`` (``None``: no number is). ``holds_up``: an outage is waited for.
+    """A policy that was found to be sound: ``retries``, then ``terminal``; so many ``deaths`` of
+    the process on one record are as good; ``holds_up``: an outage is waited for.
     """
 
     terminal: Terminal = RaiseError()
@@ -312,10 +306,7 @@ def dead_letter(
 
 
 def policy(value: object, where: str) -> OnError:
-    """The policy that ``on_error`` of the class ``where`` asks for.
-
-    Raises :class:`~leaderq.errors.ConfigurationError` with a sentence for each thing wrong with it.
-    """
+    """The policy that ``on_error`` of the class ``where`` asks for, or a ConfigurationError."""
     place = f"on_error of {where}"
     problems = list(_problems(value, place))
     if problems:

@@ -134,11 +134,8 @@ class DatabaseOffsets:
             self._create_table()
 
     def load(self, term: Term) -> dict[Partition, int]:
-        """Refuse all terms before ``term`` from now on, and give the offsets at which to read on;
-        {} before the first batch.
-
-        Waits for a transaction of an older term that is under way. Raises
-        :class:`~leaderq.errors.Deposed` if a newer term has loaded.
+        """Refuse all terms before ``term`` from now on, and return the offsets at which to read on.
+        Waits for a transaction of an older term; raises ``Deposed`` if a newer one has loaded.
         """
         term.check()
         self._database.renew()
@@ -282,10 +279,7 @@ class DatabaseConnection(Protocol):
 
 
 class Database:
-    """One connection, opened by ``connect`` when it is first needed, or given. For one thread.
-
-    Raises :class:`~leaderq.errors.ConfigurationError` if ``connect`` returns something else.
-    """
+    """One connection, opened by ``connect`` when it is first needed, or given. For one thread."""
 
     def __init__(self, connect: Callable[[], DatabaseConnection] | DatabaseConnection) -> None:
         # The driver's errors; known for what they are also after the connection was given up.
@@ -404,9 +398,7 @@ class Database:
 
 
 def checked_table(name: str) -> str:
-    """``name``; raises :class:`~leaderq.errors.ConfigurationError` unless it is a plain SQL name,
-    with a schema or without.
-    """
+    """``name``; raises ConfigurationError unless it is a plain SQL name."""
     if not _TABLE_NAME.match(name):
         raise ConfigurationError(
             f"{name!r} cannot be the table of offsets; use letters, digits and '_', such as 'leaderq_offsets' or 'billing.offsets'"

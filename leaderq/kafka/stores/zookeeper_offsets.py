@@ -56,12 +56,10 @@ class TopicOffsets:
 
 
 class ZooKeeperOffsets(OffsetStore):
-    """An :class:`~leaderq.kafka.stores.offset_store.OffsetStore` in ZooKeeper; ``path`` is the
-    folder of the topics' znodes.
+    """Offsets in ZooKeeper; ``path`` is the folder of the topics' znodes.
 
     *Guarantees:* offsets and the operations added for their batch happen together, once, and only
-    by the newest leader.
-    *Not guaranteed:* anything about effects that are not operations of the batch.
+    by the newest leader. *Not guaranteed:* any other effects.
     """
 
     in_group = False
