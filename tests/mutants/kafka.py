@@ -157,8 +157,8 @@ MUTANTS = [
         "test_one_records_retries_hold_up_its_own_partition_only[confluent-kafka-4]",
         Edit(
             TERM_CONSUMER,
-            "it would leave a gap\n            self._is_to_place = True\n",
-            "it would leave a gap\n            self._is_to_place = False\n",
+            "it would leave a gap\n        self._is_to_place = True\n",
+            "it would leave a gap\n        self._is_to_place = False\n",
         ),
     ),
     mutant(

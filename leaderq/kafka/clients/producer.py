@@ -1,10 +1,8 @@
-"""The narrow face of a transactional producer, so that another client can stand behind it, and what
-is sent through it.
+"""The narrow faces of producers, so that another client can stand behind them, and what is sent.
 
-States: new, open (:meth:`TransactionalProducer.open`), fenced in
-(:meth:`~TransactionalProducer.fence`), in a transaction (:meth:`~TransactionalProducer.begin`),
-closed. The broker is authoritative: it knows one *epoch* for each transactional id, the one given
-to the producer that was fenced in last, and refuses all others.
+States of a :class:`TransactionalProducer`: new, open, fenced in, in a transaction, closed. The
+broker is authoritative: it knows one *epoch* for each transactional id, the one given to the
+producer that was fenced in last, and refuses all others.
 
 A client's own exceptions never come out: what comes is one of
 
@@ -17,9 +15,8 @@ A client's own exceptions never come out: what comes is one of
 * :class:`~leaderq.kafka.clients.consumer.BatchLost`: this producer cannot find out whether its
   transaction was committed. Discard it, fence in another (which settles the transaction one way or
   the other), then read the committed offsets: they tell;
-* :class:`~leaderq.errors.AccessRefused`, :class:`~leaderq.errors.UnknownTopic`,
-  :class:`~leaderq.errors.KafkaError` (a message that is too large, a client that is broken):
-  nothing of the transaction was committed, trying again does not help. Abort it.
+* ``AccessRefused``, ``UnknownTopic``, ``KafkaError`` (a message that is too large, a client that is
+  broken): nothing of the transaction was committed, trying again does not help. Abort it.
 """
 
 from __future__ import annotations

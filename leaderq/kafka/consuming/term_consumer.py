@@ -123,7 +123,8 @@ class TermConsumer:
         self._outage = Outage()
         self._check = ConsumerCheck(plan.stall_limits, plan.by_pattern)
         self._ahead = ReadAhead(plan.batch_limits)
-        self._positions: Positions | None = None
+        self._positions = Positions({})
+        self._has_loaded = False
         self._request_s, self._poll_s = REQUEST_S, POLL_S
         self._joined = False
         self._joins = 0
@@ -149,11 +150,11 @@ class TermConsumer:
     @property
     def loaded(self) -> Offsets:
         """What the store is known to hold."""
-        return dict(self._positions.committed) if self._positions else {}
+        return dict(self._positions.committed)
 
     def offer(self) -> Batch | None:
         """The batch to hand out: the one in hand once more, else the next, if there is one."""
-        if self._positions is None or not self._joined or self._commits.wanted is not None or self._stalled:
+        if not self._joined or self._stalled or self._commits.wanted is not None:
             return None
         if self._positions.in_hand is None and (batch := self._ahead.take(now_s())):
             self._positions.hand(batch)
@@ -166,11 +167,10 @@ class TermConsumer:
 
     def rest(self, partition: Partition, for_s: float) -> None:
         """Let go of what is in hand of this partition; read it again from the store, in ``for_s``."""
-        if self._positions is not None:
-            self._positions.release((partition,))
-            self._resting[partition] = now_s() + for_s
-            self._ahead.clear()  # nothing is read before the next place(): it would leave a gap
-            self._is_to_place = True
+        self._positions.release((partition,))
+        self._resting[partition] = now_s() + for_s
+        self._ahead.clear()  # nothing is read before the next place(): it would leave a gap
+        self._is_to_place = True
 
     def outcome(self) -> bool | None:
         """Whether it was committed (``False``: let go of); ``None`` while that is open."""
@@ -238,7 +238,7 @@ class TermConsumer:
             self._take_over(consumer)
             return  # a term that has taken over is told so before anything else can fail
         self._settle_membership(consumer)
-        if (committed := self._commits.finish_positions()) is not None and self._positions is not None:
+        if (committed := self._commits.finish_positions()) is not None:
             self._positions.advance(committed)
         if consumer.is_joining:  # what was committed now might be of partitions that are another's
             self._attend(consumer)
@@ -264,7 +264,7 @@ class TermConsumer:
 
     @property
     def _has_in_hand(self) -> bool:
-        return self._positions is not None and self._positions.in_hand is not None
+        return self._positions.in_hand is not None
 
     @property
     def _is_idle(self) -> bool:
@@ -280,7 +280,7 @@ class TermConsumer:
         if self._check.misses(consumer):
             consumer.rejoin()
             consumer.attend(self._request_s)
-        if self._positions is None and self._plan.reports is not None:
+        if not self._has_loaded and self._plan.reports is not None:
             former = self._plan.reports.former()
             self._check.topic_ids = dict(former.topic_ids)
             self._reached = {name: lag.position for name, lag in former.partitions.items()}
@@ -306,10 +306,10 @@ class TermConsumer:
             where: at for where, at in self._store.load(consumer, self._term, self._request_s).items() if where in held
         }
         self._ahead.clear()  # it follows what is let go of now; what comes next may fail
-        if self._positions is None:
-            self._positions = Positions(stored)
+        if self._has_loaded:
+            self._resume(stored, held)
         else:
-            self._resume(self._positions, stored, held)
+            self._positions, self._has_loaded = Positions(stored), True
         positions = self._positions
         changed = self._check.changed_topics(consumer)
         if fresh := held - set(positions.handed):
@@ -325,14 +325,15 @@ class TermConsumer:
             self._commits.commit_positions_now(consumer, begin, 2 * self._request_s)
             positions.add(begin)
         self._reset(consumer, changed)
-        self._place(consumer, positions)
+        self._place(consumer)
         self._joins = joins
 
-    def _place(self, consumer: ConsumerClient, positions: Positions) -> None:
+    def _place(self, consumer: ConsumerClient) -> None:
         """Read from the positions; what was read before is read again."""
         self._is_to_place = True
         self._ahead.clear()
-        consumer.seek(positions.handed, [where for where in self._resting if where in positions.handed])
+        handed = self._positions.handed
+        consumer.seek(handed, [where for where in self._resting if where in handed])
         self._is_to_place = False
         self._look_ahead_at = 0.0
         self._check.repositioned()
@@ -343,8 +344,8 @@ class TermConsumer:
         for where in due:
             del self._resting[where]
         self._is_to_place = self._is_to_place or bool(due)
-        if self._is_to_place and self._positions is not None:
-            self._place(consumer, self._positions)
+        if self._is_to_place:
+            self._place(consumer)
 
     def _check_forgotten(self, reached: Offsets) -> None:
         """Where offsets are gone, nothing is handled again unless the user said so."""
@@ -358,13 +359,11 @@ class TermConsumer:
                 "repeated or skipped silently: set the group's offsets (kafka-consumer-groups --reset-offsets), or set "
                 "auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
             )
-        log.warning(
-            "offsets that this career had reached are gone; reading goes on at the %s records; reached=%s",
-            self._plan.start,
-            where,
-        )
+        what = "offsets that this career had reached are gone; reading goes on at the %s records; reached=%s"
+        log.warning(what, self._plan.start, where)
 
-    def _resume(self, positions: Positions, stored: Offsets, held: frozenset[Partition]) -> None:
+    def _resume(self, stored: Offsets, held: frozenset[Partition]) -> None:
+        positions = self._positions
         in_hand, before = positions.in_hand, positions.committed.keys() | held
         if moved := positions.resume(stored, held, *self._commits.own):
             log.warning("somebody moved the offsets of %s; reading goes on there", _names(moved))
@@ -431,19 +430,16 @@ class TermConsumer:
                 f"topic {', '.join(map(repr, sorted(recreated)))} was deleted and created again since it was last read; offsets of "
                 "the former one say nothing about it. Set auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
             )
-        if self._positions is None or self._has_in_hand or self._commits.wanted is not None:
+        if self._has_in_hand or self._commits.wanted is not None:
             return False  # found again, once the batch in hand is committed
         first, last = consumer.start_offsets(self._request_s), consumer.end_offsets(self._request_s)
         new = resets(self._plan.start, self._positions.handed, recreated, first, last)
         if new:
-            log.warning(
-                "the positions in %s are gone; reading goes on at its %s records, as auto_offset_reset says",
-                _names(new),
-                self._plan.start,
-            )
+            what = "the positions in %s are gone; reading goes on at its %s records, as auto_offset_reset says"
+            log.warning(what, _names(new), self._plan.start)
             self._commits.commit_positions_now(consumer, new, 2 * self._request_s)
             self._positions.add(new)
-            self._place(consumer, self._positions)
+            self._place(consumer)
         self._check.accept(consumer, recreated)
         return bool(new)
 
@@ -457,14 +453,14 @@ class TermConsumer:
             if self._settle_membership(consumer):
                 raise
             return
-        if ends is not None and self._positions is not None:
+        if ends is not None:
             self._confirmed = now_s()
             self._positions.settle(ends)
             self._commits.settled(ends)
 
     def _confirm(self, consumer: ConsumerClient) -> None:
         """Prove now and then that the store accepts this leader; show the group where it stands."""
-        if now_s() < self._confirmed + CONFIRM_S or self._positions is None:
+        if now_s() < self._confirmed + CONFIRM_S:
             return
         committed = self._positions.committed
         new: dict[Partition, int] = {}
@@ -496,7 +492,9 @@ class TermConsumer:
     def _inspect(self, consumer: ConsumerClient) -> None:
         """Look for a stall, for partitions added, for topics created again."""
         if self._stalled and not self._has_in_hand:
-            self._rebuild_stalled()
+            self._discard()
+            self._stalled = False
+            self._take_over(self._made())
             return
         if now_s() < self._inspected + INSPECT_S:
             return
@@ -507,7 +505,7 @@ class TermConsumer:
             consumer.attend(self._request_s)
             self._settle_membership(consumer)
         self._reset(consumer, found.recreated)
-        if self._plan.reports is not None and self._positions is not None:
+        if self._plan.reports is not None:
             self._plan.reports.tell(
                 self._term, self._inspected, self._positions.committed, found.ends, self._check.topic_ids
             )
@@ -515,29 +513,10 @@ class TermConsumer:
             where, observation = found.stalled
             self._stalled = True
             self.rebuilds += 1
-            log.warning(
-                "%s stands at %d although records wait up to %d; the consumer is made again",
-                where,
-                observation.position,
-                observation.end,
-            )
-            self._plan.events.publish(
-                DrainStalled(
-                    career=self._plan.career,
-                    candidate=self._plan.candidate,
-                    partition=str(where),
-                    position=observation.position,
-                    end=observation.end,
-                    rebuilt=self.rebuilds,
-                )
-            )
-
-    def _rebuild_stalled(self) -> None:
-        self._discard()
-        self._stalled = False
-        memory = self._check.rebuilt()
-        self._take_over(self._made())
-        self._check.remember(memory)
+            position, end = observation.position, observation.end
+            log.warning("%s stands at %d although records wait up to %d; the consumer is made again", where, position, end)
+            plan = self._plan
+            plan.events.publish(DrainStalled(plan.career, plan.candidate, str(where), position, end, self.rebuilds))
 
     def _made(self) -> ConsumerClient:
         consumer = self._plan.make()

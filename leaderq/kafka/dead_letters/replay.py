@@ -4,30 +4,25 @@ A letter and the note that it was replayed are **one transaction**: committed of
 ``<career>-dead-replay`` on the dead-letter topic, sent along with the records (KIP-98). So, for
 whoever reads ``read_committed`` as every leader does:
 
-* *killed or interrupted at any moment*, and started again: each letter is sent once. Readers of
-  ``read_uncommitted`` may see those of the one transaction that was open twice. Kafka aborts it
-  when the next replay begins, or after 20 s; until then readers of the topics it wrote to wait
-  behind it;
+* *killed or interrupted at any moment*, and started again: each letter is sent once. Kafka aborts
+  the transaction that was open when the next replay begins, or after 20 s; until then readers of
+  the topics it wrote to wait behind it;
 * *two replays at once*: the later one takes over. The transactional id is the group's name; the
   broker refuses the earlier one's open transaction and all that follows, and it ends with an error;
-* *Kafka away*: tried again for a minute, then an error. Whatever the outcome was, the next replay
-  begins at what was committed.
+* *Kafka away*: tried again for a minute, then an error. The next replay begins at what was committed.
 
 What is sent: key, value and headers as they were before the death; ``leaderq-replayed-from``
 (topic-partition@offset of the letter), ``-times`` (how often the record has died) and
 ``-timestamp`` (its original one). Its timestamp is the time of the replay: with the old one,
 retention could delete it before it is read. The letter stays on its topic until retention takes it.
 
-What was replayed is noted letter by letter: a letter left out by a filter is still there for the
-next replay. What is not a letter of leaderq is passed over for good, and counted. Of each
-partition the note is an offset, and the letters behind it that were replayed out of turn:
+What is not a letter of leaderq is passed over for good, and counted. Of each partition the note is
 
-* the offset is what the group has committed, so Kafka's own tools show it; it never passes a letter
-  that was left out;
-* what was replayed behind one that was left out stands beside the offset, in the *metadata* of the
-  commit, as Kafka's tools show it: ``also replayed: 103-105,109``. So each letter is replayed once,
-  whatever was filtered in which order. An offset somebody resets with Kafka's tools has no
-  metadata, and says: from here on.
+* an offset, committed by the group, so Kafka's own tools show it; it never passes a letter that was
+  left out by a filter;
+* the letters behind it that were replayed out of turn, in the *metadata* of the commit: ``also
+  replayed: 103-105,109``. So each letter is replayed once, whatever was filtered in which order. An
+  offset somebody resets with Kafka's tools has no metadata, and says: from here on.
 """
 
 from __future__ import annotations

@@ -9,27 +9,21 @@ written for that while all goes well:
   death;
 * **second one in a row** at the same offset: the partition becomes *careful*. Its next
   ``max_records`` records are handled one by one, each marked durably before it;
-* **the process dies again**: the mark names the record in hand. That death is the record's own,
-  counted from here on, and :meth:`CrashMarks.before` tells it; what to do at which number is the
-  policy's business. So a record that kills costs two processes more than the policy says: those
-  that died before anybody was careful.
-* **a clean end** of a term proves that its leader could go on: the next leader that finds records
-  forgets all deaths.
+* **the process dies again**: the mark names the record in hand, and the death is its own. What to
+  do at which number of them is the policy's business. So a record that kills costs two processes
+  more than the policy says;
+* **a clean end** of a term: the next leader that finds records forgets all deaths.
 
 The znode ``<root>/<career>/attempts`` holds JSON: ``positions`` (topic, partition, committed
 offset, deaths), ``killers`` (topic, partition, offset, deaths of that very record) and ``in_hand``
 (topic, partition, offset). It is written through the term's fence only, so a zombie cannot blame a
 record that its successor passed. Authoritative is what stands there at the begin of a term; within
-it, memory.
+it, memory. One that cannot be understood is logged and begun again. While ZooKeeper is silent
+:meth:`CrashMarks.before` waits, at most until the lease ends.
 
-*Not guaranteed:* that a record is guilty. Processes that die for another reason (a host that fails,
-``kill -9``) while they handle one and the same record, again and again, put the blame on it: two
-such deaths make the work slow for a moment, the others need that very record in hand each time. Nor
-is a record found that kills only in the company of others.
-
-On failure: a znode that cannot be understood is logged and begun again, since counting deaths must
-not stop the work. While ZooKeeper is silent :meth:`CrashMarks.before` waits, no record being
-handled unmarked, at most until the lease ends; then it raises :class:`~leaderq.errors.Deposed`.
+*Not guaranteed:* that a record is guilty: processes that die for another reason while they handle
+one and the same record, again and again, put the blame on it. Nor is a record found that kills only
+in the company of others.
 """
 
 from __future__ import annotations

@@ -15,20 +15,16 @@ Two things a database does by itself, and what to set against them:
 
 * a leader that is frozen in mid-transaction keeps its locks, and its successor's ``load`` waits for
   them. PostgreSQL ends its session after ``idle_in_transaction_session_timeout`` (default: never):
-  set it. Measured with PostgreSQL 15 and psycopg 3.3: that time is not counted after an
-  ``executemany``, which is a pipeline, until the next ``execute``; PostgreSQL 17's
-  ``transaction_timeout`` does not look at idleness. SQLite waits for the frozen process, for the
-  connection's ``timeout``, then raises. A successor whose ``load`` fails stands again, until the
-  frozen process goes on or is killed.
+  set it. (With psycopg 3.3 that time is not counted after an ``executemany``, which is a pipeline,
+  until the next ``execute``.) SQLite waits for the connection's ``timeout``, then raises. A
+  successor whose ``load`` fails stands again, until the frozen process goes on or is killed.
 * an answer to COMMIT that is lost leaves the outcome open. The next try of the same batch finds its
   offsets stored, and raises :class:`~leaderq.errors.AlreadyStored` instead of doing the work twice.
 
-Drivers differ in who begins a transaction. PEP 249: the first statement does, and ``commit`` ends
-it. ``sqlite3`` begins one only before some statements, unless told otherwise in one of three ways;
-a connection in *autocommit* begins none, and its ``commit`` may do nothing. So where the connection
+PEP 249: the first statement begins a transaction. ``sqlite3`` begins one only before some
+statements, unless told otherwise; a connection in *autocommit* begins none. So where the connection
 does not begin by itself, ``BEGIN``, ``COMMIT`` and ``ROLLBACK`` are sent as statements; in SQLite
-``BEGIN IMMEDIATE``, which takes the lock for writing at once, so that it is waited for instead of
-missed later.
+``BEGIN IMMEDIATE``, which takes the lock for writing at once, so that it is waited for.
 """
 
 from __future__ import annotations
