@@ -175,7 +175,7 @@ class KafkaPythonProducer(_Connection):
     def fence(self, timeout_s: float) -> bool:
         with self._errors_translated("fencing in a producer"):
             if self._fencing is None:
-                self._fencing = private_api.start_fencing(self._producer)
+                self._fencing = private_api.started(self._producer, "initialize_transactions")
             return self._answered(self._fencing, timeout_s)
 
     def begin(self) -> None:
@@ -199,17 +199,16 @@ class KafkaPythonProducer(_Connection):
                 }
                 if not isinstance(group, str):
                     _require_member(group)
-                self._offsets_sent = private_api.start_sending_offsets(self._producer, wanted, group)
+                self._offsets_sent = private_api.started(self._producer, "send_offsets_to_transaction", wanted, group)
             self._require(self._offsets_sent, deadline)
         self._end("committing a transaction", deadline)
         self._forget()
 
     def _end(self, doing: str, deadline: float) -> None:
         """Ask once for the transaction's end, and wait: from here on the outcome may be unknown."""
-        producer = self._producer
         if self._ending is None:
             with self._errors_translated(doing):
-                self._ending = private_api.start_committing(producer)
+                self._ending = private_api.started(self._producer, "begin_commit")
         try:
             with self._errors_translated(doing):
                 self._require(self._ending, deadline)
@@ -225,7 +224,7 @@ class KafkaPythonProducer(_Connection):
         with self._errors_translated("aborting a transaction"):
             if self._ending is not None:
                 raise KafkaError("a transaction whose commit was asked for cannot be aborted; close this producer")
-            self._require(private_api.start_aborting(self._producer), deadline)
+            self._require(private_api.started(self._producer, "begin_abort"), deadline)
         self._forget()
 
     def _require(self, result: Any, deadline: float) -> None:

@@ -266,27 +266,11 @@ def seen_as(kind: type[tuple[Any, ...]], rows: Sequence[Any]) -> Sequence[Any]:
 # ---- a producer ----------------------------------------------------------------------------------
 
 
-def start_fencing(producer: Any) -> Any:
-    """A result to wait for, with a bound; the public ``init_transactions`` waits without one."""
-    return _asked(producer, producer._transaction_manager.initialize_transactions())
-
-
-def start_sending_offsets(producer: Any, offsets: Mapping[Any, Any], group: Any) -> Any:
-    """A result to wait for, with a bound; the public method of that name waits without one."""
-    return _asked(producer, producer._transaction_manager.send_offsets_to_transaction(offsets, group))
-
-
-def start_committing(producer: Any) -> Any:
-    """A result to wait for, with a bound; the public ``commit_transaction`` waits without one."""
-    return _asked(producer, producer._transaction_manager.begin_commit())
-
-
-def start_aborting(producer: Any) -> Any:
-    """A result to wait for, with a bound; the public ``abort_transaction`` waits without one."""
-    return _asked(producer, producer._transaction_manager.begin_abort())
-
-
-def _asked(producer: Any, result: Any) -> Any:
+def started(producer: Any, step: str, *args: Any) -> Any:
+    """The result of a ``step`` of the transaction manager, to be waited for with a bound; the
+    public methods wait without one.
+    """
+    result = getattr(producer._transaction_manager, step)(*args)
     producer._sender.wakeup()
     return result
 

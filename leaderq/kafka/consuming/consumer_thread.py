@@ -315,7 +315,7 @@ class _TermLoop:
             self._asking = request
         elif request.kind is _Kind.COMMIT:
             self._committing = request
-            self._term_consumer.commit(request.what)
+            self._term_consumer.commits.request(request.what, in_hand=self._term_consumer.has_in_hand)
         elif request.kind is _Kind.REST:
             self._term_consumer.rest(*request.what)
 
@@ -339,16 +339,16 @@ class _TermLoop:
 
     def _answer(self) -> None:
         term_consumer = self._term_consumer
-        if self._begun is not None and term_consumer.taken_over:
+        if self._begun is not None and term_consumer.joined:
             self._owner.loaded = term_consumer.loaded
             self._begun.answer.put((True, None))
             self._begun = None
-        if self._committing is not None and (committed := term_consumer.outcome()) is not None:
+        if self._committing is not None and (committed := term_consumer.commits.outcome) is not None:
             lost = None if committed else BatchLost("the batch was let go of; what is not done of it is handed out again")
             self._owner._progress = term_consumer.loaded
             # The next one goes along, which spares a batch two changes of thread. If nobody takes
             # it, it stays in hand.
-            self._committing.answer.put((term_consumer.offer() if term_consumer.has_committed_all else None, lost))
+            self._committing.answer.put((None if term_consumer.has_in_hand else term_consumer.offer(), lost))
             self._committing = None
         if self._asking is not None and self._committing is None and (batch := term_consumer.offer()) is not None:
             self._asking.answer.put((batch, None))

@@ -126,9 +126,9 @@ class TermConsumer:
         self._positions = Positions({})
         self._has_loaded = False
         self._request_s, self._poll_s = REQUEST_S, POLL_S
-        self._joined = False
+        self.joined = False  # the former leader is fenced, and the offsets are known
         self._joins = 0
-        self._commits = OffsetCommits(plan.store, term)
+        self.commits = OffsetCommits(plan.store, term)
         self._effects_lost = False
         self._stalled = False
         self._attended = self._confirmed = self._inspected = 0.0
@@ -143,9 +143,9 @@ class TermConsumer:
     # ---- what the consumer thread asks -----------------------------------------------------------
 
     @property
-    def taken_over(self) -> bool:
-        """Whether the former leader is fenced and the offsets are known."""
-        return self._joined
+    def has_in_hand(self) -> bool:
+        """Whether a batch is in hand."""
+        return self._positions.in_hand is not None
 
     @property
     def loaded(self) -> Offsets:
@@ -154,16 +154,12 @@ class TermConsumer:
 
     def offer(self) -> Batch | None:
         """The batch to hand out: the one in hand once more, else the next, if there is one."""
-        if not self._joined or self._stalled or self._commits.wanted is not None:
+        if not self.joined or self._stalled or self.commits.wanted is not None:
             return None
         if self._positions.in_hand is None and (batch := self._ahead.take(now_s())):
             self._positions.hand(batch)
             self._look_ahead_at = self._ahead_pause_s = 0.0
         return self._positions.in_hand
-
-    def commit(self, ends: Offsets) -> None:
-        """Commit these ends of the batch in hand soon; :meth:`outcome` tells when it is done."""
-        self._commits.request(ends, in_hand=self._has_in_hand)
 
     def rest(self, partition: Partition, for_s: float) -> None:
         """Let go of what is in hand of this partition; read it again from the store, in ``for_s``."""
@@ -171,15 +167,6 @@ class TermConsumer:
         self._resting[partition] = now_s() + for_s
         self._ahead.clear()  # nothing is read before the next place(): it would leave a gap
         self._is_to_place = True
-
-    def outcome(self) -> bool | None:
-        """Whether it was committed (``False``: let go of); ``None`` while that is open."""
-        return self._commits.outcome
-
-    @property
-    def has_committed_all(self) -> bool:
-        """Whether nothing is in hand."""
-        return not self._has_in_hand
 
     def mend(self) -> None:
         """The client library broke: go on with a new consumer, after a pause."""
@@ -191,7 +178,7 @@ class TermConsumer:
         now = now_s()
         if self._outage.not_before_s > now:
             return self._outage.not_before_s - now
-        if not self._joined or self._commits.is_busy or self._is_idle:
+        if not self.joined or self.commits.is_busy or self._is_idle:
             return 0.0
         due = min(
             self._attended + ATTEND_S, self._confirmed + CONFIRM_S, self._inspected + INSPECT_S, *self._resting.values()
@@ -200,7 +187,7 @@ class TermConsumer:
             return 0.0
         if self._ahead.room:
             due = min(due, self._look_ahead_at)
-        if (left_s := self._ahead.wait_s(now)) is not None and not self._has_in_hand:
+        if (left_s := self._ahead.wait_s(now)) is not None and not self.has_in_hand:
             due = min(due, now + left_s)
         return max(0.0, due - now)
 
@@ -228,32 +215,32 @@ class TermConsumer:
             raise Deposed(term=self._term.number, reason=Reason.FENCED) from exc
         except BatchLost as exc:
             log.warning("the effects of a batch are lost (%s); the offsets tell whether it is to be repeated", exc)
-            self._effects_lost, self._joined = True, False
+            self._effects_lost, self.joined = True, False
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
-            if self._outage.met(exc, now_s(), joining=not self._joined):
+            if self._outage.met(exc, now_s(), joining=not self.joined):
                 self._discard()
 
     def _step(self, consumer: ConsumerClient) -> None:
-        if not self._joined:
+        if not self.joined:
             self._take_over(consumer)
             return  # a term that has taken over is told so before anything else can fail
         self._settle_membership(consumer)
-        if (committed := self._commits.finish_positions()) is not None:
+        if (committed := self.commits.finish_positions()) is not None:
             self._positions.advance(committed)
         if consumer.is_joining:  # what was committed now might be of partitions that are another's
             self._attend(consumer)
             return
-        if self._commits.is_letting_go:
+        if self.commits.is_letting_go:
             # It may be committed after the offsets were loaded: fence and load again, once it is over.
-            self._joined = not self._commits.has_let_go()
+            self.joined = not self.commits.has_let_go()
             return
-        self._commits.start(consumer)
+        self.commits.start(consumer)
         self._wake(consumer)
         polled = self._read(consumer)
         self._finish_committing(consumer, may_wait=not polled)
         if now_s() >= self._attended + ATTEND_S:
             self._attend(consumer)
-        if not self._commits.is_busy and not consumer.is_joining:
+        if not self.commits.is_busy and not consumer.is_joining:
             self._confirm(consumer)
             self._inspect(consumer)
 
@@ -263,12 +250,8 @@ class TermConsumer:
         self._settle_membership(consumer)
 
     @property
-    def _has_in_hand(self) -> bool:
-        return self._positions.in_hand is not None
-
-    @property
     def _is_idle(self) -> bool:
-        return not self._has_in_hand and self._ahead.is_empty
+        return not self.has_in_hand and self._ahead.is_empty
 
     # ---- taking over -----------------------------------------------------------------------------
 
@@ -286,7 +269,7 @@ class TermConsumer:
             self._reached = {name: lag.position for name, lag in former.partitions.items()}
         self._waits_since = None
         self._reposition(consumer)
-        self._joined = True
+        self.joined = True
         self._attended = self._confirmed = now_s()
         self._inspected = self._attended - INSPECT_S + FIRST_LOOK_S
 
@@ -322,7 +305,7 @@ class TermConsumer:
             begin = starts(self._plan.start, fresh, known, first, last)
             self._check_forgotten(forgotten(self._reached, fresh, changed, first))
             log.info("reading begins where no offset is stored; partitions=%s", _names(fresh))
-            self._commits.commit_positions_now(consumer, begin, 2 * self._request_s)
+            self.commits.commit_positions_now(consumer, begin, 2 * self._request_s)
             positions.add(begin)
         self._reset(consumer, changed)
         self._place(consumer)
@@ -365,7 +348,7 @@ class TermConsumer:
     def _resume(self, stored: Offsets, held: frozenset[Partition]) -> None:
         positions = self._positions
         in_hand, before = positions.in_hand, positions.committed.keys() | held
-        if moved := positions.resume(stored, held, *self._commits.own):
+        if moved := positions.resume(stored, held, *self.commits.own):
             log.warning("somebody moved the offsets of %s; reading goes on there", _names(moved))
         if lost := before - held:
             log.warning("partitions taken away by the group; partitions=%s", _names(lost))
@@ -373,14 +356,14 @@ class TermConsumer:
             log.warning("batch in hand let go of; partitions=%s", _names(in_hand.ends))
         if self._effects_lost:
             self._effects_lost = False
-            wanted = self._commits.wanted
+            wanted = self.commits.wanted
             if wanted is not None and all(stored.get(where) == end for where, end in wanted.items()):
                 positions.settle(wanted)
-                self._commits.settled(wanted)
+                self.commits.settled(wanted)
             else:
                 positions.drop()
         if positions.in_hand is None:
-            self._commits.drop()
+            self.commits.drop()
 
     def _settle_membership(self, consumer: ConsumerClient) -> bool:
         """Whether positions still stand; sets them again if the group was joined again meanwhile."""
@@ -395,7 +378,7 @@ class TermConsumer:
         """Read ahead if there is room; returns whether records came."""
         now = now_s()
         room = self._ahead.room
-        busy = not self._is_idle or self._commits.wanted is not None
+        busy = not self._is_idle or self.commits.wanted is not None
         if not room or self._stalled or (busy and now < self._look_ahead_at):
             return False
         wait_s = 0.0 if busy else self._poll_s
@@ -430,14 +413,14 @@ class TermConsumer:
                 f"topic {', '.join(map(repr, sorted(recreated)))} was deleted and created again since it was last read; offsets of "
                 "the former one say nothing about it. Set auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
             )
-        if self._has_in_hand or self._commits.wanted is not None:
+        if self.has_in_hand or self.commits.wanted is not None:
             return False  # found again, once the batch in hand is committed
         first, last = consumer.start_offsets(self._request_s), consumer.end_offsets(self._request_s)
         new = resets(self._plan.start, self._positions.handed, recreated, first, last)
         if new:
             what = "the positions in %s are gone; reading goes on at its %s records, as auto_offset_reset says"
             log.warning(what, _names(new), self._plan.start)
-            self._commits.commit_positions_now(consumer, new, 2 * self._request_s)
+            self.commits.commit_positions_now(consumer, new, 2 * self._request_s)
             self._positions.add(new)
             self._place(consumer)
         self._check.accept(consumer, recreated)
@@ -447,7 +430,7 @@ class TermConsumer:
 
     def _finish_committing(self, consumer: ConsumerClient, *, may_wait: bool) -> None:
         try:
-            ends = self._commits.finish(may_wait=may_wait)
+            ends = self.commits.finish(may_wait=may_wait)
         except MembershipLost:
             consumer.attend(self._request_s)
             if self._settle_membership(consumer):
@@ -456,7 +439,7 @@ class TermConsumer:
         if ends is not None:
             self._confirmed = now_s()
             self._positions.settle(ends)
-            self._commits.settled(ends)
+            self.commits.settled(ends)
 
     def _confirm(self, consumer: ConsumerClient) -> None:
         """Prove now and then that the store accepts this leader; show the group where it stands."""
@@ -470,7 +453,7 @@ class TermConsumer:
         self._confirmed = now_s()
         if self._store.is_silent:
             # One partition proves as much as all of them.
-            self._commits.commit_positions(consumer, new or dict(islice(committed.items(), 1)))
+            self.commits.commit_positions(consumer, new or dict(islice(committed.items(), 1)))
         elif not self._store.in_group:
             self._mirror(consumer, committed | new)
 
@@ -491,7 +474,7 @@ class TermConsumer:
 
     def _inspect(self, consumer: ConsumerClient) -> None:
         """Look for a stall, for partitions added, for topics created again."""
-        if self._stalled and not self._has_in_hand:
+        if self._stalled and not self.has_in_hand:
             self._discard()
             self._stalled = False
             self._take_over(self._made())
@@ -528,8 +511,8 @@ class TermConsumer:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
-        self._joined = False
-        self._commits.forget()
+        self.joined = False
+        self.commits.forget()
 
 
 def _names(partitions: Iterable[Partition]) -> str:

@@ -174,19 +174,19 @@ def checked_offsets(offsets: Mapping[Any, int], where: str) -> dict[Partition, i
             f"'load_offsets' of {where} returned {type(offsets).__name__}; "
             "it must return a mapping of (topic, partition) to the offset to read next, {} if there is none yet"
         )
-    problems = [problem for key, value in offsets.items() for problem in (_problem(key, value, where),) if problem]
+    problems = []
+    for key, value in offsets.items():
+        if not (isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and _is_count(key[1])):
+            problems.append(
+                f"'load_offsets' of {where} returned the key {key!r}; keys are (topic, partition), such as ('clicks', 0)"
+            )
+        elif not _is_count(value):
+            problems.append(
+                f"'load_offsets' of {where} returned the offset {value!r} for {key!r}; it must be a whole number, 0 or more"
+            )
     if problems:
         raise ConfigurationError(*problems)
     return {Partition(*key): int(value) for key, value in offsets.items()}
-
-
-def _problem(key: Any, value: Any, where: str) -> str | None:
-    is_pair = isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and _is_count(key[1])
-    if not is_pair:
-        return f"'load_offsets' of {where} returned the key {key!r}; keys are (topic, partition), such as ('clicks', 0)"
-    if not _is_count(value):
-        return f"'load_offsets' of {where} returned the offset {value!r} for {key!r}; it must be a whole number, 0 or more"
-    return None
 
 
 def _is_count(value: Any) -> bool:
