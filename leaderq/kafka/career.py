@@ -228,8 +228,7 @@ class KafkaLeaderCareer(LeaderCareer):
         self._begin(term)
         assembly = self._running()
         batch = assembly.consumer.next(term, IDLE_WAIT_S)
-        # Checked again: the batch may have come while the end was being asked for. It is handed out
-        # again to whoever leads next.
+        # The end may have been asked for meanwhile: whoever leads next is handed the batch.
         if batch is None or term.ending.is_set() or term.paused:
             return
         assembly.begin_marks(term)

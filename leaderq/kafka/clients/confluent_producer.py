@@ -207,8 +207,7 @@ class ConfluentProducer(_Connection):
         if self._failed:
             topic, failure = self._failed[0]
             found = translated(failure, f"producing to {topic!r}", self._settings.address, self._errors)
-            # Given up by the client (after the transaction's time-out), so the transaction cannot
-            # be completed.
+            # Given up by the client, so the transaction cannot be completed.
             error = BatchLost(str(found)) if isinstance(found, KafkaAway) else self._settings.explained(found, self._began_s)
             raise error from self._confluent.KafkaException(failure)
 
@@ -239,9 +238,7 @@ class ConfluentProducer(_Connection):
         except self._confluent.KafkaException as exc:
             raise self._to_raise(exc, doing) from exc
         except SystemError as exc:
-            # A fatal error is raised from within whatever serves callbacks, even between two
-            # callbacks: that confuses Python, and the second callback may make it forget what was
-            # raised.
+            # Raised between two callbacks, which confuses Python: what was raised may be lost.
             told = exc.__cause__ if isinstance(exc.__cause__, self._confluent.KafkaException) else self._fatal()
             if told is None:
                 raise

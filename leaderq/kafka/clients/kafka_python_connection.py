@@ -77,12 +77,10 @@ def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s:
         "bootstrap_servers": bootstrap_servers(address),
         "bootstrap_timeout_ms": int(open_timeout_s * 1000),
         "security_protocol": security.protocol,
-        # Up to 30 s between attempts is the default: a leader would sleep through the broker's
-        # return.
+        # 30 s between attempts by default: a leader would sleep through the broker's return.
         "reconnect_backoff_ms": 20,
         "reconnect_backoff_max_ms": 1000,
-        # Paces every wait for a coordinator, a leader or a marker; 100 ms by default, far above
-        # what a broker needs.
+        # Paces every wait for a coordinator, a leader or a marker; 100 ms by default.
         "retry_backoff_ms": 20,
     }
     options |= security.client_options

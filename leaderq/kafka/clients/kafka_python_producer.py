@@ -55,8 +55,7 @@ def producer_options(settings: ProducerSettings) -> dict[str, Any]:
         "metrics_enabled": False,  # costs time at every message, and nobody reads it
         "acks": "all",
         "retry_backoff_ms": 5,
-        # Batches grow while the one before is on the wire; a commit flushes, so waiting on purpose
-        # only costs.
+        # Batches grow while the one before is on the wire, and a commit flushes.
         "linger_ms": 0,
         "batch_size": 262_144,  # 16 kB by default: one request for every 16 messages of 1 kB
         "max_request_size": max(1_048_576, settings.max_message_bytes + _ROOM_BYTES),
@@ -117,8 +116,7 @@ class _Connection:
             topic, exc = self._failed[0]
             doing = f"producing to {topic!r}"
             found = self._translated(exc, doing) if isinstance(exc, native.KafkaError) else KafkaError(f"{doing}: {exc}")
-            # Given up by the client (after delivery_timeout_ms), so its place in the sequence of
-            # messages is lost as well.
+            # Given up by the client, so its place in the sequence of messages is lost as well.
             raise BatchLost(str(found)) if isinstance(found, KafkaAway) else found from exc
 
     def close(self) -> None:

@@ -346,8 +346,7 @@ class _TermLoop:
         if self._committing is not None and (committed := term_consumer.commits.outcome) is not None:
             lost = None if committed else BatchLost("the batch was let go of; what is not done of it is handed out again")
             self._owner._progress = term_consumer.loaded
-            # The next one goes along, which spares a batch two changes of thread. If nobody takes
-            # it, it stays in hand.
+            # The next one goes along, which spares two changes of thread; else it stays in hand.
             self._committing.answer.put((None if term_consumer.has_in_hand else term_consumer.offer(), lost))
             self._committing = None
         if self._asking is not None and self._committing is None and (batch := term_consumer.offer()) is not None:

@@ -170,8 +170,7 @@ class LagEstimator:
         last = self._looks[-1] if self._looks else _Look(now_s, 0, 0)
         handled, arrived = last.handled + _grown(self._committed, committed), last.arrived + _grown(self._ends, ends)
         self._looks.append(_Look(now_s, handled, arrived))
-        # One look older than the span stays, so that a gap between looks is averaged over rather
-        # than forgotten.
+        # One look older than the span stays: a gap between looks is averaged over.
         while len(self._looks) > 2 and self._looks[1].at_s <= now_s - self._span_s:
             self._looks.popleft()
         self._committed.update(committed)

@@ -68,8 +68,7 @@ CONFIRM_S = 3.0
 MIRROR_ALL_S = 60.0
 INSPECT_S = 5.0
 FIRST_LOOK_S = 0.5
-# With a batch in hand, how long to leave a consumer that had nothing alone; doubled while it has
-# nothing.
+# With a batch in hand, how long to leave a consumer alone that had nothing (doubled).
 _MIN_AHEAD_S, _MAX_AHEAD_S = 0.005, 0.2
 TELL_AFTER_S = 2.0
 FREE_GROUP_AFTER_S = 2.0
@@ -393,8 +392,7 @@ class TermConsumer:
             return False
         if wait_s:
             self._attended = now_s()
-        # What came in the same poll as a new assignment was read from the client's idea of the
-        # positions, not from ours.
+        # What came with a new assignment was read from the client's idea of the positions.
         if not self._settle_membership(consumer):
             return False
         self._ahead.add(records, now_s())

@@ -109,8 +109,7 @@ class DeadLetterSender:
 
 
 def _message(topic: str, letter: NewDeadLetter) -> Message:
-    # kafka-python sends no record that has neither key nor value; its headers tell where the real
-    # one is.
+    # kafka-python sends no record that has neither key nor value.
     value = b"" if letter.key is None and letter.value is None else letter.value
     return Message(topic, value, letter.key, letter.headers, timestamp_ms=letter.timestamp_ms)
 

@@ -115,8 +115,7 @@ class BatchHandler:
     """
 
     def __init__(self, context: HandlingContext) -> None:
-        # Marks serve to repeat records with care: without a limit of deaths, or where nothing is
-        # repeated, they serve nothing.
+        # Without a limit of deaths, or where nothing is repeated, marks serve nothing.
         if context.on_error.deaths is None or context.commits_first:
             context = replace(context, marks=None)
         self.context = context

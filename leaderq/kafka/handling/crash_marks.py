@@ -84,8 +84,7 @@ def assess(mark: CrashCounts, committed: Mapping[Partition, int], unclean: bool)
         before, deaths = mark.positions.get(where, (offset, 0))
         positions[where] = (offset, deaths + 1 if before == offset else 1)
     counted = {place: mark.killers.get(place, 0) + (place in mark.in_hand) for place in {*mark.killers, *mark.in_hand}}
-    # A record in front of the committed offset was passed, whoever died since; its deaths are no
-    # one's business any more.
+    # A record in front of the committed offset was passed, whoever died since.
     killers = {place: deaths for place, deaths in counted.items() if place.offset >= committed.get(place.partition, 0)}
     careful = {where for where, (_, deaths) in positions.items() if deaths >= CAREFUL_FROM}
     # Well below the megabyte that a znode may hold: those with the most deaths are kept.

@@ -125,8 +125,7 @@ class DatabaseOffsets:
         try:
             self._create_table()
         except self._database.error:
-            # PostgreSQL's IF NOT EXISTS fails where two create at once; the second time it is
-            # there. A true error comes again.
+            # PostgreSQL's IF NOT EXISTS fails where two create at once; a true error comes again.
             self._create_table()
 
     def load(self, term: Term) -> dict[Partition, int]:
@@ -139,8 +138,7 @@ class DatabaseOffsets:
             try:
                 return self._load(term)
             except self._database.integrity_error:
-                # Two terms met at a career's very first load, and the other has inserted the term
-                # row meanwhile.
+                # Two terms met at a career's very first load: the other has inserted the row.
                 return self._load(term)
 
     @contextmanager
@@ -182,15 +180,13 @@ class DatabaseOffsets:
     def _take_over(self, cursor: DatabaseCursor, term: Term) -> None:
         if self._execute(cursor, RAISE_TERM, term=term.number).rowcount == 1:
             return
-        # Not only a newer term: the row may be missing, and some drivers count no row that keeps
-        # its value.
+        # Not only a newer term: the row may be missing.
         holder = self._holder(cursor)
         if holder is None:
             self._execute(cursor, INSERT_TERM, term=term.number)
             return
         if holder < term.number:
-            # An older term inserted the row between the two statements: there was no row yet to
-            # be locked.
+            # An older term inserted the row between the two: there was none yet to be locked.
             self._execute(cursor, RAISE_TERM, term=term.number)
             holder = self._holder(cursor)
         if holder != term.number:
@@ -207,8 +203,7 @@ class DatabaseOffsets:
     def _store(self, cursor: DatabaseCursor, term: Term, where: Partition, end: int, *, known: bool) -> None:
         statement = ADVANCE if known else INSERT_OFFSET
         values = {"topic": where.topic, "partition": where.number, "next_offset": end, "term": term.number}
-        # 0 rows: another term's row, or one that vanished under the lock of the term row. -1: the
-        # driver cannot tell.
+        # 0 rows: another term's row, or one that vanished. -1: the driver cannot tell.
         if self._execute(cursor, statement, **values).rowcount == 0:
             self._refuse(term, f"the offset of {where} could not be stored under it")
 

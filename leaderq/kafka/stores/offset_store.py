@@ -159,8 +159,7 @@ class ExternalOffsets(OffsetStore):
             return dict(self._offsets)
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> DoneAtOnce:
-        # ``handle`` has returned, and the user's store had these offsets by then; or a partition
-        # begins there, of which that store learns with the first batch.
+        # ``handle`` has returned, so the user's store has these; or a partition begins there.
         with self._lock:
             if self._term == term.id:
                 self._offsets.update(offsets)

@@ -119,8 +119,7 @@ class ZooKeeperOffsets(OffsetStore):
         return f"{self._path}/{topic}"
 
     def _write(self, term: Term, offsets: dict[Partition, int], *, with_operations: bool = False) -> None:
-        # Taken now, not when the commit was asked for: an earlier one of the same batch may have
-        # carried them out meanwhile.
+        # Taken now: an earlier commit of the same batch may have carried them out meanwhile.
         with self._lock:
             operations = tuple(self._waiting) if with_operations else ()
         new = self._changed(term, offsets)
