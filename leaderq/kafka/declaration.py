@@ -46,7 +46,7 @@ from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
 from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.handling.context import BatchShape
-from leaderq.kafka.handling.on_error import SendToDeadLetters, dead_letter_topic, policy
+from leaderq.kafka.handling.on_error import Ending, dead_letter_topic, policy
 from leaderq.kafka.record import Deserializer
 from leaderq.plain import require_plain_function
 
@@ -157,10 +157,10 @@ def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
 def dead_letters_of(on_error: object, name: str) -> str | None:
     """The dead-letter topic of the career ``name``, if it has one."""
     try:
-        last = policy(on_error, name).terminal
+        found = policy(on_error, name)
     except ConfigurationError:  # told when it is checked
         return None
-    return (last.topic or dead_letter_topic(name)) if isinstance(last, SendToDeadLetters) else None
+    return (found.topic or dead_letter_topic(name)) if found.terminal is Ending.DEAD_LETTER else None
 
 
 Member = TypeVar("Member", bound=Enum)

@@ -18,7 +18,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
 
@@ -203,11 +203,7 @@ class Chained(ListLike[T]):
     def __iter__(self) -> Iterator[T]:
         return chain.from_iterable(self._parts)
 
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[T]: ...
-    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return list(self)[index]
         left = index + self._length if index < 0 else index

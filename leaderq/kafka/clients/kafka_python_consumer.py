@@ -31,7 +31,7 @@ from kafka.errors import NoOffsetForPartitionError
 from leaderq.clock import now_s
 from leaderq.errors import UnknownTopic
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.client_options import for_consumer
+from leaderq.kafka.clients.client_options import for_client
 from leaderq.kafka.clients.consumer import (
     CommitFuture,
     ConsumerBase,
@@ -89,7 +89,7 @@ def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
         "fetch_max_wait_ms": BUSY_FETCH_MS,
         "metadata_max_age_ms": 10_000,  # how long a new partition may go unnoticed
-        **for_consumer(settings.options),
+        **for_client(KafkaConsumer, settings.options),
     }
 
 

@@ -34,7 +34,7 @@ from kafka import errors as native
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, UnknownTopic
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.client_options import for_producer
+from leaderq.kafka.clients.client_options import for_client
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.clients.kafka_python_connection import connected, connection_options, quiet_client_logs, translated
 from leaderq.kafka.clients.producer import Message, MessageInvalid, ProducerSettings, checked
@@ -63,7 +63,7 @@ def producer_options(settings: ProducerSettings) -> dict[str, Any]:
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
         "delivery_timeout_ms": 120_000,
         "allow_auto_create_topics": False,  # an unknown topic is an error here, not a wish
-        **for_producer(settings.options),
+        **for_client(KafkaProducer, settings.options),
     }
 
 

@@ -163,17 +163,8 @@ class TransactionalProducer(Protocol):
 ProducerFactory = Callable[[ProducerSettings], TransactionalProducer]
 
 
-CLOSE_S = 1.0
-
-
 class MessageInvalid(KafkaError):
     """The broker refuses a message for what it is, or the batch that it is part of."""
-
-
-class SendReceipt(Protocol):
-    """What was heard of one message; ``is_done``: it is acknowledged, or has failed."""
-
-    is_done: bool
 
 
 class MessageSender(Protocol):
@@ -188,14 +179,10 @@ class MessageSender(Protocol):
         """Connect; raises ``ServersUnreachable``, ``AccessRefused``, ``MissingPiece`` and others."""
 
     def partitions(self, topic: str) -> int:
-        """How many partitions the topic has, asked seldom; raises ``UnknownTopic``, ``KafkaAway``,
-        ...
-        """
+        """How many partitions the topic has, asked seldom; raises ``UnknownTopic``, ``KafkaAway``."""
 
     def send(self, message: Message) -> Any:
-        """Hand over a message that names its partition. Raises ``MessageTooLarge``,
-        ``UnknownTopic``.
-        """
+        """Hand over a message that names its partition; returns its receipt (``is_done``)."""
 
     def wait(self, receipt: Any, until_s: float) -> None:
         """Wait until this one is done, or until ``until_s`` of ``clock.now_s``."""

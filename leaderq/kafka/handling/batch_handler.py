@@ -81,13 +81,11 @@ from leaderq.kafka.clients.consumer import BatchLost
 from leaderq.kafka.handling.context import HandlingContext, said, span
 from leaderq.kafka.handling.on_error import (
     Decision,
+    Ending,
     HoldUp,
     HoldUps,
     ProcessDied,
-    RaiseError,
     RetryAfter,
-    SendToDeadLetters,
-    SkipRecord,
 )
 from leaderq.kafka.handling.parts import (
     REST_FROM_S,
@@ -312,7 +310,7 @@ class BatchWork:
         again, self._uncommitted = [part.again() for part in self._uncommitted], []
         part, failure = failed[0]
         decision = self._context.on_error.decision(part.failed_with(failure))
-        if isinstance(decision, RaiseError) and not failure.is_outage:
+        if decision is Ending.RAISE and not failure.is_outage:
             self._warn_of_undecided([*failed[1:], *self._pending()])
             self._warn_of_raising(part, failure)
             raise failure.error
@@ -330,7 +328,7 @@ class BatchWork:
 
     def _decide(self, part: BatchPart, failure: PartFailure) -> None:
         decision = self._decision(part, failure)
-        if isinstance(decision, RaiseError):
+        if decision is Ending.RAISE:
             self._raise(part, failure)
         self._commit_done()
         if isinstance(decision, HoldUp):
@@ -354,7 +352,7 @@ class BatchWork:
         if failure.is_outage:
             return self._hold_ups.decision(now_s())
         decision = self._context.on_error.decision(part.failed)
-        is_last = isinstance(decision, SkipRecord | SendToDeadLetters) and len(part.records) == 1
+        is_last = decision in (Ending.SKIP, Ending.DEAD_LETTER) and len(part.records) == 1
         if is_last and self._may_try_again() and self._hold_ups.are_too_many(part.records[0], failure.error):
             self._context.warn(
                 part.records,

@@ -57,6 +57,7 @@ import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from types import FunctionType
 from typing import Any, Literal
 
@@ -161,21 +162,12 @@ class RetryAfter:
     after_s: float
 
 
-@dataclass(frozen=True)
-class SkipRecord:
-    """Pass over it."""
+class Ending(Enum):
+    """What becomes of a record that is not tried again; only ``RAISE`` does not pass over it."""
 
-
-@dataclass(frozen=True)
-class SendToDeadLetters:
-    """Set it aside on ``topic`` (``None``: the career's own), then pass over it."""
-
-    topic: str | None = None
-
-
-@dataclass(frozen=True)
-class RaiseError:
-    """Raise the user's error; nothing passes over it."""
+    RAISE = "raise"
+    SKIP = "skip"
+    DEAD_LETTER = "dead_letter"
 
 
 @dataclass(frozen=True)
@@ -186,8 +178,7 @@ class HoldUp:
     since_s: float
 
 
-Terminal = SkipRecord | SendToDeadLetters | RaiseError
-Decision = RetryAfter | Terminal
+Decision = RetryAfter | Ending
 
 
 @dataclass(frozen=True)
@@ -196,7 +187,8 @@ class OnError:
     the process on one record are as good; ``holds_up``: an outage is waited for.
     """
 
-    terminal: Terminal = RaiseError()
+    terminal: Ending = Ending.RAISE
+    topic: str | None = None
     retries: int = 0
     backoff_s: float = BACKOFF_S
     max_backoff_s: float = MAX_BACKOFF_S
@@ -331,7 +323,8 @@ def _sound(value: object) -> OnError:
             except_=except_ or then.except_,
         )
     return OnError(
-        SkipRecord() if value.function == "skip" else SendToDeadLetters(words["topic"]),
+        Ending(value.function),
+        words.get("topic"),
         deaths=words["deaths"],
         holds_up=True,
         only=only,
@@ -441,7 +434,7 @@ class HoldUps:
         """Whether nothing was handled since the last hold-up began."""
         return self._since_s is not None
 
-    def decision(self, now_s: float) -> HoldUp | RaiseError:
+    def decision(self, now_s: float) -> HoldUp | Ending:
         """What to do now that the work is held up, once more or for the first time."""
         if self._since_s is None:
             self._since_s, self._times = now_s, 0
@@ -449,7 +442,7 @@ class HoldUps:
         since_s = now_s - self._since_s
         if since_s >= LONGEST_S:
             self._since_s = None
-            return RaiseError()
+            return Ending.RAISE
         return HoldUp(self._policy.pause_s(self._times), since_s)
 
     def are_too_many(self, record: Record, error: Exception) -> bool:
