@@ -3,8 +3,7 @@
 import warnings
 
 with warnings.catch_warnings():
-    # kafka-python reads its protocol files, while it is imported, through a function deprecated in
-    # Python 3.11 and 3.12.
+    # kafka-python reads its protocol files through a function deprecated in Python 3.11.
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka as _kafka_python  # noqa: F401
 

@@ -50,10 +50,7 @@ OPEN_MARGIN_S = 20.0
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a career runs, and what of its code is called.
-
-    ``consumer_settings`` has the last word on how the consumer is made.
-    """
+    """Where a career runs, and what of its code is called; ``consumer_settings`` has the last word."""
 
     settings: Settings
     session: Session
@@ -111,10 +108,7 @@ class Assembly:
 
 def assembled(declared: Declaration, environment: Environment, former: Assembly | None) -> Assembly:
     """The parts for a career, connected to Kafka; in the place of ``former``, whose consumer thread
-    has ended or hangs.
-
-    Raises :class:`~leaderq.errors.ConfigurationError`, ``MissingPiece``, ``UnknownTopic``,
-    ``AccessRefused`` or ``ServersUnreachable``.
+    has ended or hangs. Raises what making a client raises.
     """
     settings = environment.settings
     bootstrap_servers(settings.kafka)
@@ -247,10 +241,8 @@ def _is_abandoned(session: Session, layout: Layout) -> bool:
 
 
 def _require_topic(settings: Settings, declared: Declaration, topic: str) -> int | None:
-    """Make the dead-letter topic if it is missing, for letters about the largest records there may
-    be; returns its ``max.message.bytes``, if that is known.
-
-    It is made when the career is, so that poison does not meet a missing one at night.
+    """Make the dead-letter topic, if it is missing, when the career is made: poison must not meet a
+    missing one at night. Returns its ``max.message.bytes``, if that is known.
     """
     address, security, timeout_s = settings.kafka, security_for(declared, settings), settings.connect_timeout_s
     sources = declared.topics

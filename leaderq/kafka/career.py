@@ -228,8 +228,7 @@ class KafkaLeaderCareer(LeaderCareer):
         self._begin(term)
         assembly = self._running()
         batch = assembly.consumer.next(term, IDLE_WAIT_S)
-        # Checked again: the batch may have come while the end was being asked for. It is handed out
-        # again to whoever leads next.
+        # The end may have been asked for meanwhile: whoever leads next is handed the batch.
         if batch is None or term.ending.is_set() or term.paused:
             return
         assembly.begin_marks(term)
@@ -252,17 +251,13 @@ class KafkaLeaderCareer(LeaderCareer):
             self._assembly = None
 
     def _begin(self, term: Term) -> None:
-        """Fence the former leader; called by the runner before ``inaugurate``, and by ``execute``
-        in case it was not.
-        """
+        """Fence the former leader; called before ``inaugurate``, or else by ``execute``."""
         if self._assembly is not None and self._assembly.consumer.is_consuming(term):
             return
         self._running().begin(term, FENCE_WAIT_S)
 
     def _finish(self, term: Term) -> None:
-        """Let go of the group; called by the runner after ``handOver``, before the leadership is
-        given back.
-        """
+        """Let go of the group; called after ``handOver``, before the leadership is given back."""
         if self._assembly is not None:
             self._assembly.consumer.finish(term)
 

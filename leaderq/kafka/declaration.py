@@ -46,7 +46,7 @@ from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
 from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.handling.context import BatchShape
-from leaderq.kafka.handling.on_error import SendToDeadLetters, dead_letter_topic, policy
+from leaderq.kafka.handling.on_error import Ending, dead_letter_topic, policy
 from leaderq.kafka.record import Deserializer
 from leaderq.plain import require_plain_function
 
@@ -96,10 +96,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Declaration:
-    """The attributes of a career, standing under ``name``, with what the settings say instead; what
-    each means is said at :class:`~leaderq.kafka.KafkaLeaderCareer`. ``where`` names the class in
-    messages.
-    """
+    """What a career declares, under ``name``, or the settings say instead; ``where``: its class."""
 
     where: str
     name: str
@@ -160,10 +157,10 @@ def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
 def dead_letters_of(on_error: object, name: str) -> str | None:
     """The dead-letter topic of the career ``name``, if it has one."""
     try:
-        last = policy(on_error, name).terminal
+        found = policy(on_error, name)
     except ConfigurationError:  # told when it is checked
         return None
-    return (last.topic or dead_letter_topic(name)) if isinstance(last, SendToDeadLetters) else None
+    return (found.topic or dead_letter_topic(name)) if found.terminal is Ending.DEAD_LETTER else None
 
 
 Member = TypeVar("Member", bound=Enum)
@@ -249,11 +246,7 @@ def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
 
 
 def delivery_of(delivery: object, store: object, where: str) -> DeliveryPromise:
-    """How the class ``where`` delivers: what it declares (``None``: the default of its store).
-
-    Raises :class:`~leaderq.errors.ConfigurationError` if the store cannot do that, or a name is
-    unknown.
-    """
+    """How the class ``where`` delivers, or a ConfigurationError; ``None``: its store's default."""
     kept, wanted = _member(StoreKind, store), _member(DeliveryPromise, delivery)
     problems = [] if kept else [_unknown("offsets", store, where, StoreKind)]
     if delivery is not None and wanted is None:

@@ -18,7 +18,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
 
@@ -156,10 +156,8 @@ def size_of(rows: Sequence[Record]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Records handed out together.
-
-    ``records`` are in order within each partition; ``ends`` is, for each partition of the batch,
-    the offset after its last record: what is committed once all of them are handled.
+    """Records handed out together, in order within each partition; ``ends`` is what is committed
+    once all are handled: the offset after the last record of each partition.
     """
 
     records: Mapping[Partition, Sequence[Record]]
@@ -183,9 +181,7 @@ Deserializer = Callable[[bytes], Any]
 
 
 def deserialized(record: Record, key: Deserializer | None, value: Deserializer | None) -> Record:
-    """The same record with key and value decoded; ``None`` (no key, a tombstone) is left as it is.
-    Raises what they raise.
-    """
+    """The record with key and value decoded, ``None`` left as it is. Raises what they raise."""
     return record.replace(
         key=key(record.key) if key is not None and record.key is not None else record.key,
         value=value(record.value) if value is not None and record.value is not None else record.value,
@@ -207,11 +203,7 @@ class Chained(ListLike[T]):
     def __iter__(self) -> Iterator[T]:
         return chain.from_iterable(self._parts)
 
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[T]: ...
-    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return list(self)[index]
         left = index + self._length if index < 0 else index

@@ -74,10 +74,8 @@ def ensure_topic(
     security: KafkaSecurity | None = None,
     timeout_s: float = 10.0,
 ) -> bool:
-    """Create ``topic`` with these configs, and else the cluster's own defaults, if it is not there;
-    returns whether it was created.
-
-    Raises :class:`~leaderq.errors.UnknownTopic` if it is not there and may not be created.
+    """Create ``topic`` if it is not there, and return whether it was, or raise ``UnknownTopic``;
+    with these configs, and else the cluster's own defaults.
     """
     if topic in existing_topics(address, security=security, timeout_s=timeout_s):
         return False
@@ -118,10 +116,8 @@ def end_offsets(
 def committed(
     address: str, group: str, topic: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
 ) -> dict[int, int]:
-    """For each partition of ``topic`` for which ``group`` has committed an offset, that offset.
-
-    While the group has no coordinator (a broker that has just started loads its groups first) it is
-    asked for again, up to ``timeout_s``.
+    """The offset that ``group`` has committed of each partition of ``topic``, if it has. A broker
+    that loads its groups first is asked again, up to ``timeout_s``.
     """
     with _opened(KafkaConsumer, address, security, timeout_s) as consumer:
         where = _partitions(consumer, topic, address)
@@ -135,12 +131,8 @@ def committed(
 def produce(
     address: str, topic: str, records: Iterable[Feed], *, security: KafkaSecurity | None = None, timeout_s: float = 60.0
 ) -> int:
-    """Send ``(key, value)`` or ``(key, value, headers)`` records, and return their number when the
-    cluster has them all.
-
-    *Guarantees:* records of one key are in one partition, in the order given, each once (the
-    producer is idempotent). Raises if even one was not acknowledged within ``timeout_s`` of the
-    last.
+    """Send ``(key, value)`` or ``(key, value, headers)`` records, each once, in order within a key;
+    return their number, or raise if one was not acknowledged within ``timeout_s`` of the last.
     """
     failed: list[Exception] = []
     sent: Counter[str] = Counter()

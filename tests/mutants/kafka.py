@@ -77,7 +77,7 @@ MUTANTS = [
     mutant(
         "a commit that happens after its batch was let go of is not heeded",
         f"{LET_GO}records_of_a_batch_let_go_of_are_handed_out_again_only_if_its_commit_has_failed[True]",
-        Edit(TERM_CONSUMER, "self._joined = not self._commits.has_let_go()", "self._commits.has_let_go()"),
+        Edit(TERM_CONSUMER, "self.joined = not self.commits.has_let_go()", "self.commits.has_let_go()"),
     ),
     mutant(
         "what was read behind a batch let go of is handed out before it",
@@ -157,8 +157,8 @@ MUTANTS = [
         "test_one_records_retries_hold_up_its_own_partition_only[confluent-kafka-4]",
         Edit(
             TERM_CONSUMER,
-            "it would leave a gap\n            self._is_to_place = True\n",
-            "it would leave a gap\n            self._is_to_place = False\n",
+            "it would leave a gap\n        self._is_to_place = True\n",
+            "it would leave a gap\n        self._is_to_place = False\n",
         ),
     ),
     mutant(

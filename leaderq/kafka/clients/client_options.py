@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -127,14 +127,9 @@ def option_problems(client: ClientLibrary, options: Options, what: str) -> Itera
             yield f"{name!r} in {what} is not an option of kafka-python; {remedy}"
 
 
-def for_consumer(options: Options) -> dict[str, Any]:
-    """Those that a consumer of kafka-python has."""
-    return _among(options, _CONSUMER)
-
-
-def for_producer(options: Options) -> dict[str, Any]:
-    """Those that a producer of kafka-python has."""
-    return _among(options, _PRODUCER)
+def for_client(kind: Any, options: Options) -> dict[str, Any]:
+    """Those that clients of this class of kafka-python's have."""
+    return {name: options[name] for name in kind.DEFAULT_CONFIG if name in options}
 
 
 def for_all_clients(client: ClientLibrary, options: Options) -> dict[str, Any]:
@@ -142,15 +137,11 @@ def for_all_clients(client: ClientLibrary, options: Options) -> dict[str, Any]:
     librdkafka, what lets it be let in by the same tokens.
     """
     if client is ClientLibrary.KAFKA_PYTHON:
-        return _among(options, _SHARED)
+        return {name: options[name] for name in _SHARED if name in options}
     callback = options.get("oauth_cb")
     if callback is None:
         return {}
     return {"sasl_oauth_token_provider": CallbackTokens(callback, str(options.get("sasl.oauthbearer.config", "")))}
-
-
-def _among(options: Options, names: Iterable[str]) -> dict[str, Any]:
-    return {name: options[name] for name in names if name in options}
 
 
 class CallbackTokens(AbstractTokenProvider):
@@ -184,9 +175,8 @@ _ONE = re.compile(r"^(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>\
 
 
 def bootstrap_servers(address: str) -> list[str]:
-    """``address`` as a list of ``host:port``; a port left out is 9092.
-
-    :raises ConfigurationError: it is empty or malformed; names the part that is.
+    """``address`` as a list of ``host:port`` (9092 if left out), or a ConfigurationError naming the
+    part.
     """
     parts = [part.strip() for part in address.split(",")] if address.strip() else []
     if not parts:

@@ -111,10 +111,7 @@ class ErrorCallback:
 
 
 def require() -> Any:
-    """The module ``confluent_kafka``.
-
-    :raises MissingPiece: it is not installed, or its library cannot be loaded.
-    """
+    """The module ``confluent_kafka``; raises MissingPiece if it cannot be loaded."""
     try:
         return importlib.import_module("confluent_kafka")
     except ImportError as exc:
@@ -122,15 +119,11 @@ def require() -> Any:
 
 
 def connection_options(address: str, security: KafkaSecurity, errors: ErrorCallback | None = None) -> dict[str, Any]:
-    """What consumer and producer share: where to connect, and how to be let in.
-
-    :raises ConfigurationError: a malformed address.
-    """
+    """What consumer and producer share: where to connect, and how to be let in."""
     options: dict[str, Any] = {
         "bootstrap.servers": ",".join(bootstrap_servers(address)),
         "security.protocol": security.protocol,
-        # Up to 10 s between attempts is the default: a leader would sleep through the broker's
-        # return.
+        # 10 s between attempts by default: a leader would sleep through the broker's return.
         "reconnect.backoff.ms": 20,
         "reconnect.backoff.max.ms": 1000,
         "retry.backoff.ms": 20,
@@ -139,9 +132,7 @@ def connection_options(address: str, security: KafkaSecurity, errors: ErrorCallb
         "error_cb": errors or ErrorCallback(),
     }
     if require().libversion()[1] >= _FORGETS_BROKERS:
-        # With all brokers away it would forget them and look for others, while requests and the
-        # coordinator still refer to the old ones: a transactional call then never returns, whatever
-        # its time-out (2.16.0), and a core is kept busy.
+        # It would forget brokers that are away, to which requests still refer (B20).
         options["metadata.recovery.strategy"] = "none"
     if security.protocol.startswith("SASL_"):
         options["sasl.mechanism"] = security.mechanism

@@ -243,8 +243,7 @@ class ConfluentConsumer(ConsumerBase):
         try:
             found += self._consume(most - len(found), 0.0)
             if not found and timeout_s > 0:
-                # Asked for more than one, the client would wait the whole time although one is
-                # there.
+                # Asked for more than one, it would wait the whole time although one is there.
                 found += self._consume(1, timeout_s)
                 found += self._consume(most - len(found), 0.0) if found else ()
             elif timeout_s > 0 and len(found) * _FAST_SHARE >= most:
@@ -362,8 +361,7 @@ class ConfluentConsumer(ConsumerBase):
         """Ours for the client's, which is remembered if it is the last."""
         error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
         found: Any = translated(exc, doing, self._settings.address, self._errors)
-        # Of a consumer of the classic protocol only the fencing is fatal; asked again, the client
-        # says just "_FATAL".
+        # With the classic protocol only the fencing is fatal; asked again it says "_FATAL".
         if hasattr(error, "fatal") and (error.fatal() or error.name() == "_FATAL") and not isinstance(found, KafkaFenced):
             found = KafkaFenced(f"{found}; a newer member of the same name has taken over")
         if isinstance(found, KafkaFenced):
@@ -409,11 +407,7 @@ class ConfluentTopics:
         self.ids: dict[str, str] = {}
 
     def learn(self, timeout_s: float) -> None:
-        """Ask, and wait for the answer.
-
-        Raises :class:`~leaderq.errors.UnknownTopic`, :class:`~leaderq.errors.AccessRefused` or
-        :class:`~leaderq.kafka.clients.consumer.KafkaAway`.
-        """
+        """Ask, and wait for the answer; raises ``UnknownTopic``, ``AccessRefused``, ``KafkaAway``."""
         self._asked_at = now_s()
         self._ask(timeout_s, all_there=True)
 
@@ -478,11 +472,9 @@ def consumer_options(settings: ConsumerSettings, errors: ErrorCallback) -> dict[
         "partition.assignment.strategy": "range",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # Also makes OffsetFetch ask for stable offsets only, and ListOffsets for the last stable
-        # one.
+        # Also makes OffsetFetch ask for stable offsets only, and ListOffsets for the LSO.
         "isolation.level": "read_committed",
-        # Any other value would jump silently when the offset to read on from is gone; leaderq
-        # decides that.
+        # Any other value would jump silently when the offset is gone; leaderq decides that.
         "auto.offset.reset": "error",
         "allow.auto.create.topics": False,
         "session.timeout.ms": session_ms,
@@ -492,12 +484,10 @@ def consumer_options(settings: ConsumerSettings, errors: ErrorCallback) -> dict[
         "topic.metadata.refresh.interval.ms": 30_000,
         "enable.partition.eof": True,
         "check.crcs": True,  # else what a disk or the network has altered is handled as if it were right
-        # A fetch that waits for quiet partitions holds up a busy one on the same broker (500 ms by
-        # default).
+        # A fetch that waits for quiet partitions holds up a busy one (500 ms by default).
         "fetch.wait.max.ms": 50,
         "queued.max.messages.kbytes": 16_384,  # 64 MB by default, besides the batches in hand and ahead
-        # How long fetching rests when enough is prefetched; at the default of 1 s a fast reader
-        # runs dry in between.
+        # How long fetching rests when enough is there; at 1 s a fast reader runs dry.
         "fetch.queue.backoff.ms": 10,
     }
     if settings.membership:

@@ -207,8 +207,7 @@ class ConfluentProducer(_Connection):
         if self._failed:
             topic, failure = self._failed[0]
             found = translated(failure, f"producing to {topic!r}", self._settings.address, self._errors)
-            # Given up by the client (after the transaction's time-out), so the transaction cannot
-            # be completed.
+            # Given up by the client, so the transaction cannot be completed.
             error = BatchLost(str(found)) if isinstance(found, KafkaAway) else self._settings.explained(found, self._began_s)
             raise error from self._confluent.KafkaException(failure)
 
@@ -239,9 +238,7 @@ class ConfluentProducer(_Connection):
         except self._confluent.KafkaException as exc:
             raise self._to_raise(exc, doing) from exc
         except SystemError as exc:
-            # A fatal error is raised from within whatever serves callbacks, even between two
-            # callbacks: that confuses Python, and the second callback may make it forget what was
-            # raised.
+            # Raised between two callbacks, which confuses Python: what was raised may be lost.
             told = exc.__cause__ if isinstance(exc.__cause__, self._confluent.KafkaException) else self._fatal()
             if told is None:
                 raise
@@ -254,10 +251,8 @@ class ConfluentProducer(_Connection):
             raise BatchLost(f"{doing} at Kafka {self._settings.address!r} takes too long; its producer is given up")
 
     def _fatal(self) -> Any:
-        """What has ended this client for good, if anything has; asked within a transaction.
-
-        Some calls say only that there was a fatal error. One to begin a transaction says which;
-        within one it is refused anyway.
+        """What has ended this client for good, if anything has: some calls say only that something
+        has; one to begin a transaction says what, and within one it is refused anyway.
         """
         if self._began_s is None:
             return None

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from itertools import groupby, repeat
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Message
 
@@ -69,11 +69,7 @@ class MessageRecords(SizedRecords):
         rows = self._messages
         return sum(map(len, rows)) + sum(map(len, filter(None, map(Message.key, rows))))
 
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-    @overload
-    def __getitem__(self, index: slice) -> MessageRecords: ...
-    def __getitem__(self, index: int | slice) -> Record | MessageRecords:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return MessageRecords(self._messages[index])
         row = self._messages[index]

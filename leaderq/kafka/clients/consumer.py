@@ -113,20 +113,15 @@ class ConsumerSettings:
 
     ``member`` is the ``group.instance.id``: whoever joins under it last is the only one whose
     commits are accepted. With ``membership=False`` the group is not joined at all: all partitions
-    are simply taken (*assigned*), and a commit is only information for tools, which anybody may
-    overwrite.
+    are simply taken (*assigned*), and a commit is only information for tools.
 
-    ``session_timeout_s`` is long (5 minutes) on purpose. Taking over does not wait for it, as the
-    newcomer replaces the member of the same name at once; but when it runs out the group becomes
-    empty, and the next join waits for the broker's ``group.initial.rebalance.delay.ms`` (3 s). So
-    membership should outlive a time without any leader: a restart of all candidates, an outage of
-    ZooKeeper. Its price: for so long the group looks active to tools that reset offsets, and a
-    career that was renamed inside an unchanged group would wait for its old name: a join waits for
-    all members, dead static ones included. So that name is removed, once nobody stands for it.
+    ``session_timeout_s`` is long on purpose. Taking over does not wait for it; but when it runs out
+    the group becomes empty, and the next join waits for 3 s. So membership should outlive a time
+    without any leader. Its price: for so long the group looks active to tools that reset offsets,
+    and a career that was renamed would wait for its old name, which is therefore removed.
 
     ``partition_fetch_bytes``: how much is fetched of a partition at a time (``None``: the client's
-    default). Records come in runs of so many of one partition. ``options`` are the client
-    library's own, and go before all else (:mod:`leaderq.kafka.clients.client_options`).
+    default). ``options`` are the client library's own, and go before all else.
     """
 
     address: str
@@ -158,10 +153,7 @@ class ConsumerClient(Protocol):
 
     def open(self) -> None:
         """Connect, learn the topics, find the coordinator; *without* joining the group, which would
-        fence the leader.
-
-        Raises also :class:`~leaderq.errors.ServersUnreachable` and
-        :class:`~leaderq.errors.UnknownTopic`.
+        fence the leader. Raises also ``ServersUnreachable`` and ``UnknownTopic``.
         """
 
     def refresh(self, timeout_s: float) -> None:
@@ -169,10 +161,8 @@ class ConsumerClient(Protocol):
 
     def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
         """Become the one member of this name (or take all partitions); returns whether that has
-        happened yet (call again if not).
-
-        ``allowed`` raises if this process may not be the member; it is called as late as the client
-        can before *each* request to join, now and later.
+        happened yet. ``allowed`` raises if this process may not be the member; it is called as late
+        as the client can before *each* request to join, now and later.
         """
 
     @property
@@ -181,10 +171,8 @@ class ConsumerClient(Protocol):
 
     @property
     def is_joining(self) -> bool:
-        """Whether a new assignment is under way, or has come and not been taken over.
-
-        The broker may then know this member by a newer generation already, and would take from it
-        commits of partitions that are another's now.
+        """Whether a new assignment is under way or not taken over yet: the broker may know this
+        member by a newer generation, and would take from it commits of another's partitions.
         """
 
     def rejoin(self) -> None:
@@ -203,10 +191,7 @@ class ConsumerClient(Protocol):
         """The broker's id of each topic known now: one deleted and created again has another."""
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
-        """Wait for records; with ``timeout_s=0``, what has arrived already.
-
-        An empty answer proves nothing: a fenced member may be given no error, only silence.
-        """
+        """Wait for records; with ``timeout_s=0``, what has arrived. Silence proves nothing."""
 
     def seek(self, offsets: Offsets, resting: Collection[Partition] = ()) -> None:
         """Read on from these offsets; nothing of ``resting`` is read before the next call."""
@@ -218,11 +203,7 @@ class ConsumerClient(Protocol):
         """The group's offsets of the partitions held (else of all); absent where none is stored."""
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
-        """Begin to store offsets, with ``note`` beside them; what is given tells when the broker
-        has acknowledged them.
-
-        ``poll`` may be called meanwhile.
-        """
+        """Begin to store offsets, with ``note`` beside them; ``poll`` may be called meanwhile."""
 
     def group_metadata(self) -> Any:
         """This membership, as a transactional producer of the same library wants it (KIP-447)."""

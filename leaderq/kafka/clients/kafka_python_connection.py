@@ -77,12 +77,10 @@ def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s:
         "bootstrap_servers": bootstrap_servers(address),
         "bootstrap_timeout_ms": int(open_timeout_s * 1000),
         "security_protocol": security.protocol,
-        # Up to 30 s between attempts is the default: a leader would sleep through the broker's
-        # return.
+        # 30 s between attempts by default: a leader would sleep through the broker's return.
         "reconnect_backoff_ms": 20,
         "reconnect_backoff_max_ms": 1000,
-        # Paces every wait for a coordinator, a leader or a marker; 100 ms by default, far above
-        # what a broker needs.
+        # Paces every wait for a coordinator, a leader or a marker; 100 ms by default.
         "retry_backoff_ms": 20,
     }
     options |= security.client_options
@@ -107,10 +105,9 @@ def _no_debug_lines(line: logging.LogRecord) -> bool:
 def quiet_client_logs() -> None:
     """Silence kafka-python's own loggers, unless the program has given ``kafka`` a level.
 
-    It reports each failed attempt as an error, several times a second while a broker is away; what
-    matters of it leaderq raises or logs itself. ``logging.getLogger("kafka").setLevel("INFO")``
-    brings them back. The debug lines of two of them contain every request as it is sent, passwords
-    too, and are never let out unless that very logger was given a level.
+    It reports each failed attempt as an error, several times a second; what matters of it leaderq
+    raises or logs itself. The debug lines of two of them contain every request, passwords too, and
+    are never let out unless that very logger was given a level.
     """
     for name in ("kafka.protocol.parser", "kafka.net.connection"):
         spilling = logging.getLogger(name)
@@ -158,11 +155,9 @@ _RUN_S = 20.0
 
 
 class _Selector(NetworkSelector):
-    """Waits with a bound (see :func:`~leaderq.kafka.clients.private_api.run_bounded`), and leaves no
-    cycle of frames behind where nothing has come in time, as a poll finds most often.
-
-    What was waited for hangs on that cycle: the answers of fetches, megabytes each, which then stay
-    until the garbage collector looks.
+    """Waits with a bound (:func:`~leaderq.kafka.clients.private_api.run_bounded`), and leaves no
+    cycle of frames behind where nothing has come in time, on which the answers of fetches hang
+    (B21).
     """
 
     def run(self, coro: Any, *args: Any) -> Any:
@@ -189,10 +184,8 @@ Client = TypeVar("Client")
 
 
 def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]) -> Client:
-    """A client of class ``kind``, connected.
-
-    Raises :class:`~leaderq.errors.ServersUnreachable`, :class:`~leaderq.errors.AccessRefused` or
-    :class:`~leaderq.errors.KafkaError`; nothing is left behind then.
+    """A client of class ``kind``, connected. Raises ``ServersUnreachable``, ``AccessRefused`` or
+    ``KafkaError``; nothing is left behind then.
     """
     made: list[_Manager] = []
 
@@ -228,11 +221,8 @@ def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
-    """What kafka-python is to be given as ``ssl_context``: TLS 1.2 or newer, with the server's
-    certificate checked.
-
-    Raises :class:`~leaderq.errors.ConfigurationError` if a file cannot be read, or a key's password
-    is wrong.
+    """TLS 1.2 or newer, with the server's certificate checked, as kafka-python takes it. Raises
+    ConfigurationError if a file cannot be read, or a key's password is wrong.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.sslsocket_class = _TlsSocket

@@ -31,7 +31,7 @@ from kafka.errors import NoOffsetForPartitionError
 from leaderq.clock import now_s
 from leaderq.errors import UnknownTopic
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.client_options import for_consumer
+from leaderq.kafka.clients.client_options import for_client
 from leaderq.kafka.clients.consumer import (
     CommitFuture,
     ConsumerBase,
@@ -60,8 +60,7 @@ log = logging.getLogger(__name__)
 BUSY_FETCH_MS, QUIET_FETCH_MS, LONGEST_FETCH_MS = 10, 500, 2000
 _FETCH_MS_A_PARTITION = 0.25
 
-# How long one commit may look for a coordinator and repeat itself; the caller then decides whether
-# to begin another.
+# How long one commit may look for a coordinator and repeat itself.
 _COMMIT_MS = 1000
 _JOIN_S = 1.0
 _SEND_S = 0.0005
@@ -79,11 +78,9 @@ def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:
         "group_id": settings.group,
         "group_instance_id": settings.member if settings.membership else None,
         "enable_auto_commit": False,
-        # Also makes OffsetFetch ask for stable offsets only: a zombie's open transaction is waited
-        # for, not overlooked.
+        # Also makes OffsetFetch wait for a zombie's open transaction (B4).
         "isolation_level": "read_committed",
-        # Any other value would jump silently when the offset to read on from is gone; leaderq
-        # decides that.
+        # Any other value would jump silently when the offset is gone; leaderq decides that.
         "auto_offset_reset": "none",
         "allow_auto_create_topics": False,  # an unknown topic is an error here, not a wish
         "session_timeout_ms": int(settings.session_timeout_s * 1000),
@@ -92,7 +89,7 @@ def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
         "fetch_max_wait_ms": BUSY_FETCH_MS,
         "metadata_max_age_ms": 10_000,  # how long a new partition may go unnoticed
-        **for_consumer(settings.options),
+        **for_client(KafkaConsumer, settings.options),
     }
 
 
@@ -158,8 +155,7 @@ class KafkaPythonConsumer(ConsumerBase):
             self._client = client = connected(KafkaConsumer, settings.address, options)
             if pattern is not None:
                 client.topics()  # asks for all of them
-            # Before the first metadata: else the first join finds that "they changed", and is
-            # followed by another.
+            # Before the first metadata: else the first join is followed by another.
             self._ask_for_topics()
             topics = self._topics
             missing = [topic for topic in topics if not client.partitions_for_topic(topic)]
@@ -282,8 +278,7 @@ class KafkaPythonConsumer(ConsumerBase):
         wanted = {TopicPartition(*where): OffsetAndMetadata(offset, note, -1) for where, offset in offsets.items()}
         future = private_api.start_commit(self._consumer, wanted, _COMMIT_MS)
         commit = _Commit(future, self._settings.address)
-        # Unpacking records keeps the interpreter to itself for milliseconds: let the client's
-        # thread send this first.
+        # Unpacking records keeps the interpreter busy for milliseconds: let this be sent first.
         commit.answered.wait(_SEND_S)
         return commit
 

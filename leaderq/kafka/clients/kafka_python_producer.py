@@ -34,7 +34,7 @@ from kafka import errors as native
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, UnknownTopic
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.client_options import for_producer
+from leaderq.kafka.clients.client_options import for_client
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.clients.kafka_python_connection import connected, connection_options, quiet_client_logs, translated
 from leaderq.kafka.clients.producer import Message, MessageInvalid, ProducerSettings, checked
@@ -55,8 +55,7 @@ def producer_options(settings: ProducerSettings) -> dict[str, Any]:
         "metrics_enabled": False,  # costs time at every message, and nobody reads it
         "acks": "all",
         "retry_backoff_ms": 5,
-        # Batches grow while the one before is on the wire; a commit flushes, so waiting on purpose
-        # only costs.
+        # Batches grow while the one before is on the wire, and a commit flushes.
         "linger_ms": 0,
         "batch_size": 262_144,  # 16 kB by default: one request for every 16 messages of 1 kB
         "max_request_size": max(1_048_576, settings.max_message_bytes + _ROOM_BYTES),
@@ -64,7 +63,7 @@ def producer_options(settings: ProducerSettings) -> dict[str, Any]:
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
         "delivery_timeout_ms": 120_000,
         "allow_auto_create_topics": False,  # an unknown topic is an error here, not a wish
-        **for_producer(settings.options),
+        **for_client(KafkaProducer, settings.options),
     }
 
 
@@ -117,8 +116,7 @@ class _Connection:
             topic, exc = self._failed[0]
             doing = f"producing to {topic!r}"
             found = self._translated(exc, doing) if isinstance(exc, native.KafkaError) else KafkaError(f"{doing}: {exc}")
-            # Given up by the client (after delivery_timeout_ms), so its place in the sequence of
-            # messages is lost as well.
+            # Given up by the client, so its place in the sequence of messages is lost as well.
             raise BatchLost(str(found)) if isinstance(found, KafkaAway) else found from exc
 
     def close(self) -> None:
@@ -175,7 +173,7 @@ class KafkaPythonProducer(_Connection):
     def fence(self, timeout_s: float) -> bool:
         with self._errors_translated("fencing in a producer"):
             if self._fencing is None:
-                self._fencing = private_api.start_fencing(self._producer)
+                self._fencing = private_api.started(self._producer, "initialize_transactions")
             return self._answered(self._fencing, timeout_s)
 
     def begin(self) -> None:
@@ -199,17 +197,16 @@ class KafkaPythonProducer(_Connection):
                 }
                 if not isinstance(group, str):
                     _require_member(group)
-                self._offsets_sent = private_api.start_sending_offsets(self._producer, wanted, group)
+                self._offsets_sent = private_api.started(self._producer, "send_offsets_to_transaction", wanted, group)
             self._require(self._offsets_sent, deadline)
         self._end("committing a transaction", deadline)
         self._forget()
 
     def _end(self, doing: str, deadline: float) -> None:
         """Ask once for the transaction's end, and wait: from here on the outcome may be unknown."""
-        producer = self._producer
         if self._ending is None:
             with self._errors_translated(doing):
-                self._ending = private_api.start_committing(producer)
+                self._ending = private_api.started(self._producer, "begin_commit")
         try:
             with self._errors_translated(doing):
                 self._require(self._ending, deadline)
@@ -225,7 +222,7 @@ class KafkaPythonProducer(_Connection):
         with self._errors_translated("aborting a transaction"):
             if self._ending is not None:
                 raise KafkaError("a transaction whose commit was asked for cannot be aborted; close this producer")
-            self._require(private_api.start_aborting(self._producer), deadline)
+            self._require(private_api.started(self._producer, "begin_abort"), deadline)
         self._forget()
 
     def _require(self, result: Any, deadline: float) -> None:
@@ -246,22 +243,18 @@ def _require_member(group: Any) -> None:
 class IdempotentSender(_Connection):
     """Sends messages and waits until they are acknowledged. One thread at a time.
 
-    One producer, idempotent (each message once, as long as this process lives) and acknowledged by
-    all replicas in sync; connected with the first message, then kept; :meth:`close` disconnects it.
+    Connected with the first message, then kept; :meth:`close` disconnects it.
 
-    *Guarantees:* when :meth:`send` has returned, all its messages are stored, each once.
-    *Not guaranteed:* anything about messages of a :meth:`send` that raised: some may be stored, or
-    be stored later. Sending them again may store them twice.
+    *Guarantees:* when :meth:`send` has returned, all its messages are stored, each once. *Not
+    guaranteed:* anything about messages of a :meth:`send` that raised: some may be stored, or be
+    stored later. Sending them again may store them twice.
     """
 
     def send(self, messages: Iterable[Message], timeout_s: float) -> None:
         """Send all, and return when the cluster has them all.
 
-        :raises KafkaAway: not within ``timeout_s``.
-        :raises ServersUnreachable: no broker answered when connecting; AccessRefused: nor let this
-        user in.
-        :raises UnknownTopic: a topic does not exist.
-        :raises KafkaError: a message is too large, or not one.
+        Raises ``KafkaAway`` (not within ``timeout_s``), ``ServersUnreachable`` or ``AccessRefused``
+        (when connecting), ``UnknownTopic``, ``KafkaError`` (a message is too large, or not one).
         """
         deadline = now_s() + timeout_s
         wanted = [checked(message, self._settings.max_message_bytes) for message in messages]

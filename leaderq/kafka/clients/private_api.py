@@ -92,10 +92,8 @@ _WRITTEN_FOR = "3.0.12"
 
 
 def require_what_the_fence_relies_on() -> None:
-    """Return if a refusal in the assignor and :func:`mended` take effect with this kafka-python; else
-    a zombie could fence its successor.
-
-    :raises MissingPiece: something is missing, or is not asked any more; says what.
+    """Return if a refusal in the assignor and :func:`mended` take effect with this kafka-python;
+    else a zombie could fence its successor, and MissingPiece says why.
     """
     if problems := [*_missing(), *_unasked()]:
         raise MissingPiece(
@@ -175,10 +173,8 @@ def known_topic_id(consumer: Any, topic: str) -> Any:
 
 
 def request_rejoin(consumer: Any) -> None:
-    """Ask for a new assignment at the next poll of the group.
-
-    A static member that took over a stable group is told that its dead predecessor leads the group,
-    and would never notice that partitions were added.
+    """Ask for a new assignment: a static member that took over a stable group is told that its dead
+    predecessor leads it, and would never notice that partitions were added.
     """
     consumer._coordinator.request_rejoin()
 
@@ -195,9 +191,8 @@ def is_between_assignments(consumer: Any) -> bool:
 
 
 def poll_group(consumer: Any, timeout_ms: float) -> None:
-    """Attend the group without reading, and join if need be; the public ``poll`` also reads.
-
-    A join that ended between two polls is never taken over: it is asked for again.
+    """Attend the group without reading, and join if need be; the public ``poll`` also reads. A join
+    that ended between two polls is never taken over: it is asked for again.
     """
     coordinator = consumer._coordinator
     if coordinator.rejoining and not coordinator.need_rejoin():
@@ -212,10 +207,8 @@ def committed_offsets(consumer: Any, partitions: Iterable[Any], timeout_ms: floa
 
 
 def run_bounded(selector: Any, run: Callable[..., Any], coro: Any, args: Sequence[Any], limit_s: float) -> Any:
-    """What ``run`` returns, waited for with a bound, and with the I/O thread woken now and then.
-
-    The selector's own ``run`` waits for ever: a fetch of committed offsets was seen to, while the
-    I/O thread slept in ``select``.
+    """What ``run`` returns, waited for with a bound, and with the I/O thread woken now and then:
+    without, a fetch of committed offsets was seen to wait for ever.
     """
     thread = selector._io_thread
     if thread is None or thread is threading.current_thread() or selector._closed:
@@ -236,10 +229,8 @@ def run_bounded(selector: Any, run: Callable[..., Any], coro: Any, args: Sequenc
 
 
 def positions(consumer: Any) -> dict[Any, int]:
-    """The offset to be read next, of all partitions that have one, in one pass.
-
-    The public ``position`` looks after the positions of all partitions for each that it is asked
-    for, 2 s for 1,000; ``poll`` looks after them anyhow.
+    """The offset to be read next of all partitions that have one, in one pass; the public
+    ``position`` looks after all of them for each that it is asked for, 2 s for 1,000.
     """
     states = list(consumer._subscription.assignment.items())
     found = ((partition, state.position) for partition, state in states)
@@ -247,10 +238,8 @@ def positions(consumer: Any) -> dict[Any, int]:
 
 
 def start_commit(consumer: Any, offsets: Mapping[Any, Any], timeout_ms: float) -> Any:
-    """A future of what the public ``commit`` runs and waits for.
-
-    It looks for the coordinator, and repeats what may be repeated; the public ``commit_async``
-    gives up there.
+    """A future of what the public ``commit`` runs and waits for; the public ``commit_async`` gives
+    up where this looks for the coordinator, or repeats.
     """
     coordinator = consumer._coordinator
     return coordinator._manager.call_soon(coordinator._commit_offsets_sync_async, offsets, timeout_ms)
@@ -277,27 +266,11 @@ def seen_as(kind: type[tuple[Any, ...]], rows: Sequence[Any]) -> Sequence[Any]:
 # ---- a producer ----------------------------------------------------------------------------------
 
 
-def start_fencing(producer: Any) -> Any:
-    """A result to wait for, with a bound; the public ``init_transactions`` waits without one."""
-    return _asked(producer, producer._transaction_manager.initialize_transactions())
-
-
-def start_sending_offsets(producer: Any, offsets: Mapping[Any, Any], group: Any) -> Any:
-    """A result to wait for, with a bound; the public method of that name waits without one."""
-    return _asked(producer, producer._transaction_manager.send_offsets_to_transaction(offsets, group))
-
-
-def start_committing(producer: Any) -> Any:
-    """A result to wait for, with a bound; the public ``commit_transaction`` waits without one."""
-    return _asked(producer, producer._transaction_manager.begin_commit())
-
-
-def start_aborting(producer: Any) -> Any:
-    """A result to wait for, with a bound; the public ``abort_transaction`` waits without one."""
-    return _asked(producer, producer._transaction_manager.begin_abort())
-
-
-def _asked(producer: Any, result: Any) -> Any:
+def started(producer: Any, step: str, *args: Any) -> Any:
+    """The result of a ``step`` of the transaction manager, to be waited for with a bound; the
+    public methods wait without one.
+    """
+    result = getattr(producer._transaction_manager, step)(*args)
     producer._sender.wakeup()
     return result
 
@@ -324,9 +297,7 @@ def metadata_came_after(producer: Any, at_s: float) -> bool:
 
 def appender(producer: Any) -> tuple[Callable[..., Any], Callable[[], None]]:
     """What ``send`` comes to once topic, partition and size are known to be right, at half the
-    cost.
-
-    The first appends a message to what is buffered, the second wakes the thread that sends it.
+    cost: to append a message to what is buffered, and to wake the thread that sends it.
     """
     return producer._accumulator.append, producer._sender.wakeup
 
@@ -340,10 +311,9 @@ def drop(producer: Any, wait_s: float) -> None:
 
 
 def mended(producer: Any) -> Any:
-    """The same producer without two faults (B13, B14); to be called before its first request.
-
-    Where its epoch is refused it asks for no other one: it is over. Where a broker cannot be reached
-    at that moment, ``await_ready`` says no, as the sender expects, and the request is repeated.
+    """The same producer without two faults, to be called before its first request: where its epoch
+    is refused it is over (B13); where a broker cannot be reached at that moment, ``await_ready``
+    says no, as the sender expects (B14).
     """
     net = producer._sender._client
     is_ready = net.await_ready

@@ -1,10 +1,8 @@
-"""The narrow face of a transactional producer, so that another client can stand behind it, and what
-is sent through it.
+"""The narrow faces of producers, so that another client can stand behind them, and what is sent.
 
-States: new, open (:meth:`TransactionalProducer.open`), fenced in
-(:meth:`~TransactionalProducer.fence`), in a transaction (:meth:`~TransactionalProducer.begin`),
-closed. The broker is authoritative: it knows one *epoch* for each transactional id, the one given
-to the producer that was fenced in last, and refuses all others.
+States of a :class:`TransactionalProducer`: new, open, fenced in, in a transaction, closed. The
+broker is authoritative: it knows one *epoch* for each transactional id, the one given to the
+producer that was fenced in last, and refuses all others.
 
 A client's own exceptions never come out: what comes is one of
 
@@ -17,9 +15,8 @@ A client's own exceptions never come out: what comes is one of
 * :class:`~leaderq.kafka.clients.consumer.BatchLost`: this producer cannot find out whether its
   transaction was committed. Discard it, fence in another (which settles the transaction one way or
   the other), then read the committed offsets: they tell;
-* :class:`~leaderq.errors.AccessRefused`, :class:`~leaderq.errors.UnknownTopic`,
-  :class:`~leaderq.errors.KafkaError` (a message that is too large, a client that is broken):
-  nothing of the transaction was committed, trying again does not help. Abort it.
+* ``AccessRefused``, ``UnknownTopic``, ``KafkaError`` (a message that is too large, a client that is
+  broken): nothing of the transaction was committed, trying again does not help. Abort it.
 """
 
 from __future__ import annotations
@@ -45,11 +42,9 @@ TRANSACTION_TIMEOUT_S = 60.0
 
 class Message(NamedTuple):
     """One message to send. ``value`` and ``key`` are bytes or ``None`` (not both); ``headers``
-    pairs of name and bytes.
-
-    Without a ``partition`` the client's partitioner decides: all messages of one key in one
-    partition. (kafka-python and the Java client agree on which; librdkafka is told to use the same
-    hash.) Without ``timestamp_ms`` it is the time of sending.
+    pairs of name and bytes. Without a ``partition`` the partitioner decides: all messages of one
+    key in one partition, the same with all clients. Without ``timestamp_ms`` it is the time of
+    sending.
     """
 
     topic: str
@@ -67,11 +62,7 @@ class Message(NamedTuple):
 
 
 def checked(message: Message, limit: int = MAX_MESSAGE_BYTES) -> Message:
-    """The message, if a client can send it: found out where it was made, not when it is sent.
-
-    :raises KafkaError: wrong types, or nothing in it; :raises MessageTooLarge: larger than
-    ``limit`` bytes.
-    """
+    """The message, if a client can send it, or a KafkaError: found out where it was made."""
     topic, value, key, headers, partition, _ = message
     # The usual message, at a fifth of the cost: this runs for each one.
     is_plain = type(topic) is str and type(value) is bytes and type(key) in _KEYS and not headers and partition is None
@@ -109,10 +100,9 @@ def _problem(message: Message) -> str | None:
 class ProducerSettings:
     """How a producer is made; ``options`` are the client library's own, and go before all else.
 
-    ``transactional_id`` is the name under which it fences: fixed for a career, whoever leads.
-    ``transaction_timeout_s`` is how long the broker keeps an open transaction of a producer that is
-    never heard of again, nor fenced: so long do readers of ``read_committed`` wait behind it. A
-    transaction open for longer is refused, so it must exceed the longest commit.
+    ``transactional_id`` is the name under which it fences, whoever leads. ``transaction_timeout_s``
+    is how long the broker keeps an open transaction of a producer that is gone; one that is open
+    for longer is refused, so it must exceed the longest commit.
     """
 
     address: str
@@ -126,9 +116,7 @@ class ProducerSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def explained(self, error: LeaderqError, began_s: float | None) -> LeaderqError:
-        """``error`` of a producer whose transaction was begun at ``began_s``; a refusal has two reasons
-        if it was open for too long.
-        """
+        """``error`` of a producer; a refusal may mean that its transaction was open too long."""
         open_s = 0.0 if began_s is None else now_s() - began_s
         if not isinstance(error, KafkaFenced) or open_s <= self.transaction_timeout_s:
             return error
@@ -140,36 +128,29 @@ class TransactionalProducer(Protocol):
     """Sends messages and offsets together, or not at all. One thread, but for :meth:`produce`."""
 
     def open(self) -> None:
-        """Connect, without fencing anybody.
-
-        Raises also :class:`~leaderq.errors.ServersUnreachable`, and
-        :class:`~leaderq.errors.MissingPiece` if the client library is not installed.
+        """Connect, without fencing anybody. Raises also ``ServersUnreachable`` and
+        ``MissingPiece``.
         """
 
     def fence(self, timeout_s: float) -> bool:
-        """Take the transactional id over; returns whether that has happened yet (call again if
-        not).
+        """Take the transactional id over; returns whether that has happened yet.
 
-        *Guarantees:* once it has given ``True``, every earlier producer of the id is refused, and
-        its open transaction is aborted (or, if its commit was under way, committed entirely).
-        KIP-98.
+        *Guarantees:* once it has returned ``True``, every earlier producer of the id is refused,
+        and its open transaction is aborted, or committed entirely (KIP-98).
         """
 
     def begin(self) -> None:
         """Begin a transaction; costs no request."""
 
     def produce(self, message: Message) -> None:
-        """Put a message into the transaction; may be called from any thread.
-
-        It is buffered and sent in the background; if that fails, :meth:`commit` raises.
+        """Put a message into the transaction, on any thread; if sending it fails, :meth:`commit`
+        raises.
         """
 
     def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
         """Commit the transaction with these offsets of ``group``
-        (:meth:`~leaderq.kafka.clients.consumer.ConsumerClient.group_metadata`).
-
-        *Guarantees:* all or nothing; refused if the group does not know that member, generation and
-        instance any more (KIP-447).
+        (``ConsumerClient.group_metadata``): all or nothing; refused if the group knows that
+        membership no more (KIP-447).
         """
 
     def abort(self, timeout_s: float) -> None:
@@ -182,46 +163,26 @@ class TransactionalProducer(Protocol):
 ProducerFactory = Callable[[ProducerSettings], TransactionalProducer]
 
 
-CLOSE_S = 1.0
-
-
 class MessageInvalid(KafkaError):
     """The broker refuses a message for what it is, or the batch that it is part of."""
-
-
-class SendReceipt(Protocol):
-    """What was heard of one message; ``is_done``: it is acknowledged, or has failed."""
-
-    is_done: bool
 
 
 class MessageSender(Protocol):
     """An idempotent producer that sends and repeats by itself; used by one thread at a time.
 
     The broker is authoritative: done without a failure means acknowledged by all replicas in sync.
-    A sender never gives a message up for the time it takes; within a partition it stores them in
-    the order in which they were handed over, each once, for as long as it lives. A client's own
-    exceptions never come out.
+    No message is given up for the time it takes; within a partition each is stored once, in order,
+    for as long as the sender lives.
     """
 
     def open(self, timeout_s: float) -> None:
-        """Connect.
-
-        :raises ServersUnreachable: no broker answered. AccessRefused, MissingPiece,
-            ConfigurationError: see there.
-        """
+        """Connect; raises ``ServersUnreachable``, ``AccessRefused``, ``MissingPiece`` and others."""
 
     def partitions(self, topic: str) -> int:
-        """Return how many partitions the topic has; asks the brokers seldom.
-
-        :raises UnknownTopic: there is none of that name. KafkaAway: no answer. AccessRefused.
-        """
+        """How many partitions the topic has, asked seldom; raises ``UnknownTopic``, ``KafkaAway``."""
 
     def send(self, message: Message) -> Any:
-        """Hand over a message that names its partition; return its :class:`SendReceipt`.
-
-        :raises MessageTooLarge: for the client. UnknownTopic: there is no such partition.
-        """
+        """Hand over a message that names its partition; returns its receipt (``is_done``)."""
 
     def wait(self, receipt: Any, until_s: float) -> None:
         """Wait until this one is done, or until ``until_s`` of ``clock.now_s``."""

@@ -126,11 +126,8 @@ class OffsetCommits:
             raise KafkaAway("an offset is not stored yet")
 
     def forget(self) -> None:
-        """The consumer is another now: ask no more about what was under way; what is wanted will be
-        committed again.
-
-        Never done while the consumer lives: what is under way could then be stored after something
-        newer.
+        """The consumer is another now, so what was under way cannot be stored after something
+        newer: ask no more about it; what is wanted will be committed again.
         """
         self._commit = self._dropped = self._positions_commit = None
 

@@ -81,10 +81,12 @@ def find_stalled(
     return after, stalled
 
 
-def rebuilt(memory: Memory) -> dict[Partition, StallCandidate]:
-    """The memory after a new consumer was made, whose polls are counted from 0."""
+def restarted(memory: Memory) -> dict[Partition, StallCandidate]:
+    """The memory after positions were set again: nothing has stood still yet."""
     return {
-        partition: replace(still, since=replace(still.since, polls=0, empty_polls=0)) for partition, still in memory.items()
+        partition: replace(still, since=replace(still.since, position=-1))
+        for partition, still in memory.items()
+        if still.tried is not None
     }
 
 
@@ -158,9 +160,7 @@ class ConsumerCheck:
         self.topic_ids.update({topic: found for topic, found in consumer.topic_ids().items() if topic in topics})
 
     def misses(self, consumer: ConsumerClient) -> bool:
-        """Whether the topics have partitions that are not held, seen for the first time; the second
-        time they are another's.
-        """
+        """Whether partitions are not held, seen for the first time; later they are another's."""
         missing = consumer.existing() - consumer.assigned()
         if missing and missing != self._missing:
             self._missing, self._warned = missing, False
@@ -175,16 +175,7 @@ class ConsumerCheck:
 
     def repositioned(self) -> None:
         """Positions were set again: what stood still before proves nothing."""
-        self._memory = {}
-
-    def rebuilt(self) -> dict[Partition, StallCandidate]:
-        """The consumer is made again because it stalled: what is to be remembered of that."""
-        self._polls = self._empty_polls = 0
-        return rebuilt(self._memory)
-
-    def remember(self, memory: dict[Partition, StallCandidate]) -> None:
-        """What a rebuild was tried for already."""
-        self._memory = memory
+        self._memory = restarted(self._memory)
 
     def _lacks_topics(self, consumer: ConsumerClient) -> bool:
         """Whether a topic was deleted, where topics come and go; else that is an error, once it is

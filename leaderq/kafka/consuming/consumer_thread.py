@@ -114,9 +114,7 @@ class ConsumerThread:
             raise error
 
     def begin(self, term: Term, wait_s: float) -> bool:
-        """Take over for ``term``: returns whether the former leader was fenced within ``wait_s``;
-        goes on if not.
-        """
+        """Take over for ``term``: whether the former leader was fenced within ``wait_s``."""
         self._gate = gate = JoinGate(term)
         self.loaded = self._next_batch = None
         request = _Request(_Kind.BEGIN, gate)
@@ -149,10 +147,8 @@ class ConsumerThread:
     def commit(self, term: Term, ends: Offsets) -> None:
         """Commit these ends of the batch in hand, or of a part of it, and wait until that is done.
 
-        Raises :class:`~leaderq.kafka.clients.consumer.BatchLost` if the batch was let go of instead
-        (somebody else moved the offsets, or a transaction was lost): what the store says is not
-        done is handed out again. Raises :class:`~leaderq.errors.Deposed` if a newer leader is
-        there.
+        Raises ``BatchLost`` if the batch was let go of instead: what the store says is not done is
+        handed out again. Raises ``Deposed`` if a newer leader is there.
         """
         request = _Request(_Kind.COMMIT, ends)
         self._requests.put(request)
@@ -166,10 +162,8 @@ class ConsumerThread:
         self._next_batch = answer
 
     def rest(self, partition: Partition, for_s: float) -> bool:
-        """Hand out no more of this partition for so long, then again from what is committed; the
-        others go on. Returns ``False``, and does nothing, if there are no others.
-
-        What of it is in hand must not be committed any more.
+        """Hand out no more of this partition for so long, then again from what is committed; what
+        is in hand of it must not be committed any more. ``False``: there are no others.
         """
         if len(self._progress or self.loaded or ()) < 2:
             return False
@@ -321,7 +315,7 @@ class _TermLoop:
             self._asking = request
         elif request.kind is _Kind.COMMIT:
             self._committing = request
-            self._term_consumer.commit(request.what)
+            self._term_consumer.commits.request(request.what, in_hand=self._term_consumer.has_in_hand)
         elif request.kind is _Kind.REST:
             self._term_consumer.rest(*request.what)
 
@@ -345,16 +339,15 @@ class _TermLoop:
 
     def _answer(self) -> None:
         term_consumer = self._term_consumer
-        if self._begun is not None and term_consumer.taken_over:
+        if self._begun is not None and term_consumer.joined:
             self._owner.loaded = term_consumer.loaded
             self._begun.answer.put((True, None))
             self._begun = None
-        if self._committing is not None and (committed := term_consumer.outcome()) is not None:
+        if self._committing is not None and (committed := term_consumer.commits.outcome) is not None:
             lost = None if committed else BatchLost("the batch was let go of; what is not done of it is handed out again")
             self._owner._progress = term_consumer.loaded
-            # The next one goes along, which spares a batch two changes of thread. If nobody takes
-            # it, it stays in hand.
-            self._committing.answer.put((term_consumer.offer() if term_consumer.has_committed_all else None, lost))
+            # The next one goes along, which spares two changes of thread; else it stays in hand.
+            self._committing.answer.put((None if term_consumer.has_in_hand else term_consumer.offer(), lost))
             self._committing = None
         if self._asking is not None and self._committing is None and (batch := term_consumer.offer()) is not None:
             self._asking.answer.put((batch, None))

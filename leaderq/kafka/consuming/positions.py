@@ -49,9 +49,7 @@ class Positions:
             self.in_hand = None
 
     def release(self, partitions: Collection[Partition]) -> None:
-        """What is in hand of these is not to be committed: reading goes on there where the store
-        stands.
-        """
+        """What is in hand of these is not to be committed: reading goes back to the store's."""
         self.handed.update({partition: self.committed[partition] for partition in partitions if partition in self.committed})
         if self.in_hand is not None:
             ends = {where: end for where, end in self.in_hand.ends.items() if where not in partitions}
@@ -70,10 +68,9 @@ class Positions:
         Returns those that somebody else moved.
 
         What the store holds is the truth. An offset equal to what was committed, or to one in
-        ``own``, what was just being committed (the answer was lost), is this term's own. Any other
-        was set by somebody else, also in a partition that was another member's meanwhile: reading
-        goes on there. A batch in hand is let go of, as a whole, if one of its partitions was moved
-        or is not held any more: whoever has that partition now handles its records.
+        ``own`` (the answer was lost), is this term's own; at any other reading goes on. A batch in
+        hand is let go of, as a whole, if one of its partitions was moved or is not held any more:
+        whoever has that partition now handles its records.
         """
         moved = frozenset(
             partition
@@ -116,11 +113,8 @@ def rest_of(batch: Batch, committed: Offsets) -> Batch | None:
 def starts(
     policy: str | None, fresh: Collection[Partition], known: Collection[Partition], first: Offsets, last: Offsets
 ) -> dict[Partition, int]:
-    """The offset at which each ``fresh`` partition begins; ``known`` are the partitions with an
-    offset.
-
-    A partition added to a topic that is being read begins at its first record, whatever the policy:
-    none of its records was ever skipped on purpose.
+    """The offset at which each ``fresh`` partition begins; ``known`` have an offset. One added to a
+    topic that is being read begins at its first record: none was ever skipped on purpose.
     """
     topics = {partition.topic for partition in known}
     new = {partition for partition in fresh if partition.topic not in topics}

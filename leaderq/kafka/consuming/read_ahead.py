@@ -30,12 +30,9 @@ Polled = Mapping[Partition, Sequence[Record]]
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """How large a batch may get, and how long it may take to fill.
-
-    ``max_records`` records; ``max_bytes`` of keys and values together (``None``: no limit; a single
-    record may exceed it);
-    ``max_wait_s`` after its first record was read a batch is handed out although it is not full;
-    ``workers`` that share a batch.
+    """How large a batch may get (``max_bytes`` of keys and values, unless a single record exceeds
+    it), how long after its first record it is handed out all the same, and how many workers share
+    it.
     """
 
     max_records: int = 1000
@@ -45,9 +42,7 @@ class BatchLimits:
 
 
 class ReadAhead:
-    """The records that wait, by partition; each batch is filled from all partitions that have some,
-    with as much of each. Not thread-safe.
-    """
+    """The records that wait; each batch has as much of each partition. Not thread-safe."""
 
     def __init__(self, batch_limits: BatchLimits) -> None:
         self._limits = batch_limits
@@ -154,9 +149,7 @@ class _Part(NamedTuple):
 
 
 def shares(counts: Mapping[Partition, int], most: int) -> dict[Partition, int]:
-    """How many of the records that wait, ``counts``, to take of each partition: ``most`` in all, and
-    as many of each, as far as it has so many; of the first ones if there are too many partitions.
-    """
+    """How many of ``counts`` to take of each partition: ``most`` in all, as even as can be."""
     taken: dict[Partition, int] = {}
     open_ = list(counts)
     while most and open_:

@@ -106,11 +106,7 @@ def encode(report: DrainReport) -> bytes:
 
 
 def decode(data: bytes, *, path: str) -> DrainReport:
-    """The report in ``data``; fields of a newer version are left out, missing ones have their
-    defaults.
-
-    Raises :class:`~leaderq.errors.CorruptRecord` naming ``path`` when it is something else.
-    """
+    """The report in ``data``, whatever its version, or a CorruptRecord naming ``path``."""
     try:
         found = _known(DrainReport, json.loads(data))
         rows = _object(found.pop("partitions", {}))
@@ -156,14 +152,11 @@ class _Look(NamedTuple):
 
 
 class LagEstimator:
-    """Lag and rates from looks at offsets, taken every few seconds (pure; the clock's readings are
-    given to it). One for each term.
+    """Lag and rates of one term, from looks at offsets every few seconds (pure).
 
-    An offset that went back (somebody reset it, the topic was made again) is a new beginning for
-    its partition: nothing is counted for it at that look. The same goes for a partition seen for
-    the first time. One that is missing in a look is as it was before.
-    *Not guaranteed:* an offset that somebody set *forward* counts as handled, and raises the rate
-    for half a minute.
+    An offset that went back is a new beginning for its partition, as is one seen for the first
+    time: nothing is counted at that look. One that is missing in a look is as it was before. *Not
+    guaranteed:* an offset that somebody set *forward* counts as handled.
     """
 
     def __init__(self, smoothed_over_s: float = SMOOTHED_OVER_S) -> None:
@@ -173,14 +166,11 @@ class LagEstimator:
         self._looks: deque[_Look] = deque()
 
     def see(self, now_s: float, committed: Offsets, ends: Offsets) -> None:
-        """Take note of what is committed and where the partitions end; ``now_s`` is on any clock
-        that does not go back.
-        """
+        """Note what is committed and where partitions end; the clock does not go back."""
         last = self._looks[-1] if self._looks else _Look(now_s, 0, 0)
         handled, arrived = last.handled + _grown(self._committed, committed), last.arrived + _grown(self._ends, ends)
         self._looks.append(_Look(now_s, handled, arrived))
-        # One look older than the span stays, so that a gap between looks is averaged over rather
-        # than forgotten.
+        # One look older than the span stays: a gap between looks is averaged over.
         while len(self._looks) > 2 and self._looks[1].at_s <= now_s - self._span_s:
             self._looks.popleft()
         self._committed.update(committed)
@@ -222,10 +212,8 @@ def _grown(before: Offsets, after: Offsets) -> int:
 class ProgressReports:
     """Reports for one career, through all its terms, kept at ``path``, whose parent exists.
 
-    :meth:`tell` never raises and never blocks. The write is made on a thread of its own: while
-    ZooKeeper is silent a fenced write waits as long as the lease lasts, and the consumer's thread
-    has offsets to commit meanwhile. A report that comes while the one before is still being written
-    is dropped.
+    :meth:`tell` never raises and never blocks: while ZooKeeper is silent a fenced write waits as
+    long as the lease lasts. A report that comes while the one before is being written is dropped.
     """
 
     def __init__(

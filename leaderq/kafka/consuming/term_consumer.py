@@ -68,8 +68,7 @@ CONFIRM_S = 3.0
 MIRROR_ALL_S = 60.0
 INSPECT_S = 5.0
 FIRST_LOOK_S = 0.5
-# With a batch in hand, how long to leave a consumer that had nothing alone; doubled while it has
-# nothing.
+# With a batch in hand, how long to leave a consumer alone that had nothing (doubled).
 _MIN_AHEAD_S, _MAX_AHEAD_S = 0.005, 0.2
 TELL_AFTER_S = 2.0
 FREE_GROUP_AFTER_S = 2.0
@@ -85,10 +84,9 @@ _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 
 @dataclass(frozen=True)
 class ConsumingPlan:
-    """``make`` returns a new consumer; ``start`` is the career's ``auto_offset_reset``, ``None``
-    where it says nothing; ``by_pattern``: topics come and go within the term; ``free_group`` is
-    called when the group does not let the leader in: removes members for which it waits in vain,
-    and returns what to tell an operator.
+    """``make`` returns a new consumer; ``start`` is the career's ``auto_offset_reset``;
+    ``by_pattern``: topics come and go; ``free_group`` removes members for which the group waits in
+    vain, and returns what to tell an operator.
     """
 
     address: str
@@ -124,11 +122,12 @@ class TermConsumer:
         self._outage = Outage()
         self._check = ConsumerCheck(plan.stall_limits, plan.by_pattern)
         self._ahead = ReadAhead(plan.batch_limits)
-        self._positions: Positions | None = None
+        self._positions = Positions({})
+        self._has_loaded = False
         self._request_s, self._poll_s = REQUEST_S, POLL_S
-        self._joined = False
+        self.joined = False  # the former leader is fenced, and the offsets are known
         self._joins = 0
-        self._commits = OffsetCommits(plan.store, term)
+        self.commits = OffsetCommits(plan.store, term)
         self._effects_lost = False
         self._stalled = False
         self._attended = self._confirmed = self._inspected = 0.0
@@ -143,46 +142,30 @@ class TermConsumer:
     # ---- what the consumer thread asks -----------------------------------------------------------
 
     @property
-    def taken_over(self) -> bool:
-        """Whether the former leader is fenced and the offsets are known."""
-        return self._joined
+    def has_in_hand(self) -> bool:
+        """Whether a batch is in hand."""
+        return self._positions.in_hand is not None
 
     @property
     def loaded(self) -> Offsets:
         """What the store is known to hold."""
-        return dict(self._positions.committed) if self._positions else {}
+        return dict(self._positions.committed)
 
     def offer(self) -> Batch | None:
         """The batch to hand out: the one in hand once more, else the next, if there is one."""
-        if self._positions is None or not self._joined or self._commits.wanted is not None or self._stalled:
+        if not self.joined or self._stalled or self.commits.wanted is not None:
             return None
         if self._positions.in_hand is None and (batch := self._ahead.take(now_s())):
             self._positions.hand(batch)
             self._look_ahead_at = self._ahead_pause_s = 0.0
         return self._positions.in_hand
 
-    def commit(self, ends: Offsets) -> None:
-        """Commit these ends of the batch in hand soon; :meth:`outcome` tells when it is done."""
-        self._commits.request(ends, in_hand=self._has_in_hand)
-
     def rest(self, partition: Partition, for_s: float) -> None:
-        """Let go of what is in hand of this partition, and read it again from what is committed, in
-        ``for_s``; the others go on meanwhile.
-        """
-        if self._positions is not None:
-            self._positions.release((partition,))
-            self._resting[partition] = now_s() + for_s
-            self._ahead.clear()  # nothing is read before the next place(): it would leave a gap
-            self._is_to_place = True
-
-    def outcome(self) -> bool | None:
-        """Whether it was committed (``False``: let go of); ``None`` while that is open."""
-        return self._commits.outcome
-
-    @property
-    def has_committed_all(self) -> bool:
-        """Whether nothing is in hand."""
-        return not self._has_in_hand
+        """Let go of what is in hand of this partition; read it again from the store, in ``for_s``."""
+        self._positions.release((partition,))
+        self._resting[partition] = now_s() + for_s
+        self._ahead.clear()  # nothing is read before the next place(): it would leave a gap
+        self._is_to_place = True
 
     def mend(self) -> None:
         """The client library broke: go on with a new consumer, after a pause."""
@@ -194,7 +177,7 @@ class TermConsumer:
         now = now_s()
         if self._outage.not_before_s > now:
             return self._outage.not_before_s - now
-        if not self._joined or self._commits.is_busy or self._is_idle:
+        if not self.joined or self.commits.is_busy or self._is_idle:
             return 0.0
         due = min(
             self._attended + ATTEND_S, self._confirmed + CONFIRM_S, self._inspected + INSPECT_S, *self._resting.values()
@@ -203,7 +186,7 @@ class TermConsumer:
             return 0.0
         if self._ahead.room:
             due = min(due, self._look_ahead_at)
-        if (left_s := self._ahead.wait_s(now)) is not None and not self._has_in_hand:
+        if (left_s := self._ahead.wait_s(now)) is not None and not self.has_in_hand:
             due = min(due, now + left_s)
         return max(0.0, due - now)
 
@@ -217,10 +200,7 @@ class TermConsumer:
     # ---- rounds ----------------------------------------------------------------------------------
 
     def round(self) -> None:
-        """Do the next step, bounded by about a second, or some with thousands of partitions.
-
-        Raises :class:`~leaderq.errors.Deposed`, or the error with which the term must fail.
-        """
+        """Do the next step, bounded by a second or some; raises what ends the term."""
         if now_s() < self._outage.not_before_s:
             return
         try:
@@ -234,32 +214,32 @@ class TermConsumer:
             raise Deposed(term=self._term.number, reason=Reason.FENCED) from exc
         except BatchLost as exc:
             log.warning("the effects of a batch are lost (%s); the offsets tell whether it is to be repeated", exc)
-            self._effects_lost, self._joined = True, False
+            self._effects_lost, self.joined = True, False
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
-            if self._outage.met(exc, now_s(), joining=not self._joined):
+            if self._outage.met(exc, now_s(), joining=not self.joined):
                 self._discard()
 
     def _step(self, consumer: ConsumerClient) -> None:
-        if not self._joined:
+        if not self.joined:
             self._take_over(consumer)
             return  # a term that has taken over is told so before anything else can fail
         self._settle_membership(consumer)
-        if (committed := self._commits.finish_positions()) is not None and self._positions is not None:
+        if (committed := self.commits.finish_positions()) is not None:
             self._positions.advance(committed)
         if consumer.is_joining:  # what was committed now might be of partitions that are another's
             self._attend(consumer)
             return
-        if self._commits.is_letting_go:
+        if self.commits.is_letting_go:
             # It may be committed after the offsets were loaded: fence and load again, once it is over.
-            self._joined = not self._commits.has_let_go()
+            self.joined = not self.commits.has_let_go()
             return
-        self._commits.start(consumer)
+        self.commits.start(consumer)
         self._wake(consumer)
         polled = self._read(consumer)
         self._finish_committing(consumer, may_wait=not polled)
         if now_s() >= self._attended + ATTEND_S:
             self._attend(consumer)
-        if not self._commits.is_busy and not consumer.is_joining:
+        if not self.commits.is_busy and not consumer.is_joining:
             self._confirm(consumer)
             self._inspect(consumer)
 
@@ -269,12 +249,8 @@ class TermConsumer:
         self._settle_membership(consumer)
 
     @property
-    def _has_in_hand(self) -> bool:
-        return self._positions is not None and self._positions.in_hand is not None
-
-    @property
     def _is_idle(self) -> bool:
-        return not self._has_in_hand and self._ahead.is_empty
+        return not self.has_in_hand and self._ahead.is_empty
 
     # ---- taking over -----------------------------------------------------------------------------
 
@@ -286,13 +262,13 @@ class TermConsumer:
         if self._check.misses(consumer):
             consumer.rejoin()
             consumer.attend(self._request_s)
-        if self._positions is None and self._plan.reports is not None:
+        if not self._has_loaded and self._plan.reports is not None:
             former = self._plan.reports.former()
             self._check.topic_ids = dict(former.topic_ids)
             self._reached = {name: lag.position for name, lag in former.partitions.items()}
         self._waits_since = None
         self._reposition(consumer)
-        self._joined = True
+        self.joined = True
         self._attended = self._confirmed = now_s()
         self._inspected = self._attended - INSPECT_S + FIRST_LOOK_S
 
@@ -312,10 +288,10 @@ class TermConsumer:
             where: at for where, at in self._store.load(consumer, self._term, self._request_s).items() if where in held
         }
         self._ahead.clear()  # it follows what is let go of now; what comes next may fail
-        if self._positions is None:
-            self._positions = Positions(stored)
+        if self._has_loaded:
+            self._resume(stored, held)
         else:
-            self._resume(self._positions, stored, held)
+            self._positions, self._has_loaded = Positions(stored), True
         positions = self._positions
         changed = self._check.changed_topics(consumer)
         if fresh := held - set(positions.handed):
@@ -328,17 +304,18 @@ class TermConsumer:
             begin = starts(self._plan.start, fresh, known, first, last)
             self._check_forgotten(forgotten(self._reached, fresh, changed, first))
             log.info("reading begins where no offset is stored; partitions=%s", _names(fresh))
-            self._commits.commit_positions_now(consumer, begin, 2 * self._request_s)
+            self.commits.commit_positions_now(consumer, begin, 2 * self._request_s)
             positions.add(begin)
         self._reset(consumer, changed)
-        self._place(consumer, positions)
+        self._place(consumer)
         self._joins = joins
 
-    def _place(self, consumer: ConsumerClient, positions: Positions) -> None:
+    def _place(self, consumer: ConsumerClient) -> None:
         """Read from the positions; what was read before is read again."""
         self._is_to_place = True
         self._ahead.clear()
-        consumer.seek(positions.handed, [where for where in self._resting if where in positions.handed])
+        handed = self._positions.handed
+        consumer.seek(handed, [where for where in self._resting if where in handed])
         self._is_to_place = False
         self._look_ahead_at = 0.0
         self._check.repositioned()
@@ -349,8 +326,8 @@ class TermConsumer:
         for where in due:
             del self._resting[where]
         self._is_to_place = self._is_to_place or bool(due)
-        if self._is_to_place and self._positions is not None:
-            self._place(consumer, self._positions)
+        if self._is_to_place:
+            self._place(consumer)
 
     def _check_forgotten(self, reached: Offsets) -> None:
         """Where offsets are gone, nothing is handled again unless the user said so."""
@@ -364,15 +341,13 @@ class TermConsumer:
                 "repeated or skipped silently: set the group's offsets (kafka-consumer-groups --reset-offsets), or set "
                 "auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
             )
-        log.warning(
-            "offsets that this career had reached are gone; reading goes on at the %s records; reached=%s",
-            self._plan.start,
-            where,
-        )
+        what = "offsets that this career had reached are gone; reading goes on at the %s records; reached=%s"
+        log.warning(what, self._plan.start, where)
 
-    def _resume(self, positions: Positions, stored: Offsets, held: frozenset[Partition]) -> None:
+    def _resume(self, stored: Offsets, held: frozenset[Partition]) -> None:
+        positions = self._positions
         in_hand, before = positions.in_hand, positions.committed.keys() | held
-        if moved := positions.resume(stored, held, *self._commits.own):
+        if moved := positions.resume(stored, held, *self.commits.own):
             log.warning("somebody moved the offsets of %s; reading goes on there", _names(moved))
         if lost := before - held:
             log.warning("partitions taken away by the group; partitions=%s", _names(lost))
@@ -380,14 +355,14 @@ class TermConsumer:
             log.warning("batch in hand let go of; partitions=%s", _names(in_hand.ends))
         if self._effects_lost:
             self._effects_lost = False
-            wanted = self._commits.wanted
+            wanted = self.commits.wanted
             if wanted is not None and all(stored.get(where) == end for where, end in wanted.items()):
                 positions.settle(wanted)
-                self._commits.settled(wanted)
+                self.commits.settled(wanted)
             else:
                 positions.drop()
         if positions.in_hand is None:
-            self._commits.drop()
+            self.commits.drop()
 
     def _settle_membership(self, consumer: ConsumerClient) -> bool:
         """Whether positions still stand; sets them again if the group was joined again meanwhile."""
@@ -402,7 +377,7 @@ class TermConsumer:
         """Read ahead if there is room; returns whether records came."""
         now = now_s()
         room = self._ahead.room
-        busy = not self._is_idle or self._commits.wanted is not None
+        busy = not self._is_idle or self.commits.wanted is not None
         if not room or self._stalled or (busy and now < self._look_ahead_at):
             return False
         wait_s = 0.0 if busy else self._poll_s
@@ -417,8 +392,7 @@ class TermConsumer:
             return False
         if wait_s:
             self._attended = now_s()
-        # What came in the same poll as a new assignment was read from the client's idea of the
-        # positions, not from ours.
+        # What came with a new assignment was read from the client's idea of the positions.
         if not self._settle_membership(consumer):
             return False
         self._ahead.add(records, now_s())
@@ -437,19 +411,16 @@ class TermConsumer:
                 f"topic {', '.join(map(repr, sorted(recreated)))} was deleted and created again since it was last read; offsets of "
                 "the former one say nothing about it. Set auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
             )
-        if self._positions is None or self._has_in_hand or self._commits.wanted is not None:
+        if self.has_in_hand or self.commits.wanted is not None:
             return False  # found again, once the batch in hand is committed
         first, last = consumer.start_offsets(self._request_s), consumer.end_offsets(self._request_s)
         new = resets(self._plan.start, self._positions.handed, recreated, first, last)
         if new:
-            log.warning(
-                "the positions in %s are gone; reading goes on at its %s records, as auto_offset_reset says",
-                _names(new),
-                self._plan.start,
-            )
-            self._commits.commit_positions_now(consumer, new, 2 * self._request_s)
+            what = "the positions in %s are gone; reading goes on at its %s records, as auto_offset_reset says"
+            log.warning(what, _names(new), self._plan.start)
+            self.commits.commit_positions_now(consumer, new, 2 * self._request_s)
             self._positions.add(new)
-            self._place(consumer, self._positions)
+            self._place(consumer)
         self._check.accept(consumer, recreated)
         return bool(new)
 
@@ -457,20 +428,20 @@ class TermConsumer:
 
     def _finish_committing(self, consumer: ConsumerClient, *, may_wait: bool) -> None:
         try:
-            ends = self._commits.finish(may_wait=may_wait)
+            ends = self.commits.finish(may_wait=may_wait)
         except MembershipLost:
             consumer.attend(self._request_s)
             if self._settle_membership(consumer):
                 raise
             return
-        if ends is not None and self._positions is not None:
+        if ends is not None:
             self._confirmed = now_s()
             self._positions.settle(ends)
-            self._commits.settled(ends)
+            self.commits.settled(ends)
 
     def _confirm(self, consumer: ConsumerClient) -> None:
         """Prove now and then that the store accepts this leader; show the group where it stands."""
-        if now_s() < self._confirmed + CONFIRM_S or self._positions is None:
+        if now_s() < self._confirmed + CONFIRM_S:
             return
         committed = self._positions.committed
         new: dict[Partition, int] = {}
@@ -480,7 +451,7 @@ class TermConsumer:
         self._confirmed = now_s()
         if self._store.is_silent:
             # One partition proves as much as all of them.
-            self._commits.commit_positions(consumer, new or dict(islice(committed.items(), 1)))
+            self.commits.commit_positions(consumer, new or dict(islice(committed.items(), 1)))
         elif not self._store.in_group:
             self._mirror(consumer, committed | new)
 
@@ -501,8 +472,10 @@ class TermConsumer:
 
     def _inspect(self, consumer: ConsumerClient) -> None:
         """Look for a stall, for partitions added, for topics created again."""
-        if self._stalled and not self._has_in_hand:
-            self._rebuild_stalled()
+        if self._stalled and not self.has_in_hand:
+            self._discard()
+            self._stalled = False
+            self._take_over(self._made())
             return
         if now_s() < self._inspected + INSPECT_S:
             return
@@ -513,7 +486,7 @@ class TermConsumer:
             consumer.attend(self._request_s)
             self._settle_membership(consumer)
         self._reset(consumer, found.recreated)
-        if self._plan.reports is not None and self._positions is not None:
+        if self._plan.reports is not None:
             self._plan.reports.tell(
                 self._term, self._inspected, self._positions.committed, found.ends, self._check.topic_ids
             )
@@ -521,29 +494,10 @@ class TermConsumer:
             where, observation = found.stalled
             self._stalled = True
             self.rebuilds += 1
-            log.warning(
-                "%s stands at %d although records wait up to %d; the consumer is made again",
-                where,
-                observation.position,
-                observation.end,
-            )
-            self._plan.events.publish(
-                DrainStalled(
-                    career=self._plan.career,
-                    candidate=self._plan.candidate,
-                    partition=str(where),
-                    position=observation.position,
-                    end=observation.end,
-                    rebuilt=self.rebuilds,
-                )
-            )
-
-    def _rebuild_stalled(self) -> None:
-        self._discard()
-        self._stalled = False
-        memory = self._check.rebuilt()
-        self._take_over(self._made())
-        self._check.remember(memory)
+            position, end = observation.position, observation.end
+            log.warning("%s stands at %d although records wait up to %d; the consumer is made again", where, position, end)
+            plan = self._plan
+            plan.events.publish(DrainStalled(plan.career, plan.candidate, str(where), position, end, self.rebuilds))
 
     def _made(self) -> ConsumerClient:
         consumer = self._plan.make()
@@ -555,8 +509,8 @@ class TermConsumer:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
-        self._joined = False
-        self._commits.forget()
+        self.joined = False
+        self.commits.forget()
 
 
 def _names(partitions: Iterable[Partition]) -> str:
@@ -575,9 +529,7 @@ class Outage:
         self._told = False
 
     def met(self, why: Exception, now_s: float, *, joining: bool) -> bool:
-        """An attempt failed; returns whether the client has failed for so long that it should be
-        made again.
-        """
+        """An attempt failed; returns whether it is time to make the client again."""
         if self._since_s is None:
             self._since_s = self._client_since_s = now_s
         if not self._told and now_s - self._since_s > TELL_AFTER_S:

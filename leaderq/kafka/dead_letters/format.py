@@ -70,12 +70,8 @@ class NewDeadLetter(NamedTuple):
 def new_dead_letter(
     record: Record, error: BaseException, *, attempts: int, term: int, career: str, at_ms: int
 ) -> NewDeadLetter:
-    """The letter about ``record``, given up at ``at_ms`` (milliseconds since the epoch) after
-    ``attempts`` because of ``error``.
-
-    ``record`` is the raw one, as it was read, before any deserialiser. *Guarantees:* never raises
-    for what ``error`` is; the same arguments give the same letter. *Not guaranteed:* that a broker
-    takes it; see the module's words on size.
+    """The letter about the raw ``record``, given up at ``at_ms`` (milliseconds since the epoch)
+    after ``attempts`` because of ``error``. Never raises for what ``error`` is.
     """
     said = {
         "topic": record.topic,
@@ -103,10 +99,8 @@ def shortened(letter: NewDeadLetter) -> NewDeadLetter:
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A letter as it was found.
-
-    ``record`` is the letter where it lies; ``headers`` are those of the record it is about. What an
-    abridged letter does not say is ``None`` or empty. Times are milliseconds since the epoch.
+    """A letter as it was found, at ``record``; ``headers`` are those of the record it is about.
+    What an abridged one does not say is ``None`` or empty. Times are milliseconds since the epoch.
     """
 
     record: Record
@@ -135,10 +129,8 @@ class DeadLetter:
 
 
 def read_dead_letter(record: Record) -> DeadLetter:
-    """What a record of the dead-letter topic says.
-
-    Raises :class:`~leaderq.errors.CorruptRecord` if it does not name the record it is about:
-    somebody else wrote it. Anything else that is missing or spoilt is left empty.
+    """What a record of the dead-letter topic says, or a CorruptRecord if it does not name the
+    record it is about; anything else that is missing or spoilt is left empty.
     """
     said = {name[len(PREFIX) :]: value for name, value in record.headers if name.startswith(PREFIX)}
     place = f"offset {record.offset} of {Partition(record.topic, record.partition)}"
@@ -170,10 +162,8 @@ def read_dead_letter(record: Record) -> DeadLetter:
 
 
 def own_headers(headers: Headers) -> list[tuple[str, bytes]]:
-    """The headers that neither a death nor a replay has added, in their order.
-
-    A header without a value gets an empty one: clients write none without, and a record must not be
-    lost over that.
+    """The headers that neither a death nor a replay has added, in their order; one without a value
+    gets an empty one, as clients write none without.
     """
     return [(name, value or b"") for name, value in headers if not name.startswith((PREFIX, REPLAYED))]
 

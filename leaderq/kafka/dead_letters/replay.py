@@ -4,30 +4,25 @@ A letter and the note that it was replayed are **one transaction**: committed of
 ``<career>-dead-replay`` on the dead-letter topic, sent along with the records (KIP-98). So, for
 whoever reads ``read_committed`` as every leader does:
 
-* *killed or interrupted at any moment*, and started again: each letter is sent once. Readers of
-  ``read_uncommitted`` may see those of the one transaction that was open twice. Kafka aborts it
-  when the next replay begins, or after 20 s; until then readers of the topics it wrote to wait
-  behind it;
+* *killed or interrupted at any moment*, and started again: each letter is sent once. Kafka aborts
+  the transaction that was open when the next replay begins, or after 20 s; until then readers of
+  the topics it wrote to wait behind it;
 * *two replays at once*: the later one takes over. The transactional id is the group's name; the
   broker refuses the earlier one's open transaction and all that follows, and it ends with an error;
-* *Kafka away*: tried again for a minute, then an error. Whatever the outcome was, the next replay
-  begins at what was committed.
+* *Kafka away*: tried again for a minute, then an error. The next replay begins at what was committed.
 
 What is sent: key, value and headers as they were before the death; ``leaderq-replayed-from``
 (topic-partition@offset of the letter), ``-times`` (how often the record has died) and
 ``-timestamp`` (its original one). Its timestamp is the time of the replay: with the old one,
 retention could delete it before it is read. The letter stays on its topic until retention takes it.
 
-What was replayed is noted letter by letter: a letter left out by a filter is still there for the
-next replay. What is not a letter of leaderq is passed over for good, and counted. Of each
-partition the note is an offset, and the letters behind it that were replayed out of turn:
+What is not a letter of leaderq is passed over for good, and counted. Of each partition the note is
 
-* the offset is what the group has committed, so Kafka's own tools show it; it never passes a letter
-  that was left out;
-* what was replayed behind one that was left out stands beside the offset, in the *metadata* of the
-  commit, as Kafka's tools show it: ``also replayed: 103-105,109``. So each letter is replayed once,
-  whatever was filtered in which order. An offset somebody resets with Kafka's tools has no
-  metadata, and says: from here on.
+* an offset, committed by the group, so Kafka's own tools show it; it never passes a letter that was
+  left out by a filter;
+* the letters behind it that were replayed out of turn, in the *metadata* of the commit: ``also
+  replayed: 103-105,109``. So each letter is replayed once, whatever was filtered in which order. An
+  offset somebody resets with Kafka's tools has no metadata, and says: from here on.
 """
 
 from __future__ import annotations
@@ -82,11 +77,7 @@ class ReplayProgress:
 
 
 def progress_noted(upto: int, note: str) -> ReplayProgress:
-    """What a committed offset and its metadata say; raises :class:`~leaderq.errors.CorruptRecord`
-    for a note of ours gone bad.
-
-    A note of anybody else's is none.
-    """
+    """What a committed offset and its metadata say (somebody else's: nothing), or a CorruptRecord."""
     if not note.startswith(_NOTED):
         return ReplayProgress(upto)
     try:
@@ -174,10 +165,8 @@ class DeadLetterFilter:
 
 @dataclass
 class ReplayCounts:
-    """How many letters were sent, left out by the selection, and passed over as no letters.
-
-    ``held`` are those read and not known to be sent; ``unseen`` counts *offsets* not looked at yet,
-    at most so many letters.
+    """Letters sent, left out by the selection, and passed over as no letters; ``held``: read and
+    not known to be sent; ``unseen``: offsets not looked at yet.
     """
 
     sent: int = 0
@@ -204,10 +193,9 @@ class DeadLetterReplay:
     """One replay of the letters on ``topic``, for one ``with`` block; ``counts`` is up to date
     whatever happens.
 
-    ``rate_per_s`` is the most letters a second (0: no limit). With ``same_partition`` a record goes
-    back to the partition it was read from; else to the one that Java's and Python's producers
-    choose for its key (a record without a key: where it was). ``to``: another topic than the one a
-    record came from, so that no other reader of that one sees it again.
+    ``rate_per_s``: letters a second at most (0: no limit). With ``same_partition`` a record goes
+    back to where it was read; else where Java's and Python's producers put its key (without one:
+    where it was). ``to``: another topic, so that no other reader of the first sees it again.
     """
 
     def __init__(
@@ -265,14 +253,10 @@ class DeadLetterReplay:
             yield each
 
     def run(self, wait: Callable[[float], object]) -> ReplayCounts:
-        """Send the letters; ``wait`` sleeps for so many seconds, to keep the rate, and may raise to
-        interrupt.
+        """Send the letters; ``wait`` sleeps for so many seconds, and may raise to interrupt.
 
-        Raises :class:`~leaderq.errors.RequestRefused` if another replay has taken over, or too much
-        would have to be remembered; the errors of
-        :class:`~leaderq.kafka.dead_letters.topic.DeadLetterReader` and of
-        :class:`~leaderq.kafka.clients.producer.TransactionalProducer`, naming the letter where it
-        is about one.
+        Raises ``RequestRefused`` if another replay has taken over, or too much would have to be
+        remembered; and what reading and producing raise, naming the letter where it is about one.
         """
         try:
             self._producer.open()

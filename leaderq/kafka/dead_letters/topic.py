@@ -43,10 +43,8 @@ _SILENCE_S = 30.0
 class DeadLetterSender:
     """Sends the dead letters of one career; for the career thread.
 
-    ``produce``: where offsets are kept in a transaction, puts a message into that of the batch;
-    else each letter is sent by itself. ``make_topic`` creates the topic if it is missing.
-    No letter larger than ``max_message_bytes`` of ``settings`` is tried; ``topic_bytes``: the
-    ``max.message.bytes`` of the topic, if it is known.
+    ``produce`` puts a message into the batch's transaction, where there is one. ``topic_bytes``:
+    the ``max.message.bytes`` of the topic, if it is known.
     """
 
     def __init__(
@@ -63,10 +61,8 @@ class DeadLetterSender:
         self._topic_bytes = settings.max_message_bytes if topic_bytes is None else topic_bytes - _FRAME_BYTES
 
     def send(self, term: Term, topic: str, letter: NewDeadLetter) -> None:
-        """Send the letter; durable on return, or part of the transaction.
-
-        One that is too large with all its headers is sent without those that a replay can do
-        without.
+        """Send the letter, durable on return or in the transaction; without what it can spare, if
+        too large.
         """
         whole = _message(topic, letter)
         try:
@@ -113,17 +109,14 @@ class DeadLetterSender:
 
 
 def _message(topic: str, letter: NewDeadLetter) -> Message:
-    # kafka-python sends no record that has neither key nor value; its headers tell where the real
-    # one is.
+    # kafka-python sends no record that has neither key nor value.
     value = b"" if letter.key is None and letter.value is None else letter.value
     return Message(topic, value, letter.key, letter.headers, timestamp_ms=letter.timestamp_ms)
 
 
 class DeadLetterReader(KafkaPythonConsumer):
-    """The letters on ``topic``, for a ``with`` block.
-
-    ``starts`` and ``ends``: offsets when the block was entered. ``group``: the consumer group whose
-    offsets are read.
+    """The letters on ``topic``, for a ``with`` block; ``starts`` and ``ends``: offsets when it was
+    entered. ``group``: the consumer group whose offsets are read.
     """
 
     def __init__(

@@ -81,13 +81,11 @@ from leaderq.kafka.clients.consumer import BatchLost
 from leaderq.kafka.handling.context import HandlingContext, said, span
 from leaderq.kafka.handling.on_error import (
     Decision,
+    Ending,
     HoldUp,
     HoldUps,
     ProcessDied,
-    RaiseError,
     RetryAfter,
-    SendToDeadLetters,
-    SkipRecord,
 )
 from leaderq.kafka.handling.parts import (
     REST_FROM_S,
@@ -115,8 +113,7 @@ class BatchHandler:
     """
 
     def __init__(self, context: HandlingContext) -> None:
-        # Marks serve to repeat records with care: without a limit of deaths, or where nothing is
-        # repeated, they serve nothing.
+        # Without a limit of deaths, or where nothing is repeated, marks serve nothing.
         if context.on_error.deaths is None or context.commits_first:
             context = replace(context, marks=None)
         self.context = context
@@ -127,10 +124,8 @@ class BatchHandler:
 
     def work(self, batch: Batch, term: Term) -> bool:
         """Handle and commit ``batch``; returns ``False`` if the term is ending or paused, and part
-        of it was not begun.
-
-        Raises the user's own error where the policy says so; what ``commit`` and
-        ``send_dead_letter`` raise; and errors that are not about records.
+        of it was not begun. Raises the user's error where the policy says so, and errors not about
+        records.
         """
         self.resting.begin(term.id)
         return BatchWork(self, batch, term).run()
@@ -295,10 +290,8 @@ class BatchWork:
         return False
 
     def _passed(self, part: BatchPart, is_committed_now: bool) -> None:
-        """The part is done, skipped or dead-lettered.
-
-        What was skipped or dead-lettered is committed now, lest it be handled again when something
-        later is undone.
+        """The part is done, skipped or dead-lettered; the latter two are committed now, lest they
+        be handled again when something later is undone.
         """
         self._uncommitted.append(part)
         if is_committed_now:
@@ -307,11 +300,9 @@ class BatchWork:
             self._context.marks.after(self._term, part.records[0])
 
     def _undone(self, failed: Sequence[tuple[BatchPart, PartFailure]]) -> list[BatchPart]:
-        """Undo what the failed attempts did, and all that is not committed yet with it; returns
-        what is to be done again.
-
-        If the first failure is to be raised, this does it: nothing would be gained by doing the
-        rest again first.
+        """Undo what the failed attempts did, and all not committed with it; returns what is to be
+        done again. Raises if the first failure is to be raised: doing the rest first would gain
+        nothing.
         """
         if not self._undoes or not any(failure.touched for _part, failure in failed):
             return []
@@ -319,7 +310,7 @@ class BatchWork:
         again, self._uncommitted = [part.again() for part in self._uncommitted], []
         part, failure = failed[0]
         decision = self._context.on_error.decision(part.failed_with(failure))
-        if isinstance(decision, RaiseError) and not failure.is_outage:
+        if decision is Ending.RAISE and not failure.is_outage:
             self._warn_of_undecided([*failed[1:], *self._pending()])
             self._warn_of_raising(part, failure)
             raise failure.error
@@ -337,7 +328,7 @@ class BatchWork:
 
     def _decide(self, part: BatchPart, failure: PartFailure) -> None:
         decision = self._decision(part, failure)
-        if isinstance(decision, RaiseError):
+        if decision is Ending.RAISE:
             self._raise(part, failure)
         self._commit_done()
         if isinstance(decision, HoldUp):
@@ -361,7 +352,7 @@ class BatchWork:
         if failure.is_outage:
             return self._hold_ups.decision(now_s())
         decision = self._context.on_error.decision(part.failed)
-        is_last = isinstance(decision, SkipRecord | SendToDeadLetters) and len(part.records) == 1
+        is_last = decision in (Ending.SKIP, Ending.DEAD_LETTER) and len(part.records) == 1
         if is_last and self._may_try_again() and self._hold_ups.are_too_many(part.records[0], failure.error):
             self._context.warn(
                 part.records,

@@ -10,7 +10,7 @@ from enum import Enum
 
 from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
 from leaderq.kafka.handling.crash_marks import CrashMarks
-from leaderq.kafka.handling.on_error import OnError, SendToDeadLetters, SkipRecord, dead_letter_topic, place_of
+from leaderq.kafka.handling.on_error import Ending, OnError, dead_letter_topic, place_of
 from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
@@ -93,22 +93,20 @@ class HandlingContext:
         return frozenset(where for where in partitions if marks.is_careful(where)) if marks else frozenset()
 
     def pass_over(self, term: Term, record: Record, error: Exception, attempts: int) -> None:
-        """Skip or dead-letter a raw record; before its offset is committed, as a crash in between
-        must not lose it.
-
-        Raises :class:`~leaderq.errors.Deposed`, or what ``send_dead_letter`` raises.
+        """Skip or dead-letter a raw record, before its offset is committed: a crash must not lose
+        it.
         """
         term.check()
-        decision = self.on_error.terminal
-        if isinstance(decision, SendToDeadLetters):
-            topic = decision.topic or dead_letter_topic(self.career)
+        ending = self.on_error.terminal
+        if ending is Ending.DEAD_LETTER:
+            topic = self.on_error.topic or dead_letter_topic(self.career)
             at_ms = int(time.time() * 1000)
             letter = new_dead_letter(record, error, attempts=attempts, term=term.number, career=self.career, at_ms=at_ms)
             self.send_dead_letter(term, topic, letter)
             self.warn((record,), "is set aside on %s after %d attempt(s)", topic, attempts, error=error)
             if self.on_dead_lettered is not None:
                 self.on_dead_lettered(record, error, attempts, topic)
-        elif isinstance(decision, SkipRecord):
+        elif ending is Ending.SKIP:
             self.warn((record,), "is skipped after %d attempt(s)", attempts, error=error)
             if self.on_skipped is not None:
                 self.on_skipped(record, error, attempts)

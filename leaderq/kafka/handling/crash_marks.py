@@ -9,27 +9,21 @@ written for that while all goes well:
   death;
 * **second one in a row** at the same offset: the partition becomes *careful*. Its next
   ``max_records`` records are handled one by one, each marked durably before it;
-* **the process dies again**: the mark names the record in hand. That death is the record's own,
-  counted from here on, and :meth:`CrashMarks.before` tells it; what to do at which number is the
-  policy's business. So a record that kills costs two processes more than the policy says: those
-  that died before anybody was careful.
-* **a clean end** of a term proves that its leader could go on: the next leader that finds records
-  forgets all deaths.
+* **the process dies again**: the mark names the record in hand, and the death is its own. What to
+  do at which number of them is the policy's business. So a record that kills costs two processes
+  more than the policy says;
+* **a clean end** of a term: the next leader that finds records forgets all deaths.
 
 The znode ``<root>/<career>/attempts`` holds JSON: ``positions`` (topic, partition, committed
 offset, deaths), ``killers`` (topic, partition, offset, deaths of that very record) and ``in_hand``
 (topic, partition, offset). It is written through the term's fence only, so a zombie cannot blame a
 record that its successor passed. Authoritative is what stands there at the begin of a term; within
-it, memory.
+it, memory. One that cannot be understood is logged and begun again. While ZooKeeper is silent
+:meth:`CrashMarks.before` waits, at most until the lease ends.
 
-*Not guaranteed:* that a record is guilty. Processes that die for another reason (a host that fails,
-``kill -9``) while they handle one and the same record, again and again, put the blame on it: two
-such deaths make the work slow for a moment, the others need that very record in hand each time. Nor
-is a record found that kills only in the company of others.
-
-On failure: a znode that cannot be understood is logged and begun again, since counting deaths must
-not stop the work. While ZooKeeper is silent :meth:`CrashMarks.before` waits, no record being
-handled unmarked, at most until the lease ends; then it raises :class:`~leaderq.errors.Deposed`.
+*Not guaranteed:* that a record is guilty: processes that die for another reason while they handle
+one and the same record, again and again, put the blame on it. Nor is a record found that kills only
+in the company of others.
 """
 
 from __future__ import annotations
@@ -67,12 +61,9 @@ class RecordPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class CrashCounts:
-    """What is known of deaths.
-
-    ``positions``: for each partition, the offset committed at the last unclean take-over, and how
-    many in a row there were at it.
-    ``killers``: how many processes died of a record for certain. ``in_hand``: the records being
-    handled, one a partition.
+    """What is known of deaths: ``positions``, the offset committed at the last unclean take-over
+    and how many in a row there were at it; ``killers``, how many died of a record for certain;
+    ``in_hand``, the records being handled, one a partition.
     """
 
     positions: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
@@ -85,10 +76,7 @@ class CrashCounts:
 
 
 def assess(mark: CrashCounts, committed: Mapping[Partition, int], unclean: bool) -> tuple[CrashCounts, frozenset[Partition]]:
-    """What a new leader is to write, and which partitions it must be careful with.
-
-    ``committed`` are the offsets it begins at; a partition without one is left out of account.
-    """
+    """What a new leader that begins at ``committed`` is to write, and where it must be careful."""
     if not unclean:
         return CrashCounts(), frozenset()
     positions = {}
@@ -96,8 +84,7 @@ def assess(mark: CrashCounts, committed: Mapping[Partition, int], unclean: bool)
         before, deaths = mark.positions.get(where, (offset, 0))
         positions[where] = (offset, deaths + 1 if before == offset else 1)
     counted = {place: mark.killers.get(place, 0) + (place in mark.in_hand) for place in {*mark.killers, *mark.in_hand}}
-    # A record in front of the committed offset was passed, whoever died since; its deaths are no
-    # one's business any more.
+    # A record in front of the committed offset was passed, whoever died since.
     killers = {place: deaths for place, deaths in counted.items() if place.offset >= committed.get(place.partition, 0)}
     careful = {where for where, (_, deaths) in positions.items() if deaths >= CAREFUL_FROM}
     # Well below the megabyte that a znode may hold: those with the most deaths are kept.
@@ -118,10 +105,7 @@ def encode(mark: CrashCounts) -> bytes:
 
 
 def decode(data: bytes, *, path: str) -> CrashCounts:
-    """The mark in ``data``; empty data is one without deaths.
-
-    Raises :class:`~leaderq.errors.CorruptRecord` naming ``path`` when it is something else.
-    """
+    """The mark in ``data``; empty: without deaths. Raises CorruptRecord naming ``path``."""
     if not data:
         return CrashCounts()
     try:
@@ -149,12 +133,10 @@ T = TypeVar("T")
 
 
 class CrashMarks:
-    """The marks of one career, kept at ``path``, whose parent exists; one object for a process. For
-    the career thread only.
+    """The marks of one career, kept at ``path``, whose parent exists. For the career thread only.
 
-    ``session`` is asked what stands there when a term begins; what is written goes through the
-    term. ``max_records`` is the largest batch, so that a careful partition gets past all that may
-    have been in hand when the processes died.
+    ``max_records`` is the largest batch, so that a careful partition gets past all that may have
+    been in hand when the processes died.
     """
 
     def __init__(self, session: Session, path: str, *, max_records: int) -> None:
@@ -165,11 +147,8 @@ class CrashMarks:
         self._left: dict[Partition, int] = {}
 
     def begin(self, term: Term, committed: Mapping[Partition, int]) -> None:
-        """Judge what former leaders left, now that this one begins at the offsets ``committed``;
-        costs one read.
-
-        One write besides if the term before ended uncleanly, or if there was something to forget.
-        Raises :class:`~leaderq.errors.Deposed`.
+        """Judge what former leaders left, now that this one begins at the offsets ``committed``:
+        one read, and one write if the term before ended uncleanly or there was something to forget.
         """
         found = CrashCounts()
         data = self._asked(term, self._read)
@@ -194,11 +173,7 @@ class CrashMarks:
         return partition in self._left
 
     def before(self, term: Term, record: Record) -> int:
-        """Mark durably that ``record`` is about to be handled; returns how many processes have died
-        of it so far.
-
-        Raises :class:`~leaderq.errors.Deposed`, if the mark cannot be written any more.
-        """
+        """Mark durably that ``record`` is about to be handled; returns how many have died of it."""
         place = RecordPlace(record.topic, record.partition, record.offset)
         mark = self._mark.handling(place)
         self._write(term, encode(mark))
@@ -206,11 +181,8 @@ class CrashMarks:
         return mark.killers.get(place, 0)
 
     def after(self, term: Term, record: Record) -> None:
-        """The record was passed: handled, skipped or dead-lettered, and committed. Costs no
-        request.
-
-        The mark stays as it is until the next one: its record lies in front of the committed offset
-        now, so nobody is blamed.
+        """The record was passed and committed. Costs no request: the mark stays, but lies in front
+        of the committed offset now, so nobody is blamed.
         """
         where = Partition(record.topic, record.partition)
         left = self._left.pop(where, 1) - 1

@@ -57,6 +57,7 @@ import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from types import FunctionType
 from typing import Any, Literal
 
@@ -120,11 +121,7 @@ class DependencyUnavailable(LeaderqError):
 
 
 class ProcessDied(LeaderqError):
-    """The process ended, again and again, while it handled one record: a crash in C code, memory
-    run out, a kill.
-
-    ``times`` is how often.
-    """
+    """The process ended ``times`` times while it handled one record: a crash in C code, a kill."""
 
     def __init__(self, times: int) -> None:
         self.times = times
@@ -165,21 +162,12 @@ class RetryAfter:
     after_s: float
 
 
-@dataclass(frozen=True)
-class SkipRecord:
-    """Pass over it."""
+class Ending(Enum):
+    """What becomes of a record that is not tried again; only ``RAISE`` does not pass over it."""
 
-
-@dataclass(frozen=True)
-class SendToDeadLetters:
-    """Set it aside on ``topic`` (``None``: the career's own), then pass over it."""
-
-    topic: str | None = None
-
-
-@dataclass(frozen=True)
-class RaiseError:
-    """Raise the user's error; nothing passes over it."""
+    RAISE = "raise"
+    SKIP = "skip"
+    DEAD_LETTER = "dead_letter"
 
 
 @dataclass(frozen=True)
@@ -190,19 +178,17 @@ class HoldUp:
     since_s: float
 
 
-Terminal = SkipRecord | SendToDeadLetters | RaiseError
-Decision = RetryAfter | Terminal
+Decision = RetryAfter | Ending
 
 
 @dataclass(frozen=True)
 class OnError:
-    """A policy that was found to be sound.
-
-    ``retries`` further attempts, then ``terminal``; ``deaths`` of the process on one record that
-    are as good as ``terminal`` (``None``: no number is). ``holds_up``: an outage is waited for.
+    """A policy that was found to be sound: ``retries``, then ``terminal``; so many ``deaths`` of
+    the process on one record are as good; ``holds_up``: an outage is waited for.
     """
 
-    terminal: Terminal = RaiseError()
+    terminal: Ending = Ending.RAISE
+    topic: str | None = None
     retries: int = 0
     backoff_s: float = BACKOFF_S
     max_backoff_s: float = MAX_BACKOFF_S
@@ -312,10 +298,7 @@ def dead_letter(
 
 
 def policy(value: object, where: str) -> OnError:
-    """The policy that ``on_error`` of the class ``where`` asks for.
-
-    Raises :class:`~leaderq.errors.ConfigurationError` with a sentence for each thing wrong with it.
-    """
+    """The policy that ``on_error`` of the class ``where`` asks for, or a ConfigurationError."""
     place = f"on_error of {where}"
     problems = list(_problems(value, place))
     if problems:
@@ -340,7 +323,8 @@ def _sound(value: object) -> OnError:
             except_=except_ or then.except_,
         )
     return OnError(
-        SkipRecord() if value.function == "skip" else SendToDeadLetters(words["topic"]),
+        Ending(value.function),
+        words.get("topic"),
         deaths=words["deaths"],
         holds_up=True,
         only=only,
@@ -450,7 +434,7 @@ class HoldUps:
         """Whether nothing was handled since the last hold-up began."""
         return self._since_s is not None
 
-    def decision(self, now_s: float) -> HoldUp | RaiseError:
+    def decision(self, now_s: float) -> HoldUp | Ending:
         """What to do now that the work is held up, once more or for the first time."""
         if self._since_s is None:
             self._since_s, self._times = now_s, 0
@@ -458,7 +442,7 @@ class HoldUps:
         since_s = now_s - self._since_s
         if since_s >= LONGEST_S:
             self._since_s = None
-            return RaiseError()
+            return Ending.RAISE
         return HoldUp(self._policy.pause_s(self._times), since_s)
 
     def are_too_many(self, record: Record, error: Exception) -> bool:

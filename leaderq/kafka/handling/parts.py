@@ -30,11 +30,8 @@ class PartMode(Enum):
 
 @dataclass(frozen=True)
 class PartFailure:
-    """An attempt at a part that failed.
-
-    ``index`` is the place of the culprit in the part, ``None`` if it is not known; ``touched`` says
-    whether the user's handle ran: then all before the culprit is done. ``is_outage``: nothing is
-    counted against the records.
+    """An attempt at a part that failed. ``index``: the culprit's place, if known; ``touched``: the
+    user's handle ran, so all before it is done; ``is_outage``: nothing counts against the records.
     """
 
     error: Exception
@@ -104,10 +101,8 @@ class BatchPart:
         return replace(self, records=rest, ends=None) if rest else None
 
     def cut(self, failure: PartFailure) -> tuple[BatchPart | None, BatchPart, BatchPart | None]:
-        """What lies before the culprit, the culprit (with the failure to be judged), and what lies
+        """What lies before the culprit, the culprit (if not known: the whole part), what lies
         behind.
-
-        Where the culprit is not known, it is the whole part.
         """
         at = failure.index
         if at is None or len(self.records) == 1:
@@ -127,10 +122,8 @@ class BatchPart:
 
 
 def ends_of(part: BatchPart, batch: Batch) -> Mapping[Partition, int]:
-    """What is to be committed when this part is done, all before it being done too.
-
-    With the last record of a partition comes the partition's end in the batch, which may lie
-    further on (transaction markers).
+    """What is to be committed when this part is done; with a partition's last record comes its end
+    in the batch, which may lie further on (transaction markers).
     """
     if part.ends is not None:
         return part.ends
@@ -166,11 +159,8 @@ def attempt(
     records: Sequence[Record],
     term: Term,
 ) -> PartFailure | None:
-    """Decode and handle; returns ``None`` when that went well, else what is to be judged.
-
-    All are decoded before any is handled, so where one cannot be, none was touched. Errors that are
-    not about records (:func:`~leaderq.kafka.handling.on_error.is_about_records`) are raised, also
-    when they are only the cause of a :class:`~leaderq.kafka.handling.on_error.PoisonRecord`.
+    """Decode all, then handle; returns ``None`` when that went well, else what is to be judged.
+    Errors that are not about records are raised, also as the cause of a PoisonRecord.
     """
     # A copy where it is a list: the user may empty what was handed over, and then raise.
     handed: Sequence[Record] = list(records) if isinstance(records, list) else records
@@ -211,10 +201,8 @@ def _handle(handle: Callable[[Sequence[Record], Term], None], records: Sequence[
 
 
 def _own_error(error: Exception) -> Exception:
-    """The user's own error, raised if it says nothing about the records.
-
-    Raised here, outside the ``except`` that caught it: so it comes out as it went in, with no
-    context added.
+    """The user's own error, raised if it is not about the records: here, outside the ``except``
+    that caught it, so that it comes out with no context added.
     """
     own: BaseException = error
     if isinstance(error, PoisonRecord) and error.__cause__ is not None:
@@ -225,9 +213,7 @@ def _own_error(error: Exception) -> Exception:
 
 
 class HandleCalls:
-    """Calls ``handle``, on any thread, and knows which calls have not returned, so that one that
-    hangs is found out although everything else of its leader is well. Thread-safe.
-    """
+    """Calls ``handle``, on any thread, and knows which calls have not returned: one may hang."""
 
     def __init__(self, handle: Callable[[Sequence[Record], Term], None]) -> None:
         self._handle = handle
@@ -258,10 +244,8 @@ REST_FROM_S = 0.5
 class RestingParts:
     """The part of each resting partition that failed, with its attempts; within one term.
 
-    A record that is to be tried again after a while holds up the records behind it, and no others.
-    The offset stays before the record, so nothing of it is lost if the process dies; then its
-    attempts are counted from 1 again. Reading begins there anew, which throws away what was fetched
-    ahead: some tenths of a second at worst, so that it is worth it from :data:`REST_FROM_S` on.
+    Reading begins again before the record, so nothing of it is lost if the process dies. That
+    throws away what was fetched ahead, and is worth it from :data:`REST_FROM_S` on.
     """
 
     def __init__(self) -> None:
@@ -278,9 +262,7 @@ class RestingParts:
         self._parts[partition] = part
 
     def returned(self, batch: Batch) -> list[BatchPart]:
-        """The parts that ``batch`` begins with in their partitions; whatever else it holds of a
-        resting partition (somebody has moved the offset) begins from scratch.
-        """
+        """The parts that ``batch`` begins with; others (somebody moved the offset) are forgotten."""
         found = []
         for where in batch.records.keys() & self._parts.keys():
             part, rows = self._parts.pop(where), batch.records[where]

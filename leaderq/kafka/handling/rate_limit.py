@@ -67,11 +67,8 @@ class RateLimiter:
         self._pending: Sequence[Record] = ()
 
     def parts(self, records: Sequence[Record]) -> Iterator[tuple[float, Sequence[Record]]]:
-        """Pairs of how long to wait (seconds, often 0) and what to hand out then; together they are
-        ``records``.
-
-        Wait, call :meth:`handed_out`, work on the part, then take the next pair. A caller that
-        breaks off in the wait has used up nothing.
+        """Pairs of how long to wait (seconds) and what to hand out then; together all ``records``.
+        Wait, call :meth:`handed_out`, work on the part, then take the next pair.
         """
         at = 0
         while at < len(records):
@@ -84,10 +81,8 @@ class RateLimiter:
         self._pending = ()
 
     def handed_out(self) -> None:
-        """The part given last is being handed out now; that moment is what the limits count from.
-
-        Without this call the part counts from when the next one is asked for, which is later:
-        limits hold, at a lower pace.
+        """The part given last is handed out now: what the limits count from (else the next pair
+        is).
         """
         part, self._pending = self._pending, ()
         if not part:
@@ -165,10 +160,7 @@ class _Bucket:
 
 
 class _Keys:
-    """When each key was handed out last, for as long as that matters.
-
-    Keys are kept as their 64-bit hashes: two that share one only make each other wait.
-    """
+    """When each key was handed out last, by its hash: two that share one make each other wait."""
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s

@@ -43,10 +43,7 @@ class PartitionWorkers:
         self._threads: list[threading.Thread] = []
 
     def run(self, tasks: Sequence[Callable[[], T]], may_begin: Callable[[], bool]) -> list[TaskOutcome[T]]:
-        """Run the tasks, and give their outcomes in the same order. Waits for as long as they take.
-
-        ``may_begin`` is asked before each; once it says no, no other begins.
-        """
+        """Run the tasks; ``may_begin`` is asked before each. Their outcomes, in the same order."""
         job = _Job(tasks, may_begin, self._tickets)
         while len(self._threads) < min(self._count, len(tasks)):
             name = f"{self._name}-{len(self._threads)}"

@@ -15,20 +15,16 @@ Two things a database does by itself, and what to set against them:
 
 * a leader that is frozen in mid-transaction keeps its locks, and its successor's ``load`` waits for
   them. PostgreSQL ends its session after ``idle_in_transaction_session_timeout`` (default: never):
-  set it. Measured with PostgreSQL 15 and psycopg 3.3: that time is not counted after an
-  ``executemany``, which is a pipeline, until the next ``execute``; PostgreSQL 17's
-  ``transaction_timeout`` does not look at idleness. SQLite waits for the frozen process, for the
-  connection's ``timeout``, then raises. A successor whose ``load`` fails stands again, until the
-  frozen process goes on or is killed.
+  set it. (With psycopg 3.3 that time is not counted after an ``executemany``, which is a pipeline,
+  until the next ``execute``.) SQLite waits for the connection's ``timeout``, then raises. A
+  successor whose ``load`` fails stands again, until the frozen process goes on or is killed.
 * an answer to COMMIT that is lost leaves the outcome open. The next try of the same batch finds its
   offsets stored, and raises :class:`~leaderq.errors.AlreadyStored` instead of doing the work twice.
 
-Drivers differ in who begins a transaction. PEP 249: the first statement does, and ``commit`` ends
-it. ``sqlite3`` begins one only before some statements, unless told otherwise in one of three ways;
-a connection in *autocommit* begins none, and its ``commit`` may do nothing. So where the connection
+PEP 249: the first statement begins a transaction. ``sqlite3`` begins one only before some
+statements, unless told otherwise; a connection in *autocommit* begins none. So where the connection
 does not begin by itself, ``BEGIN``, ``COMMIT`` and ``ROLLBACK`` are sent as statements; in SQLite
-``BEGIN IMMEDIATE``, which takes the lock for writing at once, so that it is waited for instead of
-missed later.
+``BEGIN IMMEDIATE``, which takes the lock for writing at once, so that it is waited for.
 """
 
 from __future__ import annotations
@@ -129,16 +125,12 @@ class DatabaseOffsets:
         try:
             self._create_table()
         except self._database.error:
-            # PostgreSQL's IF NOT EXISTS fails where two create at once; the second time it is
-            # there. A true error comes again.
+            # PostgreSQL's IF NOT EXISTS fails where two create at once; a true error comes again.
             self._create_table()
 
     def load(self, term: Term) -> dict[Partition, int]:
-        """Refuse all terms before ``term`` from now on, and give the offsets at which to read on;
-        {} before the first batch.
-
-        Waits for a transaction of an older term that is under way. Raises
-        :class:`~leaderq.errors.Deposed` if a newer term has loaded.
+        """Refuse all terms before ``term`` from now on, and return the offsets at which to read on.
+        Waits for a transaction of an older term; raises ``Deposed`` if a newer one has loaded.
         """
         term.check()
         self._database.renew()
@@ -146,8 +138,7 @@ class DatabaseOffsets:
             try:
                 return self._load(term)
             except self._database.integrity_error:
-                # Two terms met at a career's very first load, and the other has inserted the term
-                # row meanwhile.
+                # Two terms met at a career's very first load: the other has inserted the row.
                 return self._load(term)
 
     @contextmanager
@@ -189,15 +180,13 @@ class DatabaseOffsets:
     def _take_over(self, cursor: DatabaseCursor, term: Term) -> None:
         if self._execute(cursor, RAISE_TERM, term=term.number).rowcount == 1:
             return
-        # Not only a newer term: the row may be missing, and some drivers count no row that keeps
-        # its value.
+        # Not only a newer term: the row may be missing.
         holder = self._holder(cursor)
         if holder is None:
             self._execute(cursor, INSERT_TERM, term=term.number)
             return
         if holder < term.number:
-            # An older term inserted the row between the two statements: there was no row yet to
-            # be locked.
+            # An older term inserted the row between the two: there was none yet to be locked.
             self._execute(cursor, RAISE_TERM, term=term.number)
             holder = self._holder(cursor)
         if holder != term.number:
@@ -214,8 +203,7 @@ class DatabaseOffsets:
     def _store(self, cursor: DatabaseCursor, term: Term, where: Partition, end: int, *, known: bool) -> None:
         statement = ADVANCE if known else INSERT_OFFSET
         values = {"topic": where.topic, "partition": where.number, "next_offset": end, "term": term.number}
-        # 0 rows: another term's row, or one that vanished under the lock of the term row. -1: the
-        # driver cannot tell.
+        # 0 rows: another term's row, or one that vanished. -1: the driver cannot tell.
         if self._execute(cursor, statement, **values).rowcount == 0:
             self._refuse(term, f"the offset of {where} could not be stored under it")
 
@@ -282,10 +270,7 @@ class DatabaseConnection(Protocol):
 
 
 class Database:
-    """One connection, opened by ``connect`` when it is first needed, or given. For one thread.
-
-    Raises :class:`~leaderq.errors.ConfigurationError` if ``connect`` returns something else.
-    """
+    """One connection, opened by ``connect`` when it is first needed, or given. For one thread."""
 
     def __init__(self, connect: Callable[[], DatabaseConnection] | DatabaseConnection) -> None:
         # The driver's errors; known for what they are also after the connection was given up.
@@ -404,9 +389,7 @@ class Database:
 
 
 def checked_table(name: str) -> str:
-    """``name``; raises :class:`~leaderq.errors.ConfigurationError` unless it is a plain SQL name,
-    with a schema or without.
-    """
+    """``name``; raises ConfigurationError unless it is a plain SQL name."""
     if not _TABLE_NAME.match(name):
         raise ConfigurationError(
             f"{name!r} cannot be the table of offsets; use letters, digits and '_', such as 'leaderq_offsets' or 'billing.offsets'"

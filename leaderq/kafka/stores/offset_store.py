@@ -45,10 +45,8 @@ class OffsetStore(ABC):
     @abstractmethod
     def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
         """From now on refuse what an earlier leader commits, and hold the partitions; returns
-        whether that is so yet.
-
-        Called again until it returns ``True``, and whenever the consumer was made again within the
-        term.
+        whether that is so yet. Called again until it is, and when the consumer was made again
+        within the term.
         """
 
     @abstractmethod
@@ -57,18 +55,14 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        """Begin to keep these offsets, with the effects that wait to go with them; fails if a newer
-        leader has fenced this one.
-
-        One at a time. If the outcome is unknown (an error that asks for another try), committing
-        the same offsets again completes it, and no effect happens twice.
+        """Begin to keep these offsets, one at a time, with the effects that wait to go with them;
+        fails if a newer leader is there. If the outcome is unknown (an error that asks for another
+        try), committing the same offsets again completes it, and no effect happens twice.
         """
 
     def commit_positions(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        """Begin to keep offsets that no effect belongs to: where a new partition begins, or the
-        same ones again, as a proof.
-
-        Leaves alone what waits to go with the batch in hand.
+        """Begin to keep offsets that no effect belongs to: where a partition begins, or, as a
+        proof, the same again. Leaves alone what waits to go with the batch in hand.
         """
         return self.commit(consumer, term, offsets)
 
@@ -80,13 +74,10 @@ class OffsetStore(ABC):
 
 
 class KafkaOffsets(OffsetStore):
-    """The group's committed offsets in Kafka itself; the fence is the static membership: the broker
-    refuses the former holder of the career's name (KIP-345).
+    """The group's committed offsets in Kafka itself; the fence is the static membership (KIP-345).
 
-    Guarantees: once :meth:`fence` has given ``True``, no earlier member of the same name can
-    commit.
-    Not guaranteed: anything against a consumer that commits for the group from outside it while no
-    member exists.
+    *Guarantees:* once :meth:`fence` has returned ``True``, no earlier member of the name can
+    commit. *Not guaranteed:* anything against commits from outside while the group has no member.
     """
 
     in_group = True
@@ -148,11 +139,8 @@ class ExternalOffsets(OffsetStore):
         self._offsets: dict[Partition, int] = {}
 
     def begin(self, term: Term) -> None:
-        """Ask the user's code for its offsets; on the career thread, before the consumer begins to
-        read for ``term``.
-
-        Raises whatever ``load_offsets`` raises, and :class:`~leaderq.errors.ConfigurationError` if
-        its answer is unusable.
+        """Ask the user's code for its offsets, on the career thread, before reading for ``term``
+        begins.
         """
         checked = checked_offsets(self._load(term), self._where)
         with self._lock:
@@ -164,18 +152,14 @@ class ExternalOffsets(OffsetStore):
         return consumer.join(allowed, timeout_s)
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
-        """The user's offsets, and what was committed since.
-
-        Raises :class:`~leaderq.kafka.clients.consumer.KafkaAway` as long as none are known.
-        """
+        """The user's offsets, and what was committed since; ``KafkaAway`` until any are known."""
         with self._lock:
             if self._term != term.id:
                 raise KafkaAway(f"'load_offsets' of {self._where} has not answered for term {term.number} yet")
             return dict(self._offsets)
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> DoneAtOnce:
-        # ``handle`` has returned, and the user's store had these offsets by then; or a partition
-        # begins there, of which that store learns with the first batch.
+        # ``handle`` has returned, so the user's store has these; or a partition begins there.
         with self._lock:
             if self._term == term.id:
                 self._offsets.update(offsets)
@@ -183,27 +167,25 @@ class ExternalOffsets(OffsetStore):
 
 
 def checked_offsets(offsets: Mapping[Any, int], where: str) -> dict[Partition, int]:
-    """What ``load_offsets`` of ``where`` returned, as offsets; raises
-    :class:`~leaderq.errors.ConfigurationError` with all problems.
-    """
+    """What ``load_offsets`` of ``where`` returned, as offsets, or a ConfigurationError."""
     if not isinstance(offsets, Mapping):
         raise ConfigurationError(
             f"'load_offsets' of {where} returned {type(offsets).__name__}; "
             "it must return a mapping of (topic, partition) to the offset to read next, {} if there is none yet"
         )
-    problems = [problem for key, value in offsets.items() for problem in (_problem(key, value, where),) if problem]
+    problems = []
+    for key, value in offsets.items():
+        if not (isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and _is_count(key[1])):
+            problems.append(
+                f"'load_offsets' of {where} returned the key {key!r}; keys are (topic, partition), such as ('clicks', 0)"
+            )
+        elif not _is_count(value):
+            problems.append(
+                f"'load_offsets' of {where} returned the offset {value!r} for {key!r}; it must be a whole number, 0 or more"
+            )
     if problems:
         raise ConfigurationError(*problems)
     return {Partition(*key): int(value) for key, value in offsets.items()}
-
-
-def _problem(key: Any, value: Any, where: str) -> str | None:
-    is_pair = isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and _is_count(key[1])
-    if not is_pair:
-        return f"'load_offsets' of {where} returned the key {key!r}; keys are (topic, partition), such as ('clicks', 0)"
-    if not _is_count(value):
-        return f"'load_offsets' of {where} returned the offset {value!r} for {key!r}; it must be a whole number, 0 or more"
-    return None
 
 
 def _is_count(value: Any) -> bool:

@@ -54,10 +54,8 @@ _CLOSE_S = 1.0
 
 @dataclass(eq=False)
 class Transaction:
-    """Messages and offsets that belong together.
-
-    ``in_doubt``: nobody waits for its commit any more, which may still happen. ``is_committed``: it
-    did, whoever noticed.
+    """Messages and offsets that belong together. ``in_doubt``: nobody waits for its commit any
+    more, which may still happen. ``is_committed``: it did, whoever noticed.
     """
 
     messages: list[Message]
@@ -83,10 +81,8 @@ class TransactionThread:
     # ---- on the consumer thread ------------------------------------------------------------------
 
     def fencing(self, allowed: Callable[[], None]) -> CommitFuture:
-        """Begin to fence; done once no transaction is open, neither of an earlier leader nor of
-        this one.
-
-        ``allowed`` raises if this process may not fence; asked right before, now and later.
+        """Begin to fence; done once no transaction is open, of whichever leader. ``allowed`` raises
+        if this process may not; asked right before, now and later.
         """
         self._allowed = allowed
         return self._background.submit(self._fence)
@@ -216,15 +212,12 @@ class TransactionOffsets(OffsetStore):
     """See :class:`~leaderq.kafka.stores.offset_store.OffsetStore`, and this module.
 
     *Guarantees:* a reader with ``read_committed`` sees what was produced for a record exactly once,
-    whatever dies. From the moment :meth:`fence` has given ``True``, an earlier leader can neither
-    commit nor produce.
-    *Not guaranteed:* anything for readers with ``read_uncommitted``, or for effects other than
-    :meth:`produce`.
+    whatever dies. From the moment :meth:`fence` has returned ``True``, an earlier leader can
+    neither commit nor produce. *Not guaranteed:* anything for other readers and effects.
 
-    Taking over fences the producer first, then the group, then reads. The producer first, since
-    that also ends a transaction that the former leader has left open, for which reading the offsets
-    would have to wait; the group second, since joining is the longer step, during which the former
-    leader can commit nothing any more; reading last, when nobody else can move an offset.
+    The producer is fenced first, since that also ends a transaction left open, for which reading
+    the offsets would have to wait; the group second, since joining is the longer step; offsets are
+    read last, when nobody else can move them.
     """
 
     in_group = True
@@ -252,12 +245,8 @@ class TransactionOffsets(OffsetStore):
     # ---- for the user's code, on any thread ------------------------------------------------------
 
     def produce(self, message: Message, max_bytes: int | None = None) -> None:
-        """Send ``message`` when the batch in hand is committed, and only then; it may have
-        ``max_bytes`` (default: ``max_message_bytes``).
-
+        """Send ``message`` when the batch in hand is committed, and only then, or raise KafkaError.
         Takes no lock, so it may be broken off anywhere. Messages of one thread keep their order.
-
-        :raises KafkaError: the message cannot be sent as it is, or no batch is being handled.
         """
         if not self._is_taking:
             raise KafkaError("a message can be produced only within a term, while records are handled")
@@ -306,10 +295,8 @@ class TransactionOffsets(OffsetStore):
         return _Committing(self._commit(consumer, uncommitted), lambda: self._settled(uncommitted), BatchLost)
 
     def commit_positions(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        """Commit offsets in a transaction without messages.
-
-        Not by a plain commit: an earlier transaction completed after it would not count, though its
-        messages would.
+        """Commit offsets in a transaction without messages; a plain commit would overtake an
+        earlier transaction, whose messages would count and whose offsets would not.
         """
         # If the outcome is not known, it is simply done again: nothing goes with these.
         return _Committing(self._commit(consumer, Transaction([], dict(offsets))), lambda: None, KafkaAway)

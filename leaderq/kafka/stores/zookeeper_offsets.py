@@ -56,12 +56,10 @@ class TopicOffsets:
 
 
 class ZooKeeperOffsets(OffsetStore):
-    """An :class:`~leaderq.kafka.stores.offset_store.OffsetStore` in ZooKeeper; ``path`` is the
-    folder of the topics' znodes.
+    """Offsets in ZooKeeper; ``path`` is the folder of the topics' znodes.
 
     *Guarantees:* offsets and the operations added for their batch happen together, once, and only
-    by the newest leader.
-    *Not guaranteed:* anything about effects that are not operations of the batch.
+    by the newest leader. *Not guaranteed:* any other effects.
     """
 
     in_group = False
@@ -107,10 +105,10 @@ class ZooKeeperOffsets(OffsetStore):
         }
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        return self._background.submit(partial(self._write_with_operations, term, dict(offsets)))
+        return self._background.submit(partial(self._write, term, dict(offsets), with_operations=True))
 
     def commit_positions(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        return self._background.submit(partial(self._write, term, dict(offsets), ()))
+        return self._background.submit(partial(self._write, term, dict(offsets)))
 
     def close(self) -> None:
         """Drop what waits; a write under way is refused by the fence, or done."""
@@ -120,18 +118,16 @@ class ZooKeeperOffsets(OffsetStore):
     def _node(self, topic: str) -> str:
         return f"{self._path}/{topic}"
 
-    def _write_with_operations(self, term: Term, offsets: dict[Partition, int]) -> None:
-        # Taken now, not when the commit was asked for: an earlier one of the same batch may have
-        # carried them out meanwhile.
+    def _write(self, term: Term, offsets: dict[Partition, int], *, with_operations: bool = False) -> None:
+        # Taken now: an earlier commit of the same batch may have carried them out meanwhile.
         with self._lock:
-            operations = tuple(self._waiting)
-        self._write(term, offsets, operations)
-
-    def _write(self, term: Term, offsets: dict[Partition, int], operations: tuple[Operation, ...]) -> None:
+            operations = tuple(self._waiting) if with_operations else ()
         new = self._changed(term, offsets)
         while True:
             try:
-                term.write([*self._puts(new), *operations])
+                kinds = {topic: SetData if topic in self._known else Create for topic in new}
+                puts = [kinds[topic](self._node(topic), kept.encoded()) for topic, kept in new.items()]
+                term.write([*puts, *operations])
                 break
             except ConnectionLost:
                 if self._happened(term, new):
@@ -156,12 +152,6 @@ class ZooKeeperOffsets(OffsetStore):
             )
             for topic, changed in by_topic.items()
         }
-
-    def _puts(self, new: dict[str, TopicOffsets]) -> list[Operation]:
-        return [
-            SetData(self._node(topic), kept.encoded()) if topic in self._known else Create(self._node(topic), kept.encoded())
-            for topic, kept in new.items()
-        ]
 
     def _happened(self, term: Term, new: dict[str, TopicOffsets]) -> bool:
         """Whether the write whose answer was lost stands there; asks until that is known."""

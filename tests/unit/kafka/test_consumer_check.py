@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.kafka.consuming.consumer_check import Memory, Observation, StallLimits, find_stalled, rebuilt
+from leaderq.kafka.consuming.consumer_check import Memory, Observation, StallLimits, find_stalled, restarted
 from leaderq.kafka.record import Partition
 
 WHERE = Partition("t", 0)
@@ -56,11 +56,14 @@ def test_it_is_judged_anew_when_the_end_moves_after_a_rebuild() -> None:
     assert looks(*rows) == [10, 20, 30]
 
 
-def test_polls_are_counted_from_0_after_a_rebuild() -> None:
-    memory, _ = find_stalled({}, {WHERE: Observation(0, 5, 9, 80, 80)}, LIMITS)
-    memory = rebuilt(memory)
-    assert looks((20, 5, 30, 4, 4), memory=memory) == []
-    assert looks((20, 5, 30, 12, 12), memory=memory) == [20]
+def test_after_a_rebuild_time_and_polls_are_counted_anew_and_the_same_stall_is_not_told_again() -> None:
+    tail = [(float(at), 5, 6, at * 5, at * 5) for at in range(0, 35, 5)]
+    memory: Memory = {}
+    for row in tail:
+        memory, _ = find_stalled(memory, {WHERE: Observation(*row)}, LIMITS)
+    assert looks((31, 5, 6, 156, 156), (90, 5, 6, 400, 400), memory=restarted(memory)) == []
+    assert looks((31, 5, 6, 156, 156), (41, 5, 9, 166, 166), memory=restarted(memory)) == [41]
+    assert looks((31, 5, 6, 156, 156), (41, 5, 9, 157, 157), memory=restarted(memory)) == []
 
 
 def test_each_partition_is_judged_by_itself() -> None:

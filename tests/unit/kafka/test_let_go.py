@@ -24,7 +24,6 @@ A, B, C = Partition("t", 0), Partition("t", 1), Partition("t", 2)
 class Member:
     """A consumer in a group that takes partitions away; a poll returns five records of each."""
 
-    slice_records = 10
     is_joining = False
 
     def __init__(self) -> None:
@@ -155,13 +154,13 @@ class Leading:
 @pytest.mark.parametrize("happens", [True, False])
 def test_records_of_a_batch_let_go_of_are_handed_out_again_only_if_its_commit_has_failed(happens: bool) -> None:
     leading = Leading()
-    leading.term_consumer.commit({A: 5, B: 5})
+    leading.term_consumer.commits.request({A: 5, B: 5}, in_hand=True)
     leading.term_consumer.round()
     assert leading.store.under_way == {A: 5, B: 5}
     leading.member.rebalanced(A)
     leading.term_consumer.round()
     assert leading.offsets() is None  # it is not known yet where reading goes on
-    assert leading.term_consumer.outcome() is False
+    assert leading.term_consumer.commits.outcome is False
     if happens:
         leading.store.happen()
     else:

@@ -9,13 +9,11 @@ import pytest
 from leaderq.errors import ConfigurationError, ConnectionLost, Deposed, KafkaError, KafkaFenced, NodeExists
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.on_error import (
+    Ending,
     OnError,
     PoisonRecord,
     ProcessDied,
-    RaiseError,
     RetryAfter,
-    SendToDeadLetters,
-    SkipRecord,
     dead_letter,
     dead_letter_topic,
     is_about_records,
@@ -33,20 +31,21 @@ def verdicts(value: object, attempts: int) -> list[object]:
 
 
 def test_raise_is_the_verdict_at_once_and_no_number_of_deaths_changes_it() -> None:
-    assert policy("raise", "Billing") == OnError(RaiseError())
-    assert verdicts("raise", 2) == [RaiseError(), RaiseError()]
+    assert policy("raise", "Billing") == OnError(Ending.RAISE)
+    assert verdicts("raise", 2) == [Ending.RAISE, Ending.RAISE]
     assert policy("raise", "Billing").deaths is None
 
 
 @pytest.mark.parametrize("value", ["skip", skip()])
 def test_skip_passes_over_at_once_and_after_three_deaths(value: object) -> None:
-    assert verdicts(value, 1) == [SkipRecord()]
+    assert verdicts(value, 1) == [Ending.SKIP]
     assert policy(value, "Billing").deaths == 3
 
 
 def test_a_dead_letter_goes_to_the_topic_named_or_to_the_careers_own() -> None:
-    assert verdicts(dead_letter("graveyard", deaths=1), 1) == [SendToDeadLetters("graveyard")]
-    assert verdicts(dead_letter(), 1) == [SendToDeadLetters(None)]
+    assert verdicts(dead_letter("graveyard", deaths=1), 1) == verdicts(dead_letter(), 1) == [Ending.DEAD_LETTER]
+    assert policy(dead_letter("graveyard"), "Billing").topic == "graveyard"
+    assert policy(dead_letter(), "Billing").topic is None
     assert policy(dead_letter(deaths=1), "Billing").deaths == 1
     assert dead_letter_topic("billing") == "billing-dead"
 
@@ -57,9 +56,9 @@ def test_retry_waits_twice_as_long_each_time_up_to_its_cap_then_does_what_it_end
         RetryAfter(2.0),
         RetryAfter(3.0),
         RetryAfter(3.0),
-        SendToDeadLetters(None),
+        Ending.DEAD_LETTER,
     ]
-    assert verdicts(retry(1), 2) == [RetryAfter(0.5), RaiseError()]
+    assert verdicts(retry(1), 2) == [RetryAfter(0.5), Ending.RAISE]
     assert policy(retry(1, then=skip(deaths=7)), "Billing").deaths == 7
     assert policy(retry(1), "Billing").deaths is None
 
@@ -76,7 +75,7 @@ def test_a_retry_beyond_counting_still_has_a_back_off() -> None:
         ("ignore", "'ignore'"),
         ("dead_letter", "dead_letter()"),
         (3, "is 3"),
-        (SkipRecord, "is <class"),
+        (RetryAfter, "is <class"),
         (ValueError("x"), "ValueError"),
         (skip, "call it: skip()"),
         (dead_letter, "call it: dead_letter()"),
