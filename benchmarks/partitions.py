@@ -29,7 +29,7 @@ from figures import print_table, save
 
 from leaderq import connect
 from leaderq.clock import now_s
-from leaderq.kafka.topics import create_topics
+from leaderq.kafka.topics import committed, create_topics
 from leaderq.term import OpenTerm
 from leaderq.testing import KafkaBroker, ZooKeeperServer
 from leaderq.zookeeper import Session
@@ -129,6 +129,8 @@ def measure(arguments: argparse.Namespace, stack: ExitStack) -> dict[str, dict[s
             for topic, size in topics.items():
                 create_topics(broker.address, {topic: size}, timeout_s=_GIVE_UP_S)
             feed(broker.address, topics, arguments.records)
+            # A broker makes the topic of its groups when it is first asked, behind all these.
+            committed(broker.address, "nobody", "records-0", timeout_s=_GIVE_UP_S)
             for number, client in enumerate(arguments.clients.split(",")):
                 job = Job(
                     broker.address, "", partitions, arguments.records + number * WAITING, 1000, f"{client}-{partitions}"

@@ -177,6 +177,12 @@ MUTANTS = [
         Edit(BATCH_HANDLER, "            self._resting.put(where, part)\n", ""),
     ),
     mutant(
+        "the positions of many partitions are set by a look at all of them for each",
+        "tests/integration/kafka/test_kafka_python_consumer.py::TestKafkaPythonConsumer::"
+        "test_many_partitions_are_looked_over_as_a_whole_not_once_for_each",
+        Edit(PRIVATE, "consumer._subscription.assignment[partition].seek(offset)", "consumer.seek(partition, offset)"),
+    ),
+    mutant(
         "kafka-python never fetches again what was paused",
         "tests/integration/kafka/test_kafka_python_consumer.py::TestKafkaPythonConsumer::"
         "test_a_partition_that_rests_is_not_read_before_the_next_seek",

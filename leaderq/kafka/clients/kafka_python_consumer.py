@@ -257,11 +257,10 @@ class KafkaPythonConsumer(ConsumerBase):
         private_api.resume_all(consumer)
         longer_ms = min(LONGEST_FETCH_MS, int(len(offsets) * _FETCH_MS_A_PARTITION))
         self._quiet_fetch_ms = max(QUIET_FETCH_MS, longer_ms)
-        for partition, offset in offsets.items():
-            try:
-                consumer.seek(TopicPartition(*partition), offset)
-            except ValueError as exc:  # lost to a rebalance since: the next join sets positions again
-                raise KafkaAway(f"partition {partition} is not held any more") from exc
+        try:
+            private_api.seek(consumer, {TopicPartition(*where): offset for where, offset in offsets.items()})
+        except KeyError as exc:  # lost to a rebalance since: the next join sets positions again
+            raise KafkaAway(f"partition {exc} is not held any more") from exc
         consumer.pause(*(TopicPartition(*partition) for partition in resting))
 
     def positions(self) -> dict[Partition, int]:

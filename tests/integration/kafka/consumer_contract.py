@@ -134,12 +134,23 @@ class ConsumerContract:
         assert consumer.joins == joins
         commit(consumer, dict.fromkeys(consumer.assigned(), 0))
 
-    def test_the_positions_of_many_partitions_are_told(
-        self, make_consumer: Make, kafka_broker: Any, topic_name: str
+    @pytest.fixture
+    def requests(self) -> Any:
+        """Options that a consumer is to have, and what counts its requests by kind then."""
+        raise NotImplementedError
+
+    def test_many_partitions_are_asked_about_in_few_requests(
+        self, make_consumer: Make, requests: Any, kafka_broker: Any, topic_name: str
     ) -> None:
+        options, asked = requests
         create_topics(kafka_broker.address, {f"{topic_name}-many": 300})
-        consumer = self.join(make_consumer(topics=(f"{topic_name}-many",)))
+        consumer = self.join(make_consumer(topics=(f"{topic_name}-many",), options=options))
+        before = asked(consumer)  # it asks again until a topic just made is ready
         assert consumer.positions() == dict.fromkeys(consumer.assigned(), 0)
+        commit(consumer, consumer.positions())
+        assert consumer.committed(20.0) == consumer.end_offsets(20.0) == consumer.positions()
+        counts = asked(consumer) - before
+        assert all(0 < counts[kind] < 30 for kind in ("OffsetFetch", "ListOffsets", "OffsetCommit")), counts
 
     def test_records_come_in_order_with_all_their_fields(self, make_consumer: Make, feed: Feed) -> None:
         values = feed(0, 200)

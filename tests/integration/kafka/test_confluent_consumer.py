@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from typing import Any
+
 import pytest
 from consumer_contract import ConsumerContract, Make, commit
 
 from leaderq.errors import KafkaFenced
+from leaderq.kafka import ConsumerClient
+from leaderq.testing import eventually
 
 pytest.importorskip("confluent_kafka", reason="the extra leaderq[confluent] is not installed", exc_type=ImportError)
 
@@ -16,6 +22,21 @@ class TestConfluentConsumer(ConsumerContract):
     """The contract, on confluent-kafka."""
 
     factory = ConfluentConsumer
+
+    @pytest.fixture
+    def requests(self) -> Any:
+        told: list[dict[str, Any]] = []
+
+        def asked(consumer: ConsumerClient) -> Counter[str]:
+            told.clear()
+            # The first of them may have been made before.
+            eventually(lambda: (consumer.poll(0.1, 1), len(told) > 1)[1], timeout_s=30, message="statistics come")
+            counts: Counter[str] = Counter()
+            for broker in told[-1]["brokers"].values():
+                counts.update(broker["req"])
+            return counts
+
+        return {"statistics.interval.ms": 200, "stats_cb": lambda text: told.append(json.loads(text))}, asked
 
     def test_a_fenced_member_is_told_by_its_heartbeat_for_ever(self, make_consumer: Make) -> None:
         first = self.join(make_consumer())
