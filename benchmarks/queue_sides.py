@@ -282,10 +282,10 @@ class Ours:
                 time.sleep(0.01)
         return took
 
-    def fair(self, rate: int, count: int, *, beside: str, locks: bool) -> list[float]:
+    def fair(self, rate: int, count: int, *, beside: str, locks: bool) -> tuple[list[float], list[float]]:
         """From each put to its begin by anybody, with a free consumer beside one that is hung, slow,
-        paused, idle, or was asked for an item once (``pull``), but for what the machine stood still.
-        The first second does not count.
+        paused, idle, or was asked for an item once (``pull``): as measured, and but for what the
+        machine stood still. The first second does not count.
         """
         path, released = self._ground.path(), threading.Event()
         begun: list[tuple[float, float]] = []
@@ -324,7 +324,9 @@ class Ours:
                 time.sleep(max(0.0, began_s + number / rate - time.monotonic()))
                 put(producer)
             await_begun(1 + rate + count, 10.0)
-        return [at_s - put_s - stalls.between(put_s, at_s) for put_s, at_s in begun if put_s >= began_s + 1.0]
+        counted = [(put_s, at_s) for put_s, at_s in begun if put_s >= began_s + 1.0]
+        raw = [at_s - put_s for put_s, at_s in counted]
+        return raw, [at_s - put_s - stalls.between(put_s, at_s) for put_s, at_s in counted]
 
     def offer(self, items: int, size: int) -> float:
         """A simple queue, one after the other."""

@@ -57,6 +57,7 @@ class SendQueue:
         self._window = window
         self._window_bytes = window_bytes
         self._small_due = 0
+        self._under_way = self._bytes = 0  # of the flight: those with groups, and all
 
     @property
     def may_send(self) -> bool:
@@ -65,17 +66,18 @@ class SendQueue:
         """
         if self.is_halted:
             return False
-        under_way = sum(bool(batch.groups) for batch in self.flight)
-        is_full = under_way >= self._window or (
-            under_way > 0 and sum(batch.size for batch in self.flight) >= self._window_bytes
-        )
+        under_way = self._under_way
+        is_full = under_way >= self._window or (under_way > 0 and self._bytes >= self._window_bytes)
         if self.again:
             return not is_full
         if self.number >= RENEW_AT:
             return False
         if self._small_due:
             return True
-        return not is_full and bool(self.waiting) and not (under_way > 1 and self._is_meagre(under_way))
+        waiting = self.waiting
+        if is_full or not waiting:
+            return False
+        return under_way <= 1 or len(waiting) >= _PACE * under_way or waiting[-1].size >= _LARGE_BYTES
 
     @property
     def needs_renewal(self) -> bool:
@@ -100,11 +102,9 @@ class SendQueue:
             self.number += 1
         batch.status = batch.error = None
         self.flight.append(batch)
+        self._under_way += bool(batch.groups)
+        self._bytes += batch.size
         return batch
-
-    def _is_meagre(self, under_way: int) -> bool:
-        waiting = self.waiting
-        return len(waiting) < _PACE * under_way and waiting[-1].size < _LARGE_BYTES
 
     def take_applied(self) -> list[PackedMulti]:
         """The batches at the head of the flight that were applied; any other answer halts
@@ -113,7 +113,9 @@ class SendQueue:
         done: list[PackedMulti] = []
         flight = self.flight
         while flight and flight[0].status is MultiStatus.APPLIED:
-            done.append(flight.popleft())
+            done.append(batch := flight.popleft())
+            self._under_way -= bool(batch.groups)
+            self._bytes -= batch.size
         return done
 
     def take_failed(self) -> list[PackedMulti]:
@@ -122,9 +124,7 @@ class SendQueue:
         """
         if not self.is_halted or any(batch.status is None for batch in self.flight):
             return []
-        failed = list(self.flight)
-        self.flight.clear()
-        return failed
+        return self._landed()
 
     def blame(self, failed: list[PackedMulti]) -> PackedMulti | None:
         """The batch that ZooKeeper refused by its content, if that is what happened. All that was
@@ -180,12 +180,18 @@ class SendQueue:
 
     def empty(self) -> tuple[list[PackedMulti], list[OperationGroup]]:
         """Give up everything: the batches sent at some time, and the groups that were not."""
-        batches, groups = [*self.flight, *self.again], list(self.waiting)
-        self.flight.clear()
+        batches, groups = [*self._landed(), *self.again], list(self.waiting)
         self.again.clear()
         self.waiting.clear()
         self.is_halted = True
         return batches, groups
+
+    def _landed(self) -> list[PackedMulti]:
+        """All that was under way; nothing is any more."""
+        batches = list(self.flight)
+        self.flight.clear()
+        self._under_way = self._bytes = 0
+        return batches
 
     def _undo(self, batches: Iterable[PackedMulti]) -> None:
         batches = list(batches)

@@ -13,6 +13,7 @@ PENDING = "leaderq/queues/consuming/pending.py"
 PREFETCH = "leaderq/queues/consuming/prefetch.py"
 SETTLING = "leaderq/queues/consuming/settling.py"
 WORKERS = "leaderq/queues/consuming/workers.py"
+PAUSING = "leaderq/queues/pausing.py"
 READING = "leaderq/reading.py"
 GROUPS = "leaderq/writing/groups.py"
 SEND_QUEUE = "leaderq/writing/send_queue.py"
@@ -20,6 +21,7 @@ SEND_QUEUE = "leaderq/writing/send_queue.py"
 HERE = "tests/integration/queues/"
 FAIRNESS = f"{HERE}test_fairness.py::test_"
 VALUES = f"{HERE}test_taken_values.py::test_"
+CONSUMERS = f"{HERE}test_consumers.py::test_"
 PENDING_TESTS = "tests/unit/queues/test_pending_names.py::test_"
 LONG_LIFE = f"{HERE}test_long_life.py::test_"
 DIES = "tests/faults/queues/test_deaths_are_counted.py::test_an_item_over_which_consumers_die_is_set_aside_and_no_other"
@@ -94,6 +96,32 @@ MUTANTS = [
         "the guard of a consumer outlives its session",
         f"{HERE}test_consuming.py::test_an_acknowledgement_after_the_session_is_over_writes_nothing",
         Edit(MEMBERS, "ephemeral=True, data=self._name.encode()", "ephemeral=False, data=self._name.encode()"),
+    ),
+    mutant(
+        "a claim stands until a thread has noted the end of its session",
+        f"{CONSUMERS}no_claim_stands_from_the_moment_on_when_the_end_of_its_session_is_heard_of",
+        Edit(MEMBERS, "membership.session_id == self._session.id and not is_over", "not is_over"),
+    ),
+    mutant(
+        "what other consumers there are is not asked again when the answer was lost",
+        f"{CONSUMERS}other_consumers_are_counted_although_the_first_answer_was_lost",
+        Edit(MEMBERS, "            self._is_stale = True\n            raise\n", "            raise\n"),
+    ),
+    mutant(
+        "an operator's wish is not asked again when the answer was lost",
+        f"{CONSUMERS}an_operators_pause_is_heeded_although_the_first_answer_was_lost",
+        Edit(PAUSING, "            self._is_stale = True\n            raise\n", "            raise\n"),
+    ),
+    mutant(
+        "a name that became free again is claimed twice at once",
+        f"{PENDING_TESTS}an_overdue_name_that_became_free_again_is_taken_once",
+        Edit(PENDING, "dict.fromkeys(self._others[begin:end])", "list(self._others[begin:end])"),
+    ),
+    mutant(
+        "an item that is known not to have killed goes alone all the same",
+        "tests/unit/queues/test_death_records.py::"
+        "test_what_was_held_at_two_deaths_is_a_suspect_until_it_is_known_over_what_they_died",
+        Edit(DEATHS, "name in held and not held & told", "name in held and name not in told"),
     ),
     mutant(
         "an error of ours in a consumer is read as the end of the queue",

@@ -14,6 +14,7 @@ from itertools import islice
 
 from leaderq.errors import BadVersion, CorruptItem, NoNode, NotEmpty
 from leaderq.queues.admin.browsing import Browsed, browse
+from leaderq.queues.admin.contents import names_at
 from leaderq.queues.wire.names import ITEM_PREFIX, SIMPLE_PREFIX, prefix_of, sequence_of
 from leaderq.queues.wire.payload import Note, compressed, decode, encode, is_compressed
 from leaderq.queues.wire.znodes import QueuePaths
@@ -22,7 +23,6 @@ from leaderq.writing import SequencedWriter, await_outcomes
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
-_LIST_S = 60.0
 _CLOSE_S = 2.0
 _UNDER_WAY = 250
 
@@ -84,13 +84,9 @@ class DeadLetters:
 
     def names(self) -> list[str]:
         """Their names, the one that died first in front."""
-        try:
-            found = retry_until_connected(
-                self._session, lambda: self._session.children(self._paths.dead, timeout_s=_LIST_S), self._patience_s
-            )
-        except NoNode:
-            return []
-        return sorted((name for name in found if name.startswith((ITEM_PREFIX, SIMPLE_PREFIX))), key=_by_death)
+        found = names_at(self._session, self._paths.dead, self._patience_s)
+        letters = (name for name in found if name.startswith((ITEM_PREFIX, SIMPLE_PREFIX)))
+        return sorted(letters, key=lambda name: (sequence_of(name), name))
 
     def browse(self, names: Iterable[str] | None = None) -> Iterator[DeadItem]:
         """Read these letters, or all, in this order; one that is not there is left out."""
@@ -150,7 +146,3 @@ def restored_data(name: str, data: bytes) -> bytes:
     kept = None if note.enqueued_ms is None else Note(enqueued_ms=note.enqueued_ms)
     back = encode(payload.items, kept)
     return compressed(back) if is_compressed(data) else back
-
-
-def _by_death(name: str) -> tuple[int, str]:
-    return sequence_of(name), name

@@ -253,16 +253,16 @@ class QueueDrain:
         own = self._writer.path.rpartition("/")[2]
         deadline = now_s() + self._session.timeout_s + 1
         while True:
-            others = [name for name in self._drainers() if name != own]
+            names = retry_until_connected(
+                self._session, lambda: self._session.children(self._paths.drains), self._patience_s
+            )
+            others = [name for name in names if name != own]
             if not others:
                 return
             if now_s() >= deadline:
                 who = others[0].rpartition("-")[0]
                 raise RequestRefused(f"{self._paths.path} is being drained by {who}; one at a time")
             time.sleep(_LOOK_S)
-
-    def _drainers(self) -> list[str]:
-        return retry_until_connected(self._session, lambda: self._session.children(self._paths.drains), self._patience_s)
 
 
 def _parts(found: Sequence[Browsed]) -> Iterator[list[Browsed]]:

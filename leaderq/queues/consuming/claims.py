@@ -23,7 +23,7 @@ from typing import Any
 
 from leaderq.errors import ConnectionLost, CorruptItem, LeaderqError, NodeExists, NoNode, ZooKeeperError
 from leaderq.queues.wire.names import QueueKind, is_item
-from leaderq.queues.wire.payload import Note, Payload, decode, may_have_note
+from leaderq.queues.wire.payload import Note, decode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.reading import SizedReader
 from leaderq.writing import SequencedWriter
@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 _ROUNDS = 3
 _SLICE_S = 0.5
+_NO_NOTE = Note()
 
 
 def now_ms() -> int:
@@ -63,13 +64,24 @@ class Membership:
 
 
 class Claim:
-    """One item. ``created_ms``: of its znode; ``version``: of the data that was read.
-
-    There may be thousands of them at a time, so they are small: what the data says is found out
-    when it is asked for.
+    """One item. ``created_ms``: of its znode; ``version``: of the data that was read. ``items``: what is
+    left of its values; none if the data cannot be understood, and then ``error`` says why. ``note``:
+    what former consumers left about it. ``count``: values, at first; 1 if that is not known.
     """
 
-    __slots__ = ("_payload", "created_ms", "data", "deaths", "error", "membership", "name", "version")
+    __slots__ = (
+        "count",
+        "created_ms",
+        "data",
+        "deaths",
+        "error",
+        "is_raw",
+        "items",
+        "membership",
+        "name",
+        "note",
+        "version",
+    )
 
     def __init__(self, name: str, data: bytes, created_ms: int, version: int, membership: Membership) -> None:
         self.name = name
@@ -80,24 +92,19 @@ class Claim:
         self.deaths = 0
         """How many consumers have died over it, beside the failures that its note tells of."""
         self.error: CorruptItem | None = None
-        self._payload: Payload | None = None
-
-    @property
-    def is_raw(self) -> bool:
+        self.items: Sequence[bytes] = ()
+        self.note = _NO_NOTE
+        self.is_raw = is_item(QueueKind.SIMPLE, name)
         """Whether it is an item of a simple queue, which is one value without a frame or a note."""
-        return is_item(QueueKind.SIMPLE, self.name)
-
-    @property
-    def payload(self) -> Payload | None:
-        """What the data says; ``None`` if it cannot be understood, and then ``error`` says why."""
-        if self._payload is None and self.is_raw:
-            self._payload = Payload((self.data,))
-        if self._payload is None and self.error is None:
+        if self.is_raw:
+            self.items = (data,)
+        else:
             try:
-                self._payload = decode(self.data)
+                payload = decode(data)
+                self.items, self.note = payload.items, payload.note or _NO_NOTE
             except CorruptItem as exc:
                 self.error = exc
-        return self._payload
+        self.count = len(self.items) or 1
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -110,22 +117,9 @@ class Claim:
         return Create(membership.paths.lock(self.name), who, ephemeral=True), Check(item, self.version)
 
     @property
-    def count(self) -> int:
-        """How many values it holds; 1 if it cannot be understood."""
-        payload = self.payload
-        return 1 if payload is None else max(1, len(payload.items))
-
-    def is_now(self, payload: Payload) -> None:
-        self._payload = payload
-
-    @property
     def not_before_ms(self) -> int:
         """When it may be tried again; 0 if at any time."""
-        return (self.note.not_before_ms or 0) if may_have_note(self.data) and not self.is_raw else 0
-
-    @property
-    def note(self) -> Note:
-        return (self.payload.note if self.payload else None) or Note()
+        return self.note.not_before_ms or 0
 
     @property
     def failures(self) -> int:

@@ -319,7 +319,7 @@ class Consumption(Generic[T]):
             return
         if not values:
             self.engine.settle([settling.done(claim)])
-        taken = TakenZnode(claim, claim.payload.items if claim.payload else ())
+        taken = TakenZnode(claim, claim.items)
         self._taken.extend((Item(value, at, taken, self), claim) for at, value in enumerate(values))
 
     def settlement_of(self, taken: TakenZnode) -> ItemSettlement:

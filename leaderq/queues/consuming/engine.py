@@ -436,7 +436,8 @@ class Engine:
         if found.locked:
             self._listing.note_locked(found.locked)
         self._held.update(claim.name for claim in found.claims)
-        found.claims = [claim for claim in found.claims if not self._is_given_up(claim)]
+        if self._members.deaths.has_suspects:
+            found.claims = [claim for claim in found.claims if not self._is_given_up(claim)]
         try:
             if found.claims:
                 self._per_znode = sum(claim.count for claim in found.claims) / len(found.claims)

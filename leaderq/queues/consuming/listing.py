@@ -118,16 +118,13 @@ class QueueListing:
             self._is_stale = True
             raise
         if self._names is not None:
-            self._count_made()
+            # What is made between the listing and this is counted twice; the next scan lists again, and all is well.
+            stat = self._session.exists(self._paths.path)
+            self._made_at_look = next_number(stat.cversion, stat.num_children) if stat is not None else -1
         items = [name for name in names if is_item(self._kind, name)]
         if len(items) < len(names):
             self._tell_foreign(set(names).difference(items))
         self._waiting.replace(items, self._held, now_ms())
-
-    def _count_made(self) -> None:
-        # What is made between the listing and this is counted twice; then the next scan lists again, and all is well.
-        stat = self._session.exists(self._paths.path)
-        self._made_at_look = next_number(stat.cversion, stat.num_children) if stat is not None else -1
 
     def _list(self) -> list[str]:
         """The children of the queue; sets ``_held`` to those that are locked by others."""

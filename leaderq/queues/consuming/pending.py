@@ -124,7 +124,8 @@ class PendingNames:
             return []
         begin = most * random.randrange(min(_SPREAD, max(1, count // most)))
         end = min(count, begin + most)
-        found = [name for name in self._others[begin:end] if name not in self._gone and name not in self.in_hand]
+        unique = dict.fromkeys(self._others[begin:end])  # what was freed again is there twice
+        found = [name for name in unique if name not in self._gone and name not in self.in_hand]
         del self._others[begin:end]
         self.in_hand.update(found)
         return found

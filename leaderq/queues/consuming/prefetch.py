@@ -119,22 +119,8 @@ class Prefetch:
         thread = threading.get_ident()
         with self._changed:
             self._learn(self._given.pop(thread, None))
-            self._takers += 1
-            self.wanted += wants
-            if not self._heap:
-                self._notify_wanted()
-            try:
-                self._changed.wait_for(
-                    lambda: (
-                        self._is_closed
-                        or (bool(self._heap) and self._may_begin())
-                        or (ask is not None and self.answered >= ask)
-                    ),
-                    timeout_s,
-                )
-            finally:
-                self._takers -= 1
-                self.wanted -= wants
+            if not self._heap or not self._may_begin():
+                self._await(timeout_s, wants, ask)
             found: list[Claim] = []
             values = 0
             while self._heap and len(found) < most and self._may_begin():
@@ -144,15 +130,30 @@ class Prefetch:
                 values += head.count
                 found.append(heapq.heappop(self._heap)[2])
                 self.bytes -= len(found[-1].data)
-            given = sum(claim.count for claim in found)
-            self.values -= given
+            self.values -= values
             self._since_refresh += len(found)
             self._taken_s = now_s()
-            if given:
-                self._given[thread] = (self._taken_s, given)
+            if values:
+                self._given[thread] = (self._taken_s, values)
             if len(self._heap) <= self._target // 2:
                 self._notify_wanted()
             return found
+
+    def _await(self, timeout_s: float | None, wants: int, ask: int | None) -> None:
+        self._takers += 1
+        self.wanted += wants
+        if not self._heap:
+            self._notify_wanted()
+        try:
+            self._changed.wait_for(
+                lambda: (
+                    self._is_closed or (bool(self._heap) and self._may_begin()) or (ask is not None and self.answered >= ask)
+                ),
+                timeout_s,
+            )
+        finally:
+            self._takers -= 1
+            self.wanted -= wants
 
     def has_come(self, name: str) -> None:
         """A name has come into the queue: nothing that goes after it is handed out before

@@ -16,7 +16,7 @@ from leaderq.errors import CorruptItem, LeaderqError
 from leaderq.queues.consumers import ErrorMode
 from leaderq.queues.consuming.claims import Claim, now_ms
 from leaderq.queues.wire.names import prefix_of
-from leaderq.queues.wire.payload import Note, Payload, encode, is_compressed
+from leaderq.queues.wire.payload import Note, encode, is_compressed
 from leaderq.retrying import RetryPolicy
 from leaderq.writing.groups import OperationGroup
 from leaderq.zookeeper import Create, Delete, Operation, SetData
@@ -84,7 +84,7 @@ def given_back(claim: Claim, *, in_place: bool = False) -> ItemSettlement:
         release = Create(paths.item(claim.name), claim.data)
     else:
         note = replace(claim.note, enqueued_ms=claim.enqueued_ms)
-        release = _again(claim, claim.payload.items if claim.payload else (), note)
+        release = _again(claim, claim.items, note)
     return ItemSettlement(claim, (release,), ItemOutcome.GIVEN_BACK)
 
 
@@ -92,10 +92,10 @@ def interrupted(claim: Claim, left: Sequence[bytes]) -> ItemSettlement:
     """The user's code could not go on, through no fault of the item; ``left`` of its items are not
     done.
     """
-    if claim.payload is not None and len(left) < len(claim.payload.items):
+    if len(left) < len(claim.items):
         if claim.membership.is_locking:
             return _freed(claim, rewritten(claim, left))
-        claim.is_now(Payload(list(left), claim.payload.note))
+        claim.items = list(left)
     return given_back(claim)
 
 
@@ -109,7 +109,7 @@ def requeued(claim: Claim, left: Sequence[bytes], wait_s: float) -> ItemSettleme
 
 def corrupt(claim: Claim, error: Exception) -> ItemSettlement:
     """Its bytes, or its values, cannot be understood."""
-    return _set_aside(claim, claim.payload.items if claim.payload else (), "corrupt", error, claim.failures)
+    return _set_aside(claim, claim.items, "corrupt", error, claim.failures)
 
 
 def corrupt_values(claim: Claim, bad: Sequence[bytes], good: Sequence[bytes], error: Exception) -> ItemSettlement:
@@ -125,7 +125,7 @@ def died(claim: Claim, mode: ErrorMode, retry: RetryPolicy) -> ItemSettlement | 
     if mode is ErrorMode.DELETE:
         return ItemSettlement(claim, _removal(claim), ItemOutcome.DELETED)
     error = ConsumerDied(f"{claim.deaths} consumers died while they worked on it")
-    return _set_aside(claim, claim.payload.items if claim.payload else (), "died", error, claim.failures)
+    return _set_aside(claim, claim.items, "died", error, claim.failures)
 
 
 def failed(
@@ -191,10 +191,10 @@ def _dead_letter(claim: Claim, items: Sequence[bytes], reason: str, error: BaseE
         error=f"{type(error).__name__}: {error}"[:_MAX_ERROR],
         origin=claim.name,
         died_ms=now_ms(),
-        raw=claim.payload is None,
+        raw=claim.error is not None,
     )
     path = f"{claim.membership.paths.dead}/{prefix_of(claim.name)}"
-    return Create(path, _encoded(claim, [claim.data] if claim.payload is None else items, note), sequential=True)
+    return Create(path, _encoded(claim, [claim.data] if claim.error else items, note), sequential=True)
 
 
 def _failure_note(claim: Claim, failures: int, wait_s: float) -> tuple[Note, int]:

@@ -21,7 +21,6 @@ from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim, now_ms
 from leaderq.queues.consuming.engine import Engine
 from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement
-from leaderq.queues.wire.payload import Payload
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +34,11 @@ def values_of(engine: Engine, claim: Claim) -> list[Any] | None:
     """What was put. What cannot be read is set aside: of several values those that the serializer
     refuses, by themselves; ``None``: the whole znode.
     """
-    payload, problem = claim.payload, claim.error
+    problem = claim.error
     values: list[Any] = []
     good: list[bytes] = []
     bad: list[bytes] = []
-    for item in payload.items if payload else ():
+    for item in claim.items:
         try:
             values.append(engine.options.serializer.deserialize(item))
             good.append(item)
@@ -59,7 +58,7 @@ def values_of(engine: Engine, claim: Claim) -> list[Any] | None:
         engine.settle([settling.corrupt(claim, problem)])
         return None
     engine.settle([settling.corrupt_values(claim, bad, good, problem)])
-    claim.is_now(Payload(good, payload.note if payload else None))
+    claim.items = good
     return values
 
 
@@ -144,7 +143,7 @@ class ItemWorkers:
         """Work on the values one by one, or on batches of one znode that holds more than a batch."""
         options = self._engine.options
         on_value = options.on_value
-        items = list(claim.payload.items) if claim.payload else []
+        items = list(claim.items)
         step = 1 if options.consume_batch is None else options.batch_items
         while values:
             try:
@@ -161,13 +160,13 @@ class ItemWorkers:
             del values[:step], items[:step]
         return settling.done(claim)
 
-    def _failed(self, claim: Claim, left: list[bytes], error: BaseException) -> ItemSettlement:
+    def _failed(self, claim: Claim, left: Sequence[bytes], error: BaseException) -> ItemSettlement:
         options = self._engine.options
         settlement = settling.failed(claim, left, error, options.error_mode, options.retry)
         log_failure(self._engine.path, settlement, error)
         if settlement.outcome is ItemOutcome.KEPT:
-            note = replace(claim.note, attempt=claim.failures + 1, enqueued_ms=claim.enqueued_ms)
-            claim.is_now(Payload(list(left), note))
+            claim.note = replace(claim.note, attempt=claim.failures + 1, enqueued_ms=claim.enqueued_ms)
+            claim.items = list(left)
         return settlement
 
     def _waited(self, until_ms: int) -> bool:
@@ -185,7 +184,7 @@ class ItemWorkers:
             except ConsumerClosed:
                 return settlements + [settling.given_back(claim) for claim in good]
             except BaseException as exc:  # noqa: BLE001  (logged and judged; nothing may end this thread)
-                failed = [self._failed(one, list(one.payload.items) if one.payload else [], exc) for one in good]
+                failed = [self._failed(one, one.items, exc) for one in good]
             else:
                 return settlements + [settling.done(claim) for claim in good]
             kept = [one for one in failed if one.outcome is ItemOutcome.KEPT]

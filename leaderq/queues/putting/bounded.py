@@ -104,13 +104,11 @@ class BoundedPut:
                     continue
                 self._turn()
             except LeaderqError as exc:
-                log.log(self._gravity(exc), "%s cannot be counted for now: %s", self._paths.path, exc)
+                level = logging.DEBUG if isinstance(exc, ConnectionLost) or self._is_closed else logging.WARNING
+                log.log(level, "%s cannot be counted for now: %s", self._paths.path, exc)
                 self._room = 0
                 self._service.wait(_POLL_S)
         self._stop_watching()
-
-    def _gravity(self, error: LeaderqError) -> int:
-        return logging.DEBUG if isinstance(error, ConnectionLost) or self._is_closed else logging.WARNING
 
     def _counted(self) -> int:
         bound, queue = self._session.multi_read([GetData(self._paths.bound), GetData(self._paths.path)])

@@ -110,7 +110,11 @@ def plan_shards(shards: Iterable[ShardState], policies: QueueSharderPolicies) ->
         needs_one_more=not fit and there_may_be_more,
         is_at_most=not fit and not there_may_be_more,
         to_mark=tuple(shard.name for shard in retired if not shard.is_marked),
-        to_remove=tuple(shard.name for shard in retired if _is_removable(shard, policies)),
+        to_remove=tuple(
+            shard.name
+            for shard in retired
+            if shard.is_marked and not shard.items and shard.empty_for_s >= policies.retire_grace_s
+        ),
     )
 
 
@@ -119,7 +123,3 @@ def is_full(shard: ShardState, policies: QueueSharderPolicies) -> bool:
     if shard.items >= policies.new_queue_threshold:
         return True
     return shard.was_full and shard.items > policies.new_queue_threshold // 2
-
-
-def _is_removable(shard: ShardState, policies: QueueSharderPolicies) -> bool:
-    return shard.is_marked and shard.items == 0 and shard.empty_for_s >= policies.retire_grace_s

@@ -171,11 +171,6 @@ def _read_item(data: bytes, at: int, items: list[bytes]) -> int:
     return begin + length
 
 
-def may_have_note(data: bytes) -> bool:
-    """Whether it is worth looking for a note; cheap, and never wrong in saying no."""
-    return not data.endswith(_END) or is_compressed(data)
-
-
 def compressed(data: bytes) -> bytes:
     """As Curator compresses: one gzip member; equal data returns equal bytes."""
     return gzip.compress(data, mtime=0)

@@ -48,6 +48,7 @@ class QueuePaths:
 
     def __init__(self, path: str, lock_path: str | None = None, meta_path: str | None = None) -> None:
         self.path = path
+        self._items = join(path, "")
         self.lock_path = lock_path
         self.meta_path = meta_path
         self.meta = meta_path or f"{beside(path)}-meta"
@@ -70,13 +71,13 @@ class QueuePaths:
         """Ephemeral: the drain that goes on."""
 
     def item(self, name: str) -> str:
-        return join(self.path, name)
+        return self._items + name
 
     def lock(self, name: str) -> str:
         """The znode that says that an item is being worked on; needs a lock path."""
         if self.lock_path is None:
             raise ValueError("this queue has no lock path")
-        return join(self.lock_path, name)
+        return f"{self.lock_path}/{name}"
 
 
 @contextmanager

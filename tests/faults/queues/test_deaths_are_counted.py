@@ -11,6 +11,7 @@ import pytest
 
 from leaderq.queues import TEXT, DistributedQueue
 from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.testing.waiting import patience
 from leaderq.zookeeper import connect
 
 CONSUMER = """
@@ -42,7 +43,7 @@ def run(address: str, log: Path, attempts: int) -> bool:
     """One consumer, until it dies or is done; whether it died."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", CONSUMER, address, str(log), str(attempts)]
-    ended = subprocess.run(command, env=environment, timeout=60, check=False)
+    ended = subprocess.run(command, env=environment, timeout=60 * patience(), check=False)
     assert ended.returncode in (0, 9)
     return ended.returncode == 9
 

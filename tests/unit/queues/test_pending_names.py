@@ -139,6 +139,14 @@ def test_of_what_is_overdue_the_oldest_goes_before_long() -> None:
     assert rounds < 40  # every third time, by the dice
 
 
+def test_an_overdue_name_that_became_free_again_is_taken_once() -> None:
+    names = waiting(plain(1))
+    for _ in range(2):
+        names.take(99, 0, share_of(0, 2))
+        names.add(plain(1)[0])
+    assert names.take_overdue(99, GRACE_MS) == plain(1)
+
+
 def test_an_overdue_name_that_was_deleted_is_not_taken() -> None:
     names = waiting(plain(*range(4)))
     names.take(99, 0, share_of(0, 2))

@@ -1,0 +1,27 @@
+"""Which items are suspects after deaths, and how many deaths count; pure."""
+
+from __future__ import annotations
+
+import pytest
+
+from leaderq.queues.consuming.deaths import DeathRecords
+from leaderq.queues.wire.znodes import QueuePaths
+
+
+@pytest.mark.parametrize(
+    ("left", "suspects", "deaths"),
+    [
+        ([{"a", "b"}], set(), {}),
+        ([{"a", "b"}, {"a", "c"}], {"a"}, {}),
+        ([{"a", "b"}, {"a", "b"}, {"a"}], set(), {"a": 3}),  # what it was is known: b need not go alone
+        ([{"a", "b"}, {"a", "b"}, {"c"}], {"a", "b"}, {"c": 1}),
+        ([{"a", "b"}, {"b", "c"}, {"b", "c"}, {"a"}], {"b", "c"}, {"a": 2}),
+    ],
+)
+def test_what_was_held_at_two_deaths_is_a_suspect_until_it_is_known_over_what_they_died(
+    left: list[set[str]], suspects: set[str], deaths: dict[str, int]
+) -> None:
+    records = DeathRecords(None, QueuePaths("/q"))  # type: ignore[arg-type]
+    records._left = {str(number): held for number, held in enumerate(left)}
+    assert {name for name in "abc" if records.is_suspect(name)} == suspects
+    assert {name: count for name in "abc" if (count := records.deaths_of(name))} == deaths
