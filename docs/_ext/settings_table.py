@@ -24,7 +24,7 @@ class SettingsTable(SphinxDirective):
 
 
 def _entry(row: Row) -> list[str]:
-    flag = f"``{row.flag}``" if row.flag else f"no option; ``{row.name}_file`` names a file that holds it"
+    flag = f"``{row.flag}``" + (f" (``{row.key}``), the file that holds it" if row.secret else "")
     default = "not set" if row.default is None else f"``{row.default}``"
     return [
         f"``{row.name}``",

@@ -86,12 +86,20 @@ def views(session: Session, settings: Settings) -> list[View]:
 
 
 @contextmanager
-def operator(given: Given) -> Iterator[Operator]:
-    """An operator of the career that is named; refuses before connecting if none is."""
+def connected(given: Given, *, one_career: bool = False) -> Iterator[tuple[Session, Settings]]:
+    """A session and the settings; with ``one_career`` it refuses before connecting if none is named."""
     settings = given.load().settings
-    named_career(settings)
+    if one_career:
+        named_career(settings)
     quiet()
-    from leaderq.election import Operator
-
     with open_session(settings) as session:
+        yield session, settings
+
+
+@contextmanager
+def operator(given: Given) -> Iterator[Operator]:
+    """An operator of the career that is named."""
+    with connected(given, one_career=True) as (session, settings):
+        from leaderq.election import Operator
+
         yield Operator(session, known_career(session, settings), root=settings.root)

@@ -4,6 +4,7 @@ how much else is said: a progress bar for a person who watches, and no log but o
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -101,6 +102,35 @@ def write_table(columns: Sequence[str | Column], rows: Iterable[Sequence[Any]]) 
 def harmless(text: str) -> str:
     """``text`` as it may be written to a terminal, whoever it comes from."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def json_value(data: bytes | None) -> str | dict[str, str] | None:
+    """Text if it is UTF-8, else ``{"base64": ...}``."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def iso(at_ms: int | None) -> str | None:
+    """ISO 8601 in UTC; ``None`` if unknown, or beyond what a calendar holds."""
+    moment = _moment(at_ms)
+    return moment.isoformat(timespec="milliseconds") if moment else None
+
+
+def local(at_ms: int | None) -> str | None:
+    """As a person's clock shows it; ms since the epoch where no calendar reaches."""
+    moment = _moment(at_ms)
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}" if moment else at_ms if at_ms is None else f"{at_ms} ms"
+
+
+def _moment(at_ms: int | None) -> datetime | None:
+    try:
+        return None if at_ms is None or at_ms < 0 else datetime.fromtimestamp(at_ms / 1000, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def since(began: float | None, now: float) -> str | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leaderq.cli.completion import ONE_CAREER, SOME_CAREER
-from leaderq.cli.connecting import known_career, named_career, open_session, views
+from leaderq.cli.connecting import connected, views
 from leaderq.cli.options import CONNECTION, Given, Verb, json_option, takes_settings
 from leaderq.cli.output import (
     Column,
@@ -20,7 +20,6 @@ from leaderq.cli.output import (
     clock_time,
     duration,
     harmless,
-    quiet,
     redrawn,
     shaded,
     since,
@@ -49,7 +48,6 @@ _COLUMNS = (
     Column("CANDIDATES", spare=2),
 )
 _DRAIN_COLUMNS = (Column("LAG"), Column("RATE", spare=5), Column("CATCH-UP", spare=1))
-_PARTITION_HEADINGS = ("CAREER", "PARTITION", "POSITION", "END", "LAG")
 FRESH_FOR_S = 15.0
 """A leader reports every 5 s; what is older than this was missed twice."""
 
@@ -100,9 +98,7 @@ def status(given: Given, partitions: bool, watch: bool, as_json: bool) -> ExitCo
       leaderq status --json | jq -r 'select(.leader == null) | "\\(.career) \\(.error)"'
       leaderq status --json | jq -r 'select(.drain.lag > 10000) | "\\(.career) \\(.drain.lag)"'
     """
-    settings = given.load().settings
-    quiet()
-    with open_session(settings) as session:
+    with connected(given) as (session, settings):
 
         def look() -> Found:
             now = time.time()
@@ -129,9 +125,7 @@ def members(given: Given, as_json: bool) -> None:
       leaderq members --career ad-billing
       leaderq members --json | jq -r 'select(.role == "next").candidate'
     """
-    settings = given.load().settings
-    quiet()
-    with open_session(settings) as session:
+    with connected(given) as (session, settings):
         found = [member for view in views(session, settings) for member in _members(view)]
     now = time.time()
     rows = found if as_json else [{**each, "stands_again": _until(each["stands_again"], now)} for each in found]
@@ -152,14 +146,8 @@ def history(given: Given, as_json: bool) -> None:
       leaderq history --career ad-billing
       leaderq history --career ad-billing --json | jq -r 'select(.error).error' | sort | uniq -c
     """
-    settings = given.load().settings
-    named_career(settings)
-    quiet()
-    from leaderq.election import Observer
-
-    with open_session(settings) as session:
-        career = known_career(session, settings)
-        view = Observer(session, career, root=settings.root).view()
+    with connected(given, one_career=True) as (session, settings):
+        (view,) = views(session, settings)
     if as_json:
         for each in view.history:
             write_json({name: value for name, value in asdict(each).items() if name != "past"})
@@ -167,7 +155,7 @@ def history(given: Given, as_json: bool) -> None:
         headings = ("TERM", "LEADER", "HOST", "PID", "BEGAN", "LASTED", "END")
         write_table(headings, [_past(each, view) for each in view.history])
     else:
-        click.echo(f"nobody has led {career} yet", err=True)
+        click.echo(f"nobody has led {view.career} yet", err=True)
 
 
 # -- what is read ----------------------------------------------------------------------------------
@@ -320,16 +308,15 @@ def _catch_up(report: DrainReport) -> str:
 
 def _partition_table(found: Found, _settings: Settings) -> None:
     rows = [row for view, report in found if report for row in _partitions(view, report)]
-    if rows:
-        write_table(_PARTITION_HEADINGS, rows)
-    else:
+    if not write_rows(rows, as_json=False):
         click.echo("no leader has reported partitions; does the career drain Kafka?", err=True)
 
 
-def _partitions(view: View, report: ShownReport) -> Iterator[tuple[Any, ...]]:
+def _partitions(view: View, report: ShownReport) -> Iterator[dict[str, Any]]:
     rows = report.report.partitions.items()
     for name, each in sorted(rows, key=lambda item: _natural(item[0])):
-        yield view.career, name, each.position, each.end, report.lag(each.lag)
+        place = {"career": view.career, "partition": name}
+        yield {**place, "position": each.position, "end": each.end, "lag": report.lag(each.lag)}
 
 
 def _natural(name: str) -> tuple[str, int]:

@@ -73,8 +73,8 @@ def load(
     document, problems = _read_toml(path)
     names = [one.get("career") for one in (own[1].values, own[0].values, document)]
     name = next((name for name in names if isinstance(name, str)), career)
-    options, classes = _taken_from_careers(document.get(_CAREERS), path, problems)
-    layers = [*_file_layers(path, document, name, problems), *own]
+    careers = _careers(document, path, problems)
+    layers = [*_file_layers(path, document, careers, name, problems), *own]
     found = resolution.resolve(layers, _read_secret)
     problems += found.problems
     for key, value in found.values.items():
@@ -85,38 +85,39 @@ def load(
         raise ConfigurationError(*problems)
     if career is not None and "career" not in found.values:
         found.values["career"], found.sources["career"] = career, "the class"
-    settings = Settings(**found.values, options=options.get(str(name), {}))
-    return Configuration(settings, found.sources, path, classes)
+    settings = Settings(**found.values, options=careers.get(str(name), {}).get(_OPTIONS, {}))
+    return Configuration(settings, found.sources, path, {each: table.get(_CLASS) for each, table in careers.items()})
 
 
-def _taken_from_careers(
-    careers: object, path: Path | None, problems: list[str]
-) -> tuple[dict[str, Any], dict[str, str | None]]:
-    """The table ``options`` of each career, which holds what leaderq does not know, and ``class``."""
-    options, classes = {}, {}
-    for name, table in careers.items() if isinstance(careers, dict) else ():
-        if not isinstance(table, dict):
-            continue  # a problem that is told of where settings are read
-        options[name], classes[name] = table.pop(_OPTIONS, {}), table.pop(_CLASS, None)
+def _careers(document: dict[str, Any], path: Path | None, problems: list[str]) -> dict[str, Any]:
+    """The tables of careers, taken out of ``document``."""
+    careers = document.pop(_CAREERS, {})
+    tables = careers.values() if isinstance(careers, dict) else [careers]
+    if not all(isinstance(table, dict) for table in tables):
+        remedy = f"write a table for each career, like [{_CAREERS}.ad-billing]"
+        problems.append(f"{_CAREERS} of {path} is not a set of tables; {remedy}")
+        return {}
+    for name, table in careers.items():
         place = f"in [{_CAREERS}.{name}] of {path}"
-        if not isinstance(options[name], dict):
+        if not isinstance(table.get(_OPTIONS, {}), dict):
             remedy = f"write a table of your own values, like [{_CAREERS}.{name}.{_OPTIONS}]"
             problems.append(f"{_OPTIONS} {place} is not a table; {remedy}")
-        if not isinstance(classes[name], str | None):
-            remedy = 'write it in quotes, like "billing:AdBilling"'
-            problems.append(f"{_CLASS} {place} is not text; {remedy}")
-    return options, classes
+        if not isinstance(table.get(_CLASS, ""), str):
+            problems.append(f"{_CLASS} {place} is not text; write it in quotes, like 'billing:AdBilling'")
+        if "career" in table:
+            problems.append(f"career {place} would rename what the table is chosen by; remove it")
+    return dict(careers)
 
 
 def _file_layers(
     path: Path | None,
     document: dict[str, Any],
+    careers: Mapping[str, Any],
     career: str | None,
     problems: list[str],
 ) -> Iterator[Layer]:
     if path is None:
         return
-    careers = document.pop(_CAREERS, {})
     for table in [key for key, value in document.items() if isinstance(value, dict)]:
         remedy = f"write settings at the top of the file, or in [{_CAREERS}.NAME] for one career"
         if difflib.get_close_matches(table, [_CAREERS], n=1) or table == "career":
@@ -124,18 +125,11 @@ def _file_layers(
         problems.append(f"[{table}] of {path} is not a table of leaderq; {remedy}")
         del document[table]
     yield from_file(document, path)
-    tables = careers.values() if isinstance(careers, dict) else [careers]
-    if not all(isinstance(table, dict) for table in tables):
-        remedy = f"write a table for each career, like [{_CAREERS}.ad-billing]"
-        problems.append(f"{_CAREERS} of {path} is not a set of tables; {remedy}")
-        return
     for name, table in careers.items():
-        if "career" in table:
-            what = f"career in [{_CAREERS}.{name}] of {path}"
-            problems.append(f"{what} would rename what the table is chosen by; remove it")
         if name != career:
-            problems += resolution.problems_within(from_file(table, path, f"{_CAREERS}.{name}"))
-    yield from_file(careers.get(career, {}), path, f"{_CAREERS}.{career}")
+            layer = from_file(table, path, f"{_CAREERS}.{name}", (_CLASS, _OPTIONS))
+            problems += resolution.problems_within(layer)
+    yield from_file(careers.get(str(career), {}), path, f"{_CAREERS}.{career}", (_CLASS, _OPTIONS))
 
 
 def _read_toml(path: Path | None) -> tuple[dict[str, Any], list[str]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from leaderq.config.kinds import InvalidValue
 from leaderq.config.relations import broken_relations
-from leaderq.config.settings import BY_NAME, PREFIX, SECRET_FILE, TABLE, Row
+from leaderq.config.settings import BY_NAME, PREFIX, TABLE, Row
 
 ReadText = Callable[[Path], str]
 
@@ -37,7 +37,7 @@ class Layer:
 
     ``source`` names where the value of a key comes from, ``place`` where the user changes it.
     ``as_text``: values are text still to be read, not typed ones. Paths are relative to ``folder``.
-    ``others``: keys that are no settings and belong there.
+    ``others``: keys of it that are no settings.
     """
 
     values: Mapping[str, Any]
@@ -50,11 +50,7 @@ class Layer:
 
 def known_keys() -> list[str]:
     """Every key of a layer: the settings, and for each secret the file that holds it."""
-    return [key for row in TABLE for key in _keys(row)]
-
-
-def _keys(row: Row) -> tuple[str, ...]:
-    return (row.name, row.name + SECRET_FILE) if row.secret else (row.name,)
+    return list(dict.fromkeys(key for row in TABLE for key in (row.name, row.key)))
 
 
 def from_environment(environ: Mapping[str, str], folder: Path) -> Layer:
@@ -73,11 +69,10 @@ def from_flags(flags: Mapping[str, Any], folder: Path) -> Layer:
     return Layer(values, _flag, _flag, True, folder)
 
 
-def from_file(values: Mapping[str, Any], path: Path, table: str = "") -> Layer:
+def from_file(values: Mapping[str, Any], path: Path, table: str = "", others: tuple[str, ...] = ()) -> Layer:
     """One table of a configuration file."""
     within = f" in [{table}]" if table else ""
     place = f"{within} of {path}"
-    others = ("class", "options") if table else ()
     return Layer(values, lambda _: f"{path}{within}", lambda key: key + place, False, path.parent, others)
 
 
@@ -134,7 +129,7 @@ def problems_within(layer: Layer) -> list[str]:
 def _resolve_row(row: Row, layers: Sequence[Layer], found: Resolution, read: ReadText) -> None:
     chosen: tuple[Layer, str] | None = None
     for layer in layers:
-        keys = [key for key in _keys(row) if key in layer.values]
+        keys = [key for key in dict.fromkeys((row.name, row.key)) if key in layer.values]
         if len(keys) > 1:
             both = " and ".join(layer.place(key) for key in keys)
             found.problems.append(f"{both} are both set; keep one of them")
@@ -166,11 +161,11 @@ def _value(row: Row, layer: Layer, key: str, read_secret: ReadText) -> Any:
 
 
 def _unknown_keys(layer: Layer) -> list[str]:
-    known = known_keys()
+    known = [*known_keys(), *layer.others]
     problems = []
     for key in (key for key in layer.values if key not in known):
         hint = "remove it"
-        for near in difflib.get_close_matches(key, [*known, *layer.others], n=1):
+        for near in difflib.get_close_matches(key, known, n=1):
             hint = f"did you mean {layer.source(near) if layer.as_text else near}?"
         problems.append(f"{layer.place(key)} is not a setting of leaderq; {hint}")
     return problems

@@ -27,7 +27,7 @@ from leaderq.testing.java_server import QUICK_START, ScratchFolder
 from leaderq.testing.kafka_server import SMALL_BROKER, new_id, registered_brokers, replication
 from leaderq.testing.ports import HOST, LeasedPort, lease_port
 from leaderq.testing.server import M, Server, ServerGroup, forget, log_tail, remember, wait_until_serving
-from leaderq.testing.zookeeper_server import AskedServer, LedGroup, opens_session
+from leaderq.testing.zookeeper_server import AskedServer, LedGroup, opens_session, session_settings
 
 _GRACE_S: Final = 10
 _KILL_TIMEOUT_S: Final = 30
@@ -269,12 +269,7 @@ class ZooKeeperContainer(ContainerServer, AskedServer):
     ) -> None:
         super().__init__(name=name, **place)
         self.tick_ms = tick_ms
-        self._settings = {
-            "minSessionTimeout": str(min(1000, 2 * tick_ms)),
-            "maxSessionTimeout": "60000",
-            "extendedTypesEnabled": "true",
-            **(settings or {}),
-        }
+        self._settings = {**session_settings(tick_ms), **(settings or {})}
         self.members = 1
         self.number = 1
 

@@ -258,8 +258,9 @@ class _Consumer:
         if self._commits == self._source.failing:
             raise KafkaError("this commit fails, as the test wants")
         self._source.ends.update(ends)
-        if isinstance(self._store, _Transactions | _Znodes):
-            self._store.keep(self._driven)
+        if isinstance(self._store, _UntilCommit):
+            at = self._driven.produced if isinstance(self._store, _Transactions) else self._driven.written
+            at.extend(self._store.taken())
 
     def finish(self, _term: Term) -> None:
         for record in self._source.given:
@@ -270,44 +271,31 @@ class _Consumer:
         return
 
 
-class _Transactions(TransactionOffsets):
-    """Messages that wait for their batch."""
+class _UntilCommit:
+    """A store of effects that wait for their batch."""
 
     def __init__(self) -> None:
-        self._messages: list[Message] = []
+        self._waiting: list[Any] = []
 
+    def taken(self) -> list[Any]:
+        taken, self._waiting = self._waiting, []
+        return taken
+
+    def undo(self) -> None:
+        self._waiting = []
+
+    def close(self) -> None:
+        return
+
+
+class _Transactions(_UntilCommit, TransactionOffsets):
     def produce(self, message: Message, max_bytes: int | None = None) -> None:
-        self._messages.append(message)
-
-    def undo(self) -> None:
-        self._messages = []
-
-    def keep(self, driven: Driven) -> None:
-        driven.produced += self._messages
-        self._messages = []
-
-    def close(self) -> None:
-        return
+        self._waiting.append(message)
 
 
-class _Znodes(ZooKeeperOffsets):
-    """Operations that wait for their batch."""
-
-    def __init__(self) -> None:
-        self._operations: list[Operation] = []
-
+class _Znodes(_UntilCommit, ZooKeeperOffsets):
     def add(self, operations: Iterable[Operation]) -> None:
-        self._operations += operations
-
-    def undo(self) -> None:
-        self._operations = []
-
-    def keep(self, driven: Driven) -> None:
-        driven.written += self._operations
-        self._operations = []
-
-    def close(self) -> None:
-        return
+        self._waiting += operations
 
 
 class _Letters:

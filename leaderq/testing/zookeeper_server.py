@@ -119,6 +119,12 @@ class Tls:
     clients_must_identify: bool = False
 
 
+def session_settings(tick_ms: int) -> dict[str, str]:
+    """By which sessions of 1 s to 60 s can be had, and all kinds of znodes."""
+    shortest = str(min(1000, 2 * tick_ms))
+    return {"minSessionTimeout": shortest, "maxSessionTimeout": "60000", "extendedTypesEnabled": "true"}
+
+
 class ZooKeeperServer(JavaServer, AskedServer):
     """One ZooKeeper server, standalone unless an ensemble made it.
 
@@ -180,12 +186,10 @@ class ZooKeeperServer(JavaServer, AskedServer):
             "dataDir": str(data),
             "clientPort": str(self.port),
             "clientPortAddress": HOST,
-            "minSessionTimeout": str(min(1000, 2 * self.tick_ms)),
-            "maxSessionTimeout": "60000",
             "maxClientCnxns": "0",
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "*",
-            "extendedTypesEnabled": "true",
+            **session_settings(self.tick_ms),
         }
 
     def _membership(self, data: Path) -> dict[str, str]:

@@ -4,9 +4,8 @@ which topic the letters of a career are on.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timezone
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +14,7 @@ import click
 from leaderq.cli.completion import ONE_CAREER
 from leaderq.cli.connecting import named_career, open_session
 from leaderq.cli.options import CONNECTION, Given, Verb, json_option, number, switch, takes_settings
-from leaderq.cli.output import quiet, write_json, write_rows
+from leaderq.cli.output import iso, json_value, quiet, write_json, write_rows
 from leaderq.config import Section, Settings
 from leaderq.errors import CorruptRecord, NoNode
 
@@ -181,11 +180,6 @@ def as_dict(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def iso(at_ms: int) -> str | None:
-    """An instant in milliseconds since the epoch as ISO 8601 in UTC; ``None`` if it is unknown."""
-    return datetime.fromtimestamp(at_ms / 1000, timezone.utc).isoformat(timespec="milliseconds") if at_ms >= 0 else None
-
-
 def _foreign(record: Record) -> dict[str, Any]:
     return {
         "partition": record.partition,
@@ -218,8 +212,7 @@ def _cells(row: dict[str, Any]) -> dict[str, Any]:
 def show(given: Given, topic: str | None, raw: bool, as_json: bool, place: tuple[int, int]) -> None:
     """Show one letter: what happened, and the record with key, value and all headers.
 
-    What is not text in UTF-8 is shown in hexadecimal; in JSON as base64, under a name that ends in
-    _base64.
+    What is not text in UTF-8 is shown in hexadecimal; in JSON as {"base64": ...}.
 
     \b
     Examples:
@@ -247,22 +240,8 @@ def _said(record: Record) -> dict[str, Any]:
 
 
 def _json(record: Record) -> dict[str, Any]:
-    headers = [{"name": name, **_as_json("value", value)} for name, value in record.headers]
-    return {**_said(record), **_as_json("key", record.key), **_as_json("value", record.value), "headers": headers}
-
-
-def _as_json(name: str, data: bytes | None) -> dict[str, str | None]:
-    text = _text(data)
-    if data is None or text is not None:
-        return {name: text}
-    return {f"{name}_base64": base64.b64encode(data).decode()}
-
-
-def _text(data: bytes | None) -> str | None:
-    try:
-        return None if data is None else data.decode()
-    except UnicodeDecodeError:
-        return None
+    headers = [{"name": name, "value": json_value(value)} for name, value in record.headers]
+    return {**_said(record), "key": json_value(record.key), "value": json_value(record.value), "headers": headers}
 
 
 def _write(record: Record) -> None:
@@ -281,9 +260,9 @@ def _write(record: Record) -> None:
 
 def _shown(data: bytes | None) -> str:
     """Text if it is some that does no harm to a terminal, else hexadecimal."""
-    text = _text(data)
+    text = json_value(data)
     if data is None:
         return "(none)"
-    if text is not None and all(letter.isprintable() or letter in "\n\t" for letter in text):
+    if isinstance(text, str) and all(letter.isprintable() or letter in "\n\t" for letter in text):
         return text
     return f"(hexadecimal) {data.hex(' ')}"

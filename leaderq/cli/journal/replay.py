@@ -12,6 +12,7 @@ import click
 
 from leaderq.cli.journal.directory import directory_argument, readable
 from leaderq.cli.options import Verb, debug_option, json_option, number, switch
+from leaderq.cli.output import json_value
 from leaderq.errors import ConfigurationError, CorruptRecord
 
 if TYPE_CHECKING:
@@ -89,10 +90,7 @@ def _decoded(entry: JournalRecord) -> Any:
 def _plain(value: Any) -> Any:
     """A plain value as JSON knows it."""
     if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(value).decode()}
+        return json_value(value)
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(one) for one in value]
     if isinstance(value, dict):

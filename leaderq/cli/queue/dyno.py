@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
-from leaderq.cli.output import duration
-from leaderq.cli.queue.showing import DynoKind, iso
+from leaderq.cli.output import duration, iso
+from leaderq.cli.queue.showing import DynoKind
 from leaderq.dyno import DeadMessage, DynoQueue, MissingBody
 from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.layout import DynoPaths, escaped, parsed_name

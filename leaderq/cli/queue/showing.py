@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Union, cast
 
-from leaderq.cli.output import duration, harmless
+from leaderq.cli.output import duration, harmless, iso, json_value, local
 
 if TYPE_CHECKING:
     from leaderq.queues.admin import Browsed, DeadItem, Overview
@@ -26,26 +24,6 @@ QUEUE_HEADINGS = ("QUEUE", "KIND", "DEPTH", "HELD", "DEAD", "NEXT", "CONSUMERS",
 LETTER_HEADINGS = ("NAME", "DIED", "ORIGIN", "ATTEMPTS", "REASON", "ERROR", "ITEM")
 _WIDEST = 60
 _WARN_FROM = 2**31 - 2**27
-
-
-def json_value(data: bytes) -> str | dict[str, str]:
-    """Text if it is UTF-8, else ``{"base64": ...}``."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
-
-
-def iso(at_ms: int | None) -> str | None:
-    """ISO 8601 in UTC; ``None`` if unknown, or beyond what a calendar holds."""
-    moment = _moment(at_ms)
-    return moment.isoformat(timespec="milliseconds") if moment else None
-
-
-def local(at_ms: int | None) -> str | None:
-    """As a person's clock shows it; ms since the epoch where no calendar reaches."""
-    moment = _moment(at_ms)
-    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}" if moment else at_ms if at_ms is None else f"{at_ms} ms"
 
 
 def brief(data: bytes) -> str:
@@ -197,13 +175,6 @@ def _key_cells(one: Browsed, kind: AnyKind | None) -> tuple[Any, ...]:
     wanted = [heading.lower() for heading in _key_heading(kind)]
     cells = {**said, "due": local(said.get("due_ms")), "held": "yes" if one.is_locked else None}
     return tuple(cells[name] for name in wanted)
-
-
-def _moment(at_ms: int | None) -> datetime | None:
-    try:
-        return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, timezone.utc)
-    except (OverflowError, ValueError, OSError):
-        return None
 
 
 def _cut(text: str, is_longer: bool = False, *, width: int = _WIDEST) -> str:

@@ -108,7 +108,7 @@ def test_one_letter_is_shown_whole_and_its_value_raw(dead, letters):
     assert {"name": "trace", "value": "t"} in found["headers"]
     assert dead("show", "0:3", "--raw").stdout == "order 3"
     assert "(hexadecimal) ff 00 0a" in dead("show", f"0:{COUNT}").stdout
-    assert rows(dead("show", f"0:{COUNT}", "--json"))[0]["value_base64"] == "/wAK"
+    assert rows(dead("show", f"0:{COUNT}", "--json"))[0]["value"] == {"base64": "/wAK"}
 
 
 def test_a_dry_run_says_what_a_replay_then_does(dead, letters):

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.cli.output import write_table
+from leaderq.cli.output import json_value, local, write_table
 from leaderq.cli.queue.drain import ItemWriter, Outlet
 from leaderq.cli.queue.entries import BadEntry, Entry, Keys, from_base64, from_json, grouped, numbered, pieces
-from leaderq.cli.queue.showing import brief, item_json, item_row, json_value, local, queue_row
+from leaderq.cli.queue.showing import brief, item_json, item_row, queue_row
 from leaderq.cli.signals import Stopping
 from leaderq.errors import ConfigurationError
 from leaderq.queues.admin import Browsed, Overview
