@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
-from functools import lru_cache
 from typing import Any
 
 from leaderq.dyno.layout import MAX_PRIORITY, MessageName, group_of
@@ -218,7 +217,6 @@ class DeliveryState:
     error: str = ""
     first_ms: int = 0
 
-    @lru_cache(maxsize=64)  # noqa: B019 - a few small values; those of one pop are mostly equal
     def packed(self) -> bytes:
         """The bytes of the znode."""
         said: dict[str, Any] = {"n": self.deliveries, "f": self.failures, "u": self.until_ms}
