@@ -91,6 +91,7 @@ bench: $(READY)  ## all benchmarks
 	@$(BIN)/python benchmarks/failover.py
 	@$(BIN)/python benchmarks/drain.py
 	@$(BIN)/python benchmarks/queues.py
+	@$(BIN)/python benchmarks/dyno.py
 	@$(BIN)/python benchmarks/coalescing.py
 	@$(BIN)/python benchmarks/singular.py
 	@$(BIN)/python benchmarks/journal.py

@@ -45,7 +45,7 @@ HEAP_MB = 512
 AS_IN_PRODUCTION = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", f"-Xms{HEAP_MB}m", "-XX:+AlwaysPreTouch")
 PAUSE_S = 0.15
 RATE, FLOW, TAKES, LEASE_S, SLOW_S = 50, 200, 10, 2.0, 0.1
-PRIORITIES = [random.Random(1).randrange(100) for _ in range(200)]
+PRIORITIES = random.Random(1).choices(range(100), k=200)
 KNOWN = {"push": (2.0, 78.0), "drain": (1.0, 42.0)}
 """Thousands a second: V1, and V2 by 100, as they were measured once (``docs/design/facts.md``)."""
 Rows = dict[str, dict[str, Any]]

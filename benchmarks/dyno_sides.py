@@ -276,10 +276,11 @@ class Jvm:
             ["mvn", "-q", "-B", "-f", str(HERE / "dyno_queues" / "pom.xml"), "compile", f"-Dplace={place}"],
             check=True,
         )
-        classes = f"{place}/classes:{place}/jars/*"
+        options = ["-Xmx1g", f"-Dlog4j.configuration=file:{HERE / 'dyno_queues' / 'log4j.properties'}"]
+        command = [*options, "-cp", f"{place}/classes:{place}/jars/*", "DynoBench", "127.0.0.1", str(port)]
         with log.open("w") as errors:
             self._process = subprocess.Popen(
-                [str(find_java().program), "-Xmx1g", "-cp", classes, "DynoBench", "127.0.0.1", str(port)],
+                [str(find_java().program), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

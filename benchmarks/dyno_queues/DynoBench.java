@@ -69,7 +69,7 @@ final class DynoBench {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             try {
                 out.println("ok\t" + bench.answer(line.split("\t")));
-            } catch (Exception problem) {
+            } catch (Throwable problem) { // whoever asked waits for a line
                 problem.printStackTrace();
                 out.println("error\t" + problem.toString().replaceAll("\\s", " "));
             }

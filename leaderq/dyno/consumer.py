@@ -232,7 +232,7 @@ class DynoConsumer:
         for view in self._in_order(membership):
             view.refresh()
             with view.lock:
-                choices = view.index.choose(most, now_ms, skip=conflicts if conflicts > 1 else 0)
+                choices = view.index.choose(min(most, view.reader.most), now_ms, skip=conflicts if conflicts > 1 else 0)
             if choices:
                 return self._claim(membership, view, choices, lease_s)
         return [], False
@@ -469,7 +469,7 @@ class DynoConsumer:
         fresh = [pair for pair in wanted if not pair[0].is_settled]
         errors = apply_all(self.membership().writer, [group for _, group in fresh], self._paths.root) if fresh else []
         known: dict[Delivery, LeaderqError | None] = {
-            one: StaleLease(f"message {one.id} was settled before") for one, _ in wanted
+            one: StaleLease(f"message {one.id} was settled before") for one, _ in wanted if one.is_settled
         }
         for (one, _), error in zip(fresh, errors, strict=True):
             is_stale = isinstance(error, SessionExpired) or (

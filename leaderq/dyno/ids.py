@@ -129,10 +129,8 @@ class Ids:
                 raise Duplicate(id, taken.surviving) from None
             except NoNode:  # it changes hands at this moment
                 continue
-            future = writer.submit((*operations, *push))
-            (error,) = outcomes([future], self._paths.root)
+            ((results, error),) = outcomes(writer, [(*operations, *push)], self._paths.root)
             if error is None:
-                results = future.result()  # None if the answer was lost
                 place = "" if results is None else f"{shard}/{name_of(results[-1])}"
                 if results is not None:
                     self.note_place(id, shard, name_of(results[-1]))

@@ -19,6 +19,7 @@ from leaderq.errors import ConfigurationError, CorruptItem
 
 _MAGIC = b"DQ1\n"
 _LENGTH = struct.Struct(">I")
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _UNREADABLE = (ValueError, ArithmeticError, AttributeError, TypeError, RecursionError)
 _HEAD = len(_MAGIC) + _LENGTH.size
 Seconds = float | timedelta
@@ -168,7 +169,7 @@ class Frame:
             header["unique"] = self.unique.value
         elif self.unique_s:
             header["unique_s"] = self.unique_s
-        raw = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        raw = _as_json(header).encode()
         return b"".join((_MAGIC, _LENGTH.pack(len(raw)), raw, self.payload))
 
     @classmethod
@@ -181,7 +182,7 @@ class Frame:
             raise CorruptItem(f"these {len(data)} bytes are not a message: they begin with {data[:8]!r}")
         try:
             end = _HEAD + _LENGTH.unpack_from(data, len(_MAGIC))[0]
-            header = json.loads(data[_HEAD:end])
+            header = json.loads(data[_HEAD:end].decode())
             texts = [header.get(key) or "" for key in ("id", "group", "body")]
             headers = header.get("headers", {})
             "".join((*texts, *(text for pair in headers.items() for text in pair)))  # are they texts?
@@ -223,7 +224,7 @@ class DeliveryState:
             if value:
                 said[key] = value
         # The text of an error may hold what is not text (surrogates): then a "?" stands there.
-        return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+        return _as_json(said).encode(errors="replace")
 
     @classmethod
     def read(cls, data: bytes) -> DeliveryState:

@@ -179,12 +179,9 @@ class DynoQueue:
             except (ConfigurationError, TooLarge) as exc:
                 prepared.append(exc)
         pushes = [one for one in prepared if isinstance(one, _Push)]
-        futures = self._writer().submit_all([(*fence, one.create, *one.id_operations(self._paths)) for one in pushes])
-        errors = outcomes(futures, self._paths.root)
-        pushed = (
-            self._pushed(one, fence, None if error else future.result(), error)
-            for one, future, error in zip(pushes, futures, errors, strict=True)
-        )
+        groups = [(*fence, one.create, *one.id_operations(self._paths)) for one in pushes]
+        found = outcomes(self._writer(), groups, self._paths.root)
+        pushed = (self._pushed(one, fence, *outcome) for one, outcome in zip(pushes, found, strict=True))
         return [next(pushed) if isinstance(one, _Push) else one for one in prepared]
 
     def push_unique(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from leaderq.dyno.index import Choice, ShardIndex
-from leaderq.dyno.layout import RestName, ShardPaths, rest_name, resting
+from leaderq.dyno.layout import NO_GROUP, RestName, ShardPaths, rest_name, resting
 from leaderq.dyno.message import DeliveryState
 from leaderq.errors import BadVersion, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.reading import SizedReader
@@ -60,7 +60,7 @@ class ShardView:
         self._session = session
         self._changed = changed
         self._now_ms = now_ms
-        self._reader = SizedReader(session, paths.messages)
+        self.reader = SizedReader(session, paths.messages)
         self._listing = threading.Lock()
         self._is_stale = True
         self._is_closed = False
@@ -120,6 +120,8 @@ class ShardView:
     def _heard(self, event: WatchEvent) -> None:
         """On the thread of watches."""
         is_child = parent_of(event.path) in (self.paths.messages, self.paths.rests)
+        # Whoever waits need not hear of what is done, unless that lets the next of a group go.
+        is_done = is_child and event.kind is WatchKind.DELETED and f"-{NO_GROUP}-" in event.path
         with self.lock:
             if event.kind is WatchKind.SESSION or (not is_child and event.kind is not WatchKind.CHILDREN):
                 self._is_stale = True
@@ -127,7 +129,8 @@ class ShardView:
                 if self._news is not None:
                     self._news.append(event)
                 self._apply(event)
-        self._changed()
+        if not is_done:
+            self._changed()
 
     def _apply(self, event: WatchEvent) -> None:
         name, is_created = name_of(event.path), event.kind is WatchKind.CREATED
@@ -217,7 +220,7 @@ class ShardView:
     def read_messages(self, choices: Sequence[Choice]) -> list[tuple[bytes, int, int] | LeaderqError]:
         """The data of the first of these, as many as one read may ask for: ``(data, ctime_ms,
         version)``, or the error in its place."""
-        return self._reader.read_now([choice.name for choice in choices])
+        return self.reader.read_now([choice.name for choice in choices])
 
     def give_back(self, names: Sequence[str]) -> None:
         """These are not ours."""

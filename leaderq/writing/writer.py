@@ -127,7 +127,7 @@ class SequencedWriter:
         self.limit = session.max_request_bytes - MARGIN_BYTES
         """Bytes of the largest group that can be sent, by estimate."""
         self._session = session
-        self._chroot_bytes = len(session.chroot.encode())
+        self.chroot_bytes = len(session.chroot.encode())
         self._data = data
         self._lock = threading.Lock()
         self._settled = threading.Condition(self._lock)
@@ -209,7 +209,7 @@ class SequencedWriter:
         """As :meth:`submit` for each; better packed, since all are known before the first
         is sent.
         """
-        made = [FutureGroup(validated(one), estimated_bytes(one, self._chroot_bytes)) for one in map(tuple, groups)]
+        made = [FutureGroup(validated(one), estimated_bytes(one, self.chroot_bytes)) for one in map(tuple, groups)]
         self.send(made)
         for group in made:
             group.future.add_done_callback(partial(self._on_done, group))
