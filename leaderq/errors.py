@@ -84,7 +84,10 @@ class CareerFailed(LeaderqError):
 
 def told(error: BaseException) -> str:
     """``error`` in one line, for operators: its class, and what it says."""
-    return f"{type(error).__name__}: {error}".removesuffix(": ")
+    try:
+        return f"{type(error).__name__}: {error}".removesuffix(": ")
+    except Exception as exc:  # noqa: BLE001 - an error of the user's, whose __str__ fails
+        return f"{type(error).__name__}, which cannot be told: {type(exc).__name__}"
 
 
 class CommandFailed(LeaderqError):

@@ -14,7 +14,7 @@ from leaderq.clock import now_s
 from leaderq.dyno.delivery import Delivery, Receipt, bounded_error
 from leaderq.dyno.message import DynoMessage, Seconds, checked_s
 from leaderq.dyno.queue import DynoQueue
-from leaderq.errors import ConfigurationError, LeaderqError
+from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed
 from leaderq.zookeeper import Operation
 
 log = logging.getLogger(__name__)
@@ -90,6 +90,7 @@ class AsyncDynoQueue:
             raise ConfigurationError(f"poppers={poppers!r}: give 1 or more")
         self.queue = queue
         """The queue that does the work."""
+        self._is_closed = False
         self._pops = ThreadPoolExecutor(poppers, "leaderq-dyno-pop")
         self._writes = ThreadPoolExecutor(8, "leaderq-dyno-write")
 
@@ -101,8 +102,11 @@ class AsyncDynoQueue:
 
     async def close(self) -> bool:
         """As :meth:`DynoQueue.close`."""
+        if self._is_closed:
+            return True
+        self._is_closed = True
         try:
-            return await self._write(self.queue.close)
+            return await asyncio.wrap_future(self._writes.submit(self.queue.close))
         finally:
             self._pops.shutdown(wait=False)
             self._writes.shutdown(wait=False)
@@ -122,6 +126,7 @@ class AsyncDynoQueue:
         deadline = None if timeout_s is None else now_s() + checked_s("timeout_s", timeout_s)
         while True:
             left_s = _SLICE_S if deadline is None else min(_SLICE_S, max(0.0, deadline - now_s()))
+            self._check_open()
             job = self._pops.submit(partial(self.queue.pop, most, left_s, least=1, lease_s=lease_s))
             try:
                 found = await asyncio.wrap_future(job)
@@ -142,7 +147,12 @@ class AsyncDynoQueue:
         return await self._write(partial(call, self.queue))
 
     async def _write(self, job: Callable[[], R]) -> R:
-        return await asyncio.get_running_loop().run_in_executor(self._writes, job)
+        self._check_open()
+        return await asyncio.wrap_future(self._writes.submit(job))
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise QueueClosed("the queue was closed")
 
 
 def _release_all(job: Future[list[Delivery]]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, Seconds
-from leaderq.errors import ConfigurationError, LeaderqError
+from leaderq.errors import ConfigurationError, LeaderqError, told
 from leaderq.retrying import RetryPolicy
 from leaderq.zookeeper import Operation
 
@@ -192,4 +192,4 @@ def bounded_error(error: BaseException | str | None) -> str:
     """The text of an error, as a claim keeps it."""
     if error is None:
         return ""
-    return error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    return error if isinstance(error, str) else told(error)

@@ -94,7 +94,7 @@ def escaped(text: str) -> str:
 
     :raises ConfigurationError: it is empty, or longer than 200 bytes.
     """
-    raw = quote(text, safe=" ,;:=@+!$&'()*")
+    raw = quote(text, safe=" ,;:=@+!$&'()*", errors="surrogatepass")
     if not text or len(raw) > MAX_ID_BYTES:
         raise ConfigurationError(f"{text!r} cannot name a message or shard; give 1 to {MAX_ID_BYTES} bytes")
     return raw.replace(".", "%2E") if text.strip(".") == "" else raw

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
+from types import UnionType
 from typing import Any
 
 from leaderq.dyno.layout import MAX_PRIORITY, MessageName, group_of
@@ -39,10 +40,21 @@ def checked_s(what: str, value: Seconds) -> float:
     return float(value.total_seconds() if isinstance(value, timedelta) else value)
 
 
+def checked_type(what: str, value: object, kind: type | UnionType) -> None:
+    """:raises ConfigurationError: it is of another."""
+    if not isinstance(value, kind):
+        raise ConfigurationError(f"{what}={value!r:.100}: give {getattr(kind, '__name__', kind)}")
+
+
 def is_time(value: object) -> bool:
     """Whether it is one that :func:`checked_s` returns."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     return isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds <= MAX_S
+
+
+def is_text(value: object) -> bool:
+    """Whether it is one that UTF-8 can hold: without lone surrogates."""
+    return isinstance(value, str) and value.encode(errors="replace").decode() == value
 
 
 class Unique(Enum):
@@ -89,12 +101,12 @@ class DynoMessage:
         pairs = headers.items() if isinstance(headers, Mapping) else [(None, None)]
         named: dict[str, object] = {"shard": self.shard, "group": self.group}
         texts: dict[str, object] = {"id": self.id, "payload": self.payload}
-        expect(isinstance(texts["id"], str), "id", "a text")
+        expect(is_text(texts["id"]), "id", "a text")
         expect(isinstance(texts["payload"], bytes), "payload", "bytes")
         expect(type(self.priority) is int and 0 <= self.priority <= MAX_PRIORITY, "priority", f"0 to {MAX_PRIORITY}")
-        expect(all(isinstance(text, str) for pair in pairs for text in pair), "headers", "texts by texts")
+        expect(all(is_text(text) for pair in pairs for text in pair), "headers", "texts by texts")
         for what, text in named.items():
-            expect(text is None or (isinstance(text, str) and text != ""), what, "a text, or None")
+            expect(text is None or (is_text(text) and text != ""), what, "a text, or None")
         for what in ("timeout_s", "unique_s"):
             expect(is_time(getattr(self, what)), what, "seconds")
         expect(self.unique in Unique.__members__.values(), "unique", "one of Unique")

@@ -23,7 +23,7 @@ from leaderq.dyno.delivery import Delivery, Receipt
 from leaderq.dyno.ids import Ids, OnConflict, Pushed
 from leaderq.dyno.keeper import Ending
 from leaderq.dyno.layout import DynoPaths, group_of, name_prefix, parsed_name
-from leaderq.dyno.message import MAX_S, DeliveryState, DynoMessage, Fields, Frame, Seconds, checked_s, frame_of
+from leaderq.dyno.message import MAX_S, DeliveryState, DynoMessage, Fields, Frame, Seconds, checked_s, checked_type, frame_of
 from leaderq.dyno.shard_view import ClaimRead, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.stale import Leftover, leftovers
@@ -43,7 +43,7 @@ from leaderq.reading import SizedReader
 from leaderq.retrying import RetryPolicy
 from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import AnyClient, Create, Operation, SessionState, as_session
-from leaderq.zookeeper.paths import name_of
+from leaderq.zookeeper.paths import name_of, validated_path
 
 LETTER_BYTES = 16 * 1024
 """What a message leaves of the largest request, so that it fits into a dead letter too."""
@@ -107,15 +107,18 @@ class DynoQueue:
         strategy: ShardingStrategy | None = None,
         lease_s: Seconds = 60.0,
         retry: RetryPolicy | None = None,
-        ageing_s: float | None = None,
+        ageing_s: Seconds | None = None,
         body_store: BodyStore | None = None,
         body_bytes: int = 64 * 1024,
         name: str = "",
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        supplier = shards if isinstance(shards, ShardSupplier) else FixedShards(*shards)
+        checked_type("retry", retry, RetryPolicy | None)
+        checked_type("body_store", body_store, BodyStore | None)
+        names = (shards,) if isinstance(shards, str) else shards
+        supplier = names if isinstance(names, ShardSupplier) else FixedShards(*names)
         self._session = as_session(client)
-        self._paths = DynoPaths(root)
+        self._paths = DynoPaths(validated_path(root))
         self._shards = tuple(supplier.shards())
         self._strategy = strategy or round_robin()
         self._now_ms = now_ms
@@ -126,7 +129,8 @@ class DynoQueue:
         self._opening = threading.Lock()
         name = name or root.rpartition("/")[2]
         current = supplier.current_shard()
-        options = ConsumerOptions(name, current, self.lease_s, retry or RetryPolicy(), ageing_s, now_ms)
+        ageing = None if ageing_s is None else checked_s("ageing_s", ageing_s)
+        options = ConsumerOptions(name, current, self.lease_s, retry or RetryPolicy(), ageing, now_ms)
         self._consumer = DynoConsumer(self._session, self._paths, self._shards, options, self._ids, self._bodies)
 
     def __enter__(self) -> DynoQueue:
@@ -218,6 +222,7 @@ class DynoQueue:
         return self.push_unique(message, OnConflict.DROP).is_new
 
     def _prepared(self, message: DynoMessage) -> _Push:
+        checked_type("message", message, DynoMessage)
         shard = shard_of(message, self._shards, self._strategy)
         now_ms = self._now_ms()
         due_ms = now_ms + int(checked_s("timeout_s", message.timeout_s) * 1000)
@@ -281,6 +286,7 @@ class DynoQueue:
 
         :raises ConnectionLost: not connected.
         """
+        checked_type("most", most, int)
         if most < 1:
             raise ConfigurationError(f"most={most!r}: give 1 or more")
         wait_s = None if timeout_s is None else checked_s("timeout_s", timeout_s)

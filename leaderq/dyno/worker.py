@@ -10,9 +10,9 @@ from types import TracebackType
 from leaderq.clock import now_s
 from leaderq.dyno.delivery import Delivery, StaleLease
 from leaderq.dyno.keeper import Ending
-from leaderq.dyno.message import Seconds, checked_s
+from leaderq.dyno.message import Seconds, checked_s, checked_type
 from leaderq.dyno.queue import DynoQueue
-from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed, told
+from leaderq.errors import ConfigurationError, QueueClosed, told
 from leaderq.plain import require_finished, require_plain_function
 from leaderq.retrying import RetryPolicy
 from leaderq.threads import Backoff, BackoffPolicy, Service
@@ -74,6 +74,8 @@ class Worker:
         kinds: list[object] = list(self._retry)
         if wrong := [kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, BaseException))]:
             raise ConfigurationError(f"retry by {wrong!r}: give classes of exceptions")
+        for policy in self._retry.values():
+            checked_type("retry", policy, RetryPolicy | None)
         most_s = None if most_s is None else checked_s("most_s", most_s)
         self._keep = partial(queue.keep, most_s=most_s, ending=ending, ending_s=checked_s("ending_s", ending_s))
         self._services = [Service(f"leaderq-dyno-worker-{number}", self._run) for number in range(threads)]
@@ -130,8 +132,8 @@ class Worker:
             self._handle(delivery)
         except StaleLease as exc:
             log.warning("message not settled, its lease was lost message=%s error=%s", delivery.id, exc)
-        except LeaderqError as exc:
-            log.warning("message not settled, it comes again message=%s error=%s", delivery.id, exc)
+        except Exception as exc:  # noqa: BLE001 - this thread goes on
+            log.warning("message not settled, it comes again message=%s error=%s", delivery.id, told(exc))
         finally:
             self._queue.let_go([delivery])
 
@@ -142,7 +144,7 @@ class Worker:
         except Postpone as exc:
             settle = partial(delivery.postpone, exc.delay_s)
         except Kill as exc:
-            settle = partial(delivery.kill, str(exc) or "killed")
+            settle = partial(delivery.kill, told(exc).partition(": ")[2] or "killed")
         except BaseException as exc:
             log.exception("handler failed message=%s deliveries=%d", delivery.id, delivery.deliveries)
             settle = self._failed(delivery, exc)

@@ -6,6 +6,7 @@ from mutants.mutant import Edit, mutant
 
 CONSUMER = "leaderq/dyno/consumer.py"
 INDEX = "leaderq/dyno/index.py"
+QUEUE = "leaderq/dyno/queue.py"
 TRANSITIONS = "leaderq/dyno/transitions.py"
 
 HERE = "tests/integration/dyno/"
@@ -14,6 +15,32 @@ RUDE = f"{HERE}test_rude_messages.py::test_"
 UNIQUE = f"{HERE}test_unique_messages.py::test_"
 
 MUTANTS = [
+    mutant(
+        "a message that is removed as it is first delivered leaves its claim over",
+        f"{RUDE}a_message_that_is_first_delivered_while_it_is_removed_leaves_no_claim_over[remove]",
+        Edit(TRANSITIONS, "claimed = absence(claim) if version is None else", "claimed = () if version is None else"),
+    ),
+    mutant(
+        "what is written with an acknowledgement is not",
+        f"{RUDE}a_result_is_written_with_the_acknowledgement_or_neither",
+        Edit(CONSUMER, "(*self._completion(one), *also)", "self._completion(one)"),
+    ),
+    mutant(
+        "a fence of the user's that refuses is taken for a lost lease",
+        f"{RUDE}a_result_is_written_with_the_acknowledgement_or_neither",
+        Edit(CONSUMER, " and within(error, self._paths.root)", ""),
+    ),
+    mutant(
+        "a message in flight is finished by an operator",
+        "tests/acceptance/cli/test_queue_of_dyno.py::test_what_is_done_elsewhere_is_acknowledged_unless_a_consumer_holds_it",
+        Edit(QUEUE, "claim.resting is None and not held_too:", "claim is held_too:"),
+    ),
+    mutant(
+        "a purge takes what consumers hold",
+        "tests/acceptance/cli/test_queue_of_dyno.py::"
+        "test_a_queue_is_purged_but_for_what_is_held_and_removed_when_it_is_not_in_use",
+        Edit(QUEUE, "claim.resting is None and not held_too}", "claim is held_too}"),
+    ),
     mutant(
         "a receipt that somebody has overtaken acknowledges",
         f"{MESSAGES}a_lease_that_is_over_passes_to_another_and_the_former_owner_changes_nothing",

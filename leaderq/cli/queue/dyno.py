@@ -1,5 +1,5 @@
-"""A Dyno queue in an operator's hands: what the verbs ask of
-:class:`~leaderq.queues.admin.QueueAdmin`, and what only a Dyno queue has.
+"""A Dyno queue in an operator's hands. What the verbs ask of it means what it says in
+:class:`~leaderq.queues.admin.QueueAdmin`, but for what only a Dyno queue has.
 
 It is never a consumer. Looking assumes strict priorities, because only the programs know of an
 ageing. Payloads in a ``BodyStore`` are out of reach; the programs sweep those without a message.
@@ -101,11 +101,9 @@ class DynoAdmin:
         self.dead_letters = DynoLetters(self.queue)
 
     def close(self) -> None:
-        """Let go."""
         self.queue.close()
 
     def is_there(self) -> bool:
-        """Whether there is any of it."""
         return is_dyno(self._session, self.path)
 
     def _children(self, path: str) -> list[str]:
@@ -115,7 +113,6 @@ class DynoAdmin:
             return []
 
     def line(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The queue as a row, and as JSON says it."""
         figures = self.figures()
         due, delayed, held, dead = (sum(one[what] for one in figures) for what in ("due", "delayed", "held", "dead"))
         age_s = max((one["oldest_due_s"] for one in figures if one["oldest_due_s"] is not None), default=None)
@@ -127,7 +124,6 @@ class DynoAdmin:
         return (self.path, "dyno", depth, held, dead, None, consumers, age, remarks), said
 
     def figures(self) -> list[dict[str, Any]]:
-        """Of each shard."""
         return [
             {
                 "shard": shard,
@@ -141,7 +137,6 @@ class DynoAdmin:
         ]
 
     def detect(self) -> DynoContents:
-        """List the messages in the order in which they go."""
         return DynoContents(sorted(place for shard in self._shards for place in self._places(shard)))
 
     def _places(self, shard: str) -> Iterator[_Place]:
@@ -175,7 +170,6 @@ class DynoAdmin:
                     yield browsed(one.shard, one.name, answer[0], Note(attempt=claim.failures), is_held, **said)
 
     def depth(self) -> int:
-        """How many messages there are."""
         return sum(one["messages"] for one in self.queue.shard_sizes().values())
 
     def ack(self, names: Sequence[str], *, held_too: bool) -> dict[str, list[str]]:
@@ -193,12 +187,10 @@ class DynoAdmin:
             return True
 
     def purge(self, *, held_too: bool = False, on_progress: Callable[[int], None] | None = None) -> Purged:
-        """Delete all messages but, unless ``held_too``, those that consumers hold."""
         deleted = self.queue.clear(held_too=held_too)
         return Purged(deleted, sum(one["leased"] for one in self.queue.shard_sizes().values()))
 
     def delete(self, *, force: bool = False) -> int:
-        """As :meth:`QueueAdmin.delete`."""
         found = {"messages": self.depth(), "dead letters": self.dead_letters.count()}
         found["consumers"] = len(self._children(self._paths.members))
         if not force and (said := ", ".join(f"{count} {what}" for what, count in found.items() if count)):
@@ -221,7 +213,6 @@ class DynoLetters:
         self._sizes = queue.shard_sizes
 
     def count(self) -> int:
-        """How many there are."""
         return sum(one["dead"] for one in self._sizes().values())
 
     def names(self) -> list[str]:
@@ -229,7 +220,6 @@ class DynoLetters:
         return [name for one in self.browse() for name in (one.name, one.note.origin) if name is not None]
 
     def browse(self, names: Iterable[str] | None = None) -> Iterator[DynoLetter]:
-        """These letters, or all."""
         wanted = None if names is None else set(names)
         for one in self._letters.browse():
             id = frame_of(one.data).id or None
@@ -238,9 +228,7 @@ class DynoLetters:
                 yield DynoLetter(browsed(one.shard, one.name, one.data, note), one)
 
     def requeue(self, letters: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None) -> Moved:
-        """Send them back."""
         return Moved(self._letters.redrive(cast("DynoLetter", one).message for one in letters))
 
     def drop(self, letters: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None) -> Moved:
-        """Delete them."""
         return Moved(self._letters.purge(cast("DynoLetter", one).message for one in letters))

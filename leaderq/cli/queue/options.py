@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Operated = DynoAdmin | QueueAdmin
 
 F = TypeVar("F", bound=Callable[..., Any])
+K = TypeVar("K")
 
 takes_connection = takes_settings(*CONNECTION, hidden=("root",))
 """How to reach ZooKeeper. Queues lie anywhere, not below the root of careers."""
@@ -115,33 +116,29 @@ def keeping(
         yield session, keeper
 
 
-@contextmanager
-def keeping_dyno(given: Given, path: str) -> Iterator[DynoAdmin]:
+def keeping_dyno(given: Given, path: str) -> AbstractContextManager[DynoAdmin]:
     """As :func:`keeping`, for what only Dyno queues have."""
     from leaderq.cli.queue.dyno import DynoAdmin
 
-    with keeping(given, path) as (_, keeper):
-        if not isinstance(keeper, DynoAdmin):
-            raise _not_for("Dyno queues", path)
-        yield keeper
+    return _keeping_only(DynoAdmin, "Dyno queues", given, path)
 
 
-@contextmanager
 def keeping_recipe(
     given: Given, path: str, kind: QueueKind | None = None, lock_path: str | None = None
-) -> Iterator[QueueAdmin]:
+) -> AbstractContextManager[QueueAdmin]:
     """As :func:`keeping`, for what only queues of Curator's recipes have."""
     from leaderq.queues.admin import QueueAdmin
 
-    with keeping(given, path, kind, lock_path) as (_, keeper):
-        if not isinstance(keeper, QueueAdmin):
-            raise _not_for("queues of Curator's recipes", path)
+    return _keeping_only(QueueAdmin, "queues of Curator's recipes", given, path, kind, lock_path)
+
+
+@contextmanager
+def _keeping_only(only: type[K], which: str, given: Given, path: str, *told: Any) -> Iterator[K]:
+    with keeping(given, path, *told) as (_, keeper):
+        if not isinstance(keeper, only):
+            verb = click.get_current_context().info_name
+            raise ConfigurationError(f"leaderq queue {verb} is for {which}, and {path} is not one")
         yield keeper
-
-
-def _not_for(kind: str, path: str) -> ConfigurationError:
-    verb = click.get_current_context().info_name
-    return ConfigurationError(f"leaderq queue {verb} is for {kind}, and {path} is not one")
 
 
 @contextmanager

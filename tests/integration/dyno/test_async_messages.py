@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from leaderq.dyno import AsyncDynoQueue, DynoQueue, Message, StaleLease
+from leaderq.errors import QueueClosed
 from leaderq.zookeeper import Session
 
 
@@ -73,3 +74,38 @@ def test_a_block_that_is_cancelled_releases_and_one_that_raises_has_failed(sessi
                 await one.ack()
 
     asyncio.run(main())
+
+
+def test_a_queue_on_asyncio_is_closed_once_however_often_it_is_asked_and_says_so_then(session: Session) -> None:
+    async def main() -> None:
+        async with AsyncDynoQueue(DynoQueue(session, "/d")) as queue:
+            waiting = [asyncio.create_task(queue.pop(1, None)) for _ in range(12)]  # more than there are threads for
+            await asyncio.sleep(0.1)
+            assert await queue.close()
+            ended = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 30)
+            assert {type(one) for one in ended} == {QueueClosed}
+            for use in (queue.pop(), queue.push(Message()), queue.run(DynoQueue.size)):
+                with pytest.raises(QueueClosed):
+                    await use
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_ends_under_a_pop_keeps_no_message_from_the_next(session: Session) -> None:
+    queue = AsyncDynoQueue(DynoQueue(session, "/d"))
+
+    async def leave() -> None:
+        task = asyncio.create_task(queue.pop(1, None))
+        await asyncio.sleep(0.1)
+        assert not task.done()
+
+    async def come() -> bytes:
+        await queue.push(Message(payload=b"1"))
+        async for one in queue:
+            await one.ack()
+            break
+        await queue.close()
+        return one.delivery.payload
+
+    asyncio.run(leave())
+    assert asyncio.run(come()) == b"1"

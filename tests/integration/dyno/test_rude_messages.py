@@ -160,11 +160,31 @@ def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session
             Message(timeout_s=wrong)
         with pytest.raises(ConfigurationError):
             DynoQueue(session, D, lease_s=wrong)
+    for text in ({"id": "\ud800"}, {"headers": {"a": "\ud800"}}, {"group": "\ud800"}):
+        with pytest.raises(ConfigurationError):
+            Message(**text)
+    options: list[dict[str, Any]] = [{"retry": 3}, {"body_store": 5}, {"ageing_s": "x"}, {"ageing_s": -1}, {"shards": ()}]
+    for option in options:
+        with pytest.raises(ConfigurationError):
+            DynoQueue(session, D, **option)
+    for root in ("", "d", "/d/", "/d/../e", "/d\0"):
+        with pytest.raises(ConfigurationError, match="znode path"):
+            DynoQueue(session, root)
     for field in ({"headers": []}, {"headers": {"a": 1}}, {"group": ""}, {"shard": 1}, {"payload": "text"}):
         with pytest.raises(ConfigurationError):
             Message(**field)
-    with DynoQueue(session, D) as queue:
-        queue.push(Message(payload=b"1"))
+    with DynoQueue(session, D, shards="one") as queue:
+        assert queue.push(Message(payload=b"1"))[0].startswith("one/")
+        wrong_calls: list[Callable[[], object]] = [
+            lambda: queue.push("abc"),  # type: ignore[arg-type]
+            lambda: queue.pop(1.5),  # type: ignore[arg-type]
+            lambda: queue.pop("1"),  # type: ignore[arg-type]
+        ]
+        for call in wrong_calls:
+            with pytest.raises(ConfigurationError):
+                call()
+        assert queue.get("\ud800") is None
+        assert queue.size() == 1
         one = popped(queue)
         for refused in (lambda: one.postpone(-1), lambda: one.extend(float("inf")), lambda: one.nack(delay_s=float("nan"))):
             with pytest.raises(ConfigurationError):
@@ -461,6 +481,13 @@ def ack_and_raise(one: Delivery) -> None:
     raise ValueError("late")
 
 
+class Untold(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
 ENDS: dict[str, tuple[Callable[[Delivery], object], int, str | None]] = {
     "it returns": (lambda _: None, 1, None),
     "exit": (raising(SystemExit(3)), 3, "attempts"),
@@ -472,6 +499,8 @@ ENDS: dict[str, tuple[Callable[[Delivery], object], int, str | None]] = {
     "postponed to never": (lambda _: raising(Postpone(float("nan"))), 2, None),
     "postponed": (raising(Postpone(0.05)), 2, None),
     "killed": (raising(Kill("no good")), 1, "no good"),
+    "untold": (raising(Untold()), 3, "attempts"),
+    "not text": (raising(ValueError("\ud800")), 3, "attempts"),
     "never again": (raising(KeyError("bad")), 1, "KeyError: 'bad'"),
     "once more": (raising(TimeoutError()), 2, "attempts"),
 }
@@ -532,7 +561,14 @@ def test_a_worker_refuses_what_it_cannot_use(session: Session) -> None:
     async def coroutine(one: Delivery) -> None: ...
 
     with DynoQueue(session, D) as queue:
-        for wrong in ({"threads": 0}, {"retry": {1: None}}, {"most_s": -1}, {"handler": coroutine}, {"handler": 1}):
+        for wrong in (
+            {"threads": 0},
+            {"retry": {1: None}},
+            {"retry": {OSError: 3}},
+            {"most_s": -1},
+            {"handler": coroutine},
+            {"handler": 1},
+        ):
             with pytest.raises(ConfigurationError):
                 Worker(queue, **{"handler": print, **wrong})
 
