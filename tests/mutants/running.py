@@ -535,7 +535,7 @@ CAREERS = [
     mutant(
         "a career is given the options of another",
         f"{PURE_RESOLUTION}a_careers_own_values_reach_it_and_are_not_looked_at",
-        Edit(LOADING, "options=options.get(str(name), {})", 'options=options.get("a", {})'),
+        Edit(LOADING, "options=careers.get(str(name), {})", 'options=careers.get("a", {})'),
     ),
 ]
 
