@@ -274,6 +274,7 @@ class Engine:
                     self.settle([settling.given_back(settlement.claim)])
                     continue
             elif settlement.outcome is ItemOutcome.KEPT:
+                self._members.deaths.settled([name])  # its note tells of them now
                 continue
             elif settlement.outcome is ItemOutcome.REQUEUED and (created := settlement.created(results)) is not None:
                 self._waiting.rest(created, settlement.rest_until_ms)

@@ -166,7 +166,7 @@ class ItemWorkers:
         log_failure(self._engine.path, settlement, error)
         if settlement.outcome is ItemOutcome.KEPT:
             claim.note = replace(claim.note, attempt=claim.failures + 1, enqueued_ms=claim.enqueued_ms)
-            claim.items = list(left)
+            claim.items, claim.deaths = list(left), 0  # the note tells of these as well
         return settlement
 
     def _waited(self, until_ms: int) -> bool:

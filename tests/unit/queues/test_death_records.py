@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from leaderq.queues.consumers import ConsumeOptions, ErrorMode
+from leaderq.queues.consuming.claims import Claim, Membership
 from leaderq.queues.consuming.deaths import DeathRecords
+from leaderq.queues.consuming.settling import ItemOutcome
+from leaderq.queues.consuming.workers import ItemWorkers
+from leaderq.queues.wire.payload import encode
 from leaderq.queues.wire.znodes import QueuePaths
 
 
@@ -25,3 +32,13 @@ def test_what_was_held_at_two_deaths_is_a_suspect_until_it_is_known_over_what_th
     records._left = {str(number): held for number, held in enumerate(left)}
     assert {name for name in "abc" if records.is_suspect(name)} == suspects
     assert {name: count for name in "abc" if (count := records.deaths_of(name))} == deaths
+
+
+def test_a_death_that_the_note_of_a_kept_item_tells_of_is_not_counted_again() -> None:
+    engine = SimpleNamespace(options=ConsumeOptions(consumer=print, error_mode=ErrorMode.KEEP), path="/q")
+    workers = ItemWorkers("q", engine)  # type: ignore[arg-type]
+    membership = Membership(QueuePaths("/q", "/locks"), None, "/members/one", 1)  # type: ignore[arg-type]
+    claim = Claim("queue-0000000000", encode([b"a"]), 0, 0, membership)
+    claim.deaths = 1
+    assert workers._failed(claim, claim.items, ValueError()).outcome is ItemOutcome.KEPT
+    assert claim.failures == 2  # one death, one failure
