@@ -119,7 +119,6 @@ class SequencedWriter:
         ephemeral: bool = False,
         data: bytes = b"",
         max_ops: int = MULTI_OPS,
-        max_bytes: int = MULTI_BYTES,
         window: int = WINDOW,
     ) -> None:
         self.path = validated_path(path)
@@ -134,7 +133,7 @@ class SequencedWriter:
         self._woken = Waker()
         self._queue = SendQueue(
             max_ops=max_ops,
-            max_bytes=min(max_bytes, self.limit),
+            max_bytes=min(MULTI_BYTES, self.limit),
             window=window,
             window_bytes=WINDOW_BYTES,
         )

@@ -51,9 +51,6 @@ class PendingNames:
         self.in_hand: set[str] = set()
         """Names claimed by this consumer, or being so, whatever a listing says of them."""
 
-    def __len__(self) -> int:
-        return len(self._listed) - self._at + len(self._added) + len(self._resting) + len(self._others)
-
     def replace(self, names: Iterable[str], locked: Iterable[str] = (), now_ms: int = 0) -> None:
         """A new listing. ``locked``: names that somebody works on."""
         taken = self.in_hand.union(locked)

@@ -190,16 +190,12 @@ class Putter(Generic[T]):
         self._listeners.stop(_CLOSE_S)
         self._raise_unheard()
 
-    def put(self, value: T, prefix: str, *, timeout_s: float | None = None, background: bool | None = None) -> str | bool:
-        """Store ``value`` in a znode whose name begins with ``prefix``; see the recipes'
-        ``put``.
-        """
-        return self._put_one([value], prefix, is_multi=False, timeout_s=timeout_s, background=background)
+    def put(self, value: T, prefix: str, *, timeout_s: float | None = None) -> str | bool:
+        """Store ``value`` in a znode whose name begins with ``prefix``; see the recipes' ``put``."""
+        return self._put_one([value], prefix, timeout_s, is_multi=False)
 
-    def put_multi(
-        self, values: Iterable[T], prefix: str, *, timeout_s: float | None = None, background: bool | None = None
-    ) -> str | bool:
-        return self._put_one(list(values), prefix, is_multi=True, timeout_s=timeout_s, background=background)
+    def put_multi(self, values: Iterable[T], prefix: str, *, timeout_s: float | None = None) -> str | bool:
+        return self._put_one(list(values), prefix, timeout_s, is_multi=True)
 
     def put_many(self, values: Iterable[T], prefix: str, *, timeout_s: float | None = None) -> int:
         """Store each value in a znode of its own; returns how many were.
@@ -230,12 +226,10 @@ class Putter(Generic[T]):
             raise PutsFailed(stored=many.stored, failed=many.failed + left, failures=[*many.failures, *unknown])
         return many.stored
 
-    def _put_one(
-        self, values: Sequence[T], prefix: str, *, is_multi: bool, timeout_s: float | None, background: bool | None
-    ) -> str | bool:
+    def _put_one(self, values: Sequence[T], prefix: str, timeout_s: float | None, *, is_multi: bool) -> str | bool:
         sender = self._open_sender()
         deadline = None if timeout_s is None else now_s() + timeout_s
-        one = None if (self.put_in_background if background is None else background) else PutResults()
+        one = None if self.put_in_background else PutResults()
         put = self._made(values, prefix, one, is_multi=is_multi)
         if not self._admitted(1, put.size, deadline):
             return False

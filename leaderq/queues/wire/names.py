@@ -42,13 +42,6 @@ class QueueKind(Enum):
     DELAY = "delay"
     SIMPLE = "simple"
 
-    @property
-    def is_framed(self) -> bool:
-        """Whether a znode holds Curator's item frame; a simple queue holds the bytes as
-        they are.
-        """
-        return self is not QueueKind.SIMPLE
-
 
 ITEM_PREFIX = "queue-"
 SIMPLE_PREFIX = "qn-"

@@ -67,7 +67,7 @@ def test_depth_and_next_number_are_known_without_listing(session, places, put):
     ],
 )
 def test_the_kind_and_what_lies_there_are_told_by_the_names(session, places, put, prefix, kind):
-    put(b"one", prefix=prefix, framed=kind.is_framed)
+    put(b"one", prefix=prefix, framed=kind is not QueueKind.SIMPLE)
     session.create(f"{places.path}/stray")
     seen = QueueAdmin(session, places).detect()
     assert (seen.kind, len(seen.items), seen.foreign) == (kind, 1, ["stray"])
