@@ -198,7 +198,7 @@ class BufferedProducer(Generic[T]):
         options.check()
         require_sink(sink)
         self._codec = codec
-        self._pid = os.getpid()
+        self._is_foreign = False  # whether this process is a fork of that which made it
         self._dispatcher = ListenerDispatcher(name)
         self._spill = Spill.of(journal, persistence, codec, key)
         self._buffer = RequestBuffer(options, self._spill, self._dispatcher)
@@ -214,7 +214,7 @@ class BufferedProducer(Generic[T]):
         self._shutdown = Shutdown(self._buffer, sink, services, name)
         for service in services:
             service.start()
-        _open.add(self)
+        _all.add(self)
         offer_figures(FigureSource.PRODUCER, name, self, _figures)
 
     # -- taking requests ---------------------------------------------------------------------------
@@ -343,7 +343,7 @@ class BufferedProducer(Generic[T]):
         return admission.is_placed
 
     def _entered(self, request: T, ttl_s: float | None) -> BufferedRequest:
-        if os.getpid() != self._pid:
+        if self._is_foreign:
             self._refuse_in_child()
         options = self._options
         data = None if self._spill is None else self._codec.serialize(request)
@@ -404,7 +404,7 @@ class BufferedProducer(Generic[T]):
 
         :raises ProducerClosed: in a forked child.
         """
-        if os.getpid() != self._pid:
+        if self._is_foreign:
             self._refuse_in_child()
         sender, spill = self._sender, self._spill
         with self._buffer.locked() as buffer:
@@ -443,7 +443,7 @@ class BufferedProducer(Generic[T]):
 
         :raises ProducerClosed: in a forked child.
         """
-        if os.getpid() != self._pid:
+        if self._is_foreign:
             self._refuse_in_child()
         self._buffer.refuse_reentry()
         up_to = self._buffer.line_end
@@ -462,7 +462,7 @@ class BufferedProducer(Generic[T]):
         waits for the same end. Called by a listener, or in the process step, it returns at once,
         and the end goes on in the background.
         """
-        if os.getpid() != self._pid:
+        if self._is_foreign:
             return Settlement()
         self._buffer.refuse_reentry()
         wait_s = self._options.close_timeout_s if timeout_s == AS_SET else timeout_s
@@ -476,8 +476,6 @@ class BufferedProducer(Generic[T]):
                 self._shutdown.begin(0.0)
                 self._shutdown.wait(0.0)
                 raise
-        if self._shutdown.is_over:
-            _open.discard(self)
         return self._buffer.settlement()
 
     async def aflush(self, timeout_s: float | None = 10.0) -> Settlement:
@@ -578,17 +576,23 @@ def _text(error: BaseException | None) -> str | None:
     return None if error is None else str(error) or type(error).__name__
 
 
-_open: weakref.WeakSet[BufferedProducer[Any]] = weakref.WeakSet()
+_all: weakref.WeakSet[BufferedProducer[Any]] = weakref.WeakSet()
 
 
 def _close_at_exit() -> None:
     """A program that ends without closing its producers still gets what is pending into the
     journals, or is told of the loss."""
-    for producer in list(_open):
+    for producer in list(_all):
         try:
             producer.close(_EXIT_S)
         except LeaderqError:
             log.exception("closing %r at exit failed", producer)
 
 
+def _leave_to_parent() -> None:
+    for producer in list(_all):
+        producer._is_foreign = True
+
+
 atexit.register(_close_at_exit)
+os.register_at_fork(after_in_child=_leave_to_parent)

@@ -159,7 +159,7 @@ class Account(RuleBasedStateMachine):
             numbers = [number for where, number, _ in confirmed if where == key]
             if self.may_repeat:
                 numbers = list(dict.fromkeys(numbers))
-            assert numbers == sorted(numbers)
+            assert numbers == sorted(numbers), f"repeats={self.may_repeat} {numbers}"
 
     def teardown(self) -> None:
         try:
