@@ -42,7 +42,9 @@ import os
 import weakref
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn
@@ -63,7 +65,7 @@ from leaderq.producing.admission import Admission
 from leaderq.producing.buffer import RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec
 from leaderq.producing.journal import Journal, Policy
-from leaderq.producing.listeners import ListenerDispatcher
+from leaderq.producing.listeners import ListenerDispatcher, resolve
 from leaderq.producing.memory import BufferedRequest, measured, require_hash
 from leaderq.producing.options import (
     Block,
@@ -269,17 +271,17 @@ class BufferedProducer(Generic[T]):
                 "a callback on the journal's thread was about to wait for that thread; nothing was "
                 "accepted. Have another thread send"
             )
-        told: list[BaseException | None] = []
-        waker = Waker()
-
-        def tell(error: BaseException | None) -> None:
-            told.append(error)
-            waker.wake()
-
-        if not self._admit(one, timeout_s, tell):
+        durable: Future[None] = Future()
+        if not self._admit(one, timeout_s, partial(resolve, durable, None)):
             return False
-        waker.wait(_DURABLE_S)
-        return _durable(told)
+        try:
+            durable.result(_DURABLE_S)
+        except FutureTimeout:
+            raise JournalSlow(
+                "the request was taken, and the disk did not confirm it within "
+                f"{_DURABLE_S:g} s; it may be there, or be written later"
+            ) from None
+        return True
 
     def submit(
         self,
@@ -314,18 +316,19 @@ class BufferedProducer(Generic[T]):
         the disk, it was.
         """
         loop, spill = asyncio.get_running_loop(), self._spill
-        durable: asyncio.Future[None] = loop.create_future()
+        durable: Future[None] | None = None
+        on_durable: OnDurable | None = None
+        if spill is not None and spill.waits_for_disk:
+            durable = Future()
+            on_durable = partial(resolve, durable, None)
         woken = asyncio.Event()
 
         def wake() -> None:
-            _call_in(loop, woken.set)
+            with suppress(RuntimeError):  # a loop that is closed needs no news
+                loop.call_soon_threadsafe(woken.set)
 
-        def tell(error: BaseException | None) -> None:
-            _call_in(loop, _settle_future, durable, error)
-
-        waits_for_disk = spill is not None and spill.waits_for_disk
         one = self._entered(request, ttl_s)
-        admission = self._admission(one, timeout_s, tell if waits_for_disk else None, wake)
+        admission = self._admission(one, timeout_s, on_durable, wake)
         try:
             while (wait_s := admission.attempt()) is not None:
                 timer = loop.call_later(min(wait_s, _LONGEST_S), woken.set)
@@ -336,8 +339,8 @@ class BufferedProducer(Generic[T]):
                 woken.clear()
         finally:
             admission.leave()
-        if waits_for_disk and admission.is_placed:
-            await durable
+        if durable is not None and admission.is_placed:
+            await asyncio.wrap_future(durable)
         elif spill is not None and spill.is_behind():
             await asyncio.to_thread(spill.await_written)
         return admission.is_placed
@@ -518,36 +521,6 @@ class BufferedProducer(Generic[T]):
 def _require_settled(settlement: Settlement, error: BaseException | None) -> None:
     if error is None and not settlement.is_as_chosen:
         raise RequestsLost(str(settlement), settlement)
-
-
-def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *words: Any) -> None:
-    """Have ``call`` made by an event loop, from any thread; one that is closed needs no news."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(call, *words)
-
-
-def _settle_future(future: asyncio.Future[None], error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)
-
-
-def _durable(told: list[BaseException | None]) -> bool:
-    """Return ``True`` if the disk has it.
-
-    :raises JournalFailed: refused; :raises JournalSlow: a minute passed.
-    """
-    if not told:
-        raise JournalSlow(
-            f"the request was taken, and the disk did not confirm it within {_DURABLE_S:g} s; it "
-            "may be there, or be written later"
-        )
-    if told[0] is not None:
-        raise told[0]
-    return True
 
 
 def _figures(producer: BufferedProducer[Any]) -> dict[str, float]:
