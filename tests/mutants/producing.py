@@ -148,6 +148,16 @@ MUTANTS = [
         Edit("leaderq/kafka/sink.py", "            if self._kept and (kept :=", "            if False and (kept :="),
     ),
     mutant(
+        "what was struck out of the journal is read from it",
+        f"{UNIT}spilling.py::test_what_was_written_behind_a_refused_one_is_not_read_while_its_acknowledgement_is_under_way",
+        Edit("leaderq/producing/backlog.py", "            self._struck.add(news.id)\n", ""),
+    ),
+    mutant(
+        "journal send sends what has expired",
+        "tests/unit/producing/journal/test_journal_verbs.py::test_what_has_expired_in_a_dead_hosts_journal_is_counted_and_not_sent",
+        Edit(SENDING_VERB, " and record.expires_at <= time.time()", " and record.expires_at < 0"),
+    ),
+    mutant(
         "journal send gives up what is not a record for Kafka",
         f"{SEND}what_stopped_half_way_goes_on_where_it_was",
         Edit(
