@@ -526,23 +526,13 @@ def _require_settled(settlement: Settlement, error: BaseException | None) -> Non
 def _figures(producer: BufferedProducer[Any]) -> dict[str, float]:
     """Those of the table of metrics."""
     found = producer.snapshot()
-    balance = found.balance
-    return {
-        "accepted": balance.accepted,
-        "recovered": balance.recovered,
-        "confirmed": balance.confirmed,
-        "pending": balance.pending,
-        "dropped": sum(balance.dropped.values()),
-        "failed": sum(balance.failed.values()),
-        "refused": sum(balance.refused.values()),
-        "memory_items": found.memory_items,
-        "memory_bytes": found.memory_bytes,
-        "journal_bytes": found.journal_bytes,
-        "oldest_age_s": found.oldest_age_s,
-        "batches": found.batches,
-        "retries": found.retries,
-        "spilled": found.spilled,
-    }
+    counts = ("accepted", "recovered", "confirmed", "pending")
+    sums = ("dropped", "failed", "refused")
+    levels = ("memory_items", "memory_bytes", "journal_bytes", "oldest_age_s")
+    figures = {name: getattr(found, name) for name in (*levels, "batches", "retries", "spilled")}
+    figures |= {name: getattr(found.balance, name) for name in counts}
+    figures |= {name: sum(getattr(found.balance, name).values()) for name in sums}
+    return figures
 
 
 def _text(error: BaseException | None) -> str | None:
