@@ -2,12 +2,12 @@
 under one lock that only this module takes.
 
 Who is authoritative: this class about what is pending; the sink about what is confirmed; the
-journal about what survives the process. Callers put requests in (:mod:`~leaderq.producing.admission`), workers and
-the sender take them from memory, the journal's reader moves them from the journal into memory, and
-whoever learns the end of one tells it to :meth:`RequestBuffer.settle`. No file is written under the
-lock, and no listener told; requests are queued for the journal under it, since two must not change
-places between memory and journal; if the journal has too much under way to the disk, that is tried
-again later, and the lock let go meanwhile.
+journal about what survives the process. Callers put requests in
+(:mod:`~leaderq.producing.admission`), workers and the sender take them from memory, the journal's
+reader moves them from the journal into memory, and whoever learns the end of one tells it to
+:meth:`RequestBuffer.settle`. No file is written under the lock, and no listener told; requests are
+queued for the journal under it, since two must not change places between memory and journal; if the
+journal has too much under way to the disk, that is tried again later, and the lock let go meanwhile.
 
 Order: whoever waits for room is admitted first come, first served, as soon as there is room.
 """

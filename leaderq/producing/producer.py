@@ -277,6 +277,8 @@ class BufferedProducer(Generic[T]):
         try:
             durable.result(_DURABLE_S)
         except FutureTimeout:
+            if durable.done():
+                raise
             raise JournalSlow(
                 "the request was taken, and the disk did not confirm it within "
                 f"{_DURABLE_S:g} s; it may be there, or be written later"
