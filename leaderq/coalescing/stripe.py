@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 
 AnyToken = Token[Any]
 Wake = Callable[[AnyToken], object]
+Calls = list[tuple[Wake, AnyToken]]
+"""Whom to call once the lock is released."""
 _RUNNING, _ENDED, _WAITING = TokenStage.RUNNING, TokenStage.ENDED, TokenStage.WAITING
 
 
@@ -170,7 +172,7 @@ class Stripe(Generic[Key]):
         :raises CoordinatorClosed: nothing runs any more.
         :raises WouldDeadlock: the owner of the head would wait for itself.
         """
-        calls: list[tuple[Wake, AnyToken]] = []
+        calls: Calls = []
         try:
             with self._lock:
                 self._collect_left(calls)
@@ -191,7 +193,7 @@ class Stripe(Generic[Key]):
         if target is None:
             return
         merged = merging(value, token.value)
-        calls: list[tuple[Wake, AnyToken]] = []
+        calls: Calls = []
         try:
             with self._lock:
                 state = self._state(token.key)
@@ -221,7 +223,7 @@ class Stripe(Generic[Key]):
         With ``may_repeat``, a current token is current again, with a new number, if there is a
         debt that nobody waits to pay: its owner runs again.
         """
-        calls: list[tuple[Wake, AnyToken]] = []
+        calls: Calls = []
         with self._lock:
             was_current = token.stage is _RUNNING
             state = self.keys.get(token.key)
@@ -238,7 +240,7 @@ class Stripe(Generic[Key]):
 
     def withdraw(self, token: Token[Key]) -> None:
         """The request waits no more, unless its wait is over already."""
-        calls: list[tuple[Wake, AnyToken]] = []
+        calls: Calls = []
         with self._lock:
             self._collect_left(calls)
             state = self.keys.get(token.key)
@@ -260,7 +262,7 @@ class Stripe(Generic[Key]):
         """Evict an overdue head, end a debounce window, forget an old idle key; have the key looked
         at again when something else is due.
         """
-        calls: list[tuple[Wake, AnyToken]] = []
+        calls: Calls = []
         due_s = None
         with self._lock:
             self._collect_left(calls)
@@ -297,7 +299,7 @@ class Stripe(Generic[Key]):
 
     def abandon_all(self) -> list[AnyToken]:
         """Tell all who wait that they will not run; return those who run."""
-        calls: list[tuple[Wake, AnyToken]] = []
+        calls: Calls = []
         with self._lock:
             for key, state in list(self.keys.items()):
                 for token in reversed(state.line):
@@ -375,13 +377,7 @@ class Stripe(Generic[Key]):
         if state.debt is not None and isinstance(self.rules.overflow, Overflow):
             self._take_debt(state, token)
 
-    def _contend(
-        self,
-        state: KeyState,
-        token: Token[Key],
-        wake: Wake | None,
-        calls: list[tuple[Wake, AnyToken]],
-    ) -> None:
+    def _contend(self, state: KeyState, token: Token[Key], wake: Wake | None, calls: Calls) -> None:
         """A request to a key that somebody works on, or that is debounced."""
         self._advance(state, token.key, calls, retires=False)
         if wake is None and (state.line or state.window is not None):
@@ -424,7 +420,7 @@ class Stripe(Generic[Key]):
         state: KeyState,
         token: AnyToken,
         refusal: Refusal,
-        calls: list[tuple[Wake, AnyToken]],
+        calls: Calls,
         covering: AnyToken | None = None,
         wake: Wake | None = None,
     ) -> None:
@@ -454,12 +450,7 @@ class Stripe(Generic[Key]):
             state.debt = None
 
     def _has_repeated(
-        self,
-        state: KeyState,
-        token: Token[Key],
-        result: RunResult | None,
-        may_repeat: bool,
-        calls: list[tuple[Wake, AnyToken]],
+        self, state: KeyState, token: Token[Key], result: RunResult | None, may_repeat: bool, calls: Calls
     ) -> bool:
         """Whether the head runs once more, for a debt that nobody waits to pay."""
         if not may_repeat or token.stage is not _RUNNING or state.line != (token,):
@@ -478,7 +469,7 @@ class Stripe(Generic[Key]):
         state: KeyState,
         token: AnyToken,
         result: RunResult | None,
-        calls: list[tuple[Wake, AnyToken]],
+        calls: Calls,
         *,
         has_run: bool = True,
     ) -> None:
@@ -514,11 +505,7 @@ class Stripe(Generic[Key]):
             state.debt.repeat = token.repeat or before.repeat
 
     def _dismiss_followers(
-        self,
-        token: AnyToken,
-        result: RunResult | None,
-        calls: list[tuple[Wake, AnyToken]],
-        stage: TokenStage = TokenStage.ORPHANED,
+        self, token: AnyToken, result: RunResult | None, calls: Calls, stage: TokenStage = TokenStage.ORPHANED
     ) -> None:
         for follower in token.followers or ():
             if follower.stage is not TokenStage.FOLLOWING:
@@ -531,14 +518,7 @@ class Stripe(Generic[Key]):
                 calls.append((follower.wake, follower))
         token.followers = None
 
-    def _advance(
-        self,
-        state: KeyState,
-        key: Key,
-        calls: list[tuple[Wake, AnyToken]],
-        *,
-        retires: bool = True,
-    ) -> None:
+    def _advance(self, state: KeyState, key: Key, calls: Calls, *, retires: bool = True) -> None:
         """Do all that is due on this key: nothing, mostly."""
         now = self.hooks.clock() if self.is_timed else 0.0
         while state.line and self._has_new_head(state, state.line[0], now, calls):
@@ -561,7 +541,7 @@ class Stripe(Generic[Key]):
         if self.is_closed and not state.line and retires:
             self._retire(state, key)
 
-    def _has_new_head(self, state: KeyState, head: AnyToken, now: float, calls: list[tuple[Wake, AnyToken]]) -> bool:
+    def _has_new_head(self, state: KeyState, head: AnyToken, now: float, calls: Calls) -> bool:
         """Whether there is now another head to look at."""
         if state.is_debouncing:
             if len(state.line) > 1 and not self._may_run(state, now):
@@ -620,7 +600,7 @@ class Stripe(Generic[Key]):
             self.hooks.watch(due_s, key)
             state.is_watched = True
 
-    def _collect_left(self, calls: list[tuple[Wake, AnyToken]]) -> None:
+    def _collect_left(self, calls: Calls) -> None:
         while self._left:
             token = self._left.popleft()
             state = self.keys.get(token.key)
@@ -630,7 +610,7 @@ class Stripe(Generic[Key]):
 
     # -- without the lock ----------------------------------------------------------------------
 
-    def _deliver(self, calls: list[tuple[Wake, AnyToken]]) -> None:
+    def _deliver(self, calls: Calls) -> None:
         """Make the calls. Those that they lead to are made after them, in a loop, because the stack
         is shorter than a line of waiting requests may be.
         """
@@ -656,7 +636,7 @@ class _Calls(threading.local):
         self.waiting: deque[tuple[Stripe[Any], Wake, AnyToken]] = deque()
         self.are_made = False
 
-    def make(self, stripe: Stripe[Any], calls: list[tuple[Wake, AnyToken]]) -> None:
+    def make(self, stripe: Stripe[Any], calls: Calls) -> None:
         self.waiting.extend((stripe, call, token) for call, token in calls)
         if self.are_made:
             return

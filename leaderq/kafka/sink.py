@@ -117,7 +117,7 @@ class KafkaSink:
         self._make = _sender_of(client, options)
         self._client: MessageSender | None = None
         self._batches = itertools.count()
-        self._kept: dict[int, list[_Sent]] = {}  # by the record's id; what the client still holds
+        self._kept: dict[int, list[_Kept]] = {}  # by the record's id; what the client still holds
         self._stuck: set[tuple[str, int]] = set()
         self._suspects: dict[int, Any] = {}  # records that are sent alone
 
@@ -129,13 +129,13 @@ class KafkaSink:
         if self._suspects:  # as many as may go together; a suspect goes alone
             first = next((at for at, one in enumerate(batch) if id(one) in self._suspects), len(batch))
             part = batch[: max(1, first)]
-        sending = _Sending(len(part))
-        self._hand_over(client, part, sending)
-        self._wait(client, [one for one in sending.sent if one is not None], deadline)
+        sending = _Sending(part)
+        self._hand_over(client, sending)
+        self._wait(client, sending, deadline)
         outcome = self._outcome(client, sending)
-        for at, sent in enumerate(sending.sent if self._suspects else ()):
-            if sent is not None and at not in outcome.again:
-                self._suspects.pop(id(sent.record), None)
+        for at, receipt in enumerate(sending.receipts if self._suspects else ()):
+            if receipt is not None and at not in outcome.again:
+                self._suspects.pop(id(part[at]), None)
         if len(part) == len(batch):
             return outcome
         return outcome._replace(again=[*outcome.again, *range(len(part), len(batch))])
@@ -165,13 +165,13 @@ class KafkaSink:
 
     # ---- handing over ----------------------------------------------------------------------------
 
-    def _hand_over(self, client: MessageSender, batch: Sequence[Any], sending: _Sending) -> None:
+    def _hand_over(self, client: MessageSender, sending: _Sending) -> None:
         limit, number = self._settings.max_message_bytes, next(self._batches)
         counts: dict[str, int] = {}
         unsendable: dict[str, LeaderqError] = {}
-        for at, record in enumerate(batch):
+        for at, record in enumerate(sending.records):
             if self._kept and (kept := self._kept.get(id(record))):
-                sending.sent[at] = kept.pop(0)
+                _, sending.places[at], sending.receipts[at] = kept.pop(0)
                 if not kept:
                     del self._kept[id(record)]
                 continue
@@ -185,9 +185,9 @@ class KafkaSink:
                     continue
                 if (count := counts.get(topic, 0)) == 0:
                     count = counts[topic] = client.partitions(topic)
-                message = self._placed(message, count, number)
-                sent = _Sent(record, topic, message.partition or 0, client.send(message))
-                sending.sent[at] = sent
+                partition = self._partition(message, count, number)
+                sending.receipts[at] = client.send(message, partition)
+                sending.places[at] = (topic, partition)
             except _UNSENDABLE as exc:
                 unsendable[topic] = sending.error = exc
                 sending.left.append(at)
@@ -217,56 +217,56 @@ class KafkaSink:
             raise ConfigurationError("a record names no topic, and this KafkaSink has none; give KafkaSink(address, topic)")
         return self._topic
 
-    def _placed(self, message: Message, count: int, number: int) -> Message:
-        """Return it with its partition; without a key all of a batch go to one that is not
-        stuck."""
-        topic, value, key, headers, partition, timestamp_ms = message
+    def _partition(self, message: Message, count: int, number: int) -> int:
+        """Return where it goes; without a key all of a batch go to one that is not stuck."""
+        topic, _, key, _, partition, _ = message
         if partition is not None:
             if partition >= count:
                 raise ConfigurationError(f"topic {topic!r} has {count} partitions, and no number {partition}")
-            return message
+            return partition
         if key is not None:
-            partition = _partition_of(key, count)
-        else:
-            turns = ((number + more) % count for more in range(count))
-            free = (one for one in turns if (topic, one) not in self._stuck)
-            partition = next(free, number % count)
-        return Message(topic, value, key, headers, partition, timestamp_ms)
+            return _partition_of(key, count)
+        turns = ((number + more) % count for more in range(count))
+        free = (one for one in turns if (topic, one) not in self._stuck)
+        return next(free, number % count)
 
     # ---- hearing of them -------------------------------------------------------------------------
 
-    def _wait(self, client: MessageSender, sent: list[_Sent], deadline: float) -> None:
+    def _wait(self, client: MessageSender, sending: _Sending, deadline: float) -> None:
         """Wait for all; for those of stuck partitions beside others not at all."""
+        undone = [one for one in sending.receipts if one is not None]
         if self._stuck:
-            free = [one for one in sent if one.place not in self._stuck]
+            pairs = zip(sending.places, sending.receipts, strict=True)
+            free = [one for place, one in pairs if one is not None and place not in self._stuck]
             if not free:
                 deadline = min(deadline, now_s() + _GLANCE_S)
-            sent = free or sent
-        count, heard_s = len(sent), float("inf")
-        while undone := [one for one in sent if not one.receipt.is_done]:
+            undone = free or undone
+        count, heard_s = len(undone), float("inf")
+        while undone := [one for one in undone if not one.is_done]:
             now = now_s()
             if len(undone) < count or (heard_s > now and client.trouble() is not None):
                 count, heard_s = len(undone), now
             until_s = min(deadline, heard_s + _LAG_S)
             if now >= until_s:
                 return
-            client.wait(undone[-1].receipt, min(until_s, now + _LOOK_S))
+            client.wait(undone[-1], min(until_s, now + _LOOK_S))
 
     def _outcome(self, client: MessageSender, sending: _Sending) -> BatchOutcome:
         undone: list[int] = []
         failed: dict[int, LeaderqError] = {}
-        for at, one in enumerate(sending.sent):
-            if one is None:
+        failure = client.failure
+        for at, receipt in enumerate(sending.receipts):
+            if receipt is None:
                 continue
-            if not one.receipt.is_done:
+            if not receipt.is_done:
                 undone.append(at)
-            elif (error := client.failure(one.receipt, one.topic)) is not None:
+            elif (error := failure(receipt, sending.places[at][0])) is not None:
                 failed[at] = error
         again = sorted({*undone, *failed, *sending.left})
 
         def place_of(at: int) -> KafkaPlace | None:
-            one = sending.sent[at]
-            return None if one is None else KafkaPlace(*one.place, client.offset(one.receipt))
+            receipt = sending.receipts[at]
+            return None if receipt is None else KafkaPlace(*sending.places[at], client.offset(receipt))
 
         if not again:
             return BatchOutcome(sending.refused, place_of=place_of)
@@ -288,22 +288,23 @@ class KafkaSink:
         it, with the same error. So those that failed go one by one, in order, until the one at
         fault is alone."""
         self._drop()
-        suspects = [one for at in again if (one := sending.sent[at]) is not None]
+        suspects = [sending.records[at] for at in again if sending.receipts[at] is not None]
         if len(again) == len(suspects) == 1:
-            self._suspects.pop(id(suspects[0].record), None)
+            self._suspects.pop(id(suspects[0]), None)
             sending.refused[again[0]] = why
         else:
-            self._suspects |= {id(one.record): one.record for one in suspects}
+            self._suspects |= {id(one): one for one in suspects}
 
     def _keep(self, sending: _Sending, undone: list[int]) -> None:
         """Know these again; and which partitions are behind."""
         left = set(undone)
-        self._stuck -= {one.place for at, one in enumerate(sending.sent) if one is not None and at not in left}
+        for at, receipt in enumerate(sending.receipts):
+            if receipt is not None and at not in left:
+                self._stuck.discard(sending.places[at])
         for at in undone:
-            one = sending.sent[at]
-            assert one is not None
-            self._kept.setdefault(id(one.record), []).append(one)
-            self._stuck.add(one.place)
+            kept = _Kept(sending.records[at], sending.places[at], sending.receipts[at])
+            self._kept.setdefault(id(kept.record), []).append(kept)
+            self._stuck.add(kept.place)
 
     def _told(self, why: LeaderqError | None, undone: list[int]) -> LeaderqError:
         """Return what the producer is told."""
@@ -318,25 +319,21 @@ class KafkaSink:
         return told
 
 
-class _Sent(NamedTuple):
-    """A record that the client has."""
+class _Kept(NamedTuple):
+    """A record that the client has and has not heard of, with its partition."""
 
     record: Any
-    topic: str
-    partition: int
+    place: tuple[str, int]
     receipt: Any
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """The partition it goes to."""
-        return self.topic, self.partition
 
 
 class _Sending:
     """What was done with the records of one batch, by their positions."""
 
-    def __init__(self, count: int) -> None:
-        self.sent: list[_Sent | None] = [None] * count
+    def __init__(self, records: Sequence[Any]) -> None:
+        self.records = records
+        self.receipts: list[Any] = [None] * len(records)
+        self.places: list[tuple[str, int]] = [("", 0)] * len(records)
         self.refused: dict[int, BaseException] = {}
         self.left: list[int] = []
         self.error: LeaderqError | None = None

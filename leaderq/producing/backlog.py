@@ -16,7 +16,7 @@ from typing import Any
 from leaderq.clock import now_s
 from leaderq.errors import JournalSlow
 from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestPlace
-from leaderq.producing.spill import Spill, Written
+from leaderq.producing.spill import Piece, Spill, Written
 
 _PROBE_S = 0.25
 
@@ -40,6 +40,7 @@ class JournalBacklog:
         self._waiters: dict[int, Future[Any]] = {}
         self._being_written: dict[BufferedRequest, None] = {}
         self._retained: deque[BufferedRequest] = deque()
+        self._struck: set[int] = set()
         self._probe: BufferedRequest | None = None
         self._probe_at_s = 0.0
 
@@ -73,6 +74,14 @@ class JournalBacklog:
         self.waiting -= one.waiter is not None
         return one
 
+    def read(self, piece: Piece) -> list[BufferedRequest]:
+        """Note up to where was read; return what is to come into memory of it. Not what was struck
+        out: its acknowledgement may have been on its way to the journal meanwhile."""
+        self.up_to = max(self.up_to, piece.up_to)
+        unread = [one for one in piece.requests if one.journal_id not in self._struck]
+        self._struck = {number for number in self._struck if number > self.up_to}
+        return unread
+
     def take_acks(self) -> list[int]:
         """Return the ids to acknowledge to the journal now."""
         ids, self.acks = self.acks, []
@@ -102,6 +111,7 @@ class JournalBacklog:
                 self.acks.append(news.id)
         elif self.is_held_up and not was_probe:
             self.acks.append(news.id)
+            self._struck.add(news.id)
             one.journal_id, one.copy = None, JournalCopy.NEVER
             self._retained.append(one)
         elif one.waiter is not None:

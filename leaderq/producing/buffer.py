@@ -2,12 +2,12 @@
 under one lock that only this module takes.
 
 Who is authoritative: this class about what is pending; the sink about what is confirmed; the
-journal about what survives the process. Callers put requests in (:mod:`~leaderq.producing.admission`), workers and
-the sender take them from memory, the journal's reader moves them from the journal into memory, and
-whoever learns the end of one tells it to :meth:`RequestBuffer.settle`. No file is written under the
-lock, and no listener told; requests are queued for the journal under it, since two must not change
-places between memory and journal; if the journal has too much under way to the disk, that is tried
-again later, and the lock let go meanwhile.
+journal about what survives the process. Callers put requests in
+(:mod:`~leaderq.producing.admission`), workers and the sender take them from memory, the journal's
+reader moves them from the journal into memory, and whoever learns the end of one tells it to
+:meth:`RequestBuffer.settle`. No file is written under the lock, and no listener told; requests are
+queued for the journal under it, since two must not change places between memory and journal; if the
+journal has too much under way to the disk, that is tried again later, and the lock let go meanwhile.
 
 Order: whoever waits for room is admitted first come, first served, as soon as there is room.
 """
@@ -42,6 +42,7 @@ from leaderq.threads import Waker
 log = logging.getLogger(__name__)
 
 Gone = tuple[BufferedRequest, LossReason, "BaseException | None"]
+_DIRECT, _BLOCKED = BufferState.DIRECT, BufferState.BLOCKED
 _READ_ITEMS = 1000
 _LOOK_AT_NEWS_S = 0.02
 _LOSSES = 20
@@ -170,12 +171,14 @@ class RequestBuffer:
     def _taken(self) -> tuple[list[BufferedRequest], list[Gone]]:
         batch: list[BufferedRequest] = []
         expired: list[Gone] = []
-        now, size, ready = now_s(), 0, self.memory.ready
+        memory, most = self.memory, self._options.batch_bytes
+        now, size, ready = now_s(), 0, memory.ready
         while ready and len(batch) < self._options.batch_items:
-            if batch and size + ready[0].size > self._options.batch_bytes:
+            one = ready[0]
+            if batch and size + one.size > most:
                 break
-            one = self.memory.next_ready()
-            if one.is_expired(now):
+            memory.next_ready()
+            if one.deadline is not None and one.is_expired(now):
                 expired.append((one, LossReason.EXPIRED, None))
             else:
                 batch.append(one)
@@ -284,14 +287,14 @@ class RequestBuffer:
         """This was read from the journal, where ``stored`` requests lay unread; if nothing was,
         these are lost there."""
         backlog = self.backlog
-        backlog.up_to = max(backlog.up_to, piece.up_to)
+        unread = backlog.read(piece)
         for number in piece.undecodable:
             backlog.acks.append(number)
             self._lose(number)
         if not piece.requests and not piece.undecodable:
             for _ in range(min(stored, backlog.count)):
                 self._lose(None)
-        return [backlog.take_out(one) for one in piece.requests]
+        return [backlog.take_out(one) for one in unread]
 
     def _lose(self, number: int | None) -> None:
         lost = BufferedRequest(None, None, 0, 0.0, journal_id=number)
@@ -435,27 +438,23 @@ class RequestBuffer:
 
         :raises JournalSlow: the disk is behind at this moment with what the journal has.
         """
-        memory = self.memory
+        memory, marks, spill = self.memory, self._marks, self.spill
         if self.is_closing:
             raise ProducerClosed("this producer is closed, and takes nothing more")
-        if self.state is BufferState.BLOCKED:
+        if self.state is _BLOCKED:
             self._look_for_room(one.size)
-        if self.state is BufferState.DIRECT and not self._marks.fits(
-            len(memory), memory.bytes, one.size
-        ):
+        items = len(memory)
+        if self.state is _DIRECT and not marks.fits(items, memory.bytes, one.size):
             self.turn(BufferEvent.MEMORY_HIGH)
-        if self.state is BufferState.BLOCKED:
-            return False
-        if self.state is not BufferState.DIRECT:
-            return self._place_in_journal(one, on_durable)
-        is_write_ahead = self.spill is not None and self.spill.is_write_ahead
-        if is_write_ahead and not self._write(one, on_durable):
+        if self.state is not _DIRECT:
+            return self.state is not _BLOCKED and self._place_in_journal(one, on_durable)
+        if spill is not None and spill.is_write_ahead and not self._write(one, on_durable):
             return False
         self.account.accept()
         self._push(one)
-        if self._marks.is_high(len(memory), memory.bytes):
+        if marks.is_high(items + 1, memory.bytes):
             self.judge()
-        elif self.spill is not None and self._marks.is_near(len(memory), memory.bytes):
+        elif spill is not None and marks.is_near(items + 1, memory.bytes):
             # Each that comes takes some of the oldest along, so that nobody has to wait for all of
             # them when spilling begins.
             with suppress(JournalSlow):

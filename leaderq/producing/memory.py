@@ -37,6 +37,9 @@ class JournalCopy(Enum):
     NEVER = "nothing, and must not take it any more behind younger ones"
 
 
+_MEMORY, _SETTLED, _NONE = RequestPlace.MEMORY, RequestPlace.SETTLED, JournalCopy.NONE
+
+
 @dataclass(slots=True, eq=False)
 class BufferedRequest:
     """One object to a request, however many steps it goes through. ``deadline`` and ``since_s`` are
@@ -100,13 +103,14 @@ class RequestMemory:
         one.data = None  # else memory would hold everything twice
         one.output = one.request
         one.seq = self.pushed
-        one.place = RequestPlace.MEMORY
+        one.place = _MEMORY
         self._unsettled[one] = None
         self.bytes += one.size
-        if self._has_journal and one.copy is JournalCopy.NONE:
+        if self._has_journal and one.copy is _NONE:
             self._unwritten[one] = None
         if not self.to_process:
-            self.make_ready(one)
+            self.ready.append(one)
+            self.ready_bytes += one.size
             return None
         worker = 0 if len(self.to_process) == 1 else hash(one.key) % len(self.to_process)
         self.to_process[worker].append(one)
@@ -125,12 +129,13 @@ class RequestMemory:
 
     def remove(self, one: BufferedRequest) -> bool:
         """Settle it; return ``False`` if it was settled before."""
-        if one.place is not RequestPlace.MEMORY:
+        if one.place is not _MEMORY:
             return False
         del self._unsettled[one]
-        one.place = RequestPlace.SETTLED
+        one.place = _SETTLED
         self.bytes -= one.size
-        self._unwritten.pop(one, None)
+        if self._has_journal:
+            self._unwritten.pop(one, None)
         return True
 
     def unsettled(self, up_to: int | None) -> tuple[int, int]:
@@ -170,9 +175,9 @@ class RequestMemory:
 def measured(request: Any) -> int:
     """Return roughly how many bytes a request takes: of ``bytes`` and ``str`` and the parts of a
     container; of other objects what Python says of the object alone."""
-    if isinstance(request, bytes | bytearray | str):
+    if isinstance(request, (bytes, bytearray, str)):
         return len(request)
-    if isinstance(request, tuple | list):
+    if isinstance(request, (tuple, list)):
         return sum(map(measured, request)) + 8 * len(request)
     if isinstance(request, dict):
         return sum(measured(key) + measured(value) for key, value in request.items())

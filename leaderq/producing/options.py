@@ -3,7 +3,7 @@ together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
@@ -114,26 +114,15 @@ class ProducerOptions:
 
         :raises ConfigurationError: with every problem found.
         """
-        problems = [
-            f"{name}={getattr(self, name)!r}: give 1 or more"
-            for name in (
-                "max_items",
-                "max_bytes",
-                "workers",
-                "batch_items",
-                "batch_bytes",
-                "max_waiters",
-            )
-            if getattr(self, name) < 1
+        counts = ("max_items", "max_bytes", "workers", "batch_items", "batch_bytes", "max_waiters")
+        times = ("linger_s", "ttl_s", "sink_timeout_s", "close_timeout_s")
+        told = {name: getattr(self, name) for name in (*counts, *times)}
+        problems = [f"{name}={told[name]!r}: give 1 or more" for name in counts if told[name] < 1]
+        problems += [
+            f"{name}={told[name]!r}: give 0 or more seconds"
+            for name in times
+            if told[name] is not None and told[name] < 0
         ]
-        problems += _negative(
-            {
-                "linger_s": self.linger_s,
-                "ttl_s": self.ttl_s,
-                "sink_timeout_s": self.sink_timeout_s,
-                "close_timeout_s": self.close_timeout_s,
-            }
-        )
         if not 0 <= self.low < self.high <= 1:
             problems.append(
                 f"low={self.low!r}, high={self.high!r}: "
@@ -159,11 +148,3 @@ class ProducerOptions:
         problems += self.process_retry.problems("process_retry")
         if problems:
             raise ConfigurationError(*problems)
-
-
-def _negative(times: Mapping[str, float | None]) -> list[str]:
-    return [
-        f"{name}={value!r}: give 0 or more seconds"
-        for name, value in times.items()
-        if value is not None and value < 0
-    ]

@@ -42,7 +42,9 @@ import os
 import weakref
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn
@@ -63,7 +65,7 @@ from leaderq.producing.admission import Admission
 from leaderq.producing.buffer import RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec
 from leaderq.producing.journal import Journal, Policy
-from leaderq.producing.listeners import ListenerDispatcher
+from leaderq.producing.listeners import ListenerDispatcher, resolve
 from leaderq.producing.memory import BufferedRequest, measured, require_hash
 from leaderq.producing.options import (
     Block,
@@ -198,7 +200,7 @@ class BufferedProducer(Generic[T]):
         options.check()
         require_sink(sink)
         self._codec = codec
-        self._pid = os.getpid()
+        self._is_foreign = False  # whether this process is a fork of that which made it
         self._dispatcher = ListenerDispatcher(name)
         self._spill = Spill.of(journal, persistence, codec, key)
         self._buffer = RequestBuffer(options, self._spill, self._dispatcher)
@@ -214,7 +216,7 @@ class BufferedProducer(Generic[T]):
         self._shutdown = Shutdown(self._buffer, sink, services, name)
         for service in services:
             service.start()
-        _open.add(self)
+        _all.add(self)
         offer_figures(FigureSource.PRODUCER, name, self, _figures)
 
     # -- taking requests ---------------------------------------------------------------------------
@@ -269,17 +271,19 @@ class BufferedProducer(Generic[T]):
                 "a callback on the journal's thread was about to wait for that thread; nothing was "
                 "accepted. Have another thread send"
             )
-        told: list[BaseException | None] = []
-        waker = Waker()
-
-        def tell(error: BaseException | None) -> None:
-            told.append(error)
-            waker.wake()
-
-        if not self._admit(one, timeout_s, tell):
+        durable: Future[None] = Future()
+        if not self._admit(one, timeout_s, partial(resolve, durable, None)):
             return False
-        waker.wait(_DURABLE_S)
-        return _durable(told)
+        try:
+            durable.result(_DURABLE_S)
+        except FutureTimeout:
+            if durable.done():
+                raise
+            raise JournalSlow(
+                "the request was taken, and the disk did not confirm it within "
+                f"{_DURABLE_S:g} s; it may be there, or be written later"
+            ) from None
+        return True
 
     def submit(
         self,
@@ -314,18 +318,19 @@ class BufferedProducer(Generic[T]):
         the disk, it was.
         """
         loop, spill = asyncio.get_running_loop(), self._spill
-        durable: asyncio.Future[None] = loop.create_future()
+        durable: Future[None] | None = None
+        on_durable: OnDurable | None = None
+        if spill is not None and spill.waits_for_disk:
+            durable = Future()
+            on_durable = partial(resolve, durable, None)
         woken = asyncio.Event()
 
         def wake() -> None:
-            _call_in(loop, woken.set)
+            with suppress(RuntimeError):  # a loop that is closed needs no news
+                loop.call_soon_threadsafe(woken.set)
 
-        def tell(error: BaseException | None) -> None:
-            _call_in(loop, _settle_future, durable, error)
-
-        waits_for_disk = spill is not None and spill.waits_for_disk
         one = self._entered(request, ttl_s)
-        admission = self._admission(one, timeout_s, tell if waits_for_disk else None, wake)
+        admission = self._admission(one, timeout_s, on_durable, wake)
         try:
             while (wait_s := admission.attempt()) is not None:
                 timer = loop.call_later(min(wait_s, _LONGEST_S), woken.set)
@@ -336,14 +341,14 @@ class BufferedProducer(Generic[T]):
                 woken.clear()
         finally:
             admission.leave()
-        if waits_for_disk and admission.is_placed:
-            await durable
+        if durable is not None and admission.is_placed:
+            await asyncio.wrap_future(durable)
         elif spill is not None and spill.is_behind():
             await asyncio.to_thread(spill.await_written)
         return admission.is_placed
 
     def _entered(self, request: T, ttl_s: float | None) -> BufferedRequest:
-        if os.getpid() != self._pid:
+        if self._is_foreign:
             self._refuse_in_child()
         options = self._options
         data = None if self._spill is None else self._codec.serialize(request)
@@ -404,7 +409,7 @@ class BufferedProducer(Generic[T]):
 
         :raises ProducerClosed: in a forked child.
         """
-        if os.getpid() != self._pid:
+        if self._is_foreign:
             self._refuse_in_child()
         sender, spill = self._sender, self._spill
         with self._buffer.locked() as buffer:
@@ -443,7 +448,7 @@ class BufferedProducer(Generic[T]):
 
         :raises ProducerClosed: in a forked child.
         """
-        if os.getpid() != self._pid:
+        if self._is_foreign:
             self._refuse_in_child()
         self._buffer.refuse_reentry()
         up_to = self._buffer.line_end
@@ -462,7 +467,7 @@ class BufferedProducer(Generic[T]):
         waits for the same end. Called by a listener, or in the process step, it returns at once,
         and the end goes on in the background.
         """
-        if os.getpid() != self._pid:
+        if self._is_foreign:
             return Settlement()
         self._buffer.refuse_reentry()
         wait_s = self._options.close_timeout_s if timeout_s == AS_SET else timeout_s
@@ -476,8 +481,6 @@ class BufferedProducer(Generic[T]):
                 self._shutdown.begin(0.0)
                 self._shutdown.wait(0.0)
                 raise
-        if self._shutdown.is_over:
-            _open.discard(self)
         return self._buffer.settlement()
 
     async def aflush(self, timeout_s: float | None = 10.0) -> Settlement:
@@ -522,73 +525,39 @@ def _require_settled(settlement: Settlement, error: BaseException | None) -> Non
         raise RequestsLost(str(settlement), settlement)
 
 
-def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *words: Any) -> None:
-    """Have ``call`` made by an event loop, from any thread; one that is closed needs no news."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(call, *words)
-
-
-def _settle_future(future: asyncio.Future[None], error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)
-
-
-def _durable(told: list[BaseException | None]) -> bool:
-    """Return ``True`` if the disk has it.
-
-    :raises JournalFailed: refused; :raises JournalSlow: a minute passed.
-    """
-    if not told:
-        raise JournalSlow(
-            f"the request was taken, and the disk did not confirm it within {_DURABLE_S:g} s; it "
-            "may be there, or be written later"
-        )
-    if told[0] is not None:
-        raise told[0]
-    return True
-
-
 def _figures(producer: BufferedProducer[Any]) -> dict[str, float]:
     """Those of the table of metrics."""
     found = producer.snapshot()
-    balance = found.balance
-    return {
-        "accepted": balance.accepted,
-        "recovered": balance.recovered,
-        "confirmed": balance.confirmed,
-        "pending": balance.pending,
-        "dropped": sum(balance.dropped.values()),
-        "failed": sum(balance.failed.values()),
-        "refused": sum(balance.refused.values()),
-        "memory_items": found.memory_items,
-        "memory_bytes": found.memory_bytes,
-        "journal_bytes": found.journal_bytes,
-        "oldest_age_s": found.oldest_age_s,
-        "batches": found.batches,
-        "retries": found.retries,
-        "spilled": found.spilled,
-    }
+    counts = ("accepted", "recovered", "confirmed", "pending")
+    sums = ("dropped", "failed", "refused")
+    levels = ("memory_items", "memory_bytes", "journal_bytes", "oldest_age_s")
+    figures = {name: getattr(found, name) for name in (*levels, "batches", "retries", "spilled")}
+    figures |= {name: getattr(found.balance, name) for name in counts}
+    figures |= {name: sum(getattr(found.balance, name).values()) for name in sums}
+    return figures
 
 
 def _text(error: BaseException | None) -> str | None:
     return None if error is None else str(error) or type(error).__name__
 
 
-_open: weakref.WeakSet[BufferedProducer[Any]] = weakref.WeakSet()
+_all: weakref.WeakSet[BufferedProducer[Any]] = weakref.WeakSet()
 
 
 def _close_at_exit() -> None:
     """A program that ends without closing its producers still gets what is pending into the
     journals, or is told of the loss."""
-    for producer in list(_open):
+    for producer in list(_all):
         try:
             producer.close(_EXIT_S)
         except LeaderqError:
             log.exception("closing %r at exit failed", producer)
 
 
+def _leave_to_parent() -> None:
+    for producer in list(_all):
+        producer._is_foreign = True
+
+
 atexit.register(_close_at_exit)
+os.register_at_fork(after_in_child=_leave_to_parent)

@@ -99,8 +99,8 @@ class Spill:
         codec: Codec,
         key: KeyOf | None,
     ) -> Spill | None:
-        """Return the journal as configured; one given as a path is opened, and closed again with the
-        producer.
+        """Return the journal as configured; one given as a path is opened, and closed again with
+        the producer.
 
         :raises ConfigurationError: ``persistence`` without a journal, or another than it has.
         """

@@ -184,7 +184,7 @@ MUTANTS = [
     mutant(
         "a waiter that begins does not say so, and others run in vain",
         f"{FAR}a_waiter_that_begins_covers_and_nobody_runs_needlessly",
-        Edit(REQUEST, "        self._session.set_async(self.fence.path, who)\n", ""),
+        Edit(REQUEST, "        self._session.set_async(self.fence.path, self._who(begun=time.time()))\n", "        pass\n"),
     ),
     mutant(
         "across processes, a thread that has a key waits for itself",

@@ -80,7 +80,7 @@ MUTANTS = [
     mutant(
         "a forked child closes its parent's producer",
         f"{UNIT}ends_of_a_process.py::test_a_forked_child_that_ends_leaves_the_parents_journal_as_it_is",
-        Edit(PRODUCER, "        if os.getpid() != self._pid:\n            return Settlement()\n", ""),
+        Edit(PRODUCER, "        if self._is_foreign:\n            return Settlement()\n", ""),
         may_hang=True,
     ),
     mutant(
@@ -139,13 +139,23 @@ MUTANTS = [
     ),
     mutant(
         "a partition without a leader holds up all",
-        "tests/integration/producing/test_partition_without_leader.py::test_the_others_go_on_and_nothing_is_doubled_or_out_of_order",
+        "tests/integration/producing/test_partition_without_leader.py::test_the_others_go_on_and_nothing_is_doubled_or_out_of_order[kafka-python]",
         Edit("leaderq/kafka/sink.py", "            return SinkBusy(\n", "            raise SinkBusy(\n"),
     ),
     mutant(
         "what Kafka holds is sent once more",
         "tests/integration/producing/test_partition_without_leader.py::test_the_others_go_on_and_nothing_is_doubled_or_out_of_order",
         Edit("leaderq/kafka/sink.py", "            if self._kept and (kept :=", "            if False and (kept :="),
+    ),
+    mutant(
+        "what was struck out of the journal is read from it",
+        f"{UNIT}spilling.py::test_what_was_written_behind_a_refused_one_is_not_read_while_its_acknowledgement_is_under_way",
+        Edit("leaderq/producing/backlog.py", "            self._struck.add(news.id)\n", ""),
+    ),
+    mutant(
+        "journal send sends what has expired",
+        "tests/unit/producing/journal/test_journal_verbs.py::test_what_has_expired_in_a_dead_hosts_journal_is_counted_and_not_sent",
+        Edit(SENDING_VERB, " and record.expires_at <= time.time()", " and record.expires_at < 0"),
     ),
     mutant(
         "journal send gives up what is not a record for Kafka",

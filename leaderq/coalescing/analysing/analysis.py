@@ -9,7 +9,7 @@ which stands for the number of requests in hand at a time. The **duplication cla
 
 ======  ==================================================================================
 none    no key repeats
-sparse  keys repeat, but near repeats are less than ``high_share`` (5 %) of the requests
+sparse  keys repeat, but near repeats are less than 5 % of the requests
 high    near repeats are that share or more: coalescing pays
 ======  ==================================================================================
 
@@ -27,7 +27,7 @@ where runs wait for workers, or take longer under load, more is saved than is sa
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import blake2b
@@ -39,7 +39,7 @@ from leaderq.errors import ConfigurationError
 
 MEMORY = 100_000
 WINDOW = 100
-HIGH_SHARE = 0.05
+_HIGH_SHARE = 0.05
 _LONG = 64
 
 
@@ -84,19 +84,16 @@ class RepeatMeter:
     :raises ConfigurationError: ``window`` or ``memory`` is below 1, or ``memory`` below ``window``.
     """
 
-    def __init__(self, *, window: int = WINDOW, memory: int = MEMORY, high_share: float = HIGH_SHARE) -> None:
-        problems = [
-            f"{name}={value!r}: give 1 or more" for name, value in (("window", window), ("memory", memory)) if value < 1
-        ]
+    def __init__(self, *, window: int = WINDOW, memory: int = MEMORY) -> None:
+        given = {"window": window, "memory": memory}
+        problems = [f"{name}={n!r}: give 1 or more" for name, n in given.items() if n < 1]
         if memory < window:
             problems.append(f"memory={memory!r} is less than window={window!r}: repeats within the window would be missed")
         if problems:
             raise ConfigurationError(*problems)
         self._window = window
         self._memory = memory
-        self._high_share = high_share
-        self._seen: OrderedDict[str | bytes, tuple[int, int]] = OrderedDict()
-        self._names: dict[bytes, str] = {}
+        self._seen: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._requests = 0
         self._keys = 0
         self._repeats = 0
@@ -107,16 +104,17 @@ class RepeatMeter:
     def note(self, key: str) -> None:
         """The next request of the stream."""
         self._requests += 1
-        known = key if len(key) <= _LONG else self._shortened(key)
-        found = self._seen.get(known)
-        if found is None:
+        if len(key) > _LONG:
+            digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+            key = f"{key[:_LONG]}...{digest}"
+        last, count = self._seen.get(key, (0, 0))
+        self._seen[key] = (self._requests, count + 1)
+        if not count:
             self._keys += 1
-            self._seen[known] = (self._requests, 1)
-            self._forget()
+            if len(self._seen) > self._memory:
+                self._seen.popitem(last=False)
             return
-        last, count = found
-        self._seen[known] = (self._requests, count + 1)
-        self._seen.move_to_end(known)
+        self._seen.move_to_end(key)
         self._note_distance(self._requests - last)
 
     def _note_distance(self, distance: int) -> None:
@@ -126,17 +124,6 @@ class RepeatMeter:
             self._minimum = distance
         bound = 1 << (distance - 1).bit_length()
         self._distances[bound] = self._distances.get(bound, 0) + 1
-
-    def _shortened(self, key: str) -> bytes:
-        digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        self._names.setdefault(digest, f"{key[:_LONG]}...")
-        return digest
-
-    def _forget(self) -> None:
-        if len(self._seen) > self._memory:
-            key, _ = self._seen.popitem(last=False)
-            if isinstance(key, bytes):
-                self._names.pop(key, None)
 
     def result(self, hottest: int = 5) -> Repeats:
         """What was seen so far, with so many of the hottest keys."""
@@ -149,20 +136,17 @@ class RepeatMeter:
             window=self._window,
             minimum_distance=self._minimum,
             distances=dict(sorted(self._distances.items())),
-            hottest=tuple((self._names[key] if isinstance(key, bytes) else key, count) for key, (_, count) in top),
+            hottest=tuple((key[: _LONG + 3], count) for key, (_, count) in top),
             forgotten=self._keys - len(self._seen),
-            duplication=self._duplication(),
+            duplication=classified(self._repeats, self._near, self._requests),
         )
 
-    def _duplication(self) -> Duplication:
-        return classified(self._repeats, self._near, self._requests, self._high_share)
 
-
-def classified(repeats: int, near: int, requests: int, high_share: float = HIGH_SHARE) -> Duplication:
+def classified(repeats: int, near: int, requests: int) -> Duplication:
     """The duplication class of ``requests``, of which so many are repeats, and so many near ones."""
     if not repeats:
         return Duplication.NONE
-    return Duplication.HIGH if near >= high_share * requests else Duplication.SPARSE
+    return Duplication.HIGH if near >= _HIGH_SHARE * requests else Duplication.SPARSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +277,6 @@ def analyse(
     resolution_s: float = 0.0,
     window: int = WINDOW,
     memory: int = MEMORY,
-    high_share: float = HIGH_SHARE,
 ) -> Analysis:
     """Measure how the keys repeat, and simulate what coalescing saves at each of ``services_s``.
 
@@ -305,67 +288,40 @@ def analyse(
     """
     if rate is not None and not 0 < rate < float("inf"):
         raise ConfigurationError(f"rate={rate!r}: give requests per second, above 0")
-    meter = RepeatMeter(window=window, memory=memory, high_share=high_share)
+    meter = RepeatMeter(window=window, memory=memory)
     simulators = [SavingSimulator(one, waiters=waiters) for one in services_s]
-    clock = _Span()
-    timed = _Timed(requests, meter.note)
-    in_order: InOrder | None = None
-    arrivals: Iterable[Arrival]
-    if rate is not None:
-        arrivals = ((number / rate, key) for number, (key, _) in enumerate(requests))
-    else:
-        in_order = InOrder(timed)
-        arrivals = spread(in_order, resolution_s=resolution_s) if resolution_s else in_order
-    for at_s, key in arrivals:
+    untimed = count = 0
+    first_s: float | None = None
+    last_s = 0.0
+
+    def timed() -> Iterator[Arrival]:
+        """The requests that have a time; of the others only the key counts."""
+        nonlocal untimed
+        for number, (key, at_s) in enumerate(requests):
+            if rate is not None:
+                yield number / rate, key
+            elif at_s is not None:
+                yield at_s, key
+            else:
+                untimed += 1
+                meter.note(key)
+
+    in_order = InOrder(timed())
+    arrivals: Iterable[Arrival] = in_order
+    if resolution_s and rate is None:
+        arrivals = spread(in_order, resolution_s=resolution_s)
+    for last_s, key in arrivals:
+        first_s = last_s if first_s is None else first_s
+        count += 1
         meter.note(key)
-        clock.note(at_s)
         for simulator in simulators:
-            simulator.note(at_s, key)
+            simulator.note(last_s, key)
+    span_s = None if first_s is None else last_s - first_s
     return Analysis(
         repeats=meter.result(),
-        savings=tuple(one.result() for one in simulators) if clock.count else (),
-        span_s=clock.span_s,
-        rate=rate or clock.rate,
-        late=in_order.late if in_order else 0,
-        untimed=timed.untimed,
+        savings=tuple(one.result() for one in simulators) if count else (),
+        span_s=span_s,
+        rate=rate or ((count - 1) / span_s if span_s else None),
+        late=in_order.late,
+        untimed=untimed,
     )
-
-
-class _Timed:
-    """The requests that have a time; of the others only the key is told."""
-
-    def __init__(self, requests: Iterable[Request], on_untimed: Callable[[str], object]) -> None:
-        self._requests = requests
-        self._on_untimed = on_untimed
-        self.untimed = 0
-
-    def __iter__(self) -> Iterator[Arrival]:
-        for key, at_s in self._requests:
-            if at_s is None:
-                self.untimed += 1
-                self._on_untimed(key)
-            else:
-                yield at_s, key
-
-
-class _Span:
-    """From the first request to the last."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._first_s = 0.0
-        self._last_s = 0.0
-
-    def note(self, at_s: float) -> None:
-        if not self.count:
-            self._first_s = at_s
-        self._last_s = at_s
-        self.count += 1
-
-    @property
-    def span_s(self) -> float | None:
-        return self._last_s - self._first_s if self.count else None
-
-    @property
-    def rate(self) -> float | None:
-        return (self.count - 1) / self.span_s if self.span_s else None

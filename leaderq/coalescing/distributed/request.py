@@ -35,7 +35,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import TypedDict, TypeVar
+from functools import partial
+from typing import TypeVar
 
 from leaderq.clock import now_s
 from leaderq.coalescing.distributed.releases import Release
@@ -64,12 +65,6 @@ from leaderq.errors import (
 from leaderq.zookeeper import Check, Create, GetData, Session, SessionState, WatchEvent, WatchKind
 
 T = TypeVar("T")
-
-
-class _Who(TypedDict):
-    host: str
-    pid: int
-    since: float
 
 
 ASKING_S = 5.0
@@ -107,7 +102,7 @@ class SlotRequest:
         self._is_closed = is_closed
         self._changed = threading.Event()
         self._token = znodes.new_token()
-        self._who: _Who = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.time()}
+        self._who = partial(described, host=socket.gethostname(), pid=os.getpid(), since=time.time())
         self._session_id: int | None = None
         self._slot: int | None = None  # that we have, or may have
         self._is_vacant = False  # the other slot was deleted while we waited
@@ -170,7 +165,7 @@ class SlotRequest:
         """
         znodes, session = self._znodes, self._session
         token = self._token
-        who = described(**self._who)
+        who = self._who()
         sent_s = now_s()
         self._slot = slot
         taking = session.multi_async(
@@ -230,8 +225,7 @@ class SlotRequest:
 
     def note_begun(self) -> None:
         """Tell those who were declined for its sake that its run begins; waits for no answer."""
-        who = described(**self._who, begun=time.time())
-        self._session.set_async(self.fence.path, who)
+        self._session.set_async(self.fence.path, self._who(begun=time.time()))
 
     def _is_told(self, mine: SlotHolder) -> bool:
         """Whether it is known to be the head without a look. Events come in the order of what they

@@ -89,10 +89,10 @@ class _Connection:
                 found = ServersUnreachable("Kafka", address, waited_s=now_s() - began_s, remedy=remedy)
             raise found from exc
 
-    def _give(self, message: Message, told: Any) -> None:
-        """Hand over a message; ``BufferError`` and the client's own errors come out."""
-        topic, value, key, headers, partition, timestamp_ms = message
-        number = -1 if partition is None else partition
+    def _give(self, message: Message, number: int, told: Any) -> None:
+        """Hand over a message for a partition; ``BufferError`` and the client's own errors come
+        out."""
+        topic, value, key, headers, _, timestamp_ms = message
         if timestamp_ms is None and not headers:  # the usual message, at two thirds of the cost
             self._producer.produce(topic, value, key, number, told)
         else:
@@ -168,7 +168,8 @@ class ConfluentProducer(_Connection):
         deadline = None
         while True:
             try:
-                return self._give(message, self._on_delivery)
+                number = -1 if message.partition is None else message.partition
+                return self._give(message, number, self._on_delivery)
             except BufferError as exc:  # its buffer is full: wait until some of it is delivered
                 deadline = deadline or now_s() + self._settings.request_timeout_s
                 if now_s() > deadline:
@@ -295,7 +296,7 @@ def sender_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[st
 
 
 class _Receipt:
-    """Told by the client, on the thread that polls."""
+    """Called by the client, on the thread that polls."""
 
     __slots__ = ("error", "is_done", "stored")
 
@@ -304,7 +305,7 @@ class _Receipt:
         self.error: Any = None
         self.stored: Any = None
 
-    def told(self, error: Any, message: Any) -> None:
+    def __call__(self, error: Any, message: Any) -> None:
         """Note what became of it."""
         self.error, self.stored = error, message
         self.is_done = True
@@ -349,10 +350,10 @@ class ConfluentSender(_Connection):
                 if isinstance(refused, AccessRefused):
                     raise refused
 
-    def send(self, message: Message) -> Any:
+    def send(self, message: Message, partition: int) -> Any:
         receipt = _Receipt()
         try:
-            self._give(message, receipt.told)
+            self._give(message, partition, receipt)
         except self._confluent.KafkaException as exc:
             raise self._translated(exc, f"sending to {message.topic!r}") from exc
         except BufferError as exc:

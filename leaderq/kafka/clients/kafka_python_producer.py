@@ -299,10 +299,10 @@ class KafkaPythonSender(_Connection):
         except native.KafkaError as exc:
             raise self._unsendable(exc, topic, asked_s) from exc
 
-    def send(self, message: Message) -> Any:
+    def send(self, message: Message, partition: int) -> Any:
         """Hand over a message: what the client's own ``send`` comes to once topic, partition and
         size are known to be right, at half the cost."""
-        topic, value, key, headers, partition, timestamp_ms = message
+        topic, value, key, headers, _, timestamp_ms = message
         try:
             receipt, is_full, is_new, _ = self._append(
                 _place(topic, partition),

@@ -181,8 +181,8 @@ class MessageSender(Protocol):
     def partitions(self, topic: str) -> int:
         """How many partitions the topic has, asked seldom; raises ``UnknownTopic``, ``KafkaAway``."""
 
-    def send(self, message: Message) -> Any:
-        """Hand over a message that names its partition; returns its receipt (``is_done``)."""
+    def send(self, message: Message, partition: int) -> Any:
+        """Hand over a message for this partition; returns its receipt (``is_done``)."""
 
     def wait(self, receipt: Any, until_s: float) -> None:
         """Wait until this one is done, or until ``until_s`` of ``clock.now_s``."""

@@ -91,8 +91,12 @@ class CommitBatch:
 def batch_of(payloads: Iterable[Bytes], expires_us: int | None) -> CommitBatch:
     """A batch of one caller's own."""
     batch = CommitBatch()
-    for payload in payloads:
-        batch.add(payload if type(payload) is bytes else bytes(memoryview(payload)), expires_us)
+    batch.payloads = [one if type(one) is bytes else bytes(memoryview(one)) for one in payloads]
+    count = len(batch.payloads)
+    batch.size += HEAD_BYTES * count + sum(map(len, batch.payloads))
+    if expires_us is not None:
+        batch.expiries = dict.fromkeys(range(count), expires_us)
+        batch.size += EXPIRY_BYTES * count
     return batch
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from leaderq.producing.journal.records import HEAD_BYTES, Raw, Run, ScanRange, scan
 from leaderq.producing.journal.report import Damage
-from leaderq.producing.journal.segments import JournalParts, Segment
+from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment
 
 
 @dataclass
@@ -108,10 +108,10 @@ class SegmentReader:
         if place is None or place.segment is not segment:
             self._close()
             self._fd = self._disk.open(segment.path)
-            place = self._place = _Place(segment, *segment.waypoint(position))
-        elif position < place.next_id and not (place.records and place.first_id <= position):
-            place = self._place = _Place(segment, *segment.waypoint(position))
-        return place
+        elif position >= place.next_id or (place.records and place.first_id <= position):
+            return place
+        self._place = _Place(segment, segment.first_id, HEADER_BYTES)
+        return self._place
 
     def _advance(self, place: _Place, position: int, last_id: int, size: int) -> None:
         """Parse on until a record with this id or a later one, or the end."""
@@ -129,7 +129,6 @@ class SegmentReader:
                     found.last_id + 1,
                 )
                 place.offset = found.end
-                segment.pass_by(found.first_id, found.start)
                 if found.last_id >= position:
                     return
             elif not found.is_tail:

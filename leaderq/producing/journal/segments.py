@@ -30,9 +30,6 @@ from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.records import salt_of
 from leaderq.producing.journal.report import JournalCounters
 
-WAY_BYTES: Final = 1 << 20
-
-
 MAGIC: Final = b"lqjrnl\r\n"
 VERSION: Final = 1
 _FIELDS: Final = struct.Struct("<8sHHIQQQQQ")
@@ -201,7 +198,6 @@ class Segment:
         "salt",
         "sealed",
         "size",
-        "waypoints",
     )
 
     def __init__(
@@ -221,7 +217,6 @@ class Segment:
         self.sealed = sealed
         self.damaged = False
         self.salt = salt_of(first_id, stamp)
-        self.waypoints: list[tuple[int, int]] = []
 
     @property
     def last_id(self) -> int:
@@ -232,18 +227,6 @@ class Segment:
     def open_records(self) -> int:
         """How many are not done with."""
         return self.records - self.marks.count
-
-    def pass_by(self, record_id: int, offset: int) -> None:
-        """A reader found this record at this offset; one in a mebibyte is remembered."""
-        if not self.waypoints or (
-            record_id > self.waypoints[-1][0] and offset >= self.waypoints[-1][1] + WAY_BYTES
-        ):
-            self.waypoints.append((record_id, offset))
-
-    def waypoint(self, record_id: int) -> tuple[int, int]:
-        """The id and offset of a record before this one, to read on from."""
-        at = bisect_right(self.waypoints, (record_id, self.size)) - 1
-        return self.waypoints[at] if at >= 0 else (self.first_id, HEADER_BYTES)
 
     @property
     def is_done(self) -> bool:
