@@ -84,9 +84,8 @@ def _attribute(module: ModuleType, name: str, target: str) -> Any:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            careers = [
-                key for key, value in vars(module).items() if _is_career(value) and value.__module__ == module.__name__
-            ]
+            own = {key: value for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
+            careers = [key for key, value in own.items() if isinstance(value, type) and issubclass(value, ILeaderCareer)]
             near = difflib.get_close_matches(name, careers or list(vars(module)), n=1)
             remedy = f"did you mean {near[0]!r}?" if near else f"its careers: {', '.join(careers) or 'none'}"
             raise ConfigurationError(f"{target!r}: module {module.__name__!r} ({module.__file__}) has no {name!r}; {remedy}")
@@ -120,10 +119,6 @@ def _needed_arguments(career: type) -> list[str]:
     return [each.name for each in parameters if each.default is each.empty and each.kind not in free]
 
 
-def _is_career(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, ILeaderCareer)
-
-
 def _definition(found: type) -> str:
     try:
         return f"{inspect.getsourcefile(found)}:{inspect.getsourcelines(found)[1]}"
@@ -140,10 +135,6 @@ def _place(exc: BaseException) -> str:
     """Where the user's code went wrong: the innermost frame that is neither ours nor the import
     machinery's.
     """
-    ours = str(Path(__file__).parent)
-    frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if not _machinery(frame.filename, ours)]
+    machinery = (str(Path(__file__).parent), "<frozen", str(importlib.__file__))
+    frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if not frame.filename.startswith(machinery)]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "place unknown"
-
-
-def _machinery(filename: str, ours: str) -> bool:
-    return filename.startswith((ours, "<frozen")) or filename == importlib.__file__

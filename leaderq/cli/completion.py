@@ -7,8 +7,8 @@ nothing is said about it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,15 +22,10 @@ if TYPE_CHECKING:
     from leaderq.zookeeper import Session
 
 _WITHIN_S = 2.0
-_START_FILES = {
-    "bash": 'eval "$(leaderq completion bash)"',
-    "zsh": 'eval "$(leaderq completion zsh)"',
-    "fish": "leaderq completion fish | source",
-}
 
 
 @click.command(cls=Verb)
-@click.argument("shell", type=click.Choice(list(_START_FILES)))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @debug_option
 def completion(shell: str) -> None:
     """Write what makes SHELL complete verbs, options, careers, candidates and queues.
@@ -103,22 +98,15 @@ def _below(session: Session, typed: str) -> list[str]:
 
 
 def _asked(ctx: click.Context, incomplete: str, ask: Callable[[Session, Settings], list[str]]) -> list[str]:
-    try:
-        with _session(ctx) as (session, settings):
-            return [one for one in ask(session, settings) if one.startswith(incomplete)]
-    except Exception:  # noqa: BLE001  (whoever types is told nothing)
-        return []
-
-
-@contextmanager
-def _session(ctx: click.Context) -> Iterator[tuple[Session, Settings]]:
     from leaderq.cli.connecting import open_session
     from leaderq.cli.output import quiet
     from leaderq.config.settings import BY_NAME
 
     flags = {name: value for name, value in ctx.params.items() if name.removesuffix("_file") in BY_NAME}
-    settings = Given(flags, ctx.params.get("config")).load().settings
-    quiet()
-    settings = replace(settings, connect_timeout_s=min(_WITHIN_S, settings.connect_timeout_s))
-    with open_session(settings) as session:
-        yield session, settings
+    try:
+        settings = Given(flags, ctx.params.get("config")).load().settings
+        quiet()
+        with open_session(replace(settings, connect_timeout_s=min(_WITHIN_S, settings.connect_timeout_s))) as session:
+            return [one for one in ask(session, settings) if one.startswith(incomplete)]
+    except Exception:  # noqa: BLE001  (whoever types is told nothing)
+        return []

@@ -242,7 +242,7 @@ def _why_nobody_leads(view: View, now: float) -> Iterator[str]:
     if view.history:
         last = view.history[0]
         bad = last.ended is None or last.error is not None
-        yield shaded(f"{view.career}: term {last.number}{_led_by(last)} {_end(last, now)}", Shade.BAD if bad else None)
+        yield shaded(f"{view.career}: term {last.number} of {_named(last)} {_end(last, now)}", Shade.BAD if bad else None)
     for one in view.cooling_off:
         yield f"{view.career}: {_named(one)} cools off, and stands again at {_until(one.stands_again, now)}"
     if view.members:
@@ -252,10 +252,6 @@ def _why_nobody_leads(view: View, now: float) -> Iterator[str]:
         yield f"{view.career}: no candidate stands"
 
 
-def _led_by(last: TermRecord) -> str:
-    return f" of {last.candidate} on {last.host}" if last.host else f" of {last.candidate}"
-
-
 def _end(record: TermRecord, now: float) -> str:
     if record.ended is None:
         return "ended uncleanly: it was killed, or cut off from ZooKeeper"
@@ -263,8 +259,8 @@ def _end(record: TermRecord, now: float) -> str:
     return f"ended {ago} ({record.reason})" + (f": {harmless(record.error)}" if record.error else "")
 
 
-def _named(one: Member) -> str:
-    return f"{one.candidate} on {one.host}" if one.host else one.candidate
+def _named(one: Member | TermRecord) -> str:
+    return f"{one.candidate} on {one.host}" if one.host else str(one.candidate)
 
 
 def _until(at: float | None, now: float) -> str | None:

@@ -26,12 +26,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, yes_option
+from leaderq.cli.options import Given, Verb, json_option, needs_yes, number, switch, yes_option
 from leaderq.cli.output import progress
 from leaderq.cli.queue.options import (
     keeping_recipe,
     kind_option,
-    limit_option,
     lock_path_option,
     queue_argument,
     takes_connection,
@@ -146,7 +145,7 @@ class ItemWriter:
 @queue_argument
 @kind_option
 @lock_path_option
-@limit_option("drain N items at most, those that go first")
+@number("--limit", "drain N items at most, those that go first")
 @switch("--follow", help="when it is empty, wait for more, until Ctrl-C")
 @switch("--null", help="end each item with a NUL instead of a line end")
 @switch("--base64", "as_base64", help="write each item in base64")

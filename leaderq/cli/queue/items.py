@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leaderq.cli.connecting import open_session
-from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, yes_option
-from leaderq.cli.output import progress, quiet, write_json, write_table
+from leaderq.cli.connecting import connected
+from leaderq.cli.options import Given, Verb, json_option, needs_yes, number, switch, yes_option
+from leaderq.cli.output import progress, write_json, write_table
 from leaderq.cli.queue.options import (
     keeping,
     keeping_dyno,
     keeping_recipe,
     kind_option,
-    limit_option,
     lock_path_option,
     meta_path,
     meta_path_option,
@@ -60,9 +59,7 @@ def ls(given: Given, path: str, kind: QueueKind | None, lock_path: str | None, a
       leaderq queue ls /orders --lock-path /orders-locks
       leaderq queue ls /orders --json | jq .depth
     """
-    settings = given.load().settings
-    quiet()
-    with open_session(settings) as session:
+    with connected(given) as (session, _):
         lines = _lines(session, path, kind, lock_path)
         if as_json:
             for _, said in lines:
@@ -105,7 +102,7 @@ _DEFAULT = 20
 @queue_argument
 @kind_option
 @lock_path_option
-@limit_option("show N items at most, those that go next", _DEFAULT)
+@number("--limit", "show N items at most, those that go next", default=_DEFAULT)
 @switch("--all", "everything", help="show all items, however many there are")
 @json_option
 def peek(

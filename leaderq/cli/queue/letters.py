@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from leaderq.cli.options import Given, Verb, json_option, needs_yes, switch, yes_option
+from leaderq.cli.options import Given, Verb, json_option, needs_yes, number, switch, yes_option
 from leaderq.cli.output import progress, write_json, write_table
-from leaderq.cli.queue.options import keeping, limit_option, queue_argument, takes_connection
+from leaderq.cli.queue.options import keeping, queue_argument, takes_connection
 from leaderq.cli.queue.showing import LETTER_HEADINGS, letter_json, letter_row
 from leaderq.errors import ConfigurationError
 
@@ -61,7 +61,7 @@ def paced(letters: Iterator[DeadItem], rate: int | None) -> Iterator[Iterable[De
 @queue_argument
 @names_argument
 @error_option
-@limit_option("show N letters at most, those that died first")
+@number("--limit", "show N letters at most, those that died first")
 @switch("--drop", help="delete the letters instead of showing them")
 @yes_option
 @json_option
@@ -111,7 +111,7 @@ def dead(
 @names_argument
 @switch("--all", "everything", help="send all letters back")
 @error_option
-@limit_option("send N letters back at most, those that died first")
+@number("--limit", "send N letters back at most, those that died first")
 @click.option("--rate", type=click.IntRange(min=1), metavar="N", help="send N letters a second back at most")
 @switch("--dry-run", help="only say how many would be sent back")
 @json_option

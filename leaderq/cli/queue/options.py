@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from leaderq.cli.completion import queues
-from leaderq.cli.connecting import open_session
+from leaderq.cli.connecting import connected
 from leaderq.cli.options import CONNECTION, Given, takes_settings
-from leaderq.cli.output import quiet
 from leaderq.errors import ConfigurationError, NoNode
 
 if TYPE_CHECKING:
@@ -93,11 +92,6 @@ lock_path_option: Callable[[F], F] = click.option(
 )
 
 
-def limit_option(text: str, default: int | None = None) -> Callable[[F], F]:
-    """``--limit``."""
-    return click.option("--limit", type=click.IntRange(min=1), metavar="N", default=default, show_default=True, help=text)
-
-
 @contextmanager
 def keeping(
     given: Given, path: str, kind: QueueKind | None = None, lock_path: str | None = None, *, may_be_new: bool = False
@@ -106,9 +100,7 @@ def keeping(
 
     :raises ConfigurationError: there is nothing at ``path``, unless it ``may_be_new``.
     """
-    settings = given.load().settings
-    quiet()
-    with open_session(settings) as session, operated(session, path, kind, lock_path) as keeper:
+    with connected(given) as (session, _), operated(session, path, kind, lock_path) as keeper:
         if not may_be_new and not keeper.is_there():
             raise ConfigurationError(missing(session, path))
         if lock_path is not None and session.exists(lock_path) is None:

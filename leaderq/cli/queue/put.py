@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from leaderq.cli.options import Given, Verb, json_option, switch
+from leaderq.cli.options import Given, Verb, json_option, number, switch
 from leaderq.cli.output import progress, write_json
 from leaderq.cli.queue.entries import BadEntry, Entry, Keys, from_base64, from_json, grouped, numbered, pieces
 from leaderq.cli.queue.options import keeping, kind_option, queue_argument, takes_connection
@@ -36,12 +36,7 @@ Batches = Iterable[list[bytes]]
 @kind_option
 @click.option("--id", metavar="ID", help="the id of the items, for an id or Dyno queue")
 @click.option("--priority", type=int, metavar="N", help="of the items, for a priority or Dyno queue; lower goes first")
-@click.option(
-    "--delay-s",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="how long after it was read an item is due, for a delay or Dyno queue",
-)
+@number("--delay-s", "how long after it was read an item is due, for a delay or Dyno queue", least=0.0, metavar="SECONDS")
 @click.option("--shard", metavar="NAME", help="where the messages go, for a Dyno queue; else in turn")
 @click.option("--group", metavar="NAME", help="work on them one after the other, for a Dyno queue")
 @click.option(
@@ -187,7 +182,11 @@ def _entries(
     batches: Batches, refusals: Refusals, keys: Callable[[], Keys], multi: int, *, as_base64: bool, as_objects: bool
 ) -> Iterator[Entry | None]:
     """What is to be put, and ``None`` where nothing more has come so far."""
-    read = from_json if as_objects else _from_base64 if as_base64 else _as_it_is
+
+    def read(number: int, text: bytes) -> Any:
+        if as_objects:
+            return from_json(number, text)
+        return number, from_base64(text) if as_base64 else text
 
     def parsed() -> Iterator[Any]:
         for one in numbered(batches):
@@ -197,14 +196,6 @@ def _entries(
                 refusals.note(one[0] if one else 0, exc)
 
     return parsed() if as_objects else grouped(parsed(), multi, keys)
-
-
-def _from_base64(number: int, text: bytes) -> tuple[int, bytes]:
-    return number, from_base64(text)
-
-
-def _as_it_is(number: int, piece: bytes) -> tuple[int, bytes]:
-    return number, piece
 
 
 def _run(store: Store, refusals: Refusals, entries: Iterator[Entry | None]) -> None:
