@@ -49,6 +49,8 @@ class Job:
 class Stopwatch:
     """Counts records, from when the first batch was there to when the last was done."""
 
+    clock: Callable[[], float] = staticmethod(now_s)
+
     def __init__(self, count: int) -> None:
         self._left = count
         self._records = 0
@@ -59,12 +61,12 @@ class Stopwatch:
         return self._left > 0
 
     def batch_came(self) -> None:
-        self._began_s = self._began_s or now_s()
+        self._began_s = self._began_s or self.clock()
 
     def batch_done(self, records: int) -> None:
         self._left -= records
         self._records += records
-        self._ended_s = now_s()
+        self._ended_s = self.clock()
 
     @property
     def rate(self) -> float:

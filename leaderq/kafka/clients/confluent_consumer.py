@@ -73,6 +73,7 @@ _CLOSE_S = 1.0
 _FILL_S = 0.005  # how long a poll waits for more, where records come so fast that a batch is full in that time
 _FAST_SHARE = 8
 ASK_EVERY_S = 10.0
+FETCHED_A_MS = 20
 _LOOK_S = 0.05
 
 
@@ -102,9 +103,10 @@ class ConfluentConsumer(ConsumerBase):
 
     def _connect(self, until_s: float) -> None:
         settings = self._settings
-        self._client = self._made(self._confluent.Consumer, consumer_options(settings, self._errors))
         self._topics = self._made(ConfluentTopics, settings, self._errors)
         self._topics.learn(settings.open_timeout_s)
+        options = consumer_options(settings, self._errors, len(self.existing()))
+        self._client = self._made(self._confluent.Consumer, options)
         while True:  # a topic just made, or an election going on: what is not ready is asked again
             try:
                 return self.refresh(max(_STEP_S, until_s - now_s()))
@@ -461,8 +463,8 @@ class ConfluentTopics:
         }
 
 
-def consumer_options(settings: ConsumerSettings, errors: ErrorCallback) -> dict[str, Any]:
-    """What the consumer is made with."""
+def consumer_options(settings: ConsumerSettings, errors: ErrorCallback, partitions: int = 0) -> dict[str, Any]:
+    """What the consumer of so many partitions is made with."""
     session_ms = int(settings.session_timeout_s * 1000)
     options = {
         **connection_options(settings.address, settings.security, errors),
@@ -484,8 +486,9 @@ def consumer_options(settings: ConsumerSettings, errors: ErrorCallback) -> dict[
         "topic.metadata.refresh.interval.ms": 30_000,
         "enable.partition.eof": True,
         "check.crcs": True,  # else what a disk or the network has altered is handled as if it were right
-        # A fetch that waits for quiet partitions holds up a busy one (500 ms by default).
-        "fetch.wait.max.ms": 50,
+        # A fetch that waits for quiet partitions holds up a busy one (500 ms by default); but each
+        # names all of them, and 10,000 named 20 times a second keep a broker busy.
+        "fetch.wait.max.ms": max(50, min(500, partitions // FETCHED_A_MS)),
         "queued.max.messages.kbytes": 16_384,  # 64 MB by default, besides the batches in hand and ahead
         # How long fetching rests when enough is there; at 1 s a fast reader runs dry.
         "fetch.queue.backoff.ms": 10,

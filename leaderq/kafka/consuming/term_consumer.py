@@ -60,7 +60,7 @@ polls is it noticed that something is to be committed; each change of threads co
 """
 ATTEND_S = 1.0
 REQUEST_S = 1.0
-PARTITIONS_A_SECOND = 2000
+PARTITIONS_A_SECOND = 1000
 """So many may take a second more of each request and join, which are begun again if they are late;
 and idle polls wait longer, because some clients look over all partitions in each.
 """
@@ -256,7 +256,7 @@ class TermConsumer:
 
     def _take_over(self, consumer: ConsumerClient) -> None:
         more_s = len(consumer.existing()) / PARTITIONS_A_SECOND
-        self._request_s, self._poll_s = REQUEST_S + more_s, min(LONGEST_POLL_S, POLL_S + more_s)
+        self._request_s, self._poll_s = REQUEST_S + more_s, min(LONGEST_POLL_S, POLL_S + more_s / 2)
         if not self._store.fence(consumer, self._term, self._allowed, self._request_s):
             self._wait_for_group()
         if self._check.misses(consumer):

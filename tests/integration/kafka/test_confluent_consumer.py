@@ -15,7 +15,9 @@ from leaderq.testing import eventually
 
 pytest.importorskip("confluent_kafka", reason="the extra leaderq[confluent] is not installed", exc_type=ImportError)
 
-from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
+from leaderq.kafka.clients.confluent_connection import ErrorCallback
+from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer, consumer_options
+from leaderq.kafka.clients.consumer import ConsumerSettings
 
 
 class TestConfluentConsumer(ConsumerContract):
@@ -37,6 +39,13 @@ class TestConfluentConsumer(ConsumerContract):
             return counts
 
         return {"statistics.interval.ms": 200, "stats_cb": lambda text: told.append(json.loads(text))}, asked
+
+    @pytest.mark.parametrize("partitions", [4, 1000, 4000, 10_000])
+    def test_a_quiet_broker_is_not_kept_busy_by_the_names_of_many_partitions(self, partitions: int) -> None:
+        settings = ConsumerSettings("kafka:9092", ("topic",), "group", "member")
+        wait_ms = consumer_options(settings, ErrorCallback(), partitions)["fetch.wait.max.ms"]
+        assert 50 <= wait_ms <= 500
+        assert partitions * 1000 / wait_ms <= 20_000
 
     def test_a_fenced_member_is_told_by_its_heartbeat_for_ever(self, make_consumer: Make) -> None:
         first = self.join(make_consumer())
