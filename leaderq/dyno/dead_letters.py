@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from leaderq.dyno.bodies import Bodies
-from leaderq.dyno.layout import DynoPaths, ShardPaths, group_of, name_prefix, parsed_name
+from leaderq.dyno.layout import DynoPaths, group_of, name_prefix, parsed_name
 from leaderq.dyno.message import frame_of
 from leaderq.dyno.transitions import DeadMessage, Operations
 from leaderq.errors import BadVersion, ConfigurationError, CorruptItem, LeaderqError, NodeExists, NoNode
@@ -67,7 +67,7 @@ class DynoDeadLetters:
             raise ConfigurationError(f"per_s={per_s!r}: give more than 0 letters a second")
         count = 0
         for letter in self.browse(wanted) if callable(wanted) else wanted:
-            if dry_run or self._send_back(letter):
+            if dry_run or self._apply(self._back(letter)):
                 count += 1
             if per_s is not None and not dry_run:
                 time.sleep(1 / per_s)
@@ -82,19 +82,17 @@ class DynoDeadLetters:
                 self._bodies.drop([frame_of(letter.data).body])
         return count
 
-    def _send_back(self, letter: DeadMessage) -> bool:
-        paths = self._paths.shard(letter.shard)
-        return self._apply((Delete(paths.dead_letter(letter.name)), *self._again(paths, letter)))
-
-    def _again(self, paths: ShardPaths, letter: DeadMessage) -> Operations:
+    def _back(self, letter: DeadMessage) -> Operations:
+        paths, priority = self._paths.shard(letter.shard), int(letter.name[:2])
+        gone = Delete(paths.dead_letter(letter.name))
         try:
             frame = letter.frame
         except CorruptItem:  # as it was: whoever sends it back has mended what reads it
-            return (Create(paths.message(name_prefix(int(letter.name[:2]), self._now_ms())), letter.data, sequential=True),)
+            return gone, Create(paths.message(name_prefix(priority, self._now_ms())), letter.data, sequential=True)
         id = frame.id or f"{letter.shard}/{letter.name}"
-        prefix = name_prefix(int(letter.name[:2]), self._now_ms(), group_of(frame.group))
+        prefix = name_prefix(priority, self._now_ms(), group_of(frame.group))
         message = Create(paths.message(prefix), replace(frame, id=id).packed(), sequential=True)
-        return message, Create(self._paths.id(id), letter.shard.encode())
+        return gone, message, Create(self._paths.id(id), letter.shard.encode())
 
     def _apply(self, operations: Operations) -> bool:
         error = self._write(operations)

@@ -8,10 +8,13 @@ CONSUMER = "leaderq/dyno/consumer.py"
 INDEX = "leaderq/dyno/index.py"
 QUEUE = "leaderq/dyno/queue.py"
 TRANSITIONS = "leaderq/dyno/transitions.py"
+VIEW = "leaderq/dyno/shard_view.py"
+WRITES = "leaderq/dyno/writes.py"
 
 HERE = "tests/integration/dyno/"
 MESSAGES = f"{HERE}test_messages.py::test_"
 RUDE = f"{HERE}test_rude_messages.py::test_"
+HEARD = f"{HERE}test_what_is_heard.py::test_"
 UNIQUE = f"{HERE}test_unique_messages.py::test_"
 
 MUTANTS = [
@@ -95,5 +98,15 @@ MUTANTS = [
         "the end of a message takes its id from the next one",
         f"{UNIQUE}an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on[ack]",
         Edit(TRANSITIONS, "if not frame.id or (has_started and", "if not frame.id or (not has_started and"),
+    ),
+    mutant(
+        "who waits is not told that the next of a group may go",
+        f"{HEARD}who_waits_hears_of_what_is_done_only_if_that_may_let_the_next_of_a_group_go[a group-3]",
+        Edit(VIEW, ' and f"-{NO_GROUP}-" in event.path', ""),
+    ),
+    mutant(
+        "what may have been written is told as surely not sent",
+        f"{HEARD}what_was_never_sent_is_told_apart_from_what_may_have_been",
+        Edit(WRITES, "not_sent if one in unsent else lost", "not_sent"),
     ),
 ]
