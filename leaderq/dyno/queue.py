@@ -6,7 +6,6 @@ See :class:`DynoQueue`. The layout and the reasons are in ``docs/design/dyno.md`
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
+from leaderq.clock import now_ms
 from leaderq.dyno import transitions
 from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
 from leaderq.dyno.consumer import ConsumerOptions, DynoConsumer
@@ -111,7 +111,7 @@ class DynoQueue:
         body_store: BodyStore | None = None,
         body_bytes: int = 64 * 1024,
         name: str = "",
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         checked_type("retry", retry, RetryPolicy | None)
         checked_type("body_store", body_store, BodyStore | None)
