@@ -10,9 +10,8 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from leaderq.clock import now_ms
 from leaderq.dyno import transitions
@@ -28,7 +27,7 @@ from leaderq.dyno.shard_view import ClaimRead, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.stale import Leftover, leftovers
 from leaderq.dyno.transitions import Operations
-from leaderq.dyno.writes import apply, apply_all, outcomes
+from leaderq.dyno.writes import apply, apply_all, batched, outcomes
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -49,14 +48,6 @@ LETTER_BYTES = 16 * 1024
 """What a message leaves of the largest request, so that it fits into a dead letter too."""
 _TRIES = 20
 _AT_A_TIME = 250
-T = TypeVar("T")
-
-
-def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """These in lists of that size; the last may be shorter."""
-    rest = iter(items)
-    while some := list(islice(rest, size)):
-        yield some
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +108,7 @@ class DynoQueue:
         checked_type("body_store", body_store, BodyStore | None)
         names = (shards,) if isinstance(shards, str) else shards
         supplier = names if isinstance(names, ShardSupplier) else FixedShards(*names)
+        self.root = root
         self._session = as_session(client)
         self._paths = DynoPaths(validated_path(root))
         self._shards = tuple(supplier.shards())
@@ -154,8 +146,7 @@ class DynoQueue:
     # -- pushing -----------------------------------------------------------------------------------
 
     def push(self, messages: DynoMessage | Iterable[DynoMessage], *, fence: Sequence[Operation] = ()) -> list[str]:
-        """Put these into the queue; returns their ids, when they are there (``""`` for one that the
-        queue was to choose, if the answer was lost).
+        """Put these into the queue; returns their ids (``""``: not yours, and the answer was lost).
 
         ``fence``: operations that must hold for each, such as those of a ``Term``.
 
@@ -331,7 +322,7 @@ class DynoQueue:
         lease that is not extended any more ends; not if the message is settled, or lost, before.
         """
         longest_s = None if most_s is None else checked_s("most_s", most_s)
-        self._consumer.keep(deliveries, longest_s, ending, checked_s("ending_s", ending_s))
+        self._consumer.keeper.keep(deliveries, longest_s, ending, checked_s("ending_s", ending_s))
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
         """Extend these leases no more."""
@@ -402,8 +393,8 @@ class DynoQueue:
             view, now_ms = self._consumer.views[shard], self._now_ms()
             view.refresh()
             with view.lock:
-                due, oldest_ms = view.index.due_count(now_ms), view.index.oldest_due_ms(now_ms)
-            leased, oldest_s = sizes["leased"], None if oldest_ms is None else (now_ms - oldest_ms) / 1000
+                times_ms = view.index.due_times_ms(now_ms)
+            due, leased, oldest_s = len(times_ms), sizes["leased"], (now_ms - min(times_ms)) / 1000 if times_ms else None
             out[shard] = ShardFigures(due, max(0, sizes["messages"] - due - leased), leased, sizes["dead"], oldest_s)
         return out
 

@@ -29,11 +29,6 @@ def delivery(paths: ShardPaths, choice: Choice, state: DeliveryState) -> Operati
     return (update,) if choice.rest is None else (update, Delete(paths.rest(choice.rest)))
 
 
-def extension(paths: ShardPaths, name: str, version: int, state: DeliveryState) -> Operations:
-    """The same consumer keeps it for longer."""
-    return (SetData(paths.claim(name), state.packed(), version),)
-
-
 def completion(paths: ShardPaths, name: str, version: int) -> Operations:
     """It is done."""
     return Delete(paths.claim(name), version), Delete(paths.message(name))

@@ -7,7 +7,6 @@ ageing. Payloads in a ``BodyStore`` are out of reach; the programs sweep those w
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,12 +15,13 @@ from urllib.parse import unquote
 
 from leaderq.cli.output import duration, iso
 from leaderq.cli.queue.showing import DynoKind
+from leaderq.clock import now_ms
 from leaderq.dyno import DeadMessage, DynoQueue, MissingBody
 from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.layout import DynoPaths, escaped, parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, frame_of
-from leaderq.dyno.queue import batched
 from leaderq.dyno.shard_view import read_claims
+from leaderq.dyno.writes import batched
 from leaderq.errors import CorruptItem, NoNode, RequestRefused
 from leaderq.queues.admin import Browsed, DeadItem, Moved, Purged
 from leaderq.queues.admin.bulk import delete_tree
@@ -140,11 +140,12 @@ class DynoAdmin:
         return DynoContents(sorted(place for shard in self._shards for place in self._places(shard)))
 
     def _places(self, shard: str) -> Iterator[_Place]:
-        paths, now_ms = self._paths.shard(shard), time.time_ns() // 1_000_000
+        paths, at_ms = self._paths.shard(shard), now_ms()
         claims, markers = self._children(paths.claims), self._children(paths.rests)
         index, names = ShardIndex(), [name for name in self._children(paths.messages) if parsed_name(name)]
-        index.replace(names, markers)
-        held, due = index.claims_listed(claims, now_ms), set(index.peek(len(names), now_ms))
+        index.replace(names, markers, at_ms)
+        index.claims_listed(claims, at_ms)
+        held, due = set(index.to_look_at(at_ms, everything=True)), set(index.peek(len(names), at_ms))
         for name in names:
             due_ms = index.due_ms_of(name)
             rank = 2 if name in held else 0 if name in due else 1
