@@ -211,9 +211,9 @@ class DynoConsumer:
         out: list[Delivery] = []
         conflicts = 0
         while True:
-            seen = self._changes
+            seen, before = self._changes, len(out)
             try:
-                found, is_changed = self._pop_now(most - len(out), conflicts, lease_s)
+                is_changed = self._pop_now(out, most, conflicts, lease_s)
             except LeaderqError as exc:
                 if out:
                     return out
@@ -222,28 +222,34 @@ class DynoConsumer:
                 with self._changed:  # not what is due: that would be asked for again and again
                     self._changed.wait_for(lambda: self._is_closed, AWAY_S)
                 continue
-            out += found
-            conflicts = conflicts + 1 if is_changed and not found else 0
+            is_found = len(out) > before
+            conflicts = conflicts + 1 if is_changed and not is_found else 0
             if len(out) >= least:
                 return out
-            if is_changed or found:
+            if is_changed or is_found:
                 continue
             left_s = LOOK_S if deadline is None else min(LOOK_S, deadline - now_s())
             if left_s <= 0:
                 return out
             self._wait(seen, left_s)
 
-    def _pop_now(self, most: int, conflicts: int, lease_s: float | None) -> tuple[list[Delivery], bool]:
-        """What became ours, and whether, of what was chosen, some has turned out to be another's, or
-        dead: then the next choice differs."""
-        membership, now_ms = self.membership(), self._now_ms()
+    def _pop_now(self, out: list[Delivery], most: int, conflicts: int, lease_s: float | None) -> bool:
+        """Add what becomes ours, from one shard after the other until there are ``most``: who left the
+        others while its own has something would leave those whose consumers hang. Returns whether,
+        of what was chosen, some has turned out to be another's, or dead: then the next choice differs."""
+        membership, now_ms, is_changed = self.membership(), self._now_ms(), False
         for view in self._in_order(membership):
             view.refresh()
             with view.lock:
-                choices = view.index.choose(min(most, view.reader.most), now_ms, skip=conflicts if conflicts > 1 else 0)
+                room = min(most - len(out), view.reader.most)
+                choices = view.index.choose(room, now_ms, skip=conflicts if conflicts > 1 else 0)
             if choices:
-                return self._claim(membership, view, choices, lease_s)
-        return [], False
+                found, is_other = self._claim(membership, view, choices, lease_s)
+                out += found
+                is_changed = is_changed or is_other
+            if len(choices) == room:
+                break
+        return is_changed
 
     def claim_one(self, shard: str, name: str, lease_s: float | None = None) -> Delivery | None:
         """This message, if it is due, nobody has it, and the shard is one of ours."""

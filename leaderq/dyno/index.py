@@ -68,7 +68,8 @@ class ShardIndex:
         self._names = parsed
         self._rests = {rest.name: rest for marker in markers if (rest := parsed_rest(marker)) is not None}
         self._leased = {name: known for name, known in self._leased.items() if name in parsed}
-        self._over, self._ours, self._groups = {}, self._ours & parsed.keys(), {}
+        self._over = {name: version for name, version in self._over.items() if name in self._leased}
+        self._ours, self._groups = self._ours & parsed.keys(), {}
         for name, found in parsed.items():
             if found.group != NO_GROUP:
                 self._groups.setdefault(found.group, []).append((found.sequence, name))

@@ -92,6 +92,11 @@ MUTANTS = [
         Edit(CONSUMER, "self._changed.wait_for(lambda: self._is_closed, AWAY_S)", "pass"),
     ),
     mutant(
+        "who has something in its own shard leaves the others",
+        f"{RUDE}a_shard_whose_consumer_hangs_is_served_although_the_own_one_has_something",
+        Edit(CONSUMER, "if len(choices) == room:", "if choices:"),
+    ),
+    mutant(
         "a take-over counts no failure",
         f"{RUDE}a_lease_that_nobody_settles_passes_to_the_same_consumer_too",
         Edit(CONSUMER, "failures = former.failures + is_take_over", "failures = former.failures"),

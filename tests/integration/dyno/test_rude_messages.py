@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from leaderq.dyno import Delivery, DynoQueue, Kill, Message, Postpone, StaleLease, Worker
+from leaderq.dyno import Delivery, DynoQueue, FixedShards, Kill, Message, Postpone, StaleLease, Worker
 from leaderq.dyno import queue as dyno_queue
 from leaderq.errors import (
     BadVersion,
@@ -332,6 +332,15 @@ def test_who_meets_another_consumer_is_not_refused_message_by_message(opened: Op
             session.multi_async = lambda operations: (sent.append(operations), send(operations))[1]  # type: ignore[method-assign]
             assert late.pop(50, 0) == []
         assert len(sent) <= 10
+
+
+def test_a_shard_whose_consumer_hangs_is_served_although_the_own_one_has_something(opened: Open) -> None:
+    mine, others = FixedShards("a", "b", current="a"), FixedShards("a", "b", current="b")
+    with DynoQueue(opened(), D, shards=mine) as queue, DynoQueue(opened(), D, shards=others) as hanging:
+        hanging.process_unacks()
+        queue.push([Message(payload=b"1", shard="a"), Message(payload=b"2", shard="b")])
+        eventually(lambda: len(queue.peek(2)) == 2)
+        assert [one.payload for one in queue.pop(9, 30, least=1)] == [b"1", b"2"]
 
 
 def test_a_consumer_that_closes_has_failed_at_nothing(opened: Open) -> None:

@@ -90,8 +90,6 @@ def test_the_index_chooses_what_a_look_at_everything_would_choose(  # noqa: C901
                 rest_name(one.until_ms, one.version, one.name) for one in model.messages.values() if one.until_ms is not None
             ]
             index.replace(names, rests, now_ms)
-            for one in model.messages.values():
-                one.over = None
         elif what == "claims":
             claimed = [one.name for one in model.messages.values() if one.leased or one.ours or one.until_ms is not None]
             index.claims_listed(claimed, now_ms)
