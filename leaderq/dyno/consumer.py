@@ -325,7 +325,10 @@ class DynoConsumer:
                 wanted = []
                 for chunk, error in zip(chunks, apply_all(writer, groups, self._paths.root), strict=True):
                     if error is None:
-                        found += [self._claimed(view, choice, record, lease_s) for choice, record in chunk]
+                        for choice, record in chunk:
+                            view.claimed(choice.name, record.state.until_ms)
+                            version = 0 if choice.version is None else choice.version + 1
+                            found.append(Delivery(self, record, version, lease_s))
                     elif isinstance(error, ZooKeeperError) and view.not_claimed(name_of(error.path or "/"), error):
                         wanted += self._free(view, chunk, name_of(error.path or "/"))
                     else:
@@ -348,10 +351,6 @@ class DynoConsumer:
             if versions.get(choice.name) != choice.version:
                 view.not_claimed(choice.name)
         return [one for one in chunk if versions.get(one[0].name) == one[0].version and one[0].name != culprit]
-
-    def _claimed(self, view: ShardView, choice: Choice, record: DeliveryRecord, lease_s: float) -> Delivery:
-        view.claimed(choice.name, record.state.until_ms)
-        return Delivery(self, record, 0 if choice.version is None else choice.version + 1, lease_s)
 
     def _delivery(self, view: ShardView, choice: Choice, record: DeliveryRecord) -> Operations:
         is_first = record.state.deliveries == 1 and record.frame.unique is Unique.STARTED

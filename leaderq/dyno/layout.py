@@ -64,11 +64,6 @@ def parsed_rest(text: str) -> RestName | None:
     return None if found is None else RestName(int(found[1]), int(found[2]), found[3])
 
 
-def resting(name: str, until_ms: int, version: int) -> RestName:
-    """The marker of a message whose claim, in that version, says that it rests until then."""
-    return RestName(min(max(until_ms, 0), MAX_DUE_MS), version, name)
-
-
 def group_of(group: str | None) -> str:
     """The group as it stands in a name: a hash, so that two groups may share one. That only makes
     them wait for each other."""

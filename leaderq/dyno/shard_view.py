@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from leaderq.dyno.index import Choice, ShardIndex
-from leaderq.dyno.layout import NO_GROUP, RestName, ShardPaths, rest_name, resting
+from leaderq.dyno.layout import NO_GROUP, RestName, ShardPaths, parsed_rest, rest_name
 from leaderq.dyno.message import DeliveryState
 from leaderq.errors import BadVersion, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.reading import SizedReader
@@ -38,7 +38,7 @@ class ClaimRead:
     @property
     def resting(self) -> RestName | None:
         """The marker that goes with it; ``None`` if it is leased."""
-        return None if self.state.member else resting(self.name, self.state.until_ms, self.version)
+        return None if self.state.member else parsed_rest(rest_name(self.state.until_ms, self.version, self.name))
 
 
 class ShardView:

@@ -46,12 +46,6 @@ def first_rest(paths: ShardPaths, name: str, state: DeliveryState) -> Operations
     return Check(paths.message(name)), Create(paths.claim(name), state.packed()), Create(paths.rest(marker))
 
 
-def another_rest(paths: ShardPaths, resting: RestName, state: DeliveryState) -> Operations:
-    """One that rests is due at another time."""
-    former = rest_name(resting.until_ms, resting.version, resting.name)
-    return Delete(paths.rest(former)), *rest(paths, resting.name, resting.version, state)
-
-
 def id_over(paths: DynoPaths, frame: Frame, *, has_started: bool, done_ms: int | None = None) -> Operations:
     """What becomes of the id of a message that is done, dead or removed, if it still has one.
     ``done_ms``: when it was acknowledged, if it was."""
