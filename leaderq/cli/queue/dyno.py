@@ -223,9 +223,11 @@ class DynoLetters:
     def browse(self, names: Iterable[str] | None = None) -> Iterator[DynoLetter]:
         wanted = None if names is None else set(names)
         for one in self._letters.browse():
-            id = frame_of(one.data).id or None
+            frame = frame_of(one.data)
+            id, since_ms = frame.id or None, frame.enqueued_ms or None
             if wanted is None or not wanted.isdisjoint((f"{one.shard}/{one.name}", id)):
-                note = Note(attempt=one.failures, reason=one.reason, error=one.error or None, origin=id, died_ms=one.died_ms)
+                error, died_ms = one.error or None, one.died_ms
+                note = Note(one.failures, since_ms, None, one.reason, error, id, died_ms)
                 yield DynoLetter(browsed(one.shard, one.name, one.data, note), one)
 
     def requeue(self, letters: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None) -> Moved:
