@@ -110,7 +110,9 @@ class DynoQueue:
         supplier = names if isinstance(names, ShardSupplier) else FixedShards(*names)
         self.root = root
         self._session = as_session(client)
-        self._paths = DynoPaths(validated_path(root))
+        if validated_path(root) == "/":  # what is ours could not be told from what is the user's
+            raise ConfigurationError("znode path '/' is everybody's: give the queue one of its own")
+        self._paths = DynoPaths(root)
         self._shards = tuple(supplier.shards())
         self._strategy = strategy or round_robin()
         self._now_ms = now_ms

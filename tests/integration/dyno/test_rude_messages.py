@@ -167,7 +167,7 @@ def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session
     for option in options:
         with pytest.raises(ConfigurationError):
             DynoQueue(session, D, **option)
-    for root in ("", "d", "/d/", "/d/../e", "/d\0"):
+    for root in ("", "/", "d", "/d/", "/d/../e", "/d\0"):
         with pytest.raises(ConfigurationError, match="znode path"):
             DynoQueue(session, root)
     for field in ({"headers": []}, {"headers": {"a": 1}}, {"group": ""}, {"shard": 1}, {"payload": "text"}):
