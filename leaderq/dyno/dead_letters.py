@@ -9,6 +9,7 @@ from dataclasses import replace
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import DynoPaths, ShardPaths, group_of, name_prefix, parsed_name
 from leaderq.dyno.message import frame_of
+from leaderq.dyno.shard_view import children_of
 from leaderq.dyno.transitions import DeadMessage, Operations
 from leaderq.errors import BadVersion, ConfigurationError, CorruptItem, LeaderqError, NodeExists, NoNode
 from leaderq.reading import SizedReader
@@ -47,11 +48,7 @@ class DynoDeadLetters:
         about a megabyte at a time."""
         for shard in self._shards:
             paths = self._paths.shard(shard)
-            try:
-                names = sorted(self._session.children(paths.dead))
-            except NoNode:
-                continue
-            for name, answer in SizedReader(self._session, paths.dead).read_all(names):
+            for name, answer in SizedReader(self._session, paths.dead).read_all(children_of(self._session, paths.dead)):
                 letter = _letter_of(answer, shard, name)
                 if letter is not None and (wanted is None or wanted(letter)):
                     yield letter

@@ -23,7 +23,7 @@ from leaderq.dyno.ids import Ids, OnConflict, Pushed
 from leaderq.dyno.keeper import Ending
 from leaderq.dyno.layout import DynoPaths, group_of, name_prefix, parsed_name, rest_name
 from leaderq.dyno.message import MAX_S, DeliveryState, DynoMessage, Fields, Frame, Seconds, checked_s, checked_type, frame_of
-from leaderq.dyno.shard_view import ClaimRead, read_claims
+from leaderq.dyno.shard_view import ClaimRead, children_of, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.stale import Leftover, leftovers
 from leaderq.dyno.transitions import Operations
@@ -479,10 +479,7 @@ class DynoQueue:
     def _all(self, shard: str, wanted: Fields | None = None) -> Iterator[tuple[str, bytes]]:
         """All messages of a shard whose names may be ``wanted``, about a megabyte at a time."""
         paths = self._paths.shard(shard)
-        try:
-            parsed = {name: parsed_name(name) for name in sorted(self._session.children(paths.messages))}
-        except NoNode:
-            return
+        parsed = {name: parsed_name(name) for name in children_of(self._session, paths.messages)}
         names = [name for name, said in parsed.items() if said and (wanted is None or wanted.may_match(shard, said))]
         for name, answer in SizedReader(self._session, paths.messages).read_all(names):
             if isinstance(answer, tuple):
