@@ -36,9 +36,12 @@ class AsyncDelivery:
     def __repr__(self) -> str:
         return f"Async{self.delivery!r}"
 
-    @property
-    def payload(self) -> bytes:
-        return self.delivery.payload
+    async def payload(self) -> bytes:
+        """As :attr:`Delivery.payload`; a large one is read on a thread."""
+        if self.delivery.record.frame.body is None:
+            return self.delivery.payload
+        payload: bytes = await self._run(lambda: self.delivery.payload)
+        return payload
 
     @property
     def receipt(self) -> Receipt:
@@ -89,7 +92,6 @@ class AsyncDynoQueue:
         if poppers < 1:
             raise ConfigurationError(f"poppers={poppers!r}: give 1 or more")
         self.queue = queue
-        """The queue that does the work."""
         self._is_closed = False
         self._pops = ThreadPoolExecutor(poppers, "leaderq-dyno-pop")
         self._writes = ThreadPoolExecutor(8, "leaderq-dyno-write")

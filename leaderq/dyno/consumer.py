@@ -26,7 +26,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,12 +38,12 @@ from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.delivery import Delivery, DeliveryRecord, Receipt, StaleLease, bounded_error
 from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
-from leaderq.dyno.keeper import Ending, LeaseKeeper
+from leaderq.dyno.keeper import LeaseKeeper
 from leaderq.dyno.layout import DynoPaths, parsed_rest
 from leaderq.dyno.message import DeliveryState, Frame, Seconds, Unique, checked_s, frame_of
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage, Operations
-from leaderq.dyno.writes import apply, apply_all, within
+from leaderq.dyno.writes import apply, apply_all, batched, within
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -55,17 +55,23 @@ from leaderq.errors import (
     QueueClosed,
     SessionClosed,
     SessionExpired,
+    ZooKeeperError,
 )
 from leaderq.retrying import RetryPolicy
 from leaderq.threads import Service
 from leaderq.writing import SequencedWriter
-from leaderq.zookeeper import Operation, Session, SessionState, Subscription, WatchEvent
+from leaderq.zookeeper import Session, SessionState, SetData, Subscription, WatchEvent
 from leaderq.zookeeper.paths import name_of
 
 log = logging.getLogger(__name__)
 
 SWEEP_S = 30.0
 """How often the first of the members forgets ids whose windows are over."""
+AWAY_S = 0.1
+"""How long a ``pop`` waits until it asks again for what it could not have: the servers are away."""
+CLAIMED_TOGETHER = 25
+"""Claims that are made all or none: with the longest errors in them, 128 KB."""
+Wanted = tuple[Choice, DeliveryRecord]
 LOOK_S = 1.0
 """How often the minder looks, and how long a wait trusts in watches alone."""
 
@@ -113,8 +119,9 @@ class DynoConsumer:
         self._retry = options.retry
         self._now_ms = now_ms = options.now_ms
         self._ids = ids
-        self._bodies = bodies
-        self._next_sweep_s = now_s() + SWEEP_S
+        self.bodies = bodies
+        self._looking = threading.Lock()
+        self._next_look_s, self._next_sweep_s = 0.0, now_s() + SWEEP_S
         self._changed = threading.Condition()
         self._changes = 0
         self.views = {
@@ -127,8 +134,8 @@ class DynoConsumer:
         self._has_lost_member = True
         self._watch: Subscription | None = None
         self._held: dict[Delivery, None] = {}
-        self.keeper = LeaseKeeper(self.extend_all)
         self._minder = Service.repeating(f"leaderq-dyno-{name}", self._mind)
+        self.keeper = LeaseKeeper(self.extend_all, self._minder.wake)
         self._is_closed = False
         self._pid = os.getpid()
 
@@ -161,9 +168,10 @@ class DynoConsumer:
             if unserved:
                 log.warning("not all shards are served from here queue=%s others=%s", self._paths.root, sorted(unserved))
             if self._watch is None:
-                self._watch = self._session.watch_tree(self._paths.members, self._member_changed)
+                # Not what is below: each member is the guard of a writer, and changes with all that it writes.
+                self._watch = self._session.watch_node(self._paths.members, self._member_changed)
             self._membership = DynoMembership(self._session, self._paths, self._name)
-            self._members_stale = True
+            self._member_changed()
             self._minder.start()
             return self._membership
 
@@ -203,39 +211,45 @@ class DynoConsumer:
         out: list[Delivery] = []
         conflicts = 0
         while True:
-            seen = self._changes
+            seen, before = self._changes, len(out)
             try:
-                found, is_changed = self._pop_now(most - len(out), conflicts, lease_s)
+                is_changed = self._pop_now(out, most, conflicts, lease_s)
             except LeaderqError as exc:
                 if out:
                     return out
                 if not self._is_passing(exc) or (deadline is not None and now_s() >= deadline):
                     raise
-                found, is_changed = [], False
-            out += found
-            conflicts = conflicts + 1 if is_changed and not found else 0
+                with self._changed:  # not what is due: that would be asked for again and again
+                    self._changed.wait_for(lambda: self._is_closed, AWAY_S)
+                continue
+            is_found = len(out) > before
+            conflicts = conflicts + 1 if is_changed and not is_found else 0
             if len(out) >= least:
                 return out
-            if is_changed or found:
+            if is_changed or is_found:
                 continue
             left_s = LOOK_S if deadline is None else min(LOOK_S, deadline - now_s())
             if left_s <= 0:
                 return out
             self._wait(seen, left_s)
 
-    def _pop_now(self, most: int, conflicts: int, lease_s: float | None) -> tuple[list[Delivery], bool]:
-        """What became ours, and whether, of what was chosen, some has turned out to be another's, or
-        dead: then the next choice differs."""
-        membership = self.membership()
-        self._refresh_members()
-        now_ms = self._now_ms()
+    def _pop_now(self, out: list[Delivery], most: int, conflicts: int, lease_s: float | None) -> bool:
+        """Add what becomes ours, from one shard after the other until there are ``most``: who left the
+        others while its own has something would leave those whose consumers hang. Returns whether,
+        of what was chosen, some has turned out to be another's, or dead: then the next choice differs."""
+        membership, now_ms, is_changed = self.membership(), self._now_ms(), False
         for view in self._in_order(membership):
             view.refresh()
             with view.lock:
-                choices = view.index.choose(min(most, view.reader.most), now_ms, skip=conflicts if conflicts > 1 else 0)
+                room = min(most - len(out), view.reader.most)
+                choices = view.index.choose(room, now_ms, skip=conflicts if conflicts > 1 else 0)
             if choices:
-                return self._claim(membership, view, choices, lease_s)
-        return [], False
+                found, is_other = self._claim(membership, view, choices, lease_s)
+                out += found
+                is_changed = is_changed or is_other
+            if len(choices) == room:
+                break
+        return is_changed
 
     def claim_one(self, shard: str, name: str, lease_s: float | None = None) -> Delivery | None:
         """This message, if it is due, nobody has it, and the shard is one of ours."""
@@ -243,9 +257,8 @@ class DynoConsumer:
         if view is None:
             return None
         view.refresh()
-        now_ms = self._now_ms()
         with view.lock:
-            chosen = view.index.choose_these([name], now_ms)
+            chosen = view.index.choose_these([name], self._now_ms())
         found, _ = self._claim(membership, view, chosen, lease_s) if chosen else ([], False)
         return found[0] if found else None
 
@@ -292,33 +305,57 @@ class DynoConsumer:
                 self._prepared(membership, view, choice, answer, states.get(choice.name), lease_s)
                 for choice, answer in zip(choices, data, strict=False)
             ]
-            wanted = [one for one in prepared if one is not None]
-            groups = [
-                (*transitions.delivery(view.paths, choice, record.state), *self._id_started(record))
-                for choice, record in wanted
-            ]
-            errors = apply_all(membership.writer, groups, self._paths.root)
+            found = self._taken(membership.writer, view, [one for one in prepared if one is not None], lease_s)
         except BaseException:
             view.give_back([choice.name for choice in choices])
             raise
-        found: list[Delivery] = []
-        trouble: LeaderqError | None = None
-        for (choice, record), error in zip(wanted, errors, strict=True):
-            if error is None:
-                version = 0 if choice.version is None else choice.version + 1
-                view.claimed([choice.name], record.state.until_ms)
-                found.append(Delivery(self, record, version, lease_s))
-            elif not view.not_claimed(choice.name, error):
-                trouble = error
         self._held.update(dict.fromkeys(found))
-        if trouble is not None and not found:
-            raise trouble
         return found, len(found) < len(choices)
 
-    def _id_started(self, record: DeliveryRecord) -> Operations:
-        if record.state.deliveries > 1 or record.frame.unique is not Unique.STARTED:
-            return ()
-        return transitions.id_over(self._paths, record.frame, has_started=False)
+    def _taken(self, writer: SequencedWriter, view: ShardView, wanted: list[Wanted], lease_s: float) -> list[Delivery]:
+        """What of this became ours. Many are claimed all or none, for who meets another consumer would
+        else be refused message by message; then the claims are read, and the rest is tried again."""
+        found: list[Delivery] = []
+        trouble: LeaderqError | None = None
+        given = [choice.name for choice, _ in wanted]
+        try:
+            for together in (CLAIMED_TOGETHER, CLAIMED_TOGETHER, 1):
+                chunks = list(batched(wanted, together))
+                groups = [tuple(op for one in chunk for op in self._delivery(view, *one)) for chunk in chunks]
+                wanted = []
+                for chunk, error in zip(chunks, apply_all(writer, groups, self._paths.root), strict=True):
+                    if error is None:
+                        for choice, record in chunk:
+                            view.claimed(choice.name, record.state.until_ms)
+                            version = 0 if choice.version is None else choice.version + 1
+                            found.append(Delivery(self, record, version, lease_s))
+                    elif isinstance(error, ZooKeeperError) and view.not_claimed(name_of(error.path or "/"), error):
+                        wanted += self._free(view, chunk, name_of(error.path or "/"))
+                    else:
+                        trouble = error
+        except LeaderqError as exc:
+            trouble = exc
+        if trouble is not None:
+            view.give_back(given)
+            if not found:
+                raise trouble
+        return found
+
+    def _free(self, view: ShardView, chunk: Sequence[Wanted], culprit: str) -> list[Wanted]:
+        """Those of these, but for the culprit, that nobody has by their claims."""
+        if len(chunk) == 1:
+            return []
+        names = [choice.name for choice, _ in chunk]
+        versions = {claim.name: claim.version for claim in read_claims(self._session, view.paths, names)}
+        for choice, _ in chunk:
+            if versions.get(choice.name) != choice.version:
+                view.not_claimed(choice.name)
+        return [one for one in chunk if versions.get(one[0].name) == one[0].version and one[0].name != culprit]
+
+    def _delivery(self, view: ShardView, choice: Choice, record: DeliveryRecord) -> Operations:
+        is_first = record.state.deliveries == 1 and record.frame.unique is Unique.STARTED
+        started = transitions.id_over(self._paths, record.frame, has_started=False) if is_first else ()
+        return *transitions.delivery(view.paths, choice, record.state), *started
 
     def _prepared(
         self,
@@ -328,7 +365,7 @@ class DynoConsumer:
         answer: tuple[bytes, int, int] | LeaderqError,
         known: ClaimRead | None,
         lease_s: float,
-    ) -> tuple[Choice, DeliveryRecord] | None:
+    ) -> Wanted | None:
         """What to write for this delivery; ``None``: it is not to be delivered."""
         if isinstance(answer, LeaderqError):
             if not view.not_claimed(choice.name, answer):
@@ -371,17 +408,8 @@ class DynoConsumer:
 
     # -- settling ----------------------------------------------------------------------------------
 
-    def whole_payload(self, frame: Frame) -> bytes:
-        """See :class:`~leaderq.dyno.bodies.Bodies`."""
-        return self._bodies.get(frame.payload, frame.body)
-
-    def settle_ack(self, delivery: Delivery, also: Sequence[Operation] = ()) -> None:
-        (error,) = self.acknowledge([delivery], tuple(also))
-        if error is not None:
-            raise error
-
     def acknowledge(self, deliveries: Sequence[Delivery], also: Operations = ()) -> list[LeaderqError | None]:
-        """As :meth:`settle_ack` for each, all under way together; for each its error, or ``None``."""
+        """These are done, all under way together; returns for each its error, or ``None``."""
         once = list(dict.fromkeys(deliveries))
         with ExitStack() as locks:
             for one in sorted(once, key=id):  # in one order, or two calls could wait for each other
@@ -390,7 +418,7 @@ class DynoConsumer:
             done = [one for one in once if known[one] is None]
             for one in done:
                 self._settled(one, is_gone=True)
-        self._bodies.drop(one.record.frame.body for one in done)
+        self.bodies.drop(one.record.frame.body for one in done)
         later = StaleLease("the same delivery was acknowledged twice in one call")
         return [known.pop(one, later) for one in deliveries]
 
@@ -430,6 +458,9 @@ class DynoConsumer:
 
     def settle_extension(self, delivery: Delivery, lease_s: Seconds | None) -> None:
         seconds = self._lease_s if lease_s is None else checked_s("lease_s", lease_s)
+        if not seconds:
+            self.settle_rest(delivery, delay_s=0, error=None, is_failure=False)
+            return
         with delivery.lock:
             error = self.extend_all([(delivery, seconds)])[delivery]
         if error is not None:
@@ -443,13 +474,16 @@ class DynoConsumer:
             record, until_ms = one.record, now_ms + int(lease_s * 1000)
             state = replace(record.state, member=mark, until_ms=until_ms)
             paths = self._paths.shard(record.shard)
-            groups.append((one, transitions.extension(paths, record.name, one.version, state)))
+            groups.append((one, (SetData(paths.claim(record.name), state.packed(), one.version),)))
         known = self._write(groups)
         for one, lease_s in wanted:
             if known[one] is None:
                 one.version += 1
                 one.until_ms = now_ms + int(lease_s * 1000)
                 self._held[one] = None
+                if (view := self.views.get(one.record.shard)) is not None:
+                    with view.lock:
+                        view.index.looked_at(one.record.name, one.until_ms)
         return known
 
     def retry_delay_s(self, failures: int, retry: RetryPolicy | None) -> float | None:
@@ -516,27 +550,31 @@ class DynoConsumer:
 
     # -- leases ------------------------------------------------------------------------------------
 
-    def keep(self, deliveries: Iterable[Delivery], most_s: float | None, ending: Ending | None, ending_s: float) -> None:
-        """See :meth:`DynoQueue.keep`."""
-        self.keeper.keep(deliveries, most_s, ending, ending_s)
-        self._minder.wake()
-
     def look_at_leases(self) -> int:
         """Find the leases that are over, in all shards; returns how many."""
-        self._refresh_members()
-        has_lost, self._has_lost_member = self._has_lost_member, False
-        now_ms, listed = self._now_ms(), partial(self._session.children, self._paths.members)
-        try:
-            return sum(len(view.look_at_claims(now_ms, listed, has_lost_member=has_lost)) for view in self.views.values())
-        except BaseException:
-            self._has_lost_member = self._has_lost_member or has_lost
-            raise
+        with self._looking:
+            try:
+                if self._members_stale:
+                    self._members_stale = False
+                    names = frozenset(self._session.children(self._paths.members))
+                    self._has_lost_member = self._has_lost_member or not self._members <= names
+                    self._members = names
+                now_ms, listed = self._now_ms(), partial(self._session.children, self._paths.members)
+                has_lost = self._has_lost_member
+                over = [view.look_at_claims(now_ms, listed, has_lost_member=has_lost) for view in self.views.values()]
+            except BaseException:
+                self._members_stale = True
+                raise
+            self._has_lost_member = False
+            return sum(over)
 
     def _mind(self) -> float:
         next_s = LOOK_S
         try:
             next_s = min(LOOK_S, self.keeper.extend_due(self._now_ms()))
-            if self._membership is not None and self._membership.session_id == self._session.id:
+            is_time = now_s() >= self._next_look_s  # not each time that a handler begins
+            if is_time and self._membership is not None and self._membership.session_id == self._session.id:
+                self._next_look_s = now_s() + LOOK_S / 2
                 self.look_at_leases()
                 self._sweep_windows(self._membership)
             for one in [one for one in self._held.copy() if one.until_ms <= self._now_ms()]:
@@ -561,20 +599,6 @@ class DynoConsumer:
         is_change = isinstance(error, SessionClosed) and self._session.state is not SessionState.CLOSED
         return is_change or isinstance(error, ConnectionLost | SessionExpired)
 
-    def _refresh_members(self) -> None:
-        if not self._members_stale:
-            return
-        self._members_stale = False
-        try:
-            names = frozenset(self._session.children(self._paths.members))
-        except BaseException:
-            self._members_stale = True
-            raise
-        if self._members - names:
-            self._has_lost_member = True
-        self._members = names
-
-    def _member_changed(self, event: WatchEvent) -> None:
-        if name_of(event.path) != name_of(self._paths.members):
-            self._members_stale = True
-            self._minder.wake()
+    def _member_changed(self, _event: WatchEvent | None = None) -> None:
+        self._members_stale, self._next_look_s = True, 0.0
+        self._minder.wake()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import DynoPaths, group_of, name_prefix, parsed_name
 from leaderq.dyno.message import frame_of
+from leaderq.dyno.shard_view import children_of
 from leaderq.dyno.transitions import DeadMessage, Operations
 from leaderq.errors import BadVersion, ConfigurationError, CorruptItem, LeaderqError, NodeExists, NoNode
 from leaderq.reading import SizedReader
@@ -16,10 +17,6 @@ from leaderq.zookeeper import Create, Delete, Session
 
 Wanted = Callable[[DeadMessage], bool]
 Chosen = Wanted | Iterable[DeadMessage]
-
-
-def _everything(_letter: DeadMessage) -> bool:
-    return True
 
 
 class DynoDeadLetters:
@@ -46,37 +43,33 @@ class DynoDeadLetters:
         self._bodies = bodies
         self._now_ms = now_ms
 
-    def browse(self, wanted: Wanted = _everything) -> Iterator[DeadMessage]:
+    def browse(self, wanted: Wanted | None = None) -> Iterator[DeadMessage]:
         """The letters that are ``wanted``, shard by shard, in the order of their messages. Reads
         about a megabyte at a time."""
         for shard in self._shards:
             paths = self._paths.shard(shard)
-            try:
-                names = sorted(self._session.children(paths.dead))
-            except NoNode:
-                continue
-            for name, answer in SizedReader(self._session, paths.dead).read_all(names):
+            for name, answer in SizedReader(self._session, paths.dead).read_all(children_of(self._session, paths.dead)):
                 letter = _letter_of(answer, shard, name)
-                if letter is not None and wanted(letter):
+                if letter is not None and (wanted is None or wanted(letter)):
                     yield letter
 
-    def redrive(self, wanted: Chosen = _everything, *, per_s: float | None = None, dry_run: bool = False) -> int:
+    def redrive(self, wanted: Chosen | None = None, *, per_s: float | None = None, dry_run: bool = False) -> int:
         """Send letters back into the queue, those that are ``wanted`` or those given, ``per_s`` a
         second at most; returns how many were, or would be."""
         if per_s is not None and not per_s > 0:
             raise ConfigurationError(f"per_s={per_s!r}: give more than 0 letters a second")
         count = 0
-        for letter in self.browse(wanted) if callable(wanted) else wanted:
+        for letter in self.browse(wanted) if wanted is None or callable(wanted) else wanted:
             if dry_run or self._apply(self._back(letter)):
                 count += 1
             if per_s is not None and not dry_run:
                 time.sleep(1 / per_s)
         return count
 
-    def purge(self, wanted: Chosen = _everything) -> int:
+    def purge(self, wanted: Chosen | None = None) -> int:
         """Delete letters, as :meth:`redrive`; returns how many were."""
         count = 0
-        for letter in self.browse(wanted) if callable(wanted) else wanted:
+        for letter in self.browse(wanted) if wanted is None or callable(wanted) else wanted:
             if self._apply((Delete(self._paths.shard(letter.shard).dead_letter(letter.name)),)):
                 count += 1
                 self._bodies.drop([frame_of(letter.data).body])

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, Seconds
 from leaderq.errors import ConfigurationError, LeaderqError, told
@@ -60,16 +61,15 @@ class DeliveryRecord:
 
     @property
     def id(self) -> str:
-        """The message's id."""
         return self.frame.id or f"{self.shard}/{self.name}"
 
 
 class SettlesDeliveries(Protocol):
     """What a delivery needs of its queue; each writes one transition, or raises."""
 
-    def whole_payload(self, frame: Frame) -> bytes: ...
+    bodies: Bodies
 
-    def settle_ack(self, delivery: Delivery, also: Sequence[Operation] = ()) -> None: ...
+    def acknowledge(self, deliveries: Sequence[Delivery], also: tuple[Operation, ...] = ()) -> list[LeaderqError | None]: ...
 
     def settle_rest(
         self, delivery: Delivery, *, delay_s: Seconds, error: BaseException | str | None, is_failure: bool
@@ -121,7 +121,7 @@ class Delivery:
         :raises MissingBody: it is not there; what else the store raises passes too.
         """
         if self._payload is None:
-            self._payload = self.queue.whole_payload(self.record.frame)
+            self._payload = self.queue.bodies.get(self.record.frame.payload, self.record.frame.body)
         return self._payload
 
     @property
@@ -136,7 +136,9 @@ class Delivery:
         message acknowledged, or neither. If one of them is refused its error is raised, and the
         message is leased as before.
         """
-        self.queue.settle_ack(self, also)
+        (error,) = self.queue.acknowledge([self], tuple(also))
+        if error is not None:
+            raise error
 
     def nack(
         self,
@@ -167,7 +169,7 @@ class Delivery:
 
     def extend(self, lease_s: Seconds | None = None) -> None:
         """The lease ends ``lease_s`` seconds from now (the queue's own if ``None``), not later and
-        not sooner."""
+        not sooner; 0 is :meth:`release`."""
         self.queue.settle_extension(self, lease_s)
 
     def __enter__(self) -> Delivery:

@@ -16,7 +16,7 @@ from enum import Enum
 from leaderq.dyno import transitions
 from leaderq.dyno.layout import DynoPaths, parsed_name
 from leaderq.dyno.message import Frame, frame_of
-from leaderq.dyno.shard_view import read_claims
+from leaderq.dyno.shard_view import children_of, read_claims
 from leaderq.dyno.transitions import Operations
 from leaderq.dyno.writes import outcomes
 from leaderq.errors import BadVersion, ConnectionLost, NodeExists, NoNode
@@ -177,10 +177,7 @@ class Ids:
 
     def sweep_windows(self, now_ms: int, write_all: Callable[[Sequence[Operations]], object]) -> int:
         """Forget the ids whose windows are over; returns how many."""
-        try:
-            names = self._session.children(self._paths.windows)
-        except NoNode:
-            return 0
+        names = children_of(self._session, self._paths.windows)
         over = [name for name in names if name[:13].isdecimal() and int(name[:13]) <= now_ms][:_AT_A_TIME]
         paths = [f"{self._paths.ids}/{name[14:]}" for name in over]
         groups: list[Operations] = []

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from leaderq.dyno.layout import NO_GROUP, MessageName, RestName, parsed_name, parsed_rest, rest_name
 
 SETTLING_MS = 1000
-"""How long a lease of which we know need not be in a listing yet."""
+"""How long a lease of which we know need not be in a listing yet, and is not looked at."""
 
 
 class Choice(NamedTuple):
@@ -29,6 +30,15 @@ class Choice(NamedTuple):
     name: str
     version: int | None = None
     rest: str | None = None
+
+
+@dataclass(slots=True)
+class KnownLease:
+    """A lease of which we know, and when to look whether it is over. It belongs to one delivery: the
+    next one has another, so what was known of the former does not put off the look at it."""
+
+    since_ms: int
+    look_ms: int
 
 
 class ShardIndex:
@@ -41,7 +51,7 @@ class ShardIndex:
         self._rests: dict[str, RestName] = {}
         self._later: list[tuple[int, str]] = []
         self._due: list[tuple[int, int, str]] = []
-        self._leased: dict[str, int] = {}
+        self._leased: dict[str, KnownLease] = {}
         self._over: dict[str, int] = {}
         self._ours: set[str] = set()
         self._groups: dict[str, list[tuple[int, str]]] = {}
@@ -52,18 +62,22 @@ class ShardIndex:
 
     # -- what is heard -----------------------------------------------------------------------------
 
-    def replace(self, names: Iterable[str], markers: Iterable[str]) -> None:
-        """A new listing; what is ours stays ours if it is still there."""
-        ours = self._ours
-        leased = self._leased
-        self.__init__(None if self._ageing_ms is None else self._ageing_ms / 1000)  # type: ignore[misc]
-        for marker in markers:
-            if (rest := parsed_rest(marker)) is not None:
-                self._rests[rest.name] = rest
-        for name in names:
-            self.created(name)
-        self._ours = {name for name in ours if name in self._names}
-        self._leased = {name: since for name, since in leased.items() if name in self._names}
+    def replace(self, names: Iterable[str], markers: Iterable[str], now_ms: int) -> None:
+        """A new listing, of any length; what is ours or leased stays so if it is still there."""
+        parsed = {name: found for name in names if (found := parsed_name(name)) is not None}
+        self._names = parsed
+        self._rests = {rest.name: rest for marker in markers if (rest := parsed_rest(marker)) is not None}
+        self._leased = {name: known for name, known in self._leased.items() if name in parsed}
+        self._over = {name: version for name, version in self._over.items() if name in self._leased}
+        self._ours, self._groups = self._ours & parsed.keys(), {}
+        for name, found in parsed.items():
+            if found.group != NO_GROUP:
+                self._groups.setdefault(found.group, []).append((found.sequence, name))
+        times = [(self.due_ms_of(name), name) for name in parsed]
+        self._later = [entry for entry in times if entry[0] > now_ms]
+        self._due = [(*self._order(name), name) for due_ms, name in times if due_ms <= now_ms]
+        for heap in (self._later, self._due, *self._groups.values()):
+            heapq.heapify(heap)  # type: ignore[arg-type]
 
     def created(self, name: str) -> None:
         """A message came."""
@@ -104,27 +118,34 @@ class ShardIndex:
         if rest is not None and self._rests.get(rest.name) == rest:
             del self._rests[rest.name]
             if rest.name in self._names and rest.name not in self._ours:
-                self._leased.setdefault(rest.name, 0)
+                self._leased.setdefault(rest.name, KnownLease(0, 0))  # or its marker was taken away by hand
 
-    def claims_listed(self, names: Iterable[str] | None, now_ms: int) -> dict[str, int]:
-        """All claims there are (``None``: as before); returns those leased, and since when we know."""
-        if names is not None:
-            former = self._leased
-            self._leased = {name: former.get(name) or now_ms for name in names if self._may_be_leased(name)}
-            for name in former.keys() - self._leased.keys():
-                if self._may_be_leased(name) and former[name] + SETTLING_MS > now_ms:
-                    self._leased[name] = former[name]  # the listing may be older than what we know
-                elif self._may_be_leased(name):  # its claim was taken away by hand
-                    self._schedule(name)
-            self._over = {name: version for name, version in self._over.items() if name in self._leased}
-        return dict(self._leased)
+    def claims_listed(self, names: Iterable[str], now_ms: int) -> None:
+        """All claims that there are."""
+        former, new = self._leased, KnownLease(now_ms, now_ms + SETTLING_MS)
+        self._leased = {name: former.get(name) or replace(new) for name in names if self._may_be_leased(name)}
+        for name in former.keys() - self._leased.keys():
+            if self._may_be_leased(name) and former[name].since_ms + SETTLING_MS > now_ms:
+                self._leased[name] = former[name]  # the listing may be older than what we know
+            elif self._may_be_leased(name):  # its claim was taken away by hand
+                self._schedule(name)
+        self._over = {name: version for name, version in self._over.items() if name in self._leased}
+
+    def to_look_at(self, now_ms: int, *, everything: bool = False) -> list[str]:
+        """The leases that may be over."""
+        return [name for name, known in self._leased.items() if everything or known.look_ms <= now_ms]
+
+    def looked_at(self, name: str, next_ms: int) -> None:
+        """The next look at it is then."""
+        if (known := self._leased.get(name)) is not None:
+            known.look_ms = next_ms
 
     def _may_be_leased(self, name: str) -> bool:
         return name in self._names and name not in self._rests and name not in self._ours
 
     def lease_over(self, name: str, version: int) -> None:
         """Its consumer is gone, or its deadline has passed: whoever wants it may have it."""
-        if self._may_be_leased(name):
+        if self._may_be_leased(name) and self._over.get(name) != version:
             self._over[name] = version
             self._schedule(name)
 
@@ -171,31 +192,26 @@ class ShardIndex:
                 if name in self._names:
                     self._schedule(name)
 
-    def claimed(self, name: str, now_ms: int) -> None:
+    def claimed(self, name: str, now_ms: int, until_ms: int) -> None:
         """It is leased to this consumer: no more sure than a lease of another's, for it ends too."""
         if name in self._ours:  # else it was given back, or is gone, meanwhile
             self._ours.discard(name)
             self._over.pop(name, None)
             self._rests.pop(name, None)
-            self._leased[name] = now_ms
+            self._leased[name] = KnownLease(now_ms, until_ms)
 
     def lost(self, name: str, now_ms: int) -> None:
-        """Somebody else has claimed it first."""
-        self._ours.discard(name)
-        self._over.pop(name, None)
-        if name in self._names and name not in self._rests:
-            self._leased.setdefault(name, now_ms)
+        """The claim failed: what was known of it is not so any more, and somebody else may have it."""
+        if name in self._ours:  # or what has been heard meanwhile is newer
+            self._ours.discard(name)
+            self._over.pop(name, None)
+            self._rests.pop(name, None)
+            self._leased[name] = KnownLease(now_ms, now_ms + SETTLING_MS)
 
-    def due_count(self, now_ms: int) -> int:
-        """How many may be delivered now. Looks at all that are due."""
+    def due_times_ms(self, now_ms: int) -> list[int]:
+        """Since when each of those that may be delivered now is due. Looks at all that are due."""
         self._promote(now_ms)
-        return sum(self._is_free(name, now_ms) for name in {name for _, _, name in self._due})
-
-    def oldest_due_ms(self, now_ms: int) -> int | None:
-        """Since when the oldest of those that may be delivered now is due."""
-        self._promote(now_ms)
-        times = (self.due_ms_of(name) for _, _, name in self._due if self._is_free(name, now_ms))
-        return min(times, default=None)
+        return [self.due_ms_of(name) for name in {name for *_, name in self._due} if self._is_free(name, now_ms)]
 
     def next_due_ms(self, now_ms: int) -> int | None:
         """When there is something to deliver: ``now_ms``, the time of the next, or ``None``."""

@@ -25,12 +25,15 @@ class _Kept:
 
 
 class LeaseKeeper:
-    """Which deliveries are kept. ``extend_all`` extends those whose locks are held, all together."""
+    """Which deliveries are kept. ``extend_all`` extends those whose locks are held, all together;
+    ``wake`` has :meth:`extend_due` called soon."""
 
     def __init__(
-        self, extend_all: Callable[[Sequence[tuple[Delivery, float]]], dict[Delivery, LeaderqError | None]]
+        self,
+        extend_all: Callable[[Sequence[tuple[Delivery, float]]], dict[Delivery, LeaderqError | None]],
+        wake: Callable[[], object],
     ) -> None:
-        self._extend_all = extend_all
+        self._extend_all, self._wake = extend_all, wake
         self._kept: dict[Delivery, _Kept] = {}
 
     def keep(self, deliveries: Iterable[Delivery], most_s: float | None, ending: Ending | None, ending_s: float) -> None:
@@ -39,6 +42,7 @@ class LeaseKeeper:
         for one in deliveries:
             if not one.is_settled:
                 self._kept[one] = _Kept(until_s, ending, ending_s)
+        self._wake()
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
         """Extend these no more."""

@@ -1,18 +1,7 @@
 """Where the messages of a Dyno queue lie in ZooKeeper, and how they are named (pure).
 
-::
-
-    <root>/shards/<shard>/messages/<name>         one message
-    <root>/shards/<shard>/claims/<name>           from its first delivery on: the state of its deliveries
-    <root>/shards/<shard>/rests/<until>-<v>-<name>  it is not to be delivered before that time
-    <root>/shards/<shard>/dead/<name>             a dead letter
-    <root>/ids/<id>                               where a message is whose id the user gave
-    <root>/windows/<until>-<id>                   that id is kept until then, though its message is done
-    <root>/members/<mark>                         ephemeral: one consumer
-    <root>/pushes/<mark>                          the guard of one who pushes
-
-A name is ``<priority:2>-<due ms:13>-<group:8>-<sequence:10>``: all that the order needs. The
-reasons stand in ``docs/design/dyno.md``.
+A name is ``<priority:2>-<due ms:13>-<group:8>-<sequence:10>``: all that the order needs. All
+znodes, and the reasons, stand in ``docs/design/dyno.md``.
 """
 
 from __future__ import annotations
@@ -75,11 +64,6 @@ def parsed_rest(text: str) -> RestName | None:
     return None if found is None else RestName(int(found[1]), int(found[2]), found[3])
 
 
-def resting(name: str, until_ms: int, version: int) -> RestName:
-    """The marker of a message whose claim, in that version, says that it rests until then."""
-    return RestName(min(max(until_ms, 0), MAX_DUE_MS), version, name)
-
-
 def group_of(group: str | None) -> str:
     """The group as it stands in a name: a hash, so that two groups may share one. That only makes
     them wait for each other."""
@@ -113,19 +97,15 @@ class ShardPaths:
         self.parents = (self.messages, self.claims, self.rests, self.dead)
 
     def message(self, name: str) -> str:
-        """Where the message of this name is."""
         return f"{self.messages}/{name}"
 
     def claim(self, name: str) -> str:
-        """Where the state of its deliveries is."""
         return f"{self.claims}/{name}"
 
     def rest(self, marker: str) -> str:
-        """Where this marker is."""
         return f"{self.rests}/{marker}"
 
     def dead_letter(self, name: str) -> str:
-        """Where the dead letter of this name is."""
         return f"{self.dead}/{name}"
 
 
@@ -146,11 +126,9 @@ class DynoPaths:
         return f"{self.windows}/{until_ms:013}-{escaped(id)}"
 
     def id(self, id: str) -> str:
-        """Where it is written which message has this id."""
         return f"{self.ids}/{escaped(id)}"
 
     def shard(self, shard: str) -> ShardPaths:
-        """The znodes of this shard."""
         known = self._of_shard.get(shard)
         if known is None:
             known = self._of_shard[shard] = ShardPaths(self.root, shard)

@@ -6,15 +6,14 @@ See :class:`DynoQueue`. The layout and the reasons are in ``docs/design/dyno.md`
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
+from leaderq.clock import now_ms
 from leaderq.dyno import transitions
 from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
 from leaderq.dyno.consumer import ConsumerOptions, DynoConsumer
@@ -22,13 +21,13 @@ from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, Receipt
 from leaderq.dyno.ids import Ids, OnConflict, Pushed
 from leaderq.dyno.keeper import Ending
-from leaderq.dyno.layout import DynoPaths, group_of, name_prefix, parsed_name
+from leaderq.dyno.layout import DynoPaths, group_of, name_prefix, parsed_name, rest_name
 from leaderq.dyno.message import MAX_S, DeliveryState, DynoMessage, Fields, Frame, Seconds, checked_s, checked_type, frame_of
-from leaderq.dyno.shard_view import ClaimRead, read_claims
+from leaderq.dyno.shard_view import ClaimRead, children_of, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.stale import Leftover, leftovers
 from leaderq.dyno.transitions import Operations
-from leaderq.dyno.writes import apply, apply_all, outcomes
+from leaderq.dyno.writes import apply, apply_all, batched, outcomes
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -42,21 +41,13 @@ from leaderq.errors import (
 from leaderq.reading import SizedReader
 from leaderq.retrying import RetryPolicy
 from leaderq.writing import SequencedWriter
-from leaderq.zookeeper import AnyClient, Create, Operation, SessionState, as_session
+from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SessionState, as_session
 from leaderq.zookeeper.paths import name_of, validated_path
 
 LETTER_BYTES = 16 * 1024
 """What a message leaves of the largest request, so that it fits into a dead letter too."""
 _TRIES = 20
 _AT_A_TIME = 250
-T = TypeVar("T")
-
-
-def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """These in lists of that size; the last may be shorter."""
-    rest = iter(items)
-    while some := list(islice(rest, size)):
-        yield some
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +102,17 @@ class DynoQueue:
         body_store: BodyStore | None = None,
         body_bytes: int = 64 * 1024,
         name: str = "",
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         checked_type("retry", retry, RetryPolicy | None)
         checked_type("body_store", body_store, BodyStore | None)
         names = (shards,) if isinstance(shards, str) else shards
         supplier = names if isinstance(names, ShardSupplier) else FixedShards(*names)
+        self.root = root
         self._session = as_session(client)
-        self._paths = DynoPaths(validated_path(root))
+        if validated_path(root) == "/":  # what is ours could not be told from what is the user's
+            raise ConfigurationError("znode path '/' is everybody's: give the queue one of its own")
+        self._paths = DynoPaths(root)
         self._shards = tuple(supplier.shards())
         self._strategy = strategy or round_robin()
         self._now_ms = now_ms
@@ -154,8 +148,7 @@ class DynoQueue:
     # -- pushing -----------------------------------------------------------------------------------
 
     def push(self, messages: DynoMessage | Iterable[DynoMessage], *, fence: Sequence[Operation] = ()) -> list[str]:
-        """Put these into the queue; returns their ids, when they are there (``""`` for one that the
-        queue was to choose, if the answer was lost).
+        """Put these into the queue; returns their ids (``""``: not yours, and the answer was lost).
 
         ``fence``: operations that must hold for each, such as those of a ``Term``.
 
@@ -331,7 +324,7 @@ class DynoQueue:
         lease that is not extended any more ends; not if the message is settled, or lost, before.
         """
         longest_s = None if most_s is None else checked_s("most_s", most_s)
-        self._consumer.keep(deliveries, longest_s, ending, checked_s("ending_s", ending_s))
+        self._consumer.keeper.keep(deliveries, longest_s, ending, checked_s("ending_s", ending_s))
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
         """Extend these leases no more."""
@@ -402,8 +395,8 @@ class DynoQueue:
             view, now_ms = self._consumer.views[shard], self._now_ms()
             view.refresh()
             with view.lock:
-                due, oldest_ms = view.index.due_count(now_ms), view.index.oldest_due_ms(now_ms)
-            leased, oldest_s = sizes["leased"], None if oldest_ms is None else (now_ms - oldest_ms) / 1000
+                times_ms = view.index.due_times_ms(now_ms)
+            due, leased, oldest_s = len(times_ms), sizes["leased"], (now_ms - min(times_ms)) / 1000 if times_ms else None
             out[shard] = ShardFigures(due, max(0, sizes["messages"] - due - leased), leased, sizes["dead"], oldest_s)
         return out
 
@@ -453,7 +446,8 @@ class DynoQueue:
                 return transitions.first_rest(paths, name, DeliveryState(until_ms=until_ms))
             if claim.resting is None:
                 return None  # in flight
-            return transitions.another_rest(paths, claim.resting, replace(claim.state, until_ms=until_ms))
+            former, state = rest_name(*claim.resting), replace(claim.state, until_ms=until_ms)
+            return Delete(paths.rest(former)), *transitions.rest(paths, name, claim.version, state)
 
         return self._change(id, operations)
 
@@ -485,10 +479,7 @@ class DynoQueue:
     def _all(self, shard: str, wanted: Fields | None = None) -> Iterator[tuple[str, bytes]]:
         """All messages of a shard whose names may be ``wanted``, about a megabyte at a time."""
         paths = self._paths.shard(shard)
-        try:
-            parsed = {name: parsed_name(name) for name in sorted(self._session.children(paths.messages))}
-        except NoNode:
-            return
+        parsed = {name: parsed_name(name) for name in children_of(self._session, paths.messages)}
         names = [name for name, said in parsed.items() if said and (wanted is None or wanted.may_match(shard, said))]
         for name, answer in SizedReader(self._session, paths.messages).read_all(names):
             if isinstance(answer, tuple):

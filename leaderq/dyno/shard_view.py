@@ -10,20 +10,20 @@ On failure: what the session raises passes to the caller, and the index is liste
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from leaderq.dyno.index import Choice, ShardIndex
-from leaderq.dyno.layout import NO_GROUP, RestName, ShardPaths, rest_name, resting
+from leaderq.dyno.layout import NO_GROUP, RestName, ShardPaths, parsed_rest, rest_name
 from leaderq.dyno.message import DeliveryState
 from leaderq.errors import BadVersion, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.reading import SizedReader
 from leaderq.zookeeper import GetData, Session, Subscription, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
 
-LEASE_LOOK_MS = 1000
-"""How long a lease of somebody else's has been known before its end is looked up."""
 LONGEST_MS = 10_000
+"""How often claims are listed, and others' leases looked at, at least: they may be given up sooner
+than they say."""
 _READ_AT_A_TIME = 250
 
 
@@ -38,7 +38,7 @@ class ClaimRead:
     @property
     def resting(self) -> RestName | None:
         """The marker that goes with it; ``None`` if it is leased."""
-        return None if self.state.member else resting(self.name, self.state.until_ms, self.version)
+        return None if self.state.member else parsed_rest(rest_name(self.state.until_ms, self.version, self.name))
 
 
 class ShardView:
@@ -66,7 +66,6 @@ class ShardView:
         self._is_closed = False
         self._news: list[WatchEvent] | None = None
         self._subscriptions: list[Subscription] = []
-        self._read: dict[str, int] = {}
         self._next_listing_ms = 0
 
     # -- the index, kept current -------------------------------------------------------------------
@@ -99,7 +98,7 @@ class ShardView:
                 self._news, self._is_stale = None, True
             raise
         with self.lock:
-            self.index.replace(names, markers)
+            self.index.replace(names, markers, self._now_ms())
             # What came while it was listed may be older or newer than the listing.
             for event in self._news or ():
                 self._apply(event)
@@ -156,14 +155,12 @@ class ShardView:
 
     # -- claims ------------------------------------------------------------------------------------
 
-    def look_at_claims(
-        self, now_ms: int, members: Callable[[], Collection[str]], *, has_lost_member: bool = False
-    ) -> list[ClaimRead]:
-        """Learn what is leased, and whose lease is over; returns what was read of those that are.
+    def look_at_claims(self, now_ms: int, members: Callable[[], Collection[str]], *, has_lost_member: bool = False) -> int:
+        """Learn what is leased, and whose lease is over; returns how many are.
 
         ``members()`` lists the consumers. It is asked after the claims were read: who has written one
-        and is not there then is gone, not new. A lease is looked up when it has been known for a
-        second, or when somebody has gone. The longer the listing of the claims, the rarer it is.
+        and is not there then is gone, not new. If somebody has gone, all leases are looked at.
+        The longer the listing of the claims, the rarer it is.
         """
         names = None
         if has_lost_member or not 0 <= self._next_listing_ms - now_ms <= LONGEST_MS:
@@ -171,47 +168,41 @@ class ShardView:
                 names = self._session.children(self.paths.claims)
             except NoNode:  # deleted by hand
                 self.invalidate()
-                return []
+                return 0
             self._next_listing_ms = now_ms + min(LONGEST_MS, len(names) // 20)
         with self.lock:
-            since = self.index.claims_listed(names, now_ms)
-            self._read = {name: until for name, until in self._read.items() if name in since}
-            wanted = [
-                name
-                for name, since_ms in since.items()
-                if has_lost_member or (now_ms >= since_ms + LEASE_LOOK_MS and now_ms >= self._read.get(name, 0))
-            ]
+            if names is not None:
+                self.index.claims_listed(names, now_ms)
+            wanted = self.index.to_look_at(now_ms, everything=has_lost_member)
         found = read_claims(self._session, self.paths, wanted)
         there = members() if found else ()
-        over = [
-            one for one in found if one.resting is None and not (one.state.member in there and one.state.until_ms > now_ms)
-        ]
+        over = 0
         with self.lock:
             for one in found:
-                # It may be extended or given up sooner; the next look is when it could be over.
-                self._read[one.name] = min(one.state.until_ms, now_ms + 10 * LEASE_LOOK_MS)
+                until_ms = now_ms + LONGEST_MS
                 if one.resting is not None:  # its watch is late, or its marker was deleted by hand
                     self.index.rested(rest_name(*one.resting))
-            for one in over:
-                self.index.lease_over(one.name, one.version)
+                elif one.state.member in there and one.state.until_ms > now_ms:
+                    until_ms = min(until_ms, one.state.until_ms)
+                else:
+                    self.index.lease_over(one.name, one.version)
+                    over += 1
+                self.index.looked_at(one.name, until_ms)
         if found:
             self._changed()
         return over
 
-    def claimed(self, names: Iterable[str], until_ms: int) -> None:
-        """These are leased to this consumer until then; that is when to look who has them."""
-        now_ms = self._now_ms()
+    def claimed(self, name: str, until_ms: int) -> None:
+        """It is leased to this consumer until then; that is when to look who has it."""
         with self.lock:
-            for name in names:
-                self.index.claimed(name, now_ms)
-                self._read[name] = until_ms
+            self.index.claimed(name, self._now_ms(), until_ms)
 
     def not_claimed(self, name: str, error: LeaderqError | None = None) -> bool:
         """It did not become ours; returns whether that is the way of things: somebody was quicker."""
         with self.lock:
-            if isinstance(error, NoNode):
+            if isinstance(error, NoNode) and error.path != self.paths.claim(name):
                 self.index.deleted(name)
-            else:  # whoever has it, the listing of the claims will tell
+            else:
                 self.index.lost(name, self._now_ms())
         return error is None or isinstance(error, NoNode | NodeExists | BadVersion)
 
@@ -227,6 +218,14 @@ class ShardView:
         with self.lock:
             self.index.give_back(names)
         self._changed()
+
+
+def children_of(session: Session, path: str) -> list[str]:
+    """The names there, in order; none if there is no such znode."""
+    try:
+        return sorted(session.children(path))
+    except NoNode:
+        return []
 
 
 def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> list[ClaimRead]:

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from leaderq.dyno.ids import kept_until_ms
 from leaderq.dyno.layout import DynoPaths, ShardPaths, parsed_name, parsed_rest
-from leaderq.dyno.shard_view import read_claims
+from leaderq.dyno.shard_view import children_of, read_claims
 from leaderq.dyno.transitions import Operations, absence
 from leaderq.errors import NoNode
 from leaderq.zookeeper import Check, Delete, Session
@@ -31,7 +31,7 @@ def leftovers(
     without a message; each looked at again, as what is in use changes meanwhile."""
     for shard in shards:
         yield from _in_shard(session, paths.shard(shard))
-    for part in _children(session, paths.ids):
+    for part in children_of(session, paths.ids):
         path = f"{paths.ids}/{part}"
         try:
             data, stat = session.get(path)
@@ -42,8 +42,8 @@ def leftovers(
 
 
 def _in_shard(session: Session, paths: ShardPaths) -> Iterator[Leftover]:
-    claims, markers = _children(session, paths.claims), _children(session, paths.rests)
-    messages = set(_children(session, paths.messages))  # last: what is new in the others is in it
+    claims, markers = children_of(session, paths.claims), children_of(session, paths.rests)
+    messages = set(children_of(session, paths.messages))  # last: what is new in the others is in it
     for marker in markers:
         rest = parsed_rest(marker)
         if rest is None:
@@ -63,10 +63,3 @@ def _in_shard(session: Session, paths: ShardPaths) -> Iterator[Leftover]:
             for claim in read_claims(session, paths, [name]):
                 gone = (*absence(paths.message(name)), Delete(paths.claim(name), claim.version))
                 yield Leftover(paths.claim(name), "a claim without a message", gone)
-
-
-def _children(session: Session, path: str) -> list[str]:
-    try:
-        return sorted(session.children(path))
-    except NoNode:
-        return []

@@ -29,11 +29,6 @@ def delivery(paths: ShardPaths, choice: Choice, state: DeliveryState) -> Operati
     return (update,) if choice.rest is None else (update, Delete(paths.rest(choice.rest)))
 
 
-def extension(paths: ShardPaths, name: str, version: int, state: DeliveryState) -> Operations:
-    """The same consumer keeps it for longer."""
-    return (SetData(paths.claim(name), state.packed(), version),)
-
-
 def completion(paths: ShardPaths, name: str, version: int) -> Operations:
     """It is done."""
     return Delete(paths.claim(name), version), Delete(paths.message(name))
@@ -49,12 +44,6 @@ def first_rest(paths: ShardPaths, name: str, state: DeliveryState) -> Operations
     """One that was never delivered is due at another time."""
     marker = rest_name(state.until_ms, 0, name)
     return Check(paths.message(name)), Create(paths.claim(name), state.packed()), Create(paths.rest(marker))
-
-
-def another_rest(paths: ShardPaths, resting: RestName, state: DeliveryState) -> Operations:
-    """One that rests is due at another time."""
-    former = rest_name(resting.until_ms, resting.version, resting.name)
-    return Delete(paths.rest(former)), *rest(paths, resting.name, resting.version, state)
 
 
 def id_over(paths: DynoPaths, frame: Frame, *, has_started: bool, done_ms: int | None = None) -> Operations:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
 
 from leaderq.dyno.transitions import Operations, without_missing
 from leaderq.errors import ConnectionLost, LeaderqError, NotConnected, ZooKeeperError
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import OperationGroup, estimated_bytes, validated
 
+T = TypeVar("T")
 ANSWER_S = 30.0
 """How long an answer is waited for, as long as none comes."""
 Outcome = tuple[list[Any] | None, LeaderqError | None]
@@ -89,3 +91,10 @@ def within(error: LeaderqError, path: str) -> bool:
 def apply(writer: SequencedWriter, operations: Operations, path: str) -> LeaderqError | None:
     """As :func:`apply_all`, for one."""
     return apply_all(writer, [operations], path)[0]
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """These in lists of that size; the last may be shorter."""
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some

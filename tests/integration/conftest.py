@@ -36,3 +36,9 @@ def opened(zookeeper_server: ZooKeeperServer, znode_root: str) -> Iterator[Open]
     yield open_one
     for session in made:
         session.close(timeout_s=2.0)
+
+
+@pytest.fixture
+def session(opened: Open) -> Session:
+    """One of these."""
+    return opened()

@@ -60,6 +60,46 @@ MUTANTS = [
         Edit(CONSUMER, "partial(self._session.children, self._paths.members)", "lambda: self._members"),
     ),
     mutant(
+        "all that a consumer writes has all others list the members",
+        f"{RUDE}a_worker_asks_for_claims_and_members_no_more_often_when_it_works",
+        Edit(CONSUMER, "self._session.watch_node(self._paths.members", "self._session.watch_tree(self._paths.members"),
+    ),
+    mutant(
+        "each message that a worker begins has it look at all leases",
+        f"{RUDE}a_worker_asks_for_claims_and_members_no_more_often_when_it_works",
+        Edit(CONSUMER, "is_time = now_s() >= self._next_look_s", "is_time = True"),
+    ),
+    mutant(
+        "what was known of a former lease puts off the look at the next",
+        f"{RUDE}a_message_whose_marker_was_deleted_by_hand_can_be_removed_and_comes_again",
+        Edit(INDEX, "setdefault(rest.name, KnownLease(0, 0))", "setdefault(rest.name, KnownLease(0, 2**60))"),
+    ),
+    mutant(
+        "a large payload stops the loop",
+        f"{HERE}test_async_messages.py::test_the_loop_goes_on_while_a_large_payload_is_read",
+        Edit("leaderq/dyno/async_queue.py", "if self.delivery.record.frame.body is None:", "if True:"),
+    ),
+    mutant(
+        "a lease that is shortened is looked at when it was to end",
+        f"{RUDE}a_lease_that_is_shortened_ends_in_time_and_one_of_0_s_is_given_back",
+        Edit(CONSUMER, "view.index.looked_at(one.record.name, one.until_ms)", "pass"),
+    ),
+    mutant(
+        "who meets another consumer is refused message by message",
+        f"{RUDE}who_meets_another_consumer_is_not_refused_message_by_message",
+        Edit(CONSUMER, "for together in (CLAIMED_TOGETHER, CLAIMED_TOGETHER, 1):", "for together in (1,):"),
+    ),
+    mutant(
+        "who is away asks again and again for what is due",
+        f"{RUDE}a_pop_outlasts_an_outage_and_what_was_held_is_settled_after_it",
+        Edit(CONSUMER, "self._changed.wait_for(lambda: self._is_closed, AWAY_S)", "pass"),
+    ),
+    mutant(
+        "who has something in its own shard leaves the others",
+        f"{RUDE}a_shard_whose_consumer_hangs_is_served_although_the_own_one_has_something",
+        Edit(CONSUMER, "if len(choices) == room:", "if choices:"),
+    ),
+    mutant(
         "a take-over counts no failure",
         f"{RUDE}a_lease_that_nobody_settles_passes_to_the_same_consumer_too",
         Edit(CONSUMER, "failures = former.failures + is_take_over", "failures = former.failures"),

@@ -7,7 +7,6 @@ ageing. Payloads in a ``BodyStore`` are out of reach; the programs sweep those w
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,13 +15,14 @@ from urllib.parse import unquote
 
 from leaderq.cli.output import duration, iso
 from leaderq.cli.queue.showing import DynoKind
+from leaderq.clock import now_ms
 from leaderq.dyno import DeadMessage, DynoQueue, MissingBody
 from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.layout import DynoPaths, escaped, parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, frame_of
-from leaderq.dyno.queue import batched
-from leaderq.dyno.shard_view import read_claims
-from leaderq.errors import CorruptItem, NoNode, RequestRefused
+from leaderq.dyno.shard_view import children_of, read_claims
+from leaderq.dyno.writes import batched
+from leaderq.errors import CorruptItem, RequestRefused
 from leaderq.queues.admin import Browsed, DeadItem, Moved, Purged
 from leaderq.queues.admin.bulk import delete_tree
 from leaderq.queues.wire.payload import Note
@@ -96,7 +96,7 @@ class DynoAdmin:
         self.path = path
         self._session = session
         self._paths = DynoPaths(path)
-        self._shards = sorted(unquote(part) for part in self._children(self._paths.shards))
+        self._shards = sorted(unquote(part) for part in children_of(session, self._paths.shards))
         self.queue = DynoQueue(session, path, shards=self._shards or ("0",))
         self.dead_letters = DynoLetters(self.queue)
 
@@ -106,17 +106,11 @@ class DynoAdmin:
     def is_there(self) -> bool:
         return is_dyno(self._session, self.path)
 
-    def _children(self, path: str) -> list[str]:
-        try:
-            return self._session.children(path)
-        except NoNode:
-            return []
-
     def line(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         figures = self.figures()
         due, delayed, held, dead = (sum(one[what] for one in figures) for what in ("due", "delayed", "held", "dead"))
         age_s = max((one["oldest_due_s"] for one in figures if one["oldest_due_s"] is not None), default=None)
-        depth, consumers = due + delayed + held, len(self._children(self._paths.members))
+        depth, consumers = due + delayed + held, len(children_of(self._session, self._paths.members))
         counts = {"depth": depth, "due": due, "delayed": delayed, "held": held, "dead": dead, "consumers": consumers}
         said = {"queue": self.path, "kind": "dyno", **counts, "oldest_due_s": age_s, "shards": self._shards}
         remarks = f"{due} due, {delayed} delayed, {len(figures)} shards"
@@ -140,11 +134,12 @@ class DynoAdmin:
         return DynoContents(sorted(place for shard in self._shards for place in self._places(shard)))
 
     def _places(self, shard: str) -> Iterator[_Place]:
-        paths, now_ms = self._paths.shard(shard), time.time_ns() // 1_000_000
-        claims, markers = self._children(paths.claims), self._children(paths.rests)
-        index, names = ShardIndex(), [name for name in self._children(paths.messages) if parsed_name(name)]
-        index.replace(names, markers)
-        held, due = index.claims_listed(claims, now_ms), set(index.peek(len(names), now_ms))
+        paths, at_ms = self._paths.shard(shard), now_ms()
+        claims, markers = children_of(self._session, paths.claims), children_of(self._session, paths.rests)
+        index, names = ShardIndex(), [name for name in children_of(self._session, paths.messages) if parsed_name(name)]
+        index.replace(names, markers, at_ms)
+        index.claims_listed(claims, at_ms)
+        held, due = set(index.to_look_at(at_ms, everything=True)), set(index.peek(len(names), at_ms))
         for name in names:
             due_ms = index.due_ms_of(name)
             rank = 2 if name in held else 0 if name in due else 1
@@ -192,7 +187,7 @@ class DynoAdmin:
 
     def delete(self, *, force: bool = False) -> int:
         found = {"messages": self.depth(), "dead letters": self.dead_letters.count()}
-        found["consumers"] = len(self._children(self._paths.members))
+        found["consumers"] = len(children_of(self._session, self._paths.members))
         if not force and (said := ", ".join(f"{count} {what}" for what, count in found.items() if count)):
             raise RequestRefused(f"{self.path} is in use: {said}; purge it first, or force its deletion")
         return delete_tree(self._session, self.path)
@@ -222,9 +217,11 @@ class DynoLetters:
     def browse(self, names: Iterable[str] | None = None) -> Iterator[DynoLetter]:
         wanted = None if names is None else set(names)
         for one in self._letters.browse():
-            id = frame_of(one.data).id or None
+            frame = frame_of(one.data)
+            id, since_ms = frame.id or None, frame.enqueued_ms or None
             if wanted is None or not wanted.isdisjoint((f"{one.shard}/{one.name}", id)):
-                note = Note(attempt=one.failures, reason=one.reason, error=one.error or None, origin=id, died_ms=one.died_ms)
+                error, died_ms = one.error or None, one.died_ms
+                note = Note(one.failures, since_ms, None, one.reason, error, id, died_ms)
                 yield DynoLetter(browsed(one.shard, one.name, one.data, note), one)
 
     def requeue(self, letters: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None) -> Moved:

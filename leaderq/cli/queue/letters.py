@@ -61,7 +61,7 @@ def paced(letters: Iterator[DeadItem], rate: int | None) -> Iterator[Iterable[De
 @queue_argument
 @names_argument
 @error_option
-@number("--limit", "show N letters at most, those that died first")
+@number("--limit", "show N letters at most, those that died first; of a Dyno queue the urgent ones first")
 @switch("--drop", help="delete the letters instead of showing them")
 @yes_option
 @json_option
@@ -79,8 +79,9 @@ def dead(
     them.
 
     A letter is an item that failed too often (REASON attempts), or could not be read (corrupt),
-    with the last error; ORIGIN is the name it had. It stays at PATH-dead until it is sent back
-    (leaderq queue requeue) or dropped.
+    with the last error; ORIGIN is the name it had, or its id, which names a letter of a Dyno queue
+    too. It stays at PATH-dead, or in the Dyno queue, until it is sent back (leaderq queue requeue)
+    or dropped.
 
     \b
     Examples:
@@ -111,7 +112,7 @@ def dead(
 @names_argument
 @switch("--all", "everything", help="send all letters back")
 @error_option
-@number("--limit", "send N letters back at most, those that died first")
+@number("--limit", "send N letters back at most, in the order in which leaderq queue dead shows them")
 @click.option("--rate", type=click.IntRange(min=1), metavar="N", help="send N letters a second back at most")
 @switch("--dry-run", help="only say how many would be sent back")
 @json_option
@@ -130,8 +131,8 @@ def requeue(
     --error, or --all.
 
     Each goes to the tail of its kind, with the id, priority or due time it had, and has all its
-    attempts again. It leaves PATH-dead and appears at PATH in one transaction: whatever happens, it
-    is never lost, and never there twice. Interrupted or killed, run it again.
+    attempts again. It leaves the dead letters and appears in the queue in one transaction: whatever
+    happens, it is never lost, and never there twice. Interrupted or killed, run it again.
 
     \b
     Examples:

@@ -45,7 +45,7 @@ Batches = Iterable[list[bytes]]
 @click.option("--multi", type=click.IntRange(min=1), metavar="N", default=1, help="put N items in one znode")
 @switch("--null", help="items on standard input end with a NUL instead of a line end")
 @switch("--base64", "as_base64", help="items are in base64")
-@switch("--from-json", "objects", help="each line is an object as leaderq queue drain --json writes it")
+@switch("--from-json", "objects", help="each line is an object as leaderq queue drain or peek --json writes it")
 @json_option
 def put(
     given: Given,

@@ -110,6 +110,7 @@ def letter_json(letter: DeadItem) -> dict[str, Any]:
         "origin": note.origin,
         "enqueued": iso(note.enqueued_ms),
         "raw": note.raw,
+        **getattr(found, "said", {}),  # of a message of a Dyno queue
     }
     if found.items is None:
         return {**said, "corrupt": found.problem, "data": json_value(found.data)}

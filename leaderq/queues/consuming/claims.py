@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from typing import Any
 
+from leaderq.clock import now_ms
 from leaderq.errors import ConnectionLost, CorruptItem, LeaderqError, NodeExists, NoNode, ZooKeeperError
 from leaderq.queues.wire.names import QueueKind, is_item
 from leaderq.queues.wire.payload import Note, decode
@@ -34,11 +34,6 @@ log = logging.getLogger(__name__)
 _ROUNDS = 3
 _SLICE_S = 0.5
 _NO_NOTE = Note()
-
-
-def now_ms() -> int:
-    """Milliseconds since the epoch, by this host's clock."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, eq=False)

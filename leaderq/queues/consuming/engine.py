@@ -28,11 +28,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq.clock import now_ms, now_s
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists
 from leaderq.queues.consumers import ConsumeOptions
 from leaderq.queues.consuming import settling
-from leaderq.queues.consuming.claims import Claim, ClaimAttempt, ClaimResult, Membership, now_ms
+from leaderq.queues.consuming.claims import Claim, ClaimAttempt, ClaimResult, Membership
 from leaderq.queues.consuming.listing import SCAN_S, QueueListing
 from leaderq.queues.consuming.members import Members
 from leaderq.queues.consuming.pending import PendingNames

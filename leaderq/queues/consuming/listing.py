@@ -18,9 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq.clock import now_ms, now_s
 from leaderq.errors import ConnectionLost, NoNode, ZooKeeperError
-from leaderq.queues.consuming.claims import now_ms
 from leaderq.queues.consuming.pending import PendingNames
 from leaderq.queues.wire.names import QueueKind, is_item, next_number
 from leaderq.queues.wire.znodes import QueuePaths

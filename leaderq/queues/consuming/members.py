@@ -17,8 +17,9 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 
+from leaderq.clock import now_ms
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
-from leaderq.queues.consuming.claims import Membership, now_ms
+from leaderq.queues.consuming.claims import Membership
 from leaderq.queues.consuming.deaths import DeathRecords
 from leaderq.queues.consuming.pending import Share, share_of
 from leaderq.queues.wire.names import QueueKind, due_ms_of, is_item

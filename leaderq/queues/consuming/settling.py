@@ -12,9 +12,10 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
+from leaderq.clock import now_ms
 from leaderq.errors import CorruptItem, LeaderqError
 from leaderq.queues.consumers import ErrorMode
-from leaderq.queues.consuming.claims import Claim, now_ms
+from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.wire.names import prefix_of
 from leaderq.queues.wire.payload import Note, encode, is_compressed
 from leaderq.retrying import RetryPolicy

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq.clock import now_ms, now_s
 from leaderq.errors import CorruptItem
 from leaderq.queues.consumers import ConsumerClosed
 from leaderq.queues.consuming import settling
-from leaderq.queues.consuming.claims import Claim, now_ms
+from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.engine import Engine
 from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement
 

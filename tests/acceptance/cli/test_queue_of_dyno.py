@@ -143,6 +143,7 @@ def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue: Queue, pat
         one.nack("TimeoutError" if one.id == "m4" else "KeyError: 'iban'")
     rows = queue("dead", path, "--json", "--error", "timeout").rows
     assert [(row["origin"], row["reason"], row["attempts"], row["values"]) for row in rows] == [("m4", "attempts", 1, ["4"])]
+    assert (rows[0]["headers"], rows[0]["priority"], rows[0]["enqueued"][:4]) == ({"n": "4"}, 0, rows[0]["died"][:4])
     table = queue("dead", path).out.splitlines()
     assert table[0].split() == ["NAME", "DIED", "ORIGIN", "ATTEMPTS", "REASON", "ERROR", "ITEM"]
     assert len(table) == 6

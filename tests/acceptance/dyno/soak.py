@@ -38,6 +38,7 @@ SHARDS = ("a", "b", "c")
 SLOW, HANGING = 0, 1
 PAUSES_S = {SLOW: 0.1, HANGING: 2 * SHORT_S, 2: 0.1, 4: 0.1, 6: 0.1}
 LONG_RUN = 20_000
+PATIENCE = float(os.environ.get("LEADERQ_TEST_PATIENCE", "1"))
 CLOCK_MS = 20
 """What two readings of one clock may differ by, across a system call."""
 
@@ -112,14 +113,17 @@ class Soak:
     folder: Path
     consumers: int
     messages: int
+    waiting: int
     dice: random.Random
     running: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     frozen: dict[int, float] = field(default_factory=dict)
     killed: dict[int, float] = field(default_factory=dict)
     faults: Counter[str] = field(default_factory=Counter)
+    stalled_s: float = 0.0
+    """The longest that one request of ours has taken: what machine and servers owe to nobody here."""
 
     def run(self) -> bool:
-        queue = opened(self.address)
+        queue, began_s = opened(self.address), time.time()
         try:
             for number in range(self.consumers):
                 self.begin(number)
@@ -130,7 +134,8 @@ class Soak:
             for process in self.running.values():
                 process.kill()
                 process.wait()
-        print(f"pushed={self.messages} faults={dict(self.faults)} left={queue.shard_sizes()}")
+        took_s = time.time() - began_s
+        print(f"pushed={self.messages} in {took_s:.0f} s faults={dict(self.faults)} left={queue.shard_sizes()}")
         left_over = queue.find_stale()
         session = queue._session
         queue.close()
@@ -160,20 +165,26 @@ class Soak:
             queue.push(
                 Message(
                     payload=b"%d" % (pushed + at),
-                    priority=self.dice.randrange(10),
+                    priority=self.dice.choice((0, 0, 5, 9)),
                     timeout_s=self.dice.choice([0, 0, 0, 0.5]),
                 )
                 for at in range(some)
             )
             pushed += some
             self.disturb()
-            while queue.size() > 200:  # so that what comes again does not wait behind others
-                time.sleep(0.02)
+            while self.size(queue) > self.waiting:
+                time.sleep(0.1)
                 self.disturb()
+
+    def size(self, queue: DynoQueue) -> int:
+        began_s = time.time()
+        size = queue.size()
+        self.stalled_s = max(self.stalled_s, time.time() - began_s)
+        return size
 
     def disturb(self) -> None:
         self.thaw()
-        if self.dice.random() >= 0.1:
+        if self.dice.random() >= 0.2:
             return
         number = self.dice.randrange(2, self.consumers)
         if is_killable(number):
@@ -232,22 +243,25 @@ def judged(soak: Soak) -> dict[str, bool]:
             killed_ms = soak.killed.get(former[7], float("inf"))
             held += sent_ms + CLOCK_MS < min(former[4], settled_ms, killed_ms)
             is_next = later[3] == former[3] + 1  # else one that was killed before it could write had it
-            if is_next and former[1] < killed_ms < min(former[4], settled_ms):
+            is_best = "/00-" in former[2]  # others wait by right for as long as there is better
+            if is_next and is_best and former[1] < killed_ms < min(former[4], settled_ms):
                 again_s.append((sent_ms - killed_ms) / 1000)
     shares = Counter(event[6] for event in got)
+    again_s.sort()
     longest_s = max(again_s, default=0.0)
     # Of those that are frozen and killed on a short run nothing can be expected.
     least = min((shares.get(number, 0) for number in range(2, soak.consumers)), default=0)
     print(f"lost={lost} acked twice={twice} receipts given twice={same} held by two={held}")
-    print(
-        f"came again after a kill: {len(again_s)}, longest {longest_s:.1f} s; deliveries by consumer {dict(sorted(shares.items()))}"
-    )
+    middle_s = again_s[len(again_s) // 2] if again_s else 0.0
+    print(f"came again after a kill: {len(again_s)}, half in {middle_s:.1f} s, all in {longest_s:.1f} s;", end=" ")
+    print(f"one look at the sizes took {soak.stalled_s:.2f} s at most")
+    print(f"deliveries by consumer {dict(sorted(shares.items()))}")
     return {
         "no message is lost": lost == 0,
         "none is acknowledged twice": twice == 0,
         "a receipt is given once": same == 0,
         "none is held by two": held == 0,
-        "what a killed one held comes again": longest_s <= SESSION_S + 1,
+        "what a killed one held comes again": longest_s <= (SESSION_S + 1) * PATIENCE + soak.stalled_s,
         "nobody starves": soak.messages < LONG_RUN or least >= soak.messages / soak.consumers / 20,
     }
 
@@ -256,6 +270,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--servers", type=int, default=1, choices=(1, 3))
     parser.add_argument("--messages", type=int, default=50_000)
+    parser.add_argument("--waiting", type=int, default=200, help="push no more while so many wait")
     parser.add_argument("--consumers", type=int, default=8)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--consumer", type=int)
@@ -267,7 +282,8 @@ def main() -> int:
     servers: AbstractContextManager[Any] = ZooKeeperServer() if options.servers == 1 else ZooKeeperEnsemble(options.servers)
     print(f"servers={options.servers} messages={options.messages} seed={options.seed}", flush=True)
     with servers as zookeeper, tempfile.TemporaryDirectory() as folder:
-        soak = Soak(zookeeper.address, Path(folder), options.consumers, options.messages, random.Random(options.seed))
+        dice = random.Random(options.seed)
+        soak = Soak(zookeeper.address, Path(folder), options.consumers, options.messages, options.waiting, dice)
         is_kept = soak.run()
     if is_kept:
         print("every promise was kept")

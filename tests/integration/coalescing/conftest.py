@@ -16,11 +16,6 @@ Make = Callable[..., DistributedQueueCoordinator]
 
 
 @pytest.fixture
-def session(opened: Open) -> Session:
-    return opened()
-
-
-@pytest.fixture
 def coordinator_of(opened: Open) -> Iterator[Make]:
     """Coordinators, each on a session of its own unless told otherwise; closed after the test."""
     made: list[DistributedQueueCoordinator] = []

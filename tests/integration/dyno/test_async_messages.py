@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from pathlib import Path
 
 import pytest
 
-from leaderq.dyno import AsyncDynoQueue, DynoQueue, Message, StaleLease
+from leaderq.dyno import AsyncDynoQueue, DynoQueue, FileBodies, Message, StaleLease
 from leaderq.errors import QueueClosed
 from leaderq.zookeeper import Session
 
@@ -18,7 +20,7 @@ def test_messages_are_pushed_popped_and_settled_on_asyncio(session: Session) -> 
             seen = []
             async for one in queue:
                 async with one:
-                    seen.append(one.payload)
+                    seen.append(await one.payload())
                 if len(seen) == 2:
                     break
             assert seen == [b"1", b"2"]
@@ -40,7 +42,7 @@ def test_a_pop_that_is_cancelled_keeps_no_message(session: Session) -> None:
             seen = set()
             while len(seen) < 4:
                 for one in await queue.pop(4, 30):
-                    seen.add(one.payload)
+                    seen.add(await one.payload())
                     await one.ack()
 
     asyncio.run(main())
@@ -109,3 +111,23 @@ def test_a_loop_that_ends_under_a_pop_keeps_no_message_from_the_next(session: Se
 
     asyncio.run(leave())
     assert asyncio.run(come()) == b"1"
+
+
+def test_the_loop_goes_on_while_a_large_payload_is_read(session: Session, tmp_path: Path) -> None:
+    released = threading.Event()
+
+    class SlowBodies(FileBodies):
+        def get(self, reference: str) -> bytes:
+            assert released.wait(30), "the loop stands still"
+            return super().get(reference)
+
+    async def main() -> None:
+        async with AsyncDynoQueue(DynoQueue(session, "/d", body_store=SlowBodies(tmp_path), body_bytes=1)) as queue:
+            await queue.push(Message(payload=b"large"))
+            (one,) = await queue.pop(1, 30)
+            reading = asyncio.create_task(one.payload())
+            await asyncio.sleep(0.1)
+            released.set()
+            assert await reading == b"large"
+
+    asyncio.run(main())

@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from leaderq.dyno import Delivery, DynoQueue, Kill, Message, Postpone, StaleLease, Worker
+from leaderq.dyno import Delivery, DynoQueue, FixedShards, Kill, Message, Postpone, StaleLease, Worker
 from leaderq.dyno import queue as dyno_queue
 from leaderq.errors import (
     BadVersion,
@@ -167,7 +167,7 @@ def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session
     for option in options:
         with pytest.raises(ConfigurationError):
             DynoQueue(session, D, **option)
-    for root in ("", "d", "/d/", "/d/../e", "/d\0"):
+    for root in ("", "/", "d", "/d/", "/d/../e", "/d\0"):
         with pytest.raises(ConfigurationError, match="znode path"):
             DynoQueue(session, root)
     for field in ({"headers": []}, {"headers": {"a": 1}}, {"group": ""}, {"shard": 1}, {"payload": "text"}):
@@ -295,6 +295,17 @@ def test_a_lease_that_nobody_settles_passes_to_the_same_consumer_too(session: Se
         again.ack()
 
 
+def test_a_lease_that_is_shortened_ends_in_time_and_one_of_0_s_is_given_back(session: Session) -> None:
+    with DynoQueue(session, D, lease_s=600) as queue:
+        queue.push(Message(payload=b"1"))
+        popped(queue).extend(0.3)
+        again = popped(queue)
+        assert (again.deliveries, again.failures) == (2, 1)
+        again.extend(0)
+        last = popped(queue)
+        assert (last.deliveries, last.failures) == (3, 1)
+
+
 def test_the_lease_of_one_who_has_just_come_is_not_taken_for_that_of_one_who_has_gone(opened: Open) -> None:
     with DynoQueue(opened(), D) as old, DynoQueue(opened(), D) as new:
         new.push(Message(payload=b"1"))
@@ -307,6 +318,29 @@ def test_the_lease_of_one_who_has_just_come_is_not_taken_for_that_of_one_who_has
         assert old.process_unacks() == 0
         assert old.pop(1) == []
         held.ack()
+
+
+def test_who_meets_another_consumer_is_not_refused_message_by_message(opened: Open) -> None:
+    with DynoQueue(session := opened(), D) as late, DynoQueue(opened(), D) as other:
+        late.push([Message(payload=b"%d" % number) for number in range(50)])
+        late.process_unacks()
+        assert len(late.peek(50)) == 50
+        sent: list[object] = []
+        send = session.multi_async
+        with late._consumer._looking:  # so that it does not learn of these claims
+            assert len(other.pop(50, 30)) == 50
+            session.multi_async = lambda operations: (sent.append(operations), send(operations))[1]  # type: ignore[method-assign]
+            assert late.pop(50, 0) == []
+        assert len(sent) <= 10
+
+
+def test_a_shard_whose_consumer_hangs_is_served_although_the_own_one_has_something(opened: Open) -> None:
+    mine, others = FixedShards("a", "b", current="a"), FixedShards("a", "b", current="b")
+    with DynoQueue(opened(), D, shards=mine) as queue, DynoQueue(opened(), D, shards=others) as hanging:
+        hanging.process_unacks()
+        queue.push([Message(payload=b"1", shard="a"), Message(payload=b"2", shard="b")])
+        eventually(lambda: len(queue.peek(2)) == 2)
+        assert [one.payload for one in queue.pop(9, 30, least=1)] == [b"1", b"2"]
 
 
 def test_a_consumer_that_closes_has_failed_at_nothing(opened: Open) -> None:
@@ -448,14 +482,17 @@ def test_a_pop_outlasts_an_outage_and_what_was_held_is_settled_after_it(
         DynoQueue(session, D) as queue,
         DynoQueue(other, D) as pushing,
     ):
-        pushing.push(Message(payload=b"1"))
+        pushing.push([Message(payload=b"1"), Message(payload=b"2")])
         held = popped(queue)
+        asked: list[int] = []
+        pop_now = queue._consumer._pop_now
+        queue._consumer._pop_now = lambda *given: (asked.append(1), pop_now(*given))[1]  # type: ignore[method-assign]
         proxy.refuse()
         found: list[Delivery] = []
         waiting = threading.Thread(target=lambda: found.extend(queue.pop(1, 60)))
         waiting.start()
-        pushing.push(Message(payload=b"2"))
         time.sleep(1.5)
+        assert len(asked) < 50, "it asks again and again for what is due"
         proxy.heal()
         waiting.join(60)
         assert [one.payload for one in found] == [b"2"]
@@ -542,6 +579,20 @@ def test_a_message_of_a_handler_that_hangs_passes_to_another_when_its_time_is_ov
         assert not worker.stop(0.1)  # one handler still hangs
         hanging.set()
         assert worker.stop(None)
+
+
+def test_a_worker_asks_for_claims_and_members_no_more_often_when_it_works(session: Session) -> None:
+    asked: list[str] = []
+    children = session.children
+    session.children = lambda path, *rest: (asked.append(path), children(path, *rest))[1]  # type: ignore[method-assign]
+    with DynoQueue(session, D) as queue:
+        queue.push([Message(payload=b"1") for _ in range(100)])
+        began = time.monotonic()
+        with Worker(queue, lambda _: None):
+            eventually(lambda: queue.size() == 0)
+        most = 4 + 2 * (time.monotonic() - began)
+        assert asked.count(f"{SHARD}/claims") <= most
+        assert asked.count(f"{D}/members") <= 2 * most
 
 
 def test_a_worker_ends_with_its_queue_and_may_be_stopped_by_its_own_handler(session: Session) -> None:

@@ -12,13 +12,7 @@ from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import ZooKeeperServer
 from leaderq.zookeeper import Session, connect
 
-Open = Callable[..., Session]
 Make = Callable[..., QueueSharder[Any]]
-
-
-@pytest.fixture
-def session(opened: Open) -> Session:
-    return opened()
 
 
 @pytest.fixture

@@ -19,11 +19,6 @@ Open = Callable[..., Session]
 
 
 @pytest.fixture
-def session(opened: Open) -> Session:
-    return opened()
-
-
-@pytest.fixture
 def queue(session: Session) -> Iterator[SimpleDistributedQueue]:
     with SimpleDistributedQueue(session, "/queue") as one:
         yield one

@@ -89,12 +89,11 @@ def test_the_index_chooses_what_a_look_at_everything_would_choose(  # noqa: C901
             rests = [
                 rest_name(one.until_ms, one.version, one.name) for one in model.messages.values() if one.until_ms is not None
             ]
-            index.replace(names, rests)
-            for one in model.messages.values():
-                one.over = None
+            index.replace(names, rests, now_ms)
         elif what == "claims":
             claimed = [one.name for one in model.messages.values() if one.leased or one.ours or one.until_ms is not None]
-            assert sorted(index.claims_listed(claimed, now_ms)) == sorted(
+            index.claims_listed(claimed, now_ms)
+            assert sorted(index.to_look_at(now_ms, everything=True)) == sorted(
                 one.name for one in model.messages.values() if one.leased
             )
         elif what == "choose":
@@ -114,8 +113,8 @@ def test_the_index_chooses_what_a_look_at_everything_would_choose(  # noqa: C901
         elif what == "back" and one.ours and not one.leased:
             one.ours = False
             index.give_back([name])
-        elif what == "lost" and one.ours and one.until_ms is None:
-            one.ours, one.leased, one.over = False, True, None
+        elif what == "lost" and one.ours:
+            one.ours, one.leased, one.over, one.until_ms = False, True, None, None
             index.lost(name, now_ms)
         elif what == "rest" and (one.leased or one.ours):
             one.version += 1
@@ -128,7 +127,7 @@ def test_the_index_chooses_what_a_look_at_everything_would_choose(  # noqa: C901
             one.over = amount
             index.lease_over(name, amount)
         due = model.free(now_ms)
-        assert index.due_count(now_ms) == len(due)
+        assert len(index.due_times_ms(now_ms)) == len(due)
         assert (index.next_due_ms(now_ms) == now_ms) == bool(due)
 
 
@@ -139,3 +138,31 @@ def test_with_ageing_what_has_waited_for_long_goes_before_what_is_better_and_new
     for name in (old, new, newer):
         index.created(name)
     assert [choice.name for choice in index.choose(3, 20_000)] == [new, old, newer]
+
+
+def test_what_was_known_of_one_lease_does_not_put_off_the_look_at_the_next() -> None:
+    index, name = ShardIndex(), named(0, 0, 1)
+    index.created(name)
+    assert index.choose(1, 0)
+    index.claimed(name, 0, 60_000)
+    assert index.to_look_at(59_999) == []
+    marker = rest_name(1_000, 1, name)
+    index.rested(marker)
+    index.rest_over(marker)
+    assert index.to_look_at(1_000) == [name]
+    index.looked_at(name, 9_000)
+    assert (index.to_look_at(8_999), index.to_look_at(9_000)) == ([], [name])
+
+
+def test_a_lease_that_is_over_is_offered_once_for_each_version() -> None:
+    index, name = ShardIndex(), named(0, 0, 1)
+    index.created(name)
+    index.claims_listed([name], 0)
+    for _ in range(3):
+        index.lease_over(name, 7)
+    assert len(index._later) == 2, "each look at a lease that nobody takes over costs memory"
+    assert index.choose(2, 0) == [(name, 7, None)]
+    index.lost(name, 0)
+    assert index.choose(1, 0) == []
+    index.lease_over(name, 8)
+    assert index.choose(1, 0) == [(name, 8, None)]
