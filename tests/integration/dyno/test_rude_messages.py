@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import logging
 import threading
 import time
 from collections import Counter
@@ -544,7 +545,8 @@ ENDS: dict[str, tuple[Callable[[Delivery], object], int, str | None]] = {
 """What a handler does, how often it is called, and why the message is dead then."""
 
 
-def test_a_worker_survives_every_way_in_which_a_handler_can_end(session: Session) -> None:
+def test_a_worker_survives_every_way_in_which_a_handler_can_end(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "leaderq.dyno.worker")  # pytest-xdist cannot pass on a log that is not text
     calls: Counter[str] = Counter()
 
     def handle(one: Delivery) -> object:
