@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
-import logging
 import threading
 import time
 from collections import Counter
