@@ -99,7 +99,6 @@ class Assembly:
             self._marked = term.id
 
     def close(self) -> None:
-        """Close connections and threads."""
         self.consumer.close()
         self.handler.close()
         self.dead_letters.close()

@@ -245,7 +245,6 @@ class KafkaLeaderCareer(LeaderCareer):
             raise Deposed(term=term.number, reason=Reason.FENCED) from exc
 
     def retire(self) -> None:
-        """Close the connections to Kafka."""
         if self._assembly is not None:
             self._assembly.close()
             self._assembly = None

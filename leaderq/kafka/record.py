@@ -78,11 +78,9 @@ class Record(tuple):  # type: ignore[type-arg]
         return sum(len(part) for part in (self.key, self.value) if isinstance(part, bytes))
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields by name."""
         return {name: getattr(self, name) for name in FIELDS}
 
     def replace(self, **changes: Any) -> Record:
-        """A record with some fields changed."""
         return Record(**{**self.as_dict(), **changes})
 
     # What a client's own tuple holds, and where, is hidden: all below goes by the seven fields.

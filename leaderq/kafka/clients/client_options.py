@@ -43,7 +43,6 @@ class RefusedOptions:
     confluent: str
 
     def has(self, client: ClientLibrary, name: str) -> bool:
-        """Whether the option ``name`` of that library is one of them."""
         names = self.kafka_python if client is ClientLibrary.KAFKA_PYTHON else self.confluent
         return any(fnmatchcase(name, each) for each in names.split())
 
@@ -157,7 +156,6 @@ class CallbackTokens(AbstractTokenProvider):
         self._extensions: Mapping[str, str] = {}
 
     def token(self) -> str:
-        """The token to be let in by."""
         if time.time() > self._until_s - self._MARGIN_S:
             token, self._until_s, *more = self._callback(self._config)
             self._token = token
@@ -165,7 +163,6 @@ class CallbackTokens(AbstractTokenProvider):
         return self._token
 
     def extensions(self) -> Mapping[str, str]:
-        """What goes along with it."""
         return self._extensions
 
 

@@ -184,7 +184,6 @@ def refused_options(exc: Any) -> ConfigurationError | None:
 
 @contextmanager
 def confluent_errors_translated(doing: str, address: str, errors: ErrorCallback | None = None) -> Iterator[None]:
-    """Let no ``KafkaException`` out of the block."""
     confluent = require()
     try:
         yield

@@ -239,7 +239,6 @@ class ConfluentConsumer(ConsumerBase):
         return polled
 
     def _taken(self, timeout_s: float, most: int) -> list[Any]:
-        """Records in the order in which they came, at most so many."""
         joins = self._joins
         found, self._stash = self._stash[:most], self._stash[most:]
         try:
@@ -310,7 +309,6 @@ class ConfluentConsumer(ConsumerBase):
         return self._commits.submit(partial(self._commit, self._consumer, self._named(offsets, note)))
 
     def _commit(self, consumer: Any, named: list[Any]) -> None:
-        """On the thread of the commits."""
         with self._errors_translated("committing"):
             answer = consumer.commit(offsets=named, asynchronous=False)
         self._answered(answer, "committing")
@@ -349,7 +347,6 @@ class ConfluentConsumer(ConsumerBase):
 
     @contextmanager
     def _errors_translated(self, doing: str) -> Iterator[None]:
-        """Let no ``KafkaException`` out of the block."""
         try:
             yield
         except self._confluent.KafkaException as exc:
@@ -360,7 +357,6 @@ class ConfluentConsumer(ConsumerBase):
             raise
 
     def _error(self, exc: Any, doing: str) -> KafkaError:
-        """Ours for the client's, which is remembered if it is the last."""
         error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
         found: Any = translated(exc, doing, self._settings.address, self._errors)
         # With the classic protocol only the fencing is fatal; asked again it says "_FATAL".
@@ -426,11 +422,9 @@ class ConfluentTopics:
             self._asking = self._executor.submit(partial(self._ask, self._request_timeout_s))
 
     def hurry(self) -> None:
-        """Ask at the next :meth:`keep_known`."""
         self._asked_at = 0.0
 
     def close(self) -> None:
-        """Let the thread end, if there is one."""
         self._executor.close()
 
     def _ask(self, timeout_s: float, all_there: bool = False) -> None:
@@ -464,7 +458,6 @@ class ConfluentTopics:
 
 
 def consumer_options(settings: ConsumerSettings, errors: ErrorCallback, partitions: int = 0) -> dict[str, Any]:
-    """What the consumer of so many partitions is made with."""
     session_ms = int(settings.session_timeout_s * 1000)
     options = {
         **connection_options(settings.address, settings.security, errors),

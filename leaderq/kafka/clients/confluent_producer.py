@@ -74,7 +74,6 @@ class _Connection:
         self._began_s: float | None = None
 
     def _connect(self, options: Mapping[str, Any], wait_s: float) -> Any:
-        """Make the client, and ask for all topics; returns the answer."""
         began_s, address = now_s(), self._settings.address
         try:
             self._client = self._confluent.Producer(options)
@@ -121,7 +120,6 @@ class _Connection:
 
 
 def _drop(clients: list[Any]) -> None:
-    """Purge what is not sent, and let the last reference go."""
     try:
         clients[0].purge(in_queue=True, in_flight=True, blocking=False)
         clients[0].poll(0)
@@ -296,8 +294,6 @@ def sender_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[st
 
 
 class _Receipt:
-    """Called by the client, on the thread that polls."""
-
     __slots__ = ("error", "is_done", "stored")
 
     def __init__(self) -> None:
@@ -306,7 +302,6 @@ class _Receipt:
         self.stored: Any = None
 
     def __call__(self, error: Any, message: Any) -> None:
-        """Note what became of it."""
         self.error, self.stored = error, message
         self.is_done = True
 

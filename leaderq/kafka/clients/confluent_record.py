@@ -22,8 +22,6 @@ _Fields = namedtuple("_Fields", ("offset", "key", "value", "message"))
 
 
 class ConfluentRecord(Record):
-    """A :class:`Record` whose fields lie in a ``Message``."""
-
     __slots__ = ()
 
     if not TYPE_CHECKING:
@@ -65,7 +63,6 @@ class MessageRecords(SizedRecords):
 
     @property
     def size(self) -> int:
-        """Bytes of all keys and values."""
         rows = self._messages
         return sum(map(len, rows)) + sum(map(len, filter(None, map(Message.key, rows))))
 

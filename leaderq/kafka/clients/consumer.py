@@ -80,7 +80,6 @@ class Failure(Enum):
     OTHER = KafkaError, ""
 
     def error(self, at: str) -> LeaderqError:
-        """The error to raise for what was met ``at`` a place."""
         kind: type[LeaderqError]
         kind, remedy = self.value
         return kind(f"{at}{remedy}")
@@ -101,7 +100,6 @@ class TopicPattern:
         return tuple(sorted(name for name in mine if self.regex.fullmatch(name)))
 
     def unmatched(self, address: str) -> UnknownTopic:
-        """The error to raise where there is none."""
         return UnknownTopic(
             f"no topic on Kafka {address!r} matches {self.regex.pattern!r}; create one, or correct the career's 'topics'"
         )
@@ -272,7 +270,6 @@ class SubmittedWork:
         self._error: BaseException | None = None
 
     def done(self, wait_s: float) -> bool:
-        """Whether the work has returned; raises what it raised."""
         if not self._finished.is_set() and not self._finished.wait(wait_s):
             return False
         if self._error is not None:
@@ -280,7 +277,6 @@ class SubmittedWork:
         return True
 
     def run(self) -> None:
-        """Do the work, on the background's thread."""
         try:
             self._work()
         except BaseException as exc:  # noqa: BLE001  (raised to whoever waits for it)

@@ -287,7 +287,6 @@ def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError
 
 @contextmanager
 def errors_translated(doing: str, address: str) -> Iterator[None]:
-    """Let no exception of kafka-python out of the block."""
     try:
         yield
     except native.KafkaError as exc:

@@ -77,7 +77,6 @@ class _Connection:
         self._failed: list[tuple[str, BaseException]] = []
 
     def _connect(self, **more: Any) -> None:
-        """Connect; ``more`` are options of ours."""
         quiet_client_logs()
         options = {**producer_options(self._settings), "enable_idempotence": True, **more}
         self._client = private_api.mended(connected(KafkaProducer, self._settings.address, options))
@@ -157,7 +156,6 @@ class KafkaPythonProducer(_Connection):
         self._forget()
 
     def _forget(self) -> None:
-        """No transaction is open."""
         self._began_s = None
         self._offsets_sent: Any = None
         self._ending: Any = None

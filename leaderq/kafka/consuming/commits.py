@@ -37,7 +37,6 @@ class OffsetCommits:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is to be committed, or under way."""
         return any(each is not None for each in (self.wanted, self._commit, self._dropped, self._positions_commit))
 
     @property
@@ -92,7 +91,6 @@ class OffsetCommits:
             log.warning("offset commit takes longer than %.0f s; the term goes on and waits", TELL_AFTER_S)
 
     def settled(self, ends: Offsets) -> None:
-        """``ends`` are in the store."""
         if self.wanted == ends:
             self.wanted, self.outcome = None, True
 
@@ -121,7 +119,6 @@ class OffsetCommits:
         return self._positions
 
     def commit_positions_now(self, consumer: ConsumerClient, offsets: Offsets, wait_s: float) -> None:
-        """Commit positions, and wait for that."""
         if not self._store.commit_positions(consumer, self._term, offsets).done(wait_s):
             raise KafkaAway("an offset is not stored yet")
 
@@ -133,7 +130,6 @@ class OffsetCommits:
 
 
 def _is_over(commit: CommitFuture) -> bool:
-    """Whether it has happened, or failed; waits up to 2 ms."""
     try:
         return commit.done(_LOOK_S)
     except KafkaError as exc:

@@ -125,7 +125,6 @@ class ConsumerCheck:
         self.topic_ids: dict[str, str] = {}
 
     def polled(self, empty: bool) -> None:
-        """A poll has waited for records."""
         self._polls += 1
         self._empty_polls += empty
 

@@ -122,7 +122,6 @@ class ConsumerThread:
         return self._await(request, wait_s, term.ending.is_set) is not _NO_ANSWER
 
     def is_consuming(self, term: Term) -> bool:
-        """Whether ``term`` is the one begun."""
         return self._gate is not None and self._gate.term is term
 
     def next(self, term: Term, wait_s: float) -> Batch | None:
@@ -204,7 +203,6 @@ class ConsumerThread:
             return value
 
     def _state(self) -> str:
-        """What is the matter with the thread, and where it is."""
         frame = sys._current_frames().get(self._thread.ident or 0)
         if frame is None:
             return "has died"

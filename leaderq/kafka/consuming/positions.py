@@ -32,7 +32,6 @@ class Positions:
         self.in_hand: Batch | None = None
 
     def hand(self, batch: Batch) -> None:
-        """``batch`` is handed out."""
         self.in_hand = batch
         self.handed.update(batch.ends)
 

@@ -65,11 +65,9 @@ class ReadAhead:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is ahead."""
         return not self._counts
 
     def add(self, polled: Polled, now_s: float) -> None:
-        """What a poll gave."""
         for where, rows in polled.items():
             if rows:
                 part = _Part(now_s, rows, 0 if self._limits.max_bytes is None else size_of(rows))

@@ -84,7 +84,6 @@ class DrainReport:
 
     @property
     def lag(self) -> int:
-        """The lag of all partitions together."""
         return sum(each.lag for each in self.partitions.values())
 
     def as_event(self, career: str, candidate: str) -> DrainProgress:
@@ -101,7 +100,6 @@ class DrainReport:
 
 
 def encode(report: DrainReport) -> bytes:
-    """The bytes to store."""
     return json.dumps(asdict(report), separators=(",", ":")).encode()
 
 
@@ -288,12 +286,10 @@ class ProgressReports:
         self._said["held_up"] = why
 
     def skipped(self, record: Record, error: Exception, attempts: int) -> None:
-        """A record was passed over."""
         self._said["skipped"] += 1
         self._events.publish(RecordSkipped(*self._place(record), error, attempts))
 
     def dead_lettered(self, record: Record, error: Exception, attempts: int, topic: str) -> None:
-        """A record was set aside."""
         self._said["buried"] += 1
         self._events.publish(RecordDeadLettered(*self._place(record), error, attempts, topic))
 

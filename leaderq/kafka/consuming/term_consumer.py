@@ -143,7 +143,6 @@ class TermConsumer:
 
     @property
     def has_in_hand(self) -> bool:
-        """Whether a batch is in hand."""
         return self._positions.in_hand is not None
 
     @property
@@ -544,7 +543,6 @@ class Outage:
         return True
 
     def over(self, now_s: float) -> None:
-        """An attempt succeeded."""
         if self._told and self._since_s is not None:
             log.info("Kafka answers again, after %.1f s", now_s - self._since_s)
         self._since_s, self._told, self._backoff_s = None, False, 0.0

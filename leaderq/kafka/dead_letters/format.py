@@ -124,7 +124,6 @@ class DeadLetter:
 
     @property
     def reason(self) -> str:
-        """Error and text in one line."""
         return ": ".join(" ".join(part.split()) for part in (self.error, self.text) if part)
 
 

@@ -320,7 +320,6 @@ class DeadLetterReplay:
         self.counts.unseen = sum(max(0, end - self._seen[number]) for number, end in self._reader.ends.items())
 
     def _letter(self, record: Record, begun: ReplayProgress) -> DeadLetter | None:
-        """The letter in ``record``, if it is to be sent."""
         scan = self._scans[record.partition]
         if record.offset in begun:
             scan.passed(record.offset)

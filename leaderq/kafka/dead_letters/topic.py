@@ -104,7 +104,6 @@ class DeadLetterSender:
         self._make_topic()
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
         self._sender.close()
 
 

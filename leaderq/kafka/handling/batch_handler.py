@@ -217,7 +217,6 @@ class BatchWork:
         return parts
 
     def _has_waited(self, wait_s: float) -> bool:
-        """Wait as the rate limit says; returns whether work may go on."""
         if wait_s > 0:
             self._commit_done()
             self._term.wait(wait_s)
@@ -469,7 +468,6 @@ class BatchWork:
     # ---- several at once -------------------------------------------------------------------------
 
     def _in_parallel(self, parts: Sequence[BatchPart], workers: PartitionWorkers) -> list[BatchPart]:
-        """Try all; returns what is left to be done, in order."""
         self._commit_first(parts)
         self._began = True
         commits_first = self._context.commits_first  # what is committed must be begun

@@ -55,7 +55,6 @@ class RecordPlace(NamedTuple):
 
     @property
     def partition(self) -> Partition:
-        """The partition it is on."""
         return Partition(self.topic, self.number)
 
 
@@ -95,7 +94,6 @@ def assess(mark: CrashCounts, committed: Mapping[Partition, int], unclean: bool)
 
 
 def encode(mark: CrashCounts) -> bytes:
-    """The bytes to store."""
     rows = {
         "positions": [[*where, offset, deaths] for where, (offset, deaths) in sorted(mark.positions.items())],
         "killers": [[*place, deaths] for place, deaths in sorted(mark.killers.items())],

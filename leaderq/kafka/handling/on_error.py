@@ -157,8 +157,6 @@ _ABOUT_SERVERS = (
 
 @dataclass(frozen=True)
 class RetryAfter:
-    """Try again, after so many seconds."""
-
     after_s: float
 
 
@@ -451,7 +449,6 @@ class HoldUps:
         return most is not None and type(error) is self._error and len(self._keys | {_key(record)}) > most
 
     def passed_over(self, record: Record, error: Exception) -> None:
-        """``record`` was skipped or dead-lettered."""
         if type(error) is not self._error:
             self._error, self._keys = type(error), set()
         if self._policy.most_in_a_row is not None:

@@ -62,7 +62,6 @@ class BatchPart:
 
     @property
     def attempts(self) -> int:
-        """All attempts in vain that these records took part in."""
         return self.before + self.failed
 
     @property
@@ -82,7 +81,6 @@ class BatchPart:
         return first, BatchPart(self.records[1:], mode=self.mode, before=self.before, ends=self.ends)
 
     def isolated(self) -> BatchPart:
-        """The same records, to be handed over one by one."""
         return BatchPart(self.records, ends=self.ends, mode=PartMode.ISOLATED, before=self.attempts)
 
     def again(self) -> BatchPart:
@@ -220,7 +218,6 @@ class HandleCalls:
         self._running: dict[int, tuple[float, Sequence[Record]]] = {}
 
     def __call__(self, records: Sequence[Record], term: Term) -> None:
-        """Call it; returns and raises what it does."""
         thread = threading.get_ident()
         self._running[thread] = now_s(), records
         try:

@@ -98,7 +98,6 @@ class DoneAtOnce:
     """A :class:`~leaderq.kafka.clients.consumer.CommitFuture` that was done at once."""
 
     def done(self, wait_s: float) -> bool:
-        """It is."""
         return True
 
 

@@ -88,7 +88,6 @@ class TransactionThread:
         return self._background.submit(self._fence)
 
     def committing(self, transaction: Transaction, group: Any) -> CommitFuture:
-        """Begin to commit, or go on with it."""
         return self._background.submit(lambda: self._commit(transaction, group))
 
     def close(self) -> None:
@@ -188,7 +187,6 @@ class TransactionThread:
         self._open = transaction.began_s = None
 
     def _discard(self) -> None:
-        """Trust this producer no more."""
         if self._open is not None:
             self._open.in_doubt = self._open.commit_asked
             self._open.began_s = None
@@ -307,7 +305,6 @@ class TransactionOffsets(OffsetStore):
         return self._transacting.committing(transaction, consumer.group_metadata())
 
     def _settled(self, transaction: Transaction) -> None:
-        """``transaction`` is committed, or nobody knows."""
         if self._uncommitted is transaction:
             self._uncommitted = None
 

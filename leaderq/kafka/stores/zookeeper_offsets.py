@@ -38,7 +38,6 @@ class TopicOffsets:
     write: str
 
     def encoded(self) -> bytes:
-        """The znode's data."""
         return json.dumps(vars(self), sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
