@@ -41,7 +41,7 @@ from confluent_kafka.admin import AdminClient
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, UnknownTopic
 from leaderq.kafka.clients.confluent_connection import (
-    UNKNOWN,
+    FAILURES,
     ErrorCallback,
     confluent_errors_translated,
     connection_options,
@@ -54,6 +54,7 @@ from leaderq.kafka.clients.consumer import (
     CommitFuture,
     ConsumerBase,
     ConsumerSettings,
+    Failure,
     KafkaAway,
     MembershipLost,
     Offsets,
@@ -330,7 +331,9 @@ class ConfluentConsumer(ConsumerBase):
                 raise KafkaAway(str(exc)) from exc
             raise
         if self._pattern is not None:
-            answer = [one for one in answer if one.error is None or one.error.name() not in UNKNOWN]
+            answer = [
+                one for one in answer if one.error is None or FAILURES.get(one.error.name()) is not Failure.UNKNOWN_TOPIC
+            ]
         return self._answered(answer, "asking for offsets")
 
     def _answered(self, answer: list[Any], doing: str) -> dict[Partition, int]:

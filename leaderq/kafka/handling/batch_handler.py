@@ -250,7 +250,7 @@ class BatchWork:
 
     def _handled(self, records: int) -> None:
         self._context.figures.records += records
-        if self._hold_ups.is_held_up and self._context.on_held_up is not None:
+        if self._hold_ups.is_held_up:
             self._context.on_held_up(None)
         self._hold_ups.handled()
 
@@ -368,8 +368,7 @@ class BatchWork:
         self._context.warn(
             part.records, "held up for %.1f s, tried again in %.1f s, nothing is passed over", *times, error=failure.error
         )
-        if self._context.on_held_up is not None:
-            self._context.on_held_up(f"{span(part.records)}: {said(failure.error)}")
+        self._context.on_held_up(f"{span(part.records)}: {said(failure.error)}")
         part.failure = None
         self._line.appendleft(part)
         if not self._term.wait(decision.after_s) and self._context.commits_first:

@@ -35,6 +35,10 @@ class DrainFigures:
     commit_s: float = 0.0
 
 
+def _unheard(*_: object) -> None:
+    """Nobody wants to be told."""
+
+
 @dataclass(frozen=True)
 class HandlingContext:
     """One career's code, offset store and policies, as handling sees them through all its terms.
@@ -77,9 +81,9 @@ class HandlingContext:
     workers: int = 1
     marks: CrashMarks | None = None
     rate_limit: RateLimiter | None = None
-    on_skipped: Callable[[Record, Exception, int], None] | None = None
-    on_dead_lettered: Callable[[Record, Exception, int, str], None] | None = None
-    on_held_up: Callable[[str | None], None] | None = None
+    on_skipped: Callable[[Record, Exception, int], object] = _unheard
+    on_dead_lettered: Callable[[Record, Exception, int, str], object] = _unheard
+    on_held_up: Callable[[str | None], object] = _unheard
     figures: DrainFigures = field(default_factory=DrainFigures)
 
     @property
@@ -104,12 +108,10 @@ class HandlingContext:
             letter = new_dead_letter(record, error, attempts=attempts, term=term.number, career=self.career, at_ms=at_ms)
             self.send_dead_letter(term, topic, letter)
             self.warn((record,), "is set aside on %s after %d attempt(s)", topic, attempts, error=error)
-            if self.on_dead_lettered is not None:
-                self.on_dead_lettered(record, error, attempts, topic)
+            self.on_dead_lettered(record, error, attempts, topic)
         elif ending is Ending.SKIP:
             self.warn((record,), "is skipped after %d attempt(s)", attempts, error=error)
-            if self.on_skipped is not None:
-                self.on_skipped(record, error, attempts)
+            self.on_skipped(record, error, attempts)
 
     def warn(
         self, records: Sequence[Record], sentence: str, *values: object, error: BaseException, trace: bool = False
