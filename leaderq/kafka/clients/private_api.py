@@ -21,7 +21,7 @@ import importlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import FunctionType, MappingProxyType, SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any, Final
 
 import kafka
@@ -35,56 +35,45 @@ from kafka.producer.transaction_manager import TransactionManager
 from leaderq.errors import MissingPiece
 
 _WAKE_S = 0.5
-HOOKS: Final = MappingProxyType(
-    {
-        "kafka.coordinator.assignors.range.RangePartitionAssignor": MappingProxyType(
-            {
-                "metadata": "asked right before every JoinGroup request: where a join is refused",
-                "on_assignment": "the only place that says each time that partitions were assigned",
-            }
-        ),
-        "kafka.net.inet.KafkaNetSocket": MappingProxyType(
-            {
-                "socket": "ours loses no data that came right before the end of the stream",
-                "sock_connect": "the socket of a failed attempt is forgotten; ours is closed",
-            }
-        ),
-        "kafka.net.manager.KafkaConnectionManager": MappingProxyType(
-            {"get_connection": "why a connection failed is only logged; ours remembers it"}
-        ),
-        "kafka.net.selector.NetworkSelector": MappingProxyType(
-            {
-                "run": "each time-out leaves a cycle of frames behind, with what it has waited for; and it"
-                " waits without a bound for a thread that may have forgotten it"
-            }
-        ),
-    }
-)
+HOOKS: Final[Mapping[str, Mapping[str, str]]] = {
+    "kafka.coordinator.assignors.range.RangePartitionAssignor": {
+        "metadata": "asked right before every JoinGroup request: where a join is refused",
+        "on_assignment": "the only place that says each time that partitions were assigned",
+    },
+    "kafka.net.inet.KafkaNetSocket": {
+        "socket": "ours loses no data that came right before the end of the stream",
+        "sock_connect": "the socket of a failed attempt is forgotten; ours is closed",
+    },
+    "kafka.net.manager.KafkaConnectionManager": {
+        "get_connection": "why a connection failed is only logged; ours remembers it"
+    },
+    "kafka.net.selector.NetworkSelector": {
+        "run": "each time-out leaves a cycle of frames behind; it waits for ever for a thread that forgot it"
+    },
+}
 """What leaderq overrides of kafka-python's inner classes, each with the reason."""
 
-RELIED_ON: Final = MappingProxyType(
-    {
-        "kafka.coordinator.base.BaseCoordinator": "request_rejoin need_rejoin join_group_async",
-        "kafka.coordinator.consumer.ConsumerCoordinator": """group_protocols poll need_rejoin
+RELIED_ON: Final[Mapping[str, str]] = {
+    "kafka.coordinator.base.BaseCoordinator": "request_rejoin need_rejoin join_group_async",
+    "kafka.coordinator.consumer.ConsumerCoordinator": """group_protocols poll need_rejoin
             fetch_committed_offsets fetch_committed_offsets_async _commit_offsets_sync_async
             _on_join_prepare_async _on_join_complete_async""",
-        "kafka.coordinator.assignors.range.RangePartitionAssignor": "metadata on_assignment",
-        "kafka.consumer.fetcher.Fetcher": """_create_fetch_requests fetch_records fetched_records
+    "kafka.coordinator.assignors.range.RangePartitionAssignor": "metadata on_assignment",
+    "kafka.consumer.fetcher.Fetcher": """_create_fetch_requests fetch_records fetched_records
             _fetchable_partitions""",
-        "kafka.consumer.group.KafkaConsumer": "position",
-        "kafka.consumer.subscription_state.TopicPartitionState": "seek _get_position",
-        "kafka.cluster.ClusterMetadata": "set_topics partitions_for_topic topic_id topics metadata_request",
-        "kafka.net.compat.KafkaNetClient": "__init__ await_ready",
-        "kafka.net.inet.KafkaNetSocket": "register_class __new__ socket sock_connect",
-        "kafka.net.manager.KafkaConnectionManager": "get_connection call_soon wait_for",
-        "kafka.net.selector.NetworkSelector": "run call_soon_with_future wakeup",
-        "kafka.producer.kafka.KafkaProducer": "send flush partitions_for _unregister_cleanup close",
-        "kafka.producer.record_accumulator.RecordAccumulator": "append has_incomplete",
-        "kafka.producer.sender.Sender": "force_close wakeup _maybe_send_pending_request",
-        "kafka.producer.transaction_manager.TransactionManager": """initialize_transactions
+    "kafka.consumer.group.KafkaConsumer": "position",
+    "kafka.consumer.subscription_state.TopicPartitionState": "seek _get_position",
+    "kafka.cluster.ClusterMetadata": "set_topics partitions_for_topic topic_id topics metadata_request",
+    "kafka.net.compat.KafkaNetClient": "__init__ await_ready",
+    "kafka.net.inet.KafkaNetSocket": "register_class __new__ socket sock_connect",
+    "kafka.net.manager.KafkaConnectionManager": "get_connection call_soon wait_for",
+    "kafka.net.selector.NetworkSelector": "run call_soon_with_future wakeup",
+    "kafka.producer.kafka.KafkaProducer": "send flush partitions_for _unregister_cleanup close",
+    "kafka.producer.record_accumulator.RecordAccumulator": "append has_incomplete",
+    "kafka.producer.sender.Sender": "force_close wakeup _maybe_send_pending_request",
+    "kafka.producer.transaction_manager.TransactionManager": """initialize_transactions
             begin_commit begin_abort send_offsets_to_transaction last_error _supports_epoch_bump""",
-    }
-)
+}
 """The functions of kafka-python that we call, override or reason about, by class."""
 
 _PAUSE_S = 0.02

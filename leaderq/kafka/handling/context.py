@@ -43,28 +43,19 @@ def _unheard(*_: object) -> None:
 class HandlingContext:
     """One career's code, offset store and policies, as handling sees them through all its terms.
 
-    The user's code, which may be called on worker threads; all else is for the career thread:
-        ``handle(records, term)``; ``decode(record)`` returns the record as ``handle`` shall see it,
-        and raises what the deserialisers raise (``None``: there is nothing to decode).
-
-    The offset store:
-        ``commit(term, ends)`` commits these offsets and waits until that is done; raises
-        :class:`~leaderq.errors.Deposed` or ``KafkaError``. ``undo()`` drops what was to go with
-        offsets that are not committed yet. ``undoes``: effects through the store vanish when their
-        records are not committed. ``commits_first``: *at most once*. ``send_dead_letter(term,
-        topic, letter)``: durable on return, or part of what the next ``commit`` stores.
-
-    How records are handed over:
-        ``batches``; with ``workers`` of more than 1 always by partition, on so many threads.
-        ``rate_limit`` limits how fast; ``marks`` tell of records over which processes have died.
-
-        ``rest(partition, for_s)``: no more of the partition is handed out for so long, then again
-        from what is committed of it, while the others go on; ``False`` if it is the only one.
+    ``handle(records, term)`` and ``decode(record)``, which returns the record as ``handle`` shall
+    see it, are the user's code, and may be called on worker threads; all else is for the career
+    thread. ``commit(term, ends)`` commits these offsets and waits until that is done. ``undo()``
+    drops what was to go with offsets that are not committed yet. ``undoes``: effects through the
+    store vanish when their records are not committed. ``commits_first``: *at most once*.
+    ``send_dead_letter(term, topic, letter)``: durable on return, or part of what the next ``commit``
+    stores. ``rest(partition, for_s)``: no more of the partition is handed out for so long, then
+    again from what is committed of it; ``False`` if it is the only one. With ``workers`` of more
+    than 1 records are handed over by partition.
 
     ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)``
     are told, before its offset is committed, of each raw record that is passed over: perhaps twice,
-    never not at all. ``on_held_up(why)`` is told a sentence while the work is held up, and ``None``
-    when it goes on.
+    never not at all. ``on_held_up(why)``: the work is held up; ``None``: it goes on.
     """
 
     career: str
