@@ -184,9 +184,7 @@ def deserializer_of(career: object, name: str) -> Deserializer | None:
 
 
 def check(declared: Declaration, others: Iterable[str] = ()) -> None:
-    """Return if a career can be run as declared; raises :class:`~leaderq.errors.ConfigurationError`
-    with all its problems, and ``others``.
-    """
+    """Return if it can be run so; else a ConfigurationError with all problems, and ``others``."""
     problems = [*_problems_of_reading(declared), *_problems_of_batches(declared), *_problems_elsewhere(declared), *others]
     if problems:
         raise ConfigurationError(*problems)

@@ -74,9 +74,7 @@ def ensure_topic(
     security: KafkaSecurity | None = None,
     timeout_s: float = 10.0,
 ) -> bool:
-    """Create ``topic`` if it is not there, and return whether it was, or raise ``UnknownTopic``;
-    with these configs, and else the cluster's own defaults.
-    """
+    """Create ``topic`` if it is not there, and return whether it was, or raise ``UnknownTopic``."""
     if topic in existing_topics(address, security=security, timeout_s=timeout_s):
         return False
     try:
@@ -116,9 +114,7 @@ def end_offsets(
 def committed(
     address: str, group: str, topic: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
 ) -> dict[int, int]:
-    """The offset that ``group`` has committed of each partition of ``topic``, if it has. A broker
-    that loads its groups first is asked again, up to ``timeout_s``.
-    """
+    """What ``group`` has committed of ``topic``; a broker that loads its groups is asked again."""
     with _opened(KafkaConsumer, address, security, timeout_s) as consumer:
         where = _partitions(consumer, topic, address)
     with _opened(KafkaAdminClient, address, security, timeout_s) as admin:

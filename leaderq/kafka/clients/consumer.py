@@ -141,18 +141,14 @@ class CommitFuture(Protocol):
     """Something being stored."""
 
     def done(self, wait_s: float) -> bool:
-        """Whether it is stored durably, waiting up to ``wait_s`` for that; raises if it failed. May
-        be asked again.
-        """
+        """Whether it is stored durably, within ``wait_s``; raises if it failed. Asked again, too."""
 
 
 class ConsumerClient(Protocol):
     """A consumer of all partitions of some topics: new, :meth:`open`, :meth:`join`, closed."""
 
     def open(self) -> None:
-        """Connect, learn the topics, find the coordinator; *without* joining the group, which would
-        fence the leader. Raises also ``ServersUnreachable`` and ``UnknownTopic``.
-        """
+        """Connect and find topics and coordinator; *without* joining, which would fence the leader."""
 
     def refresh(self, timeout_s: float) -> None:
         """Use every connection once, so that none is closed as idle and moved leaders are known."""

@@ -184,9 +184,7 @@ Client = TypeVar("Client")
 
 
 def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]) -> Client:
-    """A client of class ``kind``, connected. Raises ``ServersUnreachable``, ``AccessRefused`` or
-    ``KafkaError``; nothing is left behind then.
-    """
+    """A client of class ``kind``, connected; or an error, and nothing is left behind."""
     made: list[_Manager] = []
 
     def client_of(**settings: Any) -> KafkaNetClient:
@@ -221,9 +219,7 @@ def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
-    """TLS 1.2 or newer, with the server's certificate checked, as kafka-python takes it. Raises
-    ConfigurationError if a file cannot be read, or a key's password is wrong.
-    """
+    """TLS 1.2 or newer, with the server's certificate checked, or a ConfigurationError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.sslsocket_class = _TlsSocket
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -81,9 +81,7 @@ _WRITTEN_FOR = "3.0.12"
 
 
 def require_what_the_fence_relies_on() -> None:
-    """Return if a refusal in the assignor and :func:`mended` take effect with this kafka-python;
-    else a zombie could fence its successor, and MissingPiece says why.
-    """
+    """Return if the gate and :func:`mended` take effect; else a zombie could fence its successor."""
     if problems := [*_missing(), *_unasked()]:
         raise MissingPiece(
             f"kafka-python {kafka.__version__} is not what leaderq was written for: {'; '.join(problems)}; "
@@ -140,9 +138,7 @@ def learn_topics(consumer: Any, topics: Sequence[str]) -> None:
 
 
 def follow_all_topics(consumer: Any) -> None:
-    """Keep the metadata of all topics up to date; the public way subscribes to what matches a
-    pattern, dead letters too, and joins by itself.
-    """
+    """Keep all topics known; the public way subscribes to what matches, and joins by itself."""
     consumer._cluster.need_all_topic_metadata = True
 
 
@@ -180,9 +176,7 @@ def is_between_assignments(consumer: Any) -> bool:
 
 
 def poll_group(consumer: Any, timeout_ms: float) -> None:
-    """Attend the group without reading, and join if need be; the public ``poll`` also reads. A join
-    that ended between two polls is never taken over: it is asked for again.
-    """
+    """Attend without reading, joining if need be; a join that ended unseen is asked for again."""
     coordinator = consumer._coordinator
     if coordinator.rejoining and not coordinator.need_rejoin():
         coordinator.request_rejoin()
@@ -218,9 +212,7 @@ def run_bounded(selector: Any, run: Callable[..., Any], coro: Any, args: Sequenc
 
 
 def positions(consumer: Any) -> dict[Any, int]:
-    """The offset to be read next of all partitions that have one, in one pass; the public
-    ``position`` looks after all of them for each that it is asked for, 2 s for 1,000.
-    """
+    """All offsets to be read next; the public ``position``, one by one, takes 2 s for 1,000."""
     states = list(consumer._subscription.assignment.items())
     found = ((partition, state.position) for partition, state in states)
     return {partition: position.offset for partition, position in found if position is not None}
@@ -235,9 +227,7 @@ def seek(consumer: Any, offsets: Mapping[Any, int]) -> None:
 
 
 def start_commit(consumer: Any, offsets: Mapping[Any, Any], timeout_ms: float) -> Any:
-    """A future of what the public ``commit`` runs and waits for; the public ``commit_async`` gives
-    up where this looks for the coordinator, or repeats.
-    """
+    """What the public ``commit`` runs and waits for; ``commit_async`` repeats nothing."""
     coordinator = consumer._coordinator
     return coordinator._manager.call_soon(coordinator._commit_offsets_sync_async, offsets, timeout_ms)
 
@@ -264,9 +254,7 @@ def seen_as(kind: type[tuple[Any, ...]], rows: Sequence[Any]) -> Sequence[Any]:
 
 
 def started(producer: Any, step: str, *args: Any) -> Any:
-    """The result of a ``step`` of the transaction manager, to be waited for with a bound; the
-    public methods wait without one.
-    """
+    """The result of a ``step`` of a transaction; the public methods wait for it without a bound."""
     result = getattr(producer._transaction_manager, step)(*args)
     producer._sender.wakeup()
     return result
@@ -293,9 +281,7 @@ def metadata_came_after(producer: Any, at_s: float) -> bool:
 
 
 def appender(producer: Any) -> tuple[Callable[..., Any], Callable[[], None]]:
-    """What ``send`` comes to once topic, partition and size are known to be right, at half the
-    cost: to append a message to what is buffered, and to wake the thread that sends it.
-    """
+    """What ``send`` comes to where all is known to be right, at half the cost: append, wake."""
     return producer._accumulator.append, producer._sender.wakeup
 
 

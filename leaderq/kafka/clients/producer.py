@@ -128,9 +128,7 @@ class TransactionalProducer(Protocol):
     """Sends messages and offsets together, or not at all. One thread, but for :meth:`produce`."""
 
     def open(self) -> None:
-        """Connect, without fencing anybody. Raises also ``ServersUnreachable`` and
-        ``MissingPiece``.
-        """
+        """Connect, without fencing anybody; raises also ``ServersUnreachable``, ``MissingPiece``."""
 
     def fence(self, timeout_s: float) -> bool:
         """Take the transactional id over; returns whether that has happened yet.
@@ -143,9 +141,7 @@ class TransactionalProducer(Protocol):
         """Begin a transaction; costs no request."""
 
     def produce(self, message: Message) -> None:
-        """Put a message into the transaction, on any thread; if sending it fails, :meth:`commit`
-        raises.
-        """
+        """Put a message into the transaction, on any thread; :meth:`commit` raises if it fails."""
 
     def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
         """Commit the transaction with these offsets of ``group``

@@ -84,10 +84,7 @@ _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 
 @dataclass(frozen=True)
 class ConsumingPlan:
-    """``make`` returns a new consumer; ``start`` is the career's ``auto_offset_reset``;
-    ``by_pattern``: topics come and go; ``free_group`` removes members for which the group waits in
-    vain, and returns what to tell an operator.
-    """
+    """``free_group`` removes members for which the group waits in vain; returns what to tell."""
 
     address: str
     make: Callable[[], ConsumerClient]

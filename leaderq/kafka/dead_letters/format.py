@@ -70,9 +70,7 @@ class NewDeadLetter(NamedTuple):
 def new_dead_letter(
     record: Record, error: BaseException, *, attempts: int, term: int, career: str, at_ms: int
 ) -> NewDeadLetter:
-    """The letter about the raw ``record``, given up at ``at_ms`` (milliseconds since the epoch)
-    after ``attempts`` because of ``error``. Never raises for what ``error`` is.
-    """
+    """The letter about the raw ``record``; times in milliseconds. Never raises for an ``error``."""
     said = {
         "topic": record.topic,
         "partition": record.partition,
@@ -161,9 +159,7 @@ def read_dead_letter(record: Record) -> DeadLetter:
 
 
 def own_headers(headers: Headers) -> list[tuple[str, bytes]]:
-    """The headers that neither a death nor a replay has added, in their order; one without a value
-    gets an empty one, as clients write none without.
-    """
+    """The headers that neither death nor replay has added; an empty value for none."""
     return [(name, value or b"") for name, value in headers if not name.startswith((PREFIX, REPLAYED))]
 
 

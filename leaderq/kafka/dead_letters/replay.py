@@ -165,9 +165,7 @@ class DeadLetterFilter:
 
 @dataclass
 class ReplayCounts:
-    """Letters sent, left out by the selection, and passed over as no letters; ``held``: read and
-    not known to be sent; ``unseen``: offsets not looked at yet.
-    """
+    """``held``: read and not known to be sent; ``unseen``: offsets not looked at yet."""
 
     sent: int = 0
     left: int = 0

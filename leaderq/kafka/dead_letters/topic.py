@@ -61,9 +61,7 @@ class DeadLetterSender:
         self._topic_bytes = settings.max_message_bytes if topic_bytes is None else topic_bytes - _FRAME_BYTES
 
     def send(self, term: Term, topic: str, letter: NewDeadLetter) -> None:
-        """Send the letter, durable on return or in the transaction; without what it can spare, if
-        too large.
-        """
+        """Send the letter, durable on return or in the transaction; shortened, if it is too large."""
         whole = _message(topic, letter)
         try:
             # In a transaction the broker's refusal would come too late: with the commit.
@@ -114,9 +112,7 @@ def _message(topic: str, letter: NewDeadLetter) -> Message:
 
 
 class DeadLetterReader(KafkaPythonConsumer):
-    """The letters on ``topic``, for a ``with`` block; ``starts`` and ``ends``: offsets when it was
-    entered. ``group``: the consumer group whose offsets are read.
-    """
+    """The letters on ``topic``, for a ``with`` block; ``ends``: when it was entered."""
 
     def __init__(
         self, address: str, topic: str, *, group: str, security: KafkaSecurity | None = None, timeout_s: float = 10.0

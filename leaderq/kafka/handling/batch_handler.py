@@ -289,9 +289,7 @@ class BatchWork:
         return False
 
     def _passed(self, part: BatchPart, is_committed_now: bool) -> None:
-        """The part is done, skipped or dead-lettered; the latter two are committed now, lest they
-        be handled again when something later is undone.
-        """
+        """The part is done, or passed over: then it is committed now, lest it be handled again."""
         self._uncommitted.append(part)
         if is_committed_now:
             self._commit_done()

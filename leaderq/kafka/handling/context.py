@@ -88,9 +88,7 @@ class HandlingContext:
         return frozenset(where for where in partitions if marks.is_careful(where)) if marks else frozenset()
 
     def pass_over(self, term: Term, record: Record, error: Exception, attempts: int) -> None:
-        """Skip or dead-letter a raw record, before its offset is committed: a crash must not lose
-        it.
-        """
+        """Skip or dead-letter a raw record, before its offset is committed: none must be lost."""
         term.check()
         ending = self.on_error.terminal
         if ending is Ending.DEAD_LETTER:

@@ -181,9 +181,7 @@ Decision = RetryAfter | Ending
 
 @dataclass(frozen=True)
 class OnError:
-    """A policy that was found to be sound: ``retries``, then ``terminal``; so many ``deaths`` of
-    the process on one record are as good; ``holds_up``: an outage is waited for.
-    """
+    """``retries``, then ``terminal``, as after so many ``deaths``; ``holds_up`` for outages."""
 
     terminal: Ending = Ending.RAISE
     topic: str | None = None
@@ -236,9 +234,7 @@ def dead_letter_topic(career: str) -> str:
 
 @dataclass(frozen=True)
 class ErrorOption:
-    """What :func:`skip`, :func:`retry` or :func:`dead_letter` was called with; not checked before
-    :func:`policy`, which can name the class it stands in.
-    """
+    """The words of a call; checked by :func:`policy`, which can name the class it stands in."""
 
     function: str
     words: Mapping[str, Any]
@@ -289,9 +285,7 @@ def dead_letter(
     except_: Errors = (),
     most_in_a_row: int | None = MOST_IN_A_ROW,
 ) -> ErrorOption:
-    """Set a record that cannot be handled aside on ``topic``; default: the career's name and
-    ``-dead``. The others: as for :func:`skip`.
-    """
+    """Set it aside on ``topic`` (default: the career's name and ``-dead``); else as :func:`skip`."""
     return ErrorOption("dead_letter", locals())
 
 

@@ -99,9 +99,7 @@ class BatchPart:
         return replace(self, records=rest, ends=None) if rest else None
 
     def cut(self, failure: PartFailure) -> tuple[BatchPart | None, BatchPart, BatchPart | None]:
-        """What lies before the culprit, the culprit (if not known: the whole part), what lies
-        behind.
-        """
+        """What lies before the culprit, the culprit (or the whole part), and what lies behind."""
         at = failure.index
         if at is None or len(self.records) == 1:
             self.failed += not failure.is_outage

@@ -81,9 +81,7 @@ class RateLimiter:
         self._pending = ()
 
     def handed_out(self) -> None:
-        """The part given last is handed out now: what the limits count from (else the next pair
-        is).
-        """
+        """The part given last is handed out now: what the limits count from."""
         part, self._pending = self._pending, ()
         if not part:
             return

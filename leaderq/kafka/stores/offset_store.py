@@ -138,9 +138,7 @@ class ExternalOffsets(OffsetStore):
         self._offsets: dict[Partition, int] = {}
 
     def begin(self, term: Term) -> None:
-        """Ask the user's code for its offsets, on the career thread, before reading for ``term``
-        begins.
-        """
+        """Ask the user's code for its offsets, on the career thread, before reading begins."""
         checked = checked_offsets(self._load(term), self._where)
         with self._lock:
             self._term, self._offsets = term.id, checked
