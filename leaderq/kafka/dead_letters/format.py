@@ -23,11 +23,9 @@ A letter's own timestamp is the time of death, not the record's: with the record
 retention could delete a letter about an old record as soon as it is written. Headers of an earlier
 death (the record is a letter, or was replayed) are replaced and counted, so they do not pile up.
 
-A record close to the broker's ``max.message.bytes`` may become too large by these headers, of about
-500 bytes and the error's text. Value, key and the record's own headers are never cut.
+A record close to the broker's ``max.message.bytes`` may become too large by these headers.
 :func:`shortened` returns the letter without what can be spared; one that is refused even so stops
-the work as ``on_error="raise"`` would: give the dead-letter topic a ``max.message.bytes`` some
-kilobytes above that of the topics read.
+the work as ``on_error="raise"`` would.
 """
 
 from __future__ import annotations

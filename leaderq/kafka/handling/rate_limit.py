@@ -40,13 +40,11 @@ class RateLimiter:
 
     *Guarantees:* in any window of ``w`` seconds at most ``records_per_s * w + max(1,
     records_per_s)`` records, and at most ``bytes_per_s * w + max(bytes_per_s, size of the largest
-    record)`` bytes are handed out; two records of one key are handed out at least
-    ``key_interval_s`` apart; every record is handed out once, in the order given.
-    *Not guaranteed:* anything across processes. A new leader may handle a key sooner than
-    ``key_interval_s`` after the former one did, and begins with a full second's worth.
+    record)`` bytes are handed out; two records of one key at least ``key_interval_s`` apart; every
+    record once, in the order given.
+    *Not guaranteed:* anything across processes: a new leader begins afresh.
 
-    Memory: about 150 bytes for each key handed out within the last ``key_interval_s`` seconds,
-    whatever its length.
+    Memory: about 150 bytes for each key handed out within the last ``key_interval_s`` seconds.
     """
 
     def __init__(
