@@ -1,10 +1,7 @@
-"""Small dealings with a Kafka cluster apart from draining it: topics, offsets, feeding records, and
-whether it answers.
-
-For the demo, ``leaderq doctor``, benchmarks and tests; each call opens its own connection and
-closes it. Errors of all of them: :class:`~leaderq.errors.ConfigurationError` (malformed address),
-:class:`~leaderq.errors.ServersUnreachable`, :class:`~leaderq.errors.AccessRefused`,
-:class:`~leaderq.errors.KafkaError`.
+"""Small dealings with a Kafka cluster apart from draining it, for the demo, ``leaderq doctor``,
+benchmarks and tests; each call opens its own connection and closes it. All raise
+``ConfigurationError`` (malformed address), ``ServersUnreachable``, ``AccessRefused`` or
+``KafkaError``.
 """
 
 from __future__ import annotations

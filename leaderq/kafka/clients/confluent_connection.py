@@ -1,12 +1,9 @@
 """confluent-kafka (librdkafka): whether it is there, how it is connected, what its errors mean.
 
-It is optional (``leaderq[confluent]``), so nothing here imports it before :func:`require` is
-called.
-
-librdkafka never raises for a broker that is away or that refuses a password: it tries again by
-itself for ever, tells an error callback in passing, and lets the call in hand run into its
-time-out. :class:`ErrorCallback` is that callback: it remembers a refusal, so that the time-out can
-be explained (:func:`translated`). Nothing of librdkafka is printed: by default it writes to stderr.
+It is optional: nothing here imports it before :func:`require` is called. It never raises for a
+broker that is away or that refuses a password: it tries again for ever, tells an error callback in
+passing, and lets the call in hand run into its time-out. :class:`ErrorCallback` remembers a
+refusal, so that the time-out can be explained (:func:`translated`). Nothing of it is printed.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""Every private part of kafka-python 3.0 that leaderq relies on, and why; no other file touches
-one.
+"""Every private part of kafka-python 3.0 that leaderq relies on, and why; no other file touches one.
 
-kafka-python has no public way to do what is done here. Three things keep an upgrade one file's
-work:
+Three things keep an upgrade one file's work:
 
 * what is read, set, called or patched stands below as a function each;
 * what is overridden is listed in :data:`HOOKS`;
 * the functions of kafka-python whose inner working we count on are listed in :data:`RELIED_ON`. A
-  test compares their source with the one that was read when this was written, and fails if it
-  changed: read the new source, then its users here, then note the new hash in the test.
+  test fails if the source of one changed: read it, then its users here, then note the new hash.
 
 Two of these would fail open if they went without effect, and a zombie could fence its successor:
 the gate in the assignor (``metadata``), and :func:`mended`. So they are tried before a career

@@ -1,15 +1,13 @@
-"""How far one term has handed out and committed, and where reading begins: bookkeeping without
-threads or sockets.
+"""How far one term has handed out and committed, and where reading begins (pure).
 
 For each partition ``committed`` <= ``handed``: ``committed`` is what the store is known to hold,
 ``handed`` is where the batch in hand ends, and what is read ahead begins. Only this file decides
-where reading goes on after the store was asked again, and where it begins in a partition that has
-no offset to go on from.
+where reading goes on after the store was asked again, and where it begins without an offset.
 
-``policy`` is the career's ``auto_offset_reset``: what the *user said*, or ``None`` where the user
-said nothing. Saying nothing means: a group that never committed begins at the first record, so that
-nothing is skipped; but a position that is *gone* (its records were deleted, or the topic was, and
-created again) stops the leader, because only a person can know what was lost.
+``policy`` is the career's ``auto_offset_reset``: what the *user said*, or ``None``. Saying nothing
+means: a group that never committed begins at the first record, so that nothing is skipped; but a
+position that is *gone* (its records were deleted, or the topic was, and created again) stops the
+leader, because only a person can know what was lost.
 """
 
 from __future__ import annotations

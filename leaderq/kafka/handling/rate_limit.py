@@ -1,17 +1,13 @@
-"""How fast records may be handed out: so many records or bytes a second, and each key only so
-often. No threads, no sleeping.
+"""How fast records may be handed out: so many records or bytes a second, and each key only so often.
 
 A :class:`RateLimiter` cuts what was read into parts and says how long to wait before each; waiting
 is the caller's business, so that the end of a term interrupts it. Nothing is dropped and nothing
 changes places: a record that must wait makes all behind it wait.
 
 * **Records and bytes** are two token buckets. A bucket holds one second's worth, at least one
-  record, so a leader that was idle may begin with that much at once. A record larger than a
-  second's bytes passes alone, out of a full bucket, and is paid off after.
+  record. A record larger than that passes alone, out of a full bucket, and is paid off after.
 * **Keys**: a record whose key was handed out less than ``key_interval_s`` ago waits until it was
   that long ago. Records without a key are free. The key alone counts, whatever its topic.
-
-The state is that of one object, kept over the terms of one process. Another process cannot know it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Threads that work on several partitions at once, for one career thread that waits for all of
-them.
+"""Threads that work on several partitions at once, while one career thread waits for all of them.
 
 The career thread may be struck by an exception at any instruction (``atomic`` careers,
 :mod:`leaderq.running.stages`), so it shares no lock with the workers: it puts one ticket into a
 ``SimpleQueue`` and waits on another, single C calls both. The worker that takes a ticket passes one
 on if tasks are left. Struck while it waits, :meth:`PartitionWorkers.run` begins no further task and
-still waits for those begun: the user's code must not go on behind the back of ``handOver``.
-
-Daemon threads: one that hangs in the user's code must not keep the process alive.
+still waits for those begun: the user's code must not go on behind the back of ``handOver``. A
+daemon thread that hangs in the user's code does not keep the process alive.
 """
 
 from __future__ import annotations

@@ -26,16 +26,13 @@ from leaderq.term import Term
 class OffsetStore(ABC):
     """Keeps, for each partition, the offset at which the next reader begins.
 
-    ``in_group``: the consumer must be a member of the consumer group (else it only takes the
-    partitions).
+    ``in_group``: the consumer must be a member of the group (else it only takes the partitions).
     ``undoes``: effects that go through the store vanish when their batch is not committed, so a
-    batch that failed is done again from its beginning; elsewhere the part of it that was done stays
-    done.
-    ``is_silent``: a leader that only reads is not told that a newer one has fenced it, so from time
-    to time it has to commit its positions again (:meth:`commit_positions`).
+    batch that failed is done again from its beginning. ``is_silent``: a leader that only reads is
+    not told that a newer one has fenced it, so from time to time it commits its positions again.
 
-    Errors: those of :mod:`leaderq.kafka.clients.consumer`; :class:`~leaderq.errors.KafkaFenced` or
-    :class:`~leaderq.errors.Deposed` where a newer leader exists.
+    Errors: those of :mod:`leaderq.kafka.clients.consumer`; ``KafkaFenced`` or ``Deposed`` where a
+    newer leader exists.
     """
 
     in_group: bool
