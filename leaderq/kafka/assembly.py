@@ -138,12 +138,7 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
             events=environment.events,
             career=declared.name,
             candidate=environment.candidate,
-            batch_limits=BatchLimits(
-                max_records=declared.max_records,
-                max_bytes=declared.max_bytes,
-                max_wait_s=declared.max_wait_s,
-                workers=declared.workers,
-            ),
+            batch_limits=BatchLimits(declared.max_records, declared.max_bytes, declared.max_wait_s, declared.workers),
             start=declared.auto_offset_reset,
             stall_limits=environment.stall_limits,
             reports=reports,

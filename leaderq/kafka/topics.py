@@ -147,11 +147,9 @@ def produce(
 
 @dataclass(frozen=True)
 class TopicView:
-    """A topic as the cluster describes it to one user.
-
-    ``partitions`` is 0 if it is not there, or hidden. ``replicas`` and ``in_sync``: of the
-    partition that has the fewest. ``operations``: what the user may do with it, or with a topic of
-    that name, if the cluster says so; ``min_in_sync``: how many must be in sync for a write, if that may be known.
+    """A topic as the cluster describes it to one user; ``partitions`` is 0 if it is not there, or
+    hidden; ``replicas`` and ``in_sync``: of the partition that has the fewest. ``operations`` and
+    ``min_in_sync``: if the cluster says so.
     """
 
     partitions: int

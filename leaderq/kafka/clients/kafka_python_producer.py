@@ -239,20 +239,17 @@ def _require_member(group: Any) -> None:
 
 
 class IdempotentSender(_Connection):
-    """Sends messages and waits until they are acknowledged. One thread at a time.
-
-    Connected with the first message, then kept; :meth:`close` disconnects it.
+    """Sends messages and waits until they are acknowledged. One thread at a time. Connected with
+    the first message, then kept, until :meth:`close`.
 
     *Guarantees:* when :meth:`send` has returned, all its messages are stored, each once. *Not
-    guaranteed:* anything about messages of a :meth:`send` that raised: some may be stored, or be
-    stored later. Sending them again may store them twice.
+    guaranteed:* anything about messages of a :meth:`send` that raised.
     """
 
     def send(self, messages: Iterable[Message], timeout_s: float) -> None:
-        """Send all, and return when the cluster has them all.
-
-        Raises ``KafkaAway`` (not within ``timeout_s``), ``ServersUnreachable`` or ``AccessRefused``
-        (when connecting), ``UnknownTopic``, ``KafkaError`` (a message is too large, or not one).
+        """Send all, and return when the cluster has them all; raises ``KafkaAway`` (not within
+        ``timeout_s``), ``ServersUnreachable``, ``AccessRefused``, ``UnknownTopic`` or
+        ``KafkaError``.
         """
         deadline = now_s() + timeout_s
         wanted = [checked(message, self._settings.max_message_bytes) for message in messages]

@@ -144,10 +144,9 @@ class ConsumerThread:
         return dict(self._progress)
 
     def commit(self, term: Term, ends: Offsets) -> None:
-        """Commit these ends of the batch in hand, or of a part of it, and wait until that is done.
-
-        Raises ``BatchLost`` if the batch was let go of instead: what the store says is not done is
-        handed out again. Raises ``Deposed`` if a newer leader is there.
+        """Commit these ends of what is in hand, and wait. Raises ``BatchLost`` if it was let go of
+        instead: what the store says is not done is handed out again; ``Deposed`` if a newer leader
+        is there.
         """
         request = _Request(_Kind.COMMIT, ends)
         self._requests.put(request)

@@ -42,8 +42,7 @@ class Positions:
     def drop(self) -> None:
         """The batch in hand is not to be committed: reading goes on where the store stands."""
         if self.in_hand is not None:
-            self.handed.update({partition: self.committed[partition] for partition in self.in_hand.ends})
-            self.in_hand = None
+            self.release(self.in_hand.ends)
 
     def release(self, partitions: Collection[Partition]) -> None:
         """What is in hand of these is not to be committed: reading goes back to the store's."""

@@ -202,10 +202,8 @@ def _grown(before: Offsets, after: Offsets) -> int:
 
 
 class ProgressReports:
-    """Reports for one career, through all its terms, kept at ``path``, whose parent exists.
-
-    :meth:`tell` never raises and never blocks: while ZooKeeper is silent a fenced write waits as
-    long as the lease lasts. A report that comes while the one before is being written is dropped.
+    """Reports for one career, through all its terms, kept at ``path``, whose parent exists. Never
+    raises, never blocks: a report that comes while the one before is being written is dropped.
     """
 
     def __init__(

@@ -251,10 +251,9 @@ class DeadLetterReplay:
             yield each
 
     def run(self, wait: Callable[[float], object]) -> ReplayCounts:
-        """Send the letters; ``wait`` sleeps for so many seconds, and may raise to interrupt.
-
-        Raises ``RequestRefused`` if another replay has taken over, or too much would have to be
-        remembered; and what reading and producing raise, naming the letter where it is about one.
+        """Send the letters; ``wait`` sleeps for so many seconds, and may raise to interrupt. Raises
+        ``RequestRefused`` if another replay has taken over, or too much would have to be
+        remembered.
         """
         try:
             self._producer.open()

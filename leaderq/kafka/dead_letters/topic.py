@@ -41,10 +41,9 @@ _SILENCE_S = 30.0
 
 
 class DeadLetterSender:
-    """Sends the dead letters of one career; for the career thread.
-
-    ``produce`` puts a message into the batch's transaction, where there is one. ``topic_bytes``:
-    the ``max.message.bytes`` of the topic, if it is known.
+    """Sends the dead letters of one career, on its thread; ``produce`` puts a message into the
+    batch's transaction, where there is one; ``topic_bytes``: the topic's ``max.message.bytes``, if
+    known.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class DeadLetterSender:
     ) -> None:
         self._sender = IdempotentSender(settings)
         self._produce = produce
-        self._make_topic = make_topic
+        self.make_topic = make_topic
         self._topic_bytes = settings.max_message_bytes if topic_bytes is None else topic_bytes - _FRAME_BYTES
 
     def send(self, term: Term, topic: str, letter: NewDeadLetter) -> None:
@@ -96,10 +95,6 @@ class DeadLetterSender:
                     raise BatchLost(
                         "the term ends before a dead letter could be sent; its record is handed out again"
                     ) from exc
-
-    def make_topic(self) -> None:
-        """Make the topic again, if somebody has deleted it."""
-        self._make_topic()
 
     def close(self) -> None:
         self._sender.close()

@@ -106,10 +106,8 @@ class BatchHandler:
     """Handles batches for one career, through all its terms. For the career thread.
 
     *Guarantees:* the records of a partition are handed over in order, and none before those ahead
-    of it were done, skipped or dead-lettered; an offset is committed only when all before it were.
-    Except with *at most once*, which commits first.
-    *Not guaranteed:* that ``handle`` is called once for a record where it raised, or where its end
-    was not committed.
+    of it were done or passed over; except with *at most once*, an offset is committed only when all
+    before it were. *Not guaranteed:* that ``handle`` is called once for each.
     """
 
     def __init__(self, context: HandlingContext) -> None:

@@ -131,10 +131,8 @@ T = TypeVar("T")
 
 
 class CrashMarks:
-    """The marks of one career, kept at ``path``, whose parent exists. For the career thread only.
-
-    ``max_records`` is the largest batch, so that a careful partition gets past all that may have
-    been in hand when the processes died.
+    """The marks of one career, kept at ``path``, whose parent exists. For the career thread only. A
+    careful partition has to get past ``max_records``, the largest batch.
     """
 
     def __init__(self, session: Session, path: str, *, max_records: int) -> None:

@@ -44,11 +44,9 @@ class PartFailure:
 class BatchPart:
     """Records next in line of their partitions, and what was tried with them so far.
 
-    ``ends`` are the offsets to be committed once they are done (``None``: those after the last
-    record of each partition).
-    ``failed`` counts their own attempts in vain, ``before`` those made while they were part of a
-    larger part. ``failure`` is one that is still to be judged. ``at_once``: committed by itself as
-    soon as it is done. ``marked``: its durable mark is set.
+    ``ends`` are to be committed once they are done (``None``: after each last record). ``failed``
+    counts their own attempts in vain, ``before`` those within a larger part; ``failure`` is to be
+    judged. ``at_once``: committed as soon as it is done. ``marked``: its durable mark is set.
     """
 
     records: Sequence[Record]
@@ -237,10 +235,8 @@ REST_FROM_S = 0.5
 
 
 class RestingParts:
-    """The part of each resting partition that failed, with its attempts; within one term.
-
-    Reading begins again before the record, so nothing of it is lost if the process dies. That
-    throws away what was fetched ahead, and is worth it from :data:`REST_FROM_S` on.
+    """The part of each resting partition that failed, with its attempts; within one term. What was
+    fetched ahead is thrown away, which is worth it from :data:`REST_FROM_S` on.
     """
 
     def __init__(self) -> None:

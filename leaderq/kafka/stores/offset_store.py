@@ -106,19 +106,18 @@ partition was never read.
 
 class ExternalOffsets(OffsetStore):
     """The user's own store (``offsets="external"``), which is authoritative: ``handle`` writes a
-    batch's results and its offsets in one transaction there. leaderq only seeks. ``where`` names the
-    user's class in messages.
+    batch's results and its offsets in one transaction there. leaderq only seeks.
 
-    The fence is the user's too: the broker refuses nobody, because the group is not joined. So
-    ``load_offsets`` **fences first, then reads**: it makes the store refuse lower term numbers, in
-    the same transaction in which it reads the offsets, and every later write compares its own
-    number (:class:`~leaderq.kafka.stores.database_offsets.DatabaseOffsets` does both). It is called
-    on the career thread, where ``handle`` is called as well (a ``sqlite3`` connection refuses any
-    other); its answer is kept here for the consumer thread. If it raises, the term fails. A
-    consumer made again within a term reads on after the last batch whose ``handle`` returned.
+    The fence is the user's too: ``load_offsets`` **fences first, then reads**: it makes the store
+    refuse lower term numbers, in the same transaction in which it reads the offsets, and every
+    later write compares its own number
+    (:class:`~leaderq.kafka.stores.database_offsets.DatabaseOffsets` does both). It is called on the
+    career thread, where ``handle`` is called as well; its answer is kept here for the consumer
+    thread. A consumer made again within a term reads on after the last batch whose ``handle``
+    returned.
 
-    *Guarantees:* no record of a term is read before ``load`` has returned for that term.
-    *Not guaranteed:* anything against a zombie whose writes the user's store does not compare; that
+    *Guarantees:* no record of a term is read before ``load`` has returned for that term. *Not
+    guaranteed:* anything against a zombie whose writes the user's store does not compare; that
     ``auto_offset_reset="latest"`` means the same place to the next leader, if this one ends before
     the first batch of a partition.
     """
