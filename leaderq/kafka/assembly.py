@@ -235,9 +235,7 @@ def _is_abandoned(session: Session, layout: Layout) -> bool:
 
 
 def _require_topic(settings: Settings, declared: Declaration, topic: str) -> int | None:
-    """Make the dead-letter topic, if it is missing, when the career is made: poison must not meet a
-    missing one at night. Returns its ``max.message.bytes``, if that is known.
-    """
+    """Make the dead-letter topic, if it is missing, before it is needed; returns its size limit."""
     address, security, timeout_s = settings.kafka, security_for(declared, settings), settings.connect_timeout_s
     sources = declared.topics
     if isinstance(sources, TopicPattern):
@@ -299,9 +297,7 @@ def _store(declared: Declaration, environment: Environment, layout: Layout) -> O
 
 
 def transactional_id(career: str, group: str, root: str) -> str:
-    """The name under which a career's producers fence each other; it holds for the whole cluster, so
-    deployments of one class with other groups or roots have other ones.
-    """
+    """The cluster-wide name by which producers of this career, group and root fence each other."""
     return f"leaderq-{career}:{group}:{root}"
 
 

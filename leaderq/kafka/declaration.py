@@ -24,9 +24,8 @@ store              delivery           order, and what a crash in between costs
                                       its own: nothing
 =================  =================  ============================================================
 
-Refused: *exactly once* with ``"kafka"``, where committing and work are two steps with a crash
-possible between them; *at most once* with ``"transaction"`` and ``"external"``, where offset and
-result are stored together, so nothing can be committed first.
+Refused: *exactly once* with ``"kafka"``, where committing and work are two steps; *at most once*
+with ``"transaction"`` and ``"external"``, where nothing can be committed first.
 """
 
 from __future__ import annotations

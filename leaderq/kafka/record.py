@@ -151,9 +151,7 @@ def size_of(rows: Sequence[Record]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Records handed out together, in order within each partition; ``ends`` is what is committed
-    once all are handled: the offset after the last record of each partition.
-    """
+    """Records handed out together; ``ends``: what is committed once all of them are handled."""
 
     records: Mapping[Partition, Sequence[Record]]
     ends: Mapping[Partition, int]

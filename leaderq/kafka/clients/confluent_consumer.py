@@ -5,12 +5,9 @@ Facts of librdkafka 2.x that this file leans on, besides B9, B16 and B17 (each h
 consumer contract, or was met in its source):
 
 * For want of a gate before a JoinGroup request, ``allowed`` is asked right before ``subscribe`` and
-  again when partitions are assigned, before they are accepted. A process that is frozen between the
-  two, or whose session has run out and that thaws after its term, may fence its successor, who
-  stands again; nothing is read or committed by it. A zombie whose successor has joined does *not*:
-  FENCED_INSTANCE_ID is fatal to this client for ever.
+  again when partitions are assigned, before they are accepted. A zombie whose successor has joined
+  does not join again: FENCED_INSTANCE_ID is fatal to this client for ever.
 * A fenced consumer is told by its heartbeat (3 s): ``poll`` then raises ``KafkaFenced``, for ever.
-  Until then it may still give records.
 * A commit waits for a coordinator up to the session time-out, and cannot be called back. So commits
   go through a thread of their own, in order; :meth:`ConfluentConsumer.close` waits neither for it
   nor for librdkafka.

@@ -74,9 +74,7 @@ class MessageRecords(SizedRecords):
 
 
 def by_partition(messages: list[Any], the_only: str | None) -> dict[Partition, Sequence[Record]]:
-    """Messages without errors, sorted out; ``the_only`` topic, if it is known that there is but one.
-    They come in long runs of one partition, which stay together in C code.
-    """
+    """Messages without errors, sorted out; ``the_only`` topic, if there is but one (0.2 us less)."""
     found: dict[Partition, list[Any]] = {}
     number_of: Any = Message.partition
     topic_of: Any = Message.topic

@@ -113,13 +113,11 @@ class ConsumerSettings:
     commits are accepted. With ``membership=False`` the group is not joined at all: all partitions
     are simply taken (*assigned*), and a commit is only information for tools.
 
-    ``session_timeout_s`` is long on purpose. Taking over does not wait for it; but when it runs out
-    the group becomes empty, and the next join waits for 3 s. So membership should outlive a time
-    without any leader. Its price: for so long the group looks active to tools that reset offsets,
-    and a career that was renamed would wait for its old name, which is therefore removed.
-
-    ``partition_fetch_bytes``: how much is fetched of a partition at a time (``None``: the client's
-    default). ``options`` are the client library's own, and go before all else.
+    ``session_timeout_s`` is long on purpose: membership should outlive a time without any leader,
+    as the next join would wait for 3 s when the group has become empty. Its price: for so long the
+    group looks active to tools that reset offsets, and waits for the old name of a renamed career,
+    which is therefore removed. ``partition_fetch_bytes``: how much is fetched of a partition at a
+    time. ``options`` are the client library's own, and go before all else.
     """
 
     address: str

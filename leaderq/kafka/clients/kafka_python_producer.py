@@ -193,8 +193,9 @@ class KafkaPythonProducer(_Connection):
                 wanted = {
                     TopicPartition(*where): OffsetAndMetadata(at, notes.get(where, ""), -1) for where, at in offsets.items()
                 }
-                if not isinstance(group, str):
-                    _require_member(group)
+                if not isinstance(group, str) and not (group.group_id and group.member_id and group.generation_id >= 0):
+                    # The broker accepts offsets of nobody in particular, whoever holds the group.
+                    raise MembershipLost(f"the consumer is no member of group {group.group_id!r} at the moment")
                 self._offsets_sent = private_api.started(self._producer, "send_offsets_to_transaction", wanted, group)
             self._require(self._offsets_sent, deadline)
         self._end("committing a transaction", deadline)
@@ -230,12 +231,6 @@ class KafkaPythonProducer(_Connection):
     @staticmethod
     def _answered(result: Any, timeout_s: float) -> bool:
         return bool(result.wait(timeout_ms=max(0.0, timeout_s) * 1000))
-
-
-def _require_member(group: Any) -> None:
-    """Never send a group's offsets as nobody in particular: the broker accepts them."""
-    if not group.group_id or not group.member_id or group.generation_id < 0:
-        raise MembershipLost(f"the consumer is no member of group {group.group_id!r} at the moment")
 
 
 class IdempotentSender(_Connection):

@@ -74,10 +74,7 @@ TELL_AFTER_S = 2.0
 FREE_GROUP_AFTER_S = 2.0
 REBUILD_AFTER_S = 30.0
 REBUILD_JOINING_AFTER_S = 10.0
-"""A request to join waits for its answer for minutes, on purpose; one whose answer was lost is best
-given up with its client. Joining takes milliseconds, or 3 s for a group's very first member; where
-others in the group hold it up, a new client does no harm.
-"""
+"""A request to join waits for minutes; one whose answer was lost is best given up with its client."""
 _NAMED = 20
 _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 

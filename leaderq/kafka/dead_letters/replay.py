@@ -17,12 +17,10 @@ What is sent: key, value and headers as they were before the death; ``leaderq-re
 retention could delete it before it is read. The letter stays on its topic until retention takes it.
 
 What is not a letter of leaderq is passed over for good, and counted. Of each partition the note is
-
-* an offset, committed by the group, so Kafka's own tools show it; it never passes a letter that was
-  left out by a filter;
-* the letters behind it that were replayed out of turn, in the *metadata* of the commit: ``also
-  replayed: 103-105,109``. So each letter is replayed once, whatever was filtered in which order. An
-  offset somebody resets with Kafka's tools has no metadata, and says: from here on.
+an offset, committed by the group, which never passes a letter that was left out by a filter; and,
+in the *metadata* of the commit, the letters behind it that were replayed out of turn: ``also
+replayed: 103-105,109``. So each letter is replayed once, whatever was filtered in which order. An
+offset somebody resets with Kafka's tools has no metadata, and says: from here on.
 """
 
 from __future__ import annotations

@@ -177,9 +177,7 @@ class CrashMarks:
         return mark.killers.get(place, 0)
 
     def after(self, term: Term, record: Record) -> None:
-        """The record was passed and committed. Costs no request: the mark stays, but lies in front
-        of the committed offset now, so nobody is blamed.
-        """
+        """The record was passed and committed: its mark stays in front of the offset, unheeded."""
         where = Partition(record.topic, record.partition)
         left = self._left.pop(where, 1) - 1
         if left > 0:

@@ -115,9 +115,7 @@ class PoisonRecord(LeaderqError):
 
 
 class DependencyUnavailable(LeaderqError):
-    """Raised in ``handle`` or a deserializer: not the record is to blame, but what it needs is away
-    (a database, a service). The work is held up, and nothing is passed over.
-    """
+    """Raised by the user's code: what the record needs is away. The work is held up."""
 
 
 class ProcessDied(LeaderqError):

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, Protocol
 
@@ -153,7 +153,12 @@ class DatabaseOffsets:
         term.check()
         with self._explained(term), self._database.transaction() as cursor:
             self._take_over(cursor, term)
-            firsts, ends = _range_of(records)
+            firsts: dict[Partition, int] = {}
+            ends: dict[Partition, int] = {}
+            for record in records:
+                where = Partition(record.topic, record.partition)
+                firsts.setdefault(where, record.offset)
+                ends[where] = record.offset + 1
             stored = {where: self._stored(cursor, where) for where in firsts}
             for where, first in firsts.items():
                 if (offset := stored[where]) is not None and offset > first:
@@ -235,17 +240,6 @@ class DatabaseOffsets:
             except Deposed as deposed:
                 raise deposed from exc
             raise
-
-
-def _range_of(records: Sequence[Record]) -> tuple[Mapping[Partition, int], Mapping[Partition, int]]:
-    """For each partition of ``records`` the first offset, and the offset after the last."""
-    firsts: dict[Partition, int] = {}
-    ends: dict[Partition, int] = {}
-    for record in records:
-        where = Partition(record.topic, record.partition)
-        firsts.setdefault(where, record.offset)
-        ends[where] = record.offset + 1
-    return firsts, ends
 
 
 class DatabaseCursor(Protocol):

@@ -1,13 +1,12 @@
 """Offsets kept in Kafka in one transaction with what the handler produced:
 ``offsets="transaction"``.
 
-Who is authoritative: the broker. It holds one epoch for the career's transactional id and one
-member for the career's name in the group, and refuses a transaction unless both are those of the
-leader that took over last.
+The broker is authoritative: it holds one epoch for the career's transactional id and one member for
+its name in the group, and refuses a transaction unless both are those of the newest leader.
 
 What is produced while a batch is handled is kept in memory until the batch is to be committed; only
-then is a transaction begun, filled and committed, all on one thread of its own. So a refused
-transaction can be done again without handling the batch again.
+then is a transaction begun, filled and committed, all on one thread of its own. So a refused one
+can be done again without handling the batch again.
 
 What happens on each failure:
 
