@@ -103,11 +103,9 @@ def _no_debug_lines(line: logging.LogRecord) -> bool:
 
 
 def quiet_client_logs() -> None:
-    """Silence kafka-python's own loggers, unless the program has given ``kafka`` a level.
-
-    It reports each failed attempt as an error, several times a second; what matters of it leaderq
-    raises or logs itself. The debug lines of two of them contain every request, passwords too, and
-    are never let out unless that very logger was given a level.
+    """Silence kafka-python's own loggers, unless the program has given ``kafka`` a level: what matters
+    of it leaderq raises or logs itself. The debug lines of two of them contain passwords, and are
+    never let out unless that very logger was given a level.
     """
     for name in ("kafka.protocol.parser", "kafka.net.connection"):
         spilling = logging.getLogger(name)
