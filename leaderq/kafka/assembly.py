@@ -273,7 +273,6 @@ def _consumer_class(client: ClientLibrary) -> ConsumerFactory:
 
 
 def consumer_settings(declared: Declaration, environment: Environment, in_group: bool) -> ConsumerSettings:
-    """As whom, and what, the consumer of a career reads."""
     return environment.consumer_settings(
         ConsumerSettings(
             topics=declared.topics,
