@@ -187,9 +187,7 @@ def committed_offsets(consumer: Any, partitions: Iterable[Any], timeout_ms: floa
 
 
 def run_bounded(selector: Any, run: Callable[..., Any], coro: Any, args: Sequence[Any], limit_s: float) -> Any:
-    """What ``run`` returns, waited for with a bound, and with the I/O thread woken now and then:
-    without, a fetch of committed offsets was seen to wait for ever.
-    """
+    """What ``run`` returns, within a bound: a fetch of committed offsets waited for ever."""
     thread = selector._io_thread
     if thread is None or thread is threading.current_thread() or selector._closed:
         return run(coro, *args)
