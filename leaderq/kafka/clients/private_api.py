@@ -155,9 +155,7 @@ def known_topic_id(consumer: Any, topic: str) -> Any:
 
 
 def request_rejoin(consumer: Any) -> None:
-    """Ask for a new assignment: a static member that took over a stable group is told that its dead
-    predecessor leads it, and would never notice that partitions were added.
-    """
+    """Ask for a new assignment: a static member that took over would not notice new partitions."""
     consumer._coordinator.request_rejoin()
 
 
