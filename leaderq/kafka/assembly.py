@@ -99,7 +99,6 @@ class Assembly:
             self._marked = term.id
 
     def close(self) -> None:
-        """Close connections and threads."""
         self.consumer.close()
         self.handler.close()
         self.dead_letters.close()
@@ -139,12 +138,7 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
             events=environment.events,
             career=declared.name,
             candidate=environment.candidate,
-            batch_limits=BatchLimits(
-                max_records=declared.max_records,
-                max_bytes=declared.max_bytes,
-                max_wait_s=declared.max_wait_s,
-                workers=declared.workers,
-            ),
+            batch_limits=BatchLimits(declared.max_records, declared.max_bytes, declared.max_wait_s, declared.workers),
             start=declared.auto_offset_reset,
             stall_limits=environment.stall_limits,
             reports=reports,
@@ -241,9 +235,7 @@ def _is_abandoned(session: Session, layout: Layout) -> bool:
 
 
 def _require_topic(settings: Settings, declared: Declaration, topic: str) -> int | None:
-    """Make the dead-letter topic, if it is missing, when the career is made: poison must not meet a
-    missing one at night. Returns its ``max.message.bytes``, if that is known.
-    """
+    """Make the dead-letter topic, if it is missing, before it is needed; returns its size limit."""
     address, security, timeout_s = settings.kafka, security_for(declared, settings), settings.connect_timeout_s
     sources = declared.topics
     if isinstance(sources, TopicPattern):
@@ -281,7 +273,6 @@ def _consumer_class(client: ClientLibrary) -> ConsumerFactory:
 
 
 def consumer_settings(declared: Declaration, environment: Environment, in_group: bool) -> ConsumerSettings:
-    """As whom, and what, the consumer of a career reads."""
     return environment.consumer_settings(
         ConsumerSettings(
             topics=declared.topics,
@@ -305,9 +296,7 @@ def _store(declared: Declaration, environment: Environment, layout: Layout) -> O
 
 
 def transactional_id(career: str, group: str, root: str) -> str:
-    """The name under which a career's producers fence each other; it holds for the whole cluster, so
-    deployments of one class with other groups or roots have other ones.
-    """
+    """The cluster-wide name by which producers of this career, group and root fence each other."""
     return f"leaderq-{career}:{group}:{root}"
 
 

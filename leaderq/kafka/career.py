@@ -215,10 +215,8 @@ class KafkaLeaderCareer(LeaderCareer):
     # ---- what the runner calls -------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Connect to Kafka, and keep the connections warm until this process leads.
-
-        Raises :class:`~leaderq.errors.ConfigurationError`, ``UnknownTopic``, ``AccessRefused`` or
-        ``ServersUnreachable``.
+        """Connect to Kafka, and keep the connections warm until this process leads; raises
+        ``ConfigurationError``, ``UnknownTopic``, ``AccessRefused`` or ``ServersUnreachable``.
         """
         self._running()
 
@@ -245,7 +243,6 @@ class KafkaLeaderCareer(LeaderCareer):
             raise Deposed(term=term.number, reason=Reason.FENCED) from exc
 
     def retire(self) -> None:
-        """Close the connections to Kafka."""
         if self._assembly is not None:
             self._assembly.close()
             self._assembly = None
@@ -286,7 +283,7 @@ class KafkaLeaderCareer(LeaderCareer):
         )
 
     def _consumer_settings(self, settings: ConsumerSettings) -> ConsumerSettings:
-        """As whom the consumer reads; for tests to shorten its times."""
+        """For tests, to shorten the consumer's times."""
         return settings
 
     @classmethod

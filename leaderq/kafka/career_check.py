@@ -38,10 +38,8 @@ class CareerFinding:
 
 
 def check_career(career: Any, name: str, settings: Settings) -> Iterator[CareerFinding]:
-    """What stands in the way of ``career``, an instance that nobody runs.
-
-    Raises what asking Kafka raises, and :class:`~leaderq.errors.ConfigurationError` for a career
-    that cannot be run as declared.
+    """What stands in the way of ``career``, an instance that nobody runs. Raises what asking Kafka
+    raises, and ConfigurationError for a career that cannot be run as declared.
     """
     declared = declaration_of(career, name, settings)
     check(declared, career._problems())

@@ -24,9 +24,8 @@ store              delivery           order, and what a crash in between costs
                                       its own: nothing
 =================  =================  ============================================================
 
-Refused: *exactly once* with ``"kafka"``, where committing and work are two steps with a crash
-possible between them; *at most once* with ``"transaction"`` and ``"external"``, where offset and
-result are stored together, so nothing can be committed first.
+Refused: *exactly once* with ``"kafka"``, where committing and work are two steps; *at most once*
+with ``"transaction"`` and ``"external"``, where nothing can be committed first.
 """
 
 from __future__ import annotations
@@ -184,9 +183,7 @@ def deserializer_of(career: object, name: str) -> Deserializer | None:
 
 
 def check(declared: Declaration, others: Iterable[str] = ()) -> None:
-    """Return if a career can be run as declared; raises :class:`~leaderq.errors.ConfigurationError`
-    with all its problems, and ``others``.
-    """
+    """Return if it can be run so; else a ConfigurationError with all problems, and ``others``."""
     problems = [*_problems_of_reading(declared), *_problems_of_batches(declared), *_problems_elsewhere(declared), *others]
     if problems:
         raise ConfigurationError(*problems)

@@ -1,14 +1,11 @@
 """What a handler is given: records, and the batch that is committed as a whole.
 
-These types are ours, not a client library's, so that a handler runs unchanged behind another
-client, and can be tested with records made by hand. A record costs next to nothing: what a client
-library has made is not copied but *seen as* a :class:`Record`, through a subclass of it that knows
-where that library keeps each field.
+These types are ours, so that a handler runs unchanged behind another client, and can be tested with
+records made by hand. What a client library has made is not copied but *seen as* a :class:`Record`,
+through a subclass of it that knows where that library keeps each field.
 
 A batch of several partitions is handed over as one sequence (:class:`Chained`), without a copy. Its
-records may be made only while they are looked at (:mod:`leaderq.kafka.clients.confluent_record`); a
-list of them would make all at once, keep them alive, and wake the garbage collector: with
-confluent-kafka that costs as much as all the rest of the career thread's work.
+records may be made only while they are looked at (:mod:`leaderq.kafka.clients.confluent_record`).
 """
 
 from __future__ import annotations
@@ -78,11 +75,9 @@ class Record(tuple):  # type: ignore[type-arg]
         return sum(len(part) for part in (self.key, self.value) if isinstance(part, bytes))
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields by name."""
         return {name: getattr(self, name) for name in FIELDS}
 
     def replace(self, **changes: Any) -> Record:
-        """A record with some fields changed."""
         return Record(**{**self.as_dict(), **changes})
 
     # What a client's own tuple holds, and where, is hidden: all below goes by the seven fields.
@@ -156,9 +151,7 @@ def size_of(rows: Sequence[Record]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Records handed out together, in order within each partition; ``ends`` is what is committed
-    once all are handled: the offset after the last record of each partition.
-    """
+    """Records handed out together; ``ends``: what is committed once all of them are handled."""
 
     records: Mapping[Partition, Sequence[Record]]
     ends: Mapping[Partition, int]

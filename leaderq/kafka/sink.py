@@ -122,7 +122,6 @@ class KafkaSink:
         self._suspects: dict[int, Any] = {}  # records that are sent alone
 
     def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
-        """See :class:`~leaderq.producing.Sink`."""
         deadline = now_s() + timeout_s
         client = self._connected(timeout_s)
         part = batch
@@ -141,7 +140,6 @@ class KafkaSink:
         return outcome._replace(again=[*outcome.again, *range(len(part), len(batch))])
 
     def close(self, timeout_s: float) -> None:
-        """See :class:`~leaderq.producing.Sink`."""
         self._drop()
 
     def _connected(self, timeout_s: float) -> MessageSender:
@@ -307,7 +305,6 @@ class KafkaSink:
             self._stuck.add(kept.place)
 
     def _told(self, why: LeaderqError | None, undone: list[int]) -> LeaderqError:
-        """Return what the producer is told."""
         if why is None:
             where = ", ".join(f"{topic}-{number}" for topic, number in sorted(self._stuck)[:5])
             return SinkBusy(

@@ -1,10 +1,7 @@
-"""Small dealings with a Kafka cluster apart from draining it: topics, offsets, feeding records, and
-whether it answers.
-
-For the demo, ``leaderq doctor``, benchmarks and tests; each call opens its own connection and
-closes it. Errors of all of them: :class:`~leaderq.errors.ConfigurationError` (malformed address),
-:class:`~leaderq.errors.ServersUnreachable`, :class:`~leaderq.errors.AccessRefused`,
-:class:`~leaderq.errors.KafkaError`.
+"""Small dealings with a Kafka cluster apart from draining it, for the demo, ``leaderq doctor``,
+benchmarks and tests; each call opens its own connection and closes it. All raise
+``ConfigurationError`` (malformed address), ``ServersUnreachable``, ``AccessRefused`` or
+``KafkaError``.
 """
 
 from __future__ import annotations
@@ -74,9 +71,7 @@ def ensure_topic(
     security: KafkaSecurity | None = None,
     timeout_s: float = 10.0,
 ) -> bool:
-    """Create ``topic`` if it is not there, and return whether it was, or raise ``UnknownTopic``;
-    with these configs, and else the cluster's own defaults.
-    """
+    """Create ``topic`` if it is not there, and return whether it was, or raise ``UnknownTopic``."""
     if topic in existing_topics(address, security=security, timeout_s=timeout_s):
         return False
     try:
@@ -116,9 +111,7 @@ def end_offsets(
 def committed(
     address: str, group: str, topic: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
 ) -> dict[int, int]:
-    """The offset that ``group`` has committed of each partition of ``topic``, if it has. A broker
-    that loads its groups first is asked again, up to ``timeout_s``.
-    """
+    """What ``group`` has committed of ``topic``; a broker that loads its groups is asked again."""
     with _opened(KafkaConsumer, address, security, timeout_s) as consumer:
         where = _partitions(consumer, topic, address)
     with _opened(KafkaAdminClient, address, security, timeout_s) as admin:
@@ -154,11 +147,9 @@ def produce(
 
 @dataclass(frozen=True)
 class TopicView:
-    """A topic as the cluster describes it to one user.
-
-    ``partitions`` is 0 if it is not there, or hidden. ``replicas`` and ``in_sync``: of the
-    partition that has the fewest. ``operations``: what the user may do with it, or with a topic of
-    that name, if the cluster says so; ``min_in_sync``: how many must be in sync for a write, if that may be known.
+    """A topic as the cluster describes it to one user; ``partitions`` is 0 if it is not there, or
+    hidden; ``replicas`` and ``in_sync``: of the partition that has the fewest. ``operations`` and
+    ``min_in_sync``: if the cluster says so.
     """
 
     partitions: int

@@ -133,6 +133,17 @@ MUTANTS = [
         Edit(READ_AHEAD, "        share = max(1, most // len(open_))\n", "        share = most\n"),
     ),
     mutant(
+        "more is read ahead for one worker than a batch",
+        "tests/unit/kafka/test_read_ahead.py::test_one_worker_reads_no_more_ahead_than_a_batch_and_no_more_than_fits",
+        Edit(READ_AHEAD, "if many else limits.max_records", "if True else limits.max_records"),
+    ),
+    mutant(
+        "what a rebuild was tried for is forgotten when positions are set again",
+        "tests/unit/kafka/test_consumer_check.py::"
+        "test_after_a_rebuild_time_and_polls_are_counted_anew_and_the_same_stall_is_not_told_again",
+        Edit("leaderq/kafka/consuming/consumer_check.py", "        if still.tried is not None\n", "        if False\n"),
+    ),
+    mutant(
         "time-outs of kafka-python keep what was fetched",
         "tests/integration/kafka/test_memory_of_a_career.py::"
         "test_large_records_take_a_bounded_amount_of_memory[kafka-python]",

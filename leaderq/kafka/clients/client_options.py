@@ -43,7 +43,6 @@ class RefusedOptions:
     confluent: str
 
     def has(self, client: ClientLibrary, name: str) -> bool:
-        """Whether the option ``name`` of that library is one of them."""
         names = self.kafka_python if client is ClientLibrary.KAFKA_PYTHON else self.confluent
         return any(fnmatchcase(name, each) for each in names.split())
 
@@ -133,9 +132,7 @@ def for_client(kind: Any, options: Options) -> dict[str, Any]:
 
 
 def for_all_clients(client: ClientLibrary, options: Options) -> dict[str, Any]:
-    """Those that any client of kafka-python has, for what is done with it beside the draining; with
-    librdkafka, what lets it be let in by the same tokens.
-    """
+    """Those for what kafka-python does beside the draining; with librdkafka, only its tokens."""
     if client is ClientLibrary.KAFKA_PYTHON:
         return {name: options[name] for name in _SHARED if name in options}
     callback = options.get("oauth_cb")
@@ -157,7 +154,6 @@ class CallbackTokens(AbstractTokenProvider):
         self._extensions: Mapping[str, str] = {}
 
     def token(self) -> str:
-        """The token to be let in by."""
         if time.time() > self._until_s - self._MARGIN_S:
             token, self._until_s, *more = self._callback(self._config)
             self._token = token
@@ -165,7 +161,6 @@ class CallbackTokens(AbstractTokenProvider):
         return self._token
 
     def extensions(self) -> Mapping[str, str]:
-        """What goes along with it."""
         return self._extensions
 
 
@@ -175,9 +170,7 @@ _ONE = re.compile(r"^(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>\
 
 
 def bootstrap_servers(address: str) -> list[str]:
-    """``address`` as a list of ``host:port`` (9092 if left out), or a ConfigurationError naming the
-    part.
-    """
+    """``address`` as a list of ``host:port`` (9092 if left out), or a ConfigurationError."""
     parts = [part.strip() for part in address.split(",")] if address.strip() else []
     if not parts:
         raise ConfigurationError("no Kafka address is given; set --kafka or LEADERQ_KAFKA to host:port[,host:port...]")

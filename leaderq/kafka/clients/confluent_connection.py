@@ -1,12 +1,9 @@
 """confluent-kafka (librdkafka): whether it is there, how it is connected, what its errors mean.
 
-It is optional (``leaderq[confluent]``), so nothing here imports it before :func:`require` is
-called.
-
-librdkafka never raises for a broker that is away or that refuses a password: it tries again by
-itself for ever, tells an error callback in passing, and lets the call in hand run into its
-time-out. :class:`ErrorCallback` is that callback: it remembers a refusal, so that the time-out can
-be explained (:func:`translated`). Nothing of librdkafka is printed: by default it writes to stderr.
+It is optional: nothing here imports it before :func:`require` is called. It never raises for a
+broker that is away or that refuses a password: it tries again for ever, tells an error callback in
+passing, and lets the call in hand run into its time-out. :class:`ErrorCallback` remembers a
+refusal, so that the time-out can be explained (:func:`translated`). Nothing of it is printed.
 """
 
 from __future__ import annotations
@@ -26,63 +23,27 @@ from leaderq.kafka.clients.client_options import bootstrap_servers
 from leaderq.kafka.clients.consumer import Failure
 from leaderq.kafka.clients.producer import ProducerSettings
 
-_FENCED = {"FENCED_INSTANCE_ID", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED"}
-_MEMBERSHIP = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}
-_REFUSED = {
-    "_AUTHENTICATION",
-    "SASL_AUTHENTICATION_FAILED",
-    "UNSUPPORTED_SASL_MECHANISM",
-    "ILLEGAL_SASL_STATE",
-    "TOPIC_AUTHORIZATION_FAILED",
-    "GROUP_AUTHORIZATION_FAILED",
-    "CLUSTER_AUTHORIZATION_FAILED",
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+_NAMES = {
+    Failure.FENCED: "FENCED_INSTANCE_ID PRODUCER_FENCED INVALID_PRODUCER_EPOCH _FENCED",
+    Failure.MEMBERSHIP: "ILLEGAL_GENERATION UNKNOWN_MEMBER_ID REBALANCE_IN_PROGRESS _ASSIGNMENT_LOST",
+    Failure.REFUSED: """_AUTHENTICATION SASL_AUTHENTICATION_FAILED UNSUPPORTED_SASL_MECHANISM
+        ILLEGAL_SASL_STATE TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED
+        CLUSTER_AUTHORIZATION_FAILED TRANSACTIONAL_ID_AUTHORIZATION_FAILED""",
+    Failure.GONE: "OFFSET_OUT_OF_RANGE _AUTO_OFFSET_RESET _LOG_TRUNCATION",
+    Failure.UNKNOWN_TOPIC: """UNKNOWN_TOPIC_OR_PART UNKNOWN_TOPIC_ID TOPIC_EXCEPTION _UNKNOWN_TOPIC
+        _UNKNOWN_PARTITION""",
+    Failure.TOO_LARGE: "MSG_SIZE_TOO_LARGE RECORD_LIST_TOO_LARGE",
+    # What passes by itself, though librdkafka does not always mark it as retriable; _DESTROY_BROKER:
+    # of a cluster one broker was forgotten, or has come back under its id.
+    Failure.AWAY: """_TIMED_OUT _TIMED_OUT_QUEUE _MSG_TIMED_OUT _TRANSPORT _ALL_BROKERS_DOWN _RESOLVE
+        _WAIT_COORD _DESTROY_BROKER _WAIT_CACHE _IN_PROGRESS _PREV_IN_PROGRESS _RETRY _OUTDATED
+        BROKER_NOT_AVAILABLE CONCURRENT_TRANSACTIONS COORDINATOR_LOAD_IN_PROGRESS
+        COORDINATOR_NOT_AVAILABLE KAFKA_STORAGE_ERROR LEADER_NOT_AVAILABLE NETWORK_EXCEPTION
+        NOT_COORDINATOR NOT_ENOUGH_REPLICAS NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        NOT_LEADER_FOR_PARTITION OFFSET_NOT_AVAILABLE REQUEST_TIMED_OUT UNSTABLE_OFFSET_COMMIT
+        FENCED_LEADER_EPOCH UNKNOWN_LEADER_EPOCH REPLICA_NOT_AVAILABLE""",
 }
-_GONE = {"OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET", "_LOG_TRUNCATION"}
-UNKNOWN = {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "TOPIC_EXCEPTION", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
-_TOO_LARGE = {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"}
-# What passes by itself, though librdkafka does not always mark it as retriable.
-_AWAY = {
-    "_TIMED_OUT",
-    "_TIMED_OUT_QUEUE",
-    "_MSG_TIMED_OUT",
-    "_TRANSPORT",
-    "_ALL_BROKERS_DOWN",
-    "_RESOLVE",
-    "_WAIT_COORD",
-    "_DESTROY_BROKER",  # of a cluster one broker was forgotten, or has come back under its id
-    "_WAIT_CACHE",
-    "_IN_PROGRESS",
-    "_PREV_IN_PROGRESS",
-    "_RETRY",
-    "_OUTDATED",
-    "BROKER_NOT_AVAILABLE",
-    "CONCURRENT_TRANSACTIONS",
-    "COORDINATOR_LOAD_IN_PROGRESS",
-    "COORDINATOR_NOT_AVAILABLE",
-    "KAFKA_STORAGE_ERROR",
-    "LEADER_NOT_AVAILABLE",
-    "NETWORK_EXCEPTION",
-    "NOT_COORDINATOR",
-    "NOT_ENOUGH_REPLICAS",
-    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-    "NOT_LEADER_FOR_PARTITION",
-    "OFFSET_NOT_AVAILABLE",
-    "REQUEST_TIMED_OUT",
-    "UNSTABLE_OFFSET_COMMIT",
-    "FENCED_LEADER_EPOCH",
-    "UNKNOWN_LEADER_EPOCH",
-    "REPLICA_NOT_AVAILABLE",
-}
-
-_FAILURES = (
-    (_FENCED, Failure.FENCED),
-    (_MEMBERSHIP, Failure.MEMBERSHIP),
-    (_REFUSED, Failure.REFUSED),
-    (_GONE, Failure.GONE),
-    (UNKNOWN, Failure.UNKNOWN_TOPIC),
-    (_TOO_LARGE, Failure.TOO_LARGE),
-)
+FAILURES = {name: failure for failure, names in _NAMES.items() for name in names.split()}
 _FORGETS_BROKERS = 0x020B00FF  # 2.11.0 of librdkafka, the first with this setting on by default
 
 
@@ -98,7 +59,7 @@ class ErrorCallback:
         self.cause: Any = None
 
     def __call__(self, error: Any) -> None:
-        if error.name() in _REFUSED:
+        if FAILURES.get(error.name()) is Failure.REFUSED:
             self.refusal = error
         if error.name() in _TELLING:
             self.cause = error
@@ -163,15 +124,14 @@ def translated(exc: Any, doing: str, address: str, errors: ErrorCallback | None 
     """The error of ours for a ``KafkaException``, or a ``KafkaError`` (a value there)."""
     error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
     name = error.name() if hasattr(error, "name") else type(exc).__name__
-    at = f"{doing} at Kafka {address!r}: {name}: {error.str() if hasattr(error, 'str') else error}"
-    if name in _AWAY and errors is not None and errors.refusal is not None:
-        name = errors.refusal.name()
-        at = f"{doing} at Kafka {address!r}: {name}: {errors.refusal.str()}"
-    for names, failure in _FAILURES:
-        if name in names:
-            return failure.error(at)
-    is_away = name in _AWAY or (hasattr(error, "retriable") and error.retriable() and not error.fatal())
-    return (Failure.AWAY if is_away else Failure.OTHER).error(at)
+    failure = FAILURES.get(name)
+    if failure is Failure.AWAY and errors is not None and errors.refusal is not None:
+        error, name, failure = errors.refusal, errors.refusal.name(), Failure.REFUSED
+    if failure is None:
+        is_away = hasattr(error, "retriable") and error.retriable() and not error.fatal()
+        failure = Failure.AWAY if is_away else Failure.OTHER
+    said = error.str() if hasattr(error, "str") else error
+    return failure.error(f"{doing} at Kafka {address!r}: {name}: {said}")
 
 
 def refused_options(exc: Any) -> ConfigurationError | None:
@@ -184,7 +144,6 @@ def refused_options(exc: Any) -> ConfigurationError | None:
 
 @contextmanager
 def confluent_errors_translated(doing: str, address: str, errors: ErrorCallback | None = None) -> Iterator[None]:
-    """Let no ``KafkaException`` out of the block."""
     confluent = require()
     try:
         yield

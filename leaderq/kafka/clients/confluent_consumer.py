@@ -5,12 +5,9 @@ Facts of librdkafka 2.x that this file leans on, besides B9, B16 and B17 (each h
 consumer contract, or was met in its source):
 
 * For want of a gate before a JoinGroup request, ``allowed`` is asked right before ``subscribe`` and
-  again when partitions are assigned, before they are accepted. A process that is frozen between the
-  two, or whose session has run out and that thaws after its term, may fence its successor, who
-  stands again; nothing is read or committed by it. A zombie whose successor has joined does *not*:
-  FENCED_INSTANCE_ID is fatal to this client for ever.
+  again when partitions are assigned, before they are accepted. A zombie whose successor has joined
+  does not join again: FENCED_INSTANCE_ID is fatal to this client for ever.
 * A fenced consumer is told by its heartbeat (3 s): ``poll`` then raises ``KafkaFenced``, for ever.
-  Until then it may still give records.
 * A commit waits for a coordinator up to the session time-out, and cannot be called back. So commits
   go through a thread of their own, in order; :meth:`ConfluentConsumer.close` waits neither for it
   nor for librdkafka.
@@ -41,7 +38,7 @@ from confluent_kafka.admin import AdminClient
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, UnknownTopic
 from leaderq.kafka.clients.confluent_connection import (
-    UNKNOWN,
+    FAILURES,
     ErrorCallback,
     confluent_errors_translated,
     connection_options,
@@ -54,6 +51,7 @@ from leaderq.kafka.clients.consumer import (
     CommitFuture,
     ConsumerBase,
     ConsumerSettings,
+    Failure,
     KafkaAway,
     MembershipLost,
     Offsets,
@@ -239,7 +237,6 @@ class ConfluentConsumer(ConsumerBase):
         return polled
 
     def _taken(self, timeout_s: float, most: int) -> list[Any]:
-        """Records in the order in which they came, at most so many."""
         joins = self._joins
         found, self._stash = self._stash[:most], self._stash[most:]
         try:
@@ -310,7 +307,6 @@ class ConfluentConsumer(ConsumerBase):
         return self._commits.submit(partial(self._commit, self._consumer, self._named(offsets, note)))
 
     def _commit(self, consumer: Any, named: list[Any]) -> None:
-        """On the thread of the commits."""
         with self._errors_translated("committing"):
             answer = consumer.commit(offsets=named, asynchronous=False)
         self._answered(answer, "committing")
@@ -332,7 +328,9 @@ class ConfluentConsumer(ConsumerBase):
                 raise KafkaAway(str(exc)) from exc
             raise
         if self._pattern is not None:
-            answer = [one for one in answer if one.error is None or one.error.name() not in UNKNOWN]
+            answer = [
+                one for one in answer if one.error is None or FAILURES.get(one.error.name()) is not Failure.UNKNOWN_TOPIC
+            ]
         return self._answered(answer, "asking for offsets")
 
     def _answered(self, answer: list[Any], doing: str) -> dict[Partition, int]:
@@ -349,7 +347,6 @@ class ConfluentConsumer(ConsumerBase):
 
     @contextmanager
     def _errors_translated(self, doing: str) -> Iterator[None]:
-        """Let no ``KafkaException`` out of the block."""
         try:
             yield
         except self._confluent.KafkaException as exc:
@@ -360,7 +357,6 @@ class ConfluentConsumer(ConsumerBase):
             raise
 
     def _error(self, exc: Any, doing: str) -> KafkaError:
-        """Ours for the client's, which is remembered if it is the last."""
         error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
         found: Any = translated(exc, doing, self._settings.address, self._errors)
         # With the classic protocol only the fencing is fatal; asked again it says "_FATAL".
@@ -426,11 +422,9 @@ class ConfluentTopics:
             self._asking = self._executor.submit(partial(self._ask, self._request_timeout_s))
 
     def hurry(self) -> None:
-        """Ask at the next :meth:`keep_known`."""
         self._asked_at = 0.0
 
     def close(self) -> None:
-        """Let the thread end, if there is one."""
         self._executor.close()
 
     def _ask(self, timeout_s: float, all_there: bool = False) -> None:
@@ -464,7 +458,6 @@ class ConfluentTopics:
 
 
 def consumer_options(settings: ConsumerSettings, errors: ErrorCallback, partitions: int = 0) -> dict[str, Any]:
-    """What the consumer of so many partitions is made with."""
     session_ms = int(settings.session_timeout_s * 1000)
     options = {
         **connection_options(settings.address, settings.security, errors),

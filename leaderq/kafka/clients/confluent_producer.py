@@ -16,9 +16,7 @@ Facts of librdkafka 2 that this file leans on, besides B20 (``INTRODUCTION.md``,
 * To ask for the metadata of one topic, or to send to it, creates it on brokers that are configured
   so, and no setting is against it; to ask for those of all topics does not.
 * What may never return (B20) is called on a thread of its own, and given up with its producer if it
-  is late. It may go on behind our back; it cannot commit, as only ``commit_transaction`` does, and
-  once the next producer is fenced in not even that.
-* ``message.timeout.ms`` 0 is for ever: an outage fails no message.
+  is late. It may go on behind our back; it cannot commit, as only ``commit_transaction`` does.
 * A batch that a broker refuses for good leaves a gap, and what is behind it would be stored all the
   same; with ``enable.gapless.guarantee`` it is not: the producer has a fatal error, fails all it
   holds, and is over.
@@ -74,7 +72,6 @@ class _Connection:
         self._began_s: float | None = None
 
     def _connect(self, options: Mapping[str, Any], wait_s: float) -> Any:
-        """Make the client, and ask for all topics; returns the answer."""
         began_s, address = now_s(), self._settings.address
         try:
             self._client = self._confluent.Producer(options)
@@ -121,7 +118,6 @@ class _Connection:
 
 
 def _drop(clients: list[Any]) -> None:
-    """Purge what is not sent, and let the last reference go."""
     try:
         clients[0].purge(in_queue=True, in_flight=True, blocking=False)
         clients[0].poll(0)
@@ -252,9 +248,7 @@ class ConfluentProducer(_Connection):
             raise BatchLost(f"{doing} at Kafka {self._settings.address!r} takes too long; its producer is given up")
 
     def _fatal(self) -> Any:
-        """What has ended this client for good, if anything has: some calls say only that something
-        has; one to begin a transaction says what, and within one it is refused anyway.
-        """
+        """What has ended this client for good, which beginning a transaction tells, and only that."""
         if self._began_s is None:
             return None
         try:
@@ -296,8 +290,6 @@ def sender_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[st
 
 
 class _Receipt:
-    """Called by the client, on the thread that polls."""
-
     __slots__ = ("error", "is_done", "stored")
 
     def __init__(self) -> None:
@@ -306,7 +298,6 @@ class _Receipt:
         self.stored: Any = None
 
     def __call__(self, error: Any, message: Any) -> None:
-        """Note what became of it."""
         self.error, self.stored = error, message
         self.is_done = True
 

@@ -22,8 +22,6 @@ _Fields = namedtuple("_Fields", ("offset", "key", "value", "message"))
 
 
 class ConfluentRecord(Record):
-    """A :class:`Record` whose fields lie in a ``Message``."""
-
     __slots__ = ()
 
     if not TYPE_CHECKING:
@@ -65,7 +63,6 @@ class MessageRecords(SizedRecords):
 
     @property
     def size(self) -> int:
-        """Bytes of all keys and values."""
         rows = self._messages
         return sum(map(len, rows)) + sum(map(len, filter(None, map(Message.key, rows))))
 
@@ -77,9 +74,7 @@ class MessageRecords(SizedRecords):
 
 
 def by_partition(messages: list[Any], the_only: str | None) -> dict[Partition, Sequence[Record]]:
-    """Messages without errors, sorted out; ``the_only`` topic, if it is known that there is but one.
-    They come in long runs of one partition, which stay together in C code.
-    """
+    """Messages without errors, sorted out; ``the_only`` topic, if there is but one (0.2 us less)."""
     found: dict[Partition, list[Any]] = {}
     number_of: Any = Message.partition
     topic_of: Any = Message.topic

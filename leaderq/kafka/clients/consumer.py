@@ -80,7 +80,6 @@ class Failure(Enum):
     OTHER = KafkaError, ""
 
     def error(self, at: str) -> LeaderqError:
-        """The error to raise for what was met ``at`` a place."""
         kind: type[LeaderqError]
         kind, remedy = self.value
         return kind(f"{at}{remedy}")
@@ -101,7 +100,6 @@ class TopicPattern:
         return tuple(sorted(name for name in mine if self.regex.fullmatch(name)))
 
     def unmatched(self, address: str) -> UnknownTopic:
-        """The error to raise where there is none."""
         return UnknownTopic(
             f"no topic on Kafka {address!r} matches {self.regex.pattern!r}; create one, or correct the career's 'topics'"
         )
@@ -115,13 +113,11 @@ class ConsumerSettings:
     commits are accepted. With ``membership=False`` the group is not joined at all: all partitions
     are simply taken (*assigned*), and a commit is only information for tools.
 
-    ``session_timeout_s`` is long on purpose. Taking over does not wait for it; but when it runs out
-    the group becomes empty, and the next join waits for 3 s. So membership should outlive a time
-    without any leader. Its price: for so long the group looks active to tools that reset offsets,
-    and a career that was renamed would wait for its old name, which is therefore removed.
-
-    ``partition_fetch_bytes``: how much is fetched of a partition at a time (``None``: the client's
-    default). ``options`` are the client library's own, and go before all else.
+    ``session_timeout_s`` is long on purpose: membership should outlive a time without any leader,
+    as the next join would wait for 3 s when the group has become empty. Its price: for so long the
+    group looks active to tools that reset offsets, and waits for the old name of a renamed career,
+    which is therefore removed. ``partition_fetch_bytes``: how much is fetched of a partition at a
+    time. ``options`` are the client library's own, and go before all else.
     """
 
     address: str
@@ -143,18 +139,14 @@ class CommitFuture(Protocol):
     """Something being stored."""
 
     def done(self, wait_s: float) -> bool:
-        """Whether it is stored durably, waiting up to ``wait_s`` for that; raises if it failed. May
-        be asked again.
-        """
+        """Whether it is stored durably, within ``wait_s``; raises if it failed. Asked again, too."""
 
 
 class ConsumerClient(Protocol):
     """A consumer of all partitions of some topics: new, :meth:`open`, :meth:`join`, closed."""
 
     def open(self) -> None:
-        """Connect, learn the topics, find the coordinator; *without* joining the group, which would
-        fence the leader. Raises also ``ServersUnreachable`` and ``UnknownTopic``.
-        """
+        """Connect and find topics and coordinator; *without* joining, which would fence the leader."""
 
     def refresh(self, timeout_s: float) -> None:
         """Use every connection once, so that none is closed as idle and moved leaders are known."""
@@ -272,7 +264,6 @@ class SubmittedWork:
         self._error: BaseException | None = None
 
     def done(self, wait_s: float) -> bool:
-        """Whether the work has returned; raises what it raised."""
         if not self._finished.is_set() and not self._finished.wait(wait_s):
             return False
         if self._error is not None:
@@ -280,7 +271,6 @@ class SubmittedWork:
         return True
 
     def run(self) -> None:
-        """Do the work, on the background's thread."""
         try:
             self._work()
         except BaseException as exc:  # noqa: BLE001  (raised to whoever waits for it)

@@ -103,11 +103,9 @@ def _no_debug_lines(line: logging.LogRecord) -> bool:
 
 
 def quiet_client_logs() -> None:
-    """Silence kafka-python's own loggers, unless the program has given ``kafka`` a level.
-
-    It reports each failed attempt as an error, several times a second; what matters of it leaderq
-    raises or logs itself. The debug lines of two of them contain every request, passwords too, and
-    are never let out unless that very logger was given a level.
+    """Silence kafka-python's own loggers, unless the program has given ``kafka`` a level: what matters
+    of it leaderq raises or logs itself. The debug lines of two of them contain passwords, and are
+    never let out unless that very logger was given a level.
     """
     for name in ("kafka.protocol.parser", "kafka.net.connection"):
         spilling = logging.getLogger(name)
@@ -184,9 +182,7 @@ Client = TypeVar("Client")
 
 
 def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]) -> Client:
-    """A client of class ``kind``, connected. Raises ``ServersUnreachable``, ``AccessRefused`` or
-    ``KafkaError``; nothing is left behind then.
-    """
+    """A client of class ``kind``, connected; or an error, and nothing is left behind."""
     made: list[_Manager] = []
 
     def client_of(**settings: Any) -> KafkaNetClient:
@@ -221,9 +217,7 @@ def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
-    """TLS 1.2 or newer, with the server's certificate checked, as kafka-python takes it. Raises
-    ConfigurationError if a file cannot be read, or a key's password is wrong.
-    """
+    """TLS 1.2 or newer, with the server's certificate checked, or a ConfigurationError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.sslsocket_class = _TlsSocket
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -287,7 +281,6 @@ def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError
 
 @contextmanager
 def errors_translated(doing: str, address: str) -> Iterator[None]:
-    """Let no exception of kafka-python out of the block."""
     try:
         yield
     except native.KafkaError as exc:

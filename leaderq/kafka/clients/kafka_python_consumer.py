@@ -105,8 +105,6 @@ class _Seen(Record):
 
 
 class _Commit:
-    """A commit under way on the client's own thread."""
-
     def __init__(self, future: Any, address: str) -> None:
         self._future = future
         self._address = address
@@ -114,7 +112,6 @@ class _Commit:
         future.add_both(lambda _answer: self.answered.set())
 
     def done(self, wait_s: float) -> bool:
-        """Whether the broker has acknowledged it."""
         if not self.answered.wait(wait_s):
             return False
         with errors_translated("committing", self._address):
@@ -170,7 +167,6 @@ class KafkaPythonConsumer(ConsumerBase):
 
     @property
     def _topics(self) -> tuple[str, ...]:
-        """What is to be read, as far as is known now."""
         topics = self._settings.topics
         return topics.among(private_api.known_topics(self._consumer)) if isinstance(topics, TopicPattern) else topics
 

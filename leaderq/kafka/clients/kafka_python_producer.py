@@ -77,7 +77,6 @@ class _Connection:
         self._failed: list[tuple[str, BaseException]] = []
 
     def _connect(self, **more: Any) -> None:
-        """Connect; ``more`` are options of ours."""
         quiet_client_logs()
         options = {**producer_options(self._settings), "enable_idempotence": True, **more}
         self._client = private_api.mended(connected(KafkaProducer, self._settings.address, options))
@@ -157,7 +156,6 @@ class KafkaPythonProducer(_Connection):
         self._forget()
 
     def _forget(self) -> None:
-        """No transaction is open."""
         self._began_s = None
         self._offsets_sent: Any = None
         self._ending: Any = None
@@ -195,8 +193,9 @@ class KafkaPythonProducer(_Connection):
                 wanted = {
                     TopicPartition(*where): OffsetAndMetadata(at, notes.get(where, ""), -1) for where, at in offsets.items()
                 }
-                if not isinstance(group, str):
-                    _require_member(group)
+                if not isinstance(group, str) and not (group.group_id and group.member_id and group.generation_id >= 0):
+                    # The broker accepts offsets of nobody in particular, whoever holds the group.
+                    raise MembershipLost(f"the consumer is no member of group {group.group_id!r} at the moment")
                 self._offsets_sent = private_api.started(self._producer, "send_offsets_to_transaction", wanted, group)
             self._require(self._offsets_sent, deadline)
         self._end("committing a transaction", deadline)
@@ -234,27 +233,18 @@ class KafkaPythonProducer(_Connection):
         return bool(result.wait(timeout_ms=max(0.0, timeout_s) * 1000))
 
 
-def _require_member(group: Any) -> None:
-    """Never send a group's offsets as nobody in particular: the broker accepts them."""
-    if not group.group_id or not group.member_id or group.generation_id < 0:
-        raise MembershipLost(f"the consumer is no member of group {group.group_id!r} at the moment")
-
-
 class IdempotentSender(_Connection):
-    """Sends messages and waits until they are acknowledged. One thread at a time.
-
-    Connected with the first message, then kept; :meth:`close` disconnects it.
+    """Sends messages and waits until they are acknowledged. One thread at a time. Connected with
+    the first message, then kept, until :meth:`close`.
 
     *Guarantees:* when :meth:`send` has returned, all its messages are stored, each once. *Not
-    guaranteed:* anything about messages of a :meth:`send` that raised: some may be stored, or be
-    stored later. Sending them again may store them twice.
+    guaranteed:* anything about messages of a :meth:`send` that raised.
     """
 
     def send(self, messages: Iterable[Message], timeout_s: float) -> None:
-        """Send all, and return when the cluster has them all.
-
-        Raises ``KafkaAway`` (not within ``timeout_s``), ``ServersUnreachable`` or ``AccessRefused``
-        (when connecting), ``UnknownTopic``, ``KafkaError`` (a message is too large, or not one).
+        """Send all, and return when the cluster has them all; raises ``KafkaAway`` (not within
+        ``timeout_s``), ``ServersUnreachable``, ``AccessRefused``, ``UnknownTopic`` or
+        ``KafkaError``.
         """
         deadline = now_s() + timeout_s
         wanted = [checked(message, self._settings.max_message_bytes) for message in messages]

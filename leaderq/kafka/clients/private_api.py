@@ -1,14 +1,11 @@
-"""Every private part of kafka-python 3.0 that leaderq relies on, and why; no other file touches
-one.
+"""Every private part of kafka-python 3.0 that leaderq relies on, and why; no other file touches one.
 
-kafka-python has no public way to do what is done here. Three things keep an upgrade one file's
-work:
+Three things keep an upgrade one file's work:
 
 * what is read, set, called or patched stands below as a function each;
 * what is overridden is listed in :data:`HOOKS`;
 * the functions of kafka-python whose inner working we count on are listed in :data:`RELIED_ON`. A
-  test compares their source with the one that was read when this was written, and fails if it
-  changed: read the new source, then its users here, then note the new hash in the test.
+  test fails if the source of one changed: read it, then its users here, then note the new hash.
 
 Two of these would fail open if they went without effect, and a zombie could fence its successor:
 the gate in the assignor (``metadata``), and :func:`mended`. So they are tried before a career
@@ -21,7 +18,7 @@ import importlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import FunctionType, MappingProxyType, SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any, Final
 
 import kafka
@@ -35,56 +32,45 @@ from kafka.producer.transaction_manager import TransactionManager
 from leaderq.errors import MissingPiece
 
 _WAKE_S = 0.5
-HOOKS: Final = MappingProxyType(
-    {
-        "kafka.coordinator.assignors.range.RangePartitionAssignor": MappingProxyType(
-            {
-                "metadata": "asked right before every JoinGroup request: where a join is refused",
-                "on_assignment": "the only place that says each time that partitions were assigned",
-            }
-        ),
-        "kafka.net.inet.KafkaNetSocket": MappingProxyType(
-            {
-                "socket": "ours loses no data that came right before the end of the stream",
-                "sock_connect": "the socket of a failed attempt is forgotten; ours is closed",
-            }
-        ),
-        "kafka.net.manager.KafkaConnectionManager": MappingProxyType(
-            {"get_connection": "why a connection failed is only logged; ours remembers it"}
-        ),
-        "kafka.net.selector.NetworkSelector": MappingProxyType(
-            {
-                "run": "each time-out leaves a cycle of frames behind, with what it has waited for; and it"
-                " waits without a bound for a thread that may have forgotten it"
-            }
-        ),
-    }
-)
+HOOKS: Final[Mapping[str, Mapping[str, str]]] = {
+    "kafka.coordinator.assignors.range.RangePartitionAssignor": {
+        "metadata": "asked right before every JoinGroup request: where a join is refused",
+        "on_assignment": "the only place that says each time that partitions were assigned",
+    },
+    "kafka.net.inet.KafkaNetSocket": {
+        "socket": "ours loses no data that came right before the end of the stream",
+        "sock_connect": "the socket of a failed attempt is forgotten; ours is closed",
+    },
+    "kafka.net.manager.KafkaConnectionManager": {
+        "get_connection": "why a connection failed is only logged; ours remembers it"
+    },
+    "kafka.net.selector.NetworkSelector": {
+        "run": "each time-out leaves a cycle of frames behind; it waits for ever for a thread that forgot it"
+    },
+}
 """What leaderq overrides of kafka-python's inner classes, each with the reason."""
 
-RELIED_ON: Final = MappingProxyType(
-    {
-        "kafka.coordinator.base.BaseCoordinator": "request_rejoin need_rejoin join_group_async",
-        "kafka.coordinator.consumer.ConsumerCoordinator": """group_protocols poll need_rejoin
+RELIED_ON: Final[Mapping[str, str]] = {
+    "kafka.coordinator.base.BaseCoordinator": "request_rejoin need_rejoin join_group_async",
+    "kafka.coordinator.consumer.ConsumerCoordinator": """group_protocols poll need_rejoin
             fetch_committed_offsets fetch_committed_offsets_async _commit_offsets_sync_async
             _on_join_prepare_async _on_join_complete_async""",
-        "kafka.coordinator.assignors.range.RangePartitionAssignor": "metadata on_assignment",
-        "kafka.consumer.fetcher.Fetcher": """_create_fetch_requests fetch_records fetched_records
+    "kafka.coordinator.assignors.range.RangePartitionAssignor": "metadata on_assignment",
+    "kafka.consumer.fetcher.Fetcher": """_create_fetch_requests fetch_records fetched_records
             _fetchable_partitions""",
-        "kafka.consumer.group.KafkaConsumer": "position",
-        "kafka.consumer.subscription_state.TopicPartitionState": "seek _get_position",
-        "kafka.cluster.ClusterMetadata": "set_topics partitions_for_topic topic_id topics metadata_request",
-        "kafka.net.compat.KafkaNetClient": "__init__ await_ready",
-        "kafka.net.inet.KafkaNetSocket": "register_class __new__ socket sock_connect",
-        "kafka.net.manager.KafkaConnectionManager": "get_connection call_soon wait_for",
-        "kafka.net.selector.NetworkSelector": "run call_soon_with_future wakeup",
-        "kafka.producer.kafka.KafkaProducer": "send flush partitions_for _unregister_cleanup close",
-        "kafka.producer.record_accumulator.RecordAccumulator": "append has_incomplete",
-        "kafka.producer.sender.Sender": "force_close wakeup _maybe_send_pending_request",
-        "kafka.producer.transaction_manager.TransactionManager": """initialize_transactions
+    "kafka.consumer.group.KafkaConsumer": "position",
+    "kafka.consumer.subscription_state.TopicPartitionState": "seek _get_position",
+    "kafka.cluster.ClusterMetadata": "set_topics partitions_for_topic topic_id topics metadata_request",
+    "kafka.net.compat.KafkaNetClient": "__init__ await_ready",
+    "kafka.net.inet.KafkaNetSocket": "register_class __new__ socket sock_connect",
+    "kafka.net.manager.KafkaConnectionManager": "get_connection call_soon wait_for",
+    "kafka.net.selector.NetworkSelector": "run call_soon_with_future wakeup",
+    "kafka.producer.kafka.KafkaProducer": "send flush partitions_for _unregister_cleanup close",
+    "kafka.producer.record_accumulator.RecordAccumulator": "append has_incomplete",
+    "kafka.producer.sender.Sender": "force_close wakeup _maybe_send_pending_request",
+    "kafka.producer.transaction_manager.TransactionManager": """initialize_transactions
             begin_commit begin_abort send_offsets_to_transaction last_error _supports_epoch_bump""",
-    }
-)
+}
 """The functions of kafka-python that we call, override or reason about, by class."""
 
 _PAUSE_S = 0.02
@@ -92,9 +78,7 @@ _WRITTEN_FOR = "3.0.12"
 
 
 def require_what_the_fence_relies_on() -> None:
-    """Return if a refusal in the assignor and :func:`mended` take effect with this kafka-python;
-    else a zombie could fence its successor, and MissingPiece says why.
-    """
+    """Return if the gate and :func:`mended` take effect; else a zombie could fence its successor."""
     if problems := [*_missing(), *_unasked()]:
         raise MissingPiece(
             f"kafka-python {kafka.__version__} is not what leaderq was written for: {'; '.join(problems)}; "
@@ -151,9 +135,7 @@ def learn_topics(consumer: Any, topics: Sequence[str]) -> None:
 
 
 def follow_all_topics(consumer: Any) -> None:
-    """Keep the metadata of all topics up to date; the public way subscribes to what matches a
-    pattern, dead letters too, and joins by itself.
-    """
+    """Keep all topics known; the public way subscribes to what matches, and joins by itself."""
     consumer._cluster.need_all_topic_metadata = True
 
 
@@ -173,9 +155,7 @@ def known_topic_id(consumer: Any, topic: str) -> Any:
 
 
 def request_rejoin(consumer: Any) -> None:
-    """Ask for a new assignment: a static member that took over a stable group is told that its dead
-    predecessor leads it, and would never notice that partitions were added.
-    """
+    """Ask for a new assignment: a static member that took over would not notice new partitions."""
     consumer._coordinator.request_rejoin()
 
 
@@ -191,9 +171,7 @@ def is_between_assignments(consumer: Any) -> bool:
 
 
 def poll_group(consumer: Any, timeout_ms: float) -> None:
-    """Attend the group without reading, and join if need be; the public ``poll`` also reads. A join
-    that ended between two polls is never taken over: it is asked for again.
-    """
+    """Attend without reading, joining if need be; a join that ended unseen is asked for again."""
     coordinator = consumer._coordinator
     if coordinator.rejoining and not coordinator.need_rejoin():
         coordinator.request_rejoin()
@@ -207,9 +185,7 @@ def committed_offsets(consumer: Any, partitions: Iterable[Any], timeout_ms: floa
 
 
 def run_bounded(selector: Any, run: Callable[..., Any], coro: Any, args: Sequence[Any], limit_s: float) -> Any:
-    """What ``run`` returns, waited for with a bound, and with the I/O thread woken now and then:
-    without, a fetch of committed offsets was seen to wait for ever.
-    """
+    """What ``run`` returns, within a bound: a fetch of committed offsets waited for ever."""
     thread = selector._io_thread
     if thread is None or thread is threading.current_thread() or selector._closed:
         return run(coro, *args)
@@ -229,9 +205,7 @@ def run_bounded(selector: Any, run: Callable[..., Any], coro: Any, args: Sequenc
 
 
 def positions(consumer: Any) -> dict[Any, int]:
-    """The offset to be read next of all partitions that have one, in one pass; the public
-    ``position`` looks after all of them for each that it is asked for, 2 s for 1,000.
-    """
+    """All offsets to be read next; the public ``position``, one by one, takes 2 s for 1,000."""
     states = list(consumer._subscription.assignment.items())
     found = ((partition, state.position) for partition, state in states)
     return {partition: position.offset for partition, position in found if position is not None}
@@ -246,9 +220,7 @@ def seek(consumer: Any, offsets: Mapping[Any, int]) -> None:
 
 
 def start_commit(consumer: Any, offsets: Mapping[Any, Any], timeout_ms: float) -> Any:
-    """A future of what the public ``commit`` runs and waits for; the public ``commit_async`` gives
-    up where this looks for the coordinator, or repeats.
-    """
+    """What the public ``commit`` runs and waits for; ``commit_async`` repeats nothing."""
     coordinator = consumer._coordinator
     return coordinator._manager.call_soon(coordinator._commit_offsets_sync_async, offsets, timeout_ms)
 
@@ -275,9 +247,7 @@ def seen_as(kind: type[tuple[Any, ...]], rows: Sequence[Any]) -> Sequence[Any]:
 
 
 def started(producer: Any, step: str, *args: Any) -> Any:
-    """The result of a ``step`` of the transaction manager, to be waited for with a bound; the
-    public methods wait without one.
-    """
+    """The result of a ``step`` of a transaction; the public methods wait for it without a bound."""
     result = getattr(producer._transaction_manager, step)(*args)
     producer._sender.wakeup()
     return result
@@ -304,9 +274,7 @@ def metadata_came_after(producer: Any, at_s: float) -> bool:
 
 
 def appender(producer: Any) -> tuple[Callable[..., Any], Callable[[], None]]:
-    """What ``send`` comes to once topic, partition and size are known to be right, at half the
-    cost: to append a message to what is buffered, and to wake the thread that sends it.
-    """
+    """What ``send`` comes to where all is known to be right, at half the cost: append, wake."""
     return producer._accumulator.append, producer._sender.wakeup
 
 

@@ -99,10 +99,8 @@ def _problem(message: Message) -> str | None:
 @dataclass(frozen=True)
 class ProducerSettings:
     """How a producer is made; ``options`` are the client library's own, and go before all else.
-
-    ``transactional_id`` is the name under which it fences, whoever leads. ``transaction_timeout_s``
-    is how long the broker keeps an open transaction of a producer that is gone; one that is open
-    for longer is refused, so it must exceed the longest commit.
+    ``transactional_id`` is the name under which it fences, whoever leads. A transaction open for
+    longer than ``transaction_timeout_s`` is refused, so that must exceed the longest commit.
     """
 
     address: str
@@ -128,24 +126,18 @@ class TransactionalProducer(Protocol):
     """Sends messages and offsets together, or not at all. One thread, but for :meth:`produce`."""
 
     def open(self) -> None:
-        """Connect, without fencing anybody. Raises also ``ServersUnreachable`` and
-        ``MissingPiece``.
-        """
+        """Connect, without fencing anybody; raises also ``ServersUnreachable``, ``MissingPiece``."""
 
     def fence(self, timeout_s: float) -> bool:
-        """Take the transactional id over; returns whether that has happened yet.
-
-        *Guarantees:* once it has returned ``True``, every earlier producer of the id is refused,
-        and its open transaction is aborted, or committed entirely (KIP-98).
+        """Take the transactional id over; returns whether that has happened yet: then every earlier
+        producer of the id is refused, and its open transaction aborted, or committed (KIP-98).
         """
 
     def begin(self) -> None:
         """Begin a transaction; costs no request."""
 
     def produce(self, message: Message) -> None:
-        """Put a message into the transaction, on any thread; if sending it fails, :meth:`commit`
-        raises.
-        """
+        """Put a message into the transaction, on any thread; :meth:`commit` raises if it fails."""
 
     def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
         """Commit the transaction with these offsets of ``group``
@@ -168,11 +160,9 @@ class MessageInvalid(KafkaError):
 
 
 class MessageSender(Protocol):
-    """An idempotent producer that sends and repeats by itself; used by one thread at a time.
-
-    The broker is authoritative: done without a failure means acknowledged by all replicas in sync.
-    No message is given up for the time it takes; within a partition each is stored once, in order,
-    for as long as the sender lives.
+    """An idempotent producer that sends and repeats by itself, on one thread: what is done without
+    a failure is acknowledged by all replicas in sync. No message is given up for the time it takes;
+    within a partition each is stored once, in order, for as long as the sender lives.
     """
 
     def open(self, timeout_s: float) -> None:

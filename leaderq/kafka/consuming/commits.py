@@ -37,7 +37,6 @@ class OffsetCommits:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is to be committed, or under way."""
         return any(each is not None for each in (self.wanted, self._commit, self._dropped, self._positions_commit))
 
     @property
@@ -59,7 +58,11 @@ class OffsetCommits:
 
     def has_let_go(self) -> bool:
         """Whether that is over, one way or the other; waits up to 2 ms."""
-        if self._dropped is not None and _is_over(self._dropped):
+        try:
+            if self._dropped is not None and self._dropped.done(_LOOK_S):
+                self._dropped = None
+        except KafkaError as exc:
+            log.debug("a commit that nobody waits for has failed: %s", exc)
             self._dropped = None
         return self._dropped is None
 
@@ -79,20 +82,16 @@ class OffsetCommits:
         self._commit = None
         if not commit.done(_LOOK_S if may_wait else 0.0):
             self._commit = commit
-            self._tell()
+            # Some clients and stores wait for a server without a word; an operator should know.
+            if self._tell_at_s is not None and now_s() > self._tell_at_s:
+                self._tell_at_s = None
+                log.warning("offset commit takes longer than %.0f s; the term goes on and waits", TELL_AFTER_S)
             return None
         if self._tell_at_s is None:
             log.info("delayed offset commit succeeded")
         return self._ends
 
-    def _tell(self) -> None:
-        """Some clients and stores wait for a server without a word; an operator should know."""
-        if self._tell_at_s is not None and now_s() > self._tell_at_s:
-            self._tell_at_s = None
-            log.warning("offset commit takes longer than %.0f s; the term goes on and waits", TELL_AFTER_S)
-
     def settled(self, ends: Offsets) -> None:
-        """``ends`` are in the store."""
         if self.wanted == ends:
             self.wanted, self.outcome = None, True
 
@@ -121,7 +120,6 @@ class OffsetCommits:
         return self._positions
 
     def commit_positions_now(self, consumer: ConsumerClient, offsets: Offsets, wait_s: float) -> None:
-        """Commit positions, and wait for that."""
         if not self._store.commit_positions(consumer, self._term, offsets).done(wait_s):
             raise KafkaAway("an offset is not stored yet")
 
@@ -130,12 +128,3 @@ class OffsetCommits:
         newer: ask no more about it; what is wanted will be committed again.
         """
         self._commit = self._dropped = self._positions_commit = None
-
-
-def _is_over(commit: CommitFuture) -> bool:
-    """Whether it has happened, or failed; waits up to 2 ms."""
-    try:
-        return commit.done(_LOOK_S)
-    except KafkaError as exc:
-        log.debug("a commit that nobody waits for has failed: %s", exc)
-        return True

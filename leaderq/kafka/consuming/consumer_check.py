@@ -125,7 +125,6 @@ class ConsumerCheck:
         self.topic_ids: dict[str, str] = {}
 
     def polled(self, empty: bool) -> None:
-        """A poll has waited for records."""
         self._polls += 1
         self._empty_polls += empty
 
@@ -178,9 +177,7 @@ class ConsumerCheck:
         self._memory = restarted(self._memory)
 
     def _lacks_topics(self, consumer: ConsumerClient) -> bool:
-        """Whether a topic was deleted, where topics come and go; else that is an error, once it is
-        gone from several looks in a row (one may fall into a change of metadata).
-        """
+        """Whether a topic is gone, if they come and go; else that is an error, after some looks."""
         existing = {partition.topic for partition in consumer.existing()}
         if self._by_pattern:
             return not {partition.topic for partition in consumer.assigned()} <= existing

@@ -122,7 +122,6 @@ class ConsumerThread:
         return self._await(request, wait_s, term.ending.is_set) is not _NO_ANSWER
 
     def is_consuming(self, term: Term) -> bool:
-        """Whether ``term`` is the one begun."""
         return self._gate is not None and self._gate.term is term
 
     def next(self, term: Term, wait_s: float) -> Batch | None:
@@ -145,10 +144,9 @@ class ConsumerThread:
         return dict(self._progress)
 
     def commit(self, term: Term, ends: Offsets) -> None:
-        """Commit these ends of the batch in hand, or of a part of it, and wait until that is done.
-
-        Raises ``BatchLost`` if the batch was let go of instead: what the store says is not done is
-        handed out again. Raises ``Deposed`` if a newer leader is there.
+        """Commit these ends of what is in hand, and wait. Raises ``BatchLost`` if it was let go of
+        instead: what the store says is not done is handed out again; ``Deposed`` if a newer leader
+        is there.
         """
         request = _Request(_Kind.COMMIT, ends)
         self._requests.put(request)
@@ -204,7 +202,6 @@ class ConsumerThread:
             return value
 
     def _state(self) -> str:
-        """What is the matter with the thread, and where it is."""
         frame = sys._current_frames().get(self._thread.ident or 0)
         if frame is None:
             return "has died"

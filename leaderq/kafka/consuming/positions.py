@@ -1,15 +1,13 @@
-"""How far one term has handed out and committed, and where reading begins: bookkeeping without
-threads or sockets.
+"""How far one term has handed out and committed, and where reading begins (pure).
 
 For each partition ``committed`` <= ``handed``: ``committed`` is what the store is known to hold,
 ``handed`` is where the batch in hand ends, and what is read ahead begins. Only this file decides
-where reading goes on after the store was asked again, and where it begins in a partition that has
-no offset to go on from.
+where reading goes on after the store was asked again, and where it begins without an offset.
 
-``policy`` is the career's ``auto_offset_reset``: what the *user said*, or ``None`` where the user
-said nothing. Saying nothing means: a group that never committed begins at the first record, so that
-nothing is skipped; but a position that is *gone* (its records were deleted, or the topic was, and
-created again) stops the leader, because only a person can know what was lost.
+``policy`` is the career's ``auto_offset_reset``: what the *user said*, or ``None``. Saying nothing
+means: a group that never committed begins at the first record, so that nothing is skipped; but a
+position that is *gone* (its records were deleted, or the topic was, and created again) stops the
+leader, because only a person can know what was lost.
 """
 
 from __future__ import annotations
@@ -32,7 +30,6 @@ class Positions:
         self.in_hand: Batch | None = None
 
     def hand(self, batch: Batch) -> None:
-        """``batch`` is handed out."""
         self.in_hand = batch
         self.handed.update(batch.ends)
 
@@ -45,8 +42,7 @@ class Positions:
     def drop(self) -> None:
         """The batch in hand is not to be committed: reading goes on where the store stands."""
         if self.in_hand is not None:
-            self.handed.update({partition: self.committed[partition] for partition in self.in_hand.ends})
-            self.in_hand = None
+            self.release(self.in_hand.ends)
 
     def release(self, partitions: Collection[Partition]) -> None:
         """What is in hand of these is not to be committed: reading goes back to the store's."""

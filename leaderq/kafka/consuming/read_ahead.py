@@ -1,16 +1,12 @@
-"""Reading ahead: what was read and not yet handed out, cut into batches of the shape that the
-career asks for (pure).
+"""Reading ahead: what was read and not yet handed out, cut into batches (pure).
 
-Reading ahead costs memory (one batch), and buys that the next batch is there when the
-last one is committed: records are taken from the network and unpacked while a handler waits for its
-database, and while an offset is on its way to its store. A second batch ahead would buy nothing:
-one thread at a time runs in Python, and what it makes early it has to keep. What is ahead is only
-ever read; it is dropped without loss whenever the positions are set again. Several polls fill one
-batch, unless it is asked for before it is full.
+It costs the memory of one batch, and buys that the next batch is there when the last one is
+committed: records are taken from the network and unpacked while a handler waits for its database,
+and while an offset is on its way to its store. A second batch ahead would buy nothing: one thread
+at a time runs in Python. What is ahead is dropped without loss whenever positions are set again.
 
-With workers more is read ahead: clients return records in long runs of one partition, so that the
-next batch would be mostly of one partition, and one worker would have all the work. So a run of
-each partition is read ahead (:data:`SPREAD_RECORDS`), and a batch takes as much of each.
+With workers a run of each partition is read ahead (:data:`SPREAD_RECORDS`), and a batch takes as
+much of each: clients return records in long runs of one partition, which would be one worker's.
 """
 
 from __future__ import annotations
@@ -65,11 +61,9 @@ class ReadAhead:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is ahead."""
         return not self._counts
 
     def add(self, polled: Polled, now_s: float) -> None:
-        """What a poll gave."""
         for where, rows in polled.items():
             if rows:
                 part = _Part(now_s, rows, 0 if self._limits.max_bytes is None else size_of(rows))

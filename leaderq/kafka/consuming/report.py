@@ -1,15 +1,12 @@
-"""How far a leader is behind, how fast it goes, when it will have caught up; for ``leaderq
-status``.
+"""How far a leader is behind, how fast it goes, when it will have caught up.
 
-Lag counts *offsets*, not records: transaction markers, aborted records and what compaction took
-away count too, because nobody knows how many of them lie ahead before having read them. The same
-goes for the rates. The end is the last stable offset, so records of a transaction still open are
-not waited for.
+Lag and rates count *offsets*, not records: transaction markers, aborted records and what compaction
+took away count too, because nobody knows how many of them lie ahead. The end is the last stable
+offset, so records of a transaction still open are not waited for.
 
-The leader writes its report every few seconds to ``<root>/<career>/progress``, as a JSON object,
-through the term's fence: a deposed leader cannot overwrite its successor's. It is for people and
-tools, but for this: a new leader compares the ids of its topics with those in the last report, and
-stops where that tells of progress in a partition for which its group has no offset any more.
+The leader writes its report every few seconds to ``<root>/<career>/progress``, as JSON, through the
+term's fence. It is for people and tools, but for this: a new leader compares the ids of its topics
+with it, and stops where it tells of progress for which the group has no offset any more.
 """
 
 from __future__ import annotations
@@ -57,16 +54,13 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class DrainReport:
-    """What a leader says of its draining at one moment.
+    """What a leader says of its draining at one moment, ``at`` (seconds since the epoch).
 
-    ``at`` is seconds since the epoch on the leader's host; ``partitions`` goes by names such as
-    ``clicks-0``;
     ``rate_per_s`` is what is handled and committed, ``arriving_per_s`` what is added, both over the
     last half minute (``None`` after a first look); ``catch_up_s`` is when the lag will be 0 if both
-    stay so: 0 when it is, ``None`` when that will not come or is not known. ``dead_letters`` is the
-    topic for them, if the career has one; ``skipped`` and ``buried`` (put there) count since this
-    process started. ``topic_ids`` are the broker's ids of the topics. ``held_up`` names the records
-    that are tried again and again, and their error; ``None``: there are none.
+    stay so, ``None`` when that will not come or is not known. ``dead_letters`` is the topic for
+    them; ``skipped`` and ``buried`` (put there) count since this process started. ``held_up`` names
+    the records that are tried again and again, and their error.
     """
 
     term: int = 0
@@ -84,7 +78,6 @@ class DrainReport:
 
     @property
     def lag(self) -> int:
-        """The lag of all partitions together."""
         return sum(each.lag for each in self.partitions.values())
 
     def as_event(self, career: str, candidate: str) -> DrainProgress:
@@ -101,7 +94,6 @@ class DrainReport:
 
 
 def encode(report: DrainReport) -> bytes:
-    """The bytes to store."""
     return json.dumps(asdict(report), separators=(",", ":")).encode()
 
 
@@ -210,10 +202,8 @@ def _grown(before: Offsets, after: Offsets) -> int:
 
 
 class ProgressReports:
-    """Reports for one career, through all its terms, kept at ``path``, whose parent exists.
-
-    :meth:`tell` never raises and never blocks: while ZooKeeper is silent a fenced write waits as
-    long as the lease lasts. A report that comes while the one before is being written is dropped.
+    """Reports for one career, through all its terms, kept at ``path``, whose parent exists. Never
+    raises, never blocks: a report that comes while the one before is being written is dropped.
     """
 
     def __init__(
@@ -288,12 +278,10 @@ class ProgressReports:
         self._said["held_up"] = why
 
     def skipped(self, record: Record, error: Exception, attempts: int) -> None:
-        """A record was passed over."""
         self._said["skipped"] += 1
         self._events.publish(RecordSkipped(*self._place(record), error, attempts))
 
     def dead_lettered(self, record: Record, error: Exception, attempts: int, topic: str) -> None:
-        """A record was set aside."""
         self._said["buried"] += 1
         self._events.publish(RecordDeadLettered(*self._place(record), error, attempts, topic))
 

@@ -74,20 +74,14 @@ TELL_AFTER_S = 2.0
 FREE_GROUP_AFTER_S = 2.0
 REBUILD_AFTER_S = 30.0
 REBUILD_JOINING_AFTER_S = 10.0
-"""A request to join waits for its answer for minutes, on purpose; one whose answer was lost is best
-given up with its client. Joining takes milliseconds, or 3 s for a group's very first member; where
-others in the group hold it up, a new client does no harm.
-"""
+"""A request to join waits for minutes; one whose answer was lost is best given up with its client."""
 _NAMED = 20
 _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 
 
 @dataclass(frozen=True)
 class ConsumingPlan:
-    """``make`` returns a new consumer; ``start`` is the career's ``auto_offset_reset``;
-    ``by_pattern``: topics come and go; ``free_group`` removes members for which the group waits in
-    vain, and returns what to tell an operator.
-    """
+    """``free_group`` removes members for which the group waits in vain; returns what to tell."""
 
     address: str
     make: Callable[[], ConsumerClient]
@@ -143,7 +137,6 @@ class TermConsumer:
 
     @property
     def has_in_hand(self) -> bool:
-        """Whether a batch is in hand."""
         return self._positions.in_hand is not None
 
     @property
@@ -544,7 +537,6 @@ class Outage:
         return True
 
     def over(self, now_s: float) -> None:
-        """An attempt succeeded."""
         if self._told and self._since_s is not None:
             log.info("Kafka answers again, after %.1f s", now_s - self._since_s)
         self._since_s, self._told, self._backoff_s = None, False, 0.0

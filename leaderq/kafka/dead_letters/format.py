@@ -23,11 +23,9 @@ A letter's own timestamp is the time of death, not the record's: with the record
 retention could delete a letter about an old record as soon as it is written. Headers of an earlier
 death (the record is a letter, or was replayed) are replaced and counted, so they do not pile up.
 
-A record close to the broker's ``max.message.bytes`` may become too large by these headers, of about
-500 bytes and the error's text. Value, key and the record's own headers are never cut.
+A record close to the broker's ``max.message.bytes`` may become too large by these headers.
 :func:`shortened` returns the letter without what can be spared; one that is refused even so stops
-the work as ``on_error="raise"`` would: give the dead-letter topic a ``max.message.bytes`` some
-kilobytes above that of the topics read.
+the work as ``on_error="raise"`` would.
 """
 
 from __future__ import annotations
@@ -70,9 +68,7 @@ class NewDeadLetter(NamedTuple):
 def new_dead_letter(
     record: Record, error: BaseException, *, attempts: int, term: int, career: str, at_ms: int
 ) -> NewDeadLetter:
-    """The letter about the raw ``record``, given up at ``at_ms`` (milliseconds since the epoch)
-    after ``attempts`` because of ``error``. Never raises for what ``error`` is.
-    """
+    """The letter about the raw ``record``; times in milliseconds. Never raises for an ``error``."""
     said = {
         "topic": record.topic,
         "partition": record.partition,
@@ -124,7 +120,6 @@ class DeadLetter:
 
     @property
     def reason(self) -> str:
-        """Error and text in one line."""
         return ": ".join(" ".join(part.split()) for part in (self.error, self.text) if part)
 
 
@@ -162,9 +157,7 @@ def read_dead_letter(record: Record) -> DeadLetter:
 
 
 def own_headers(headers: Headers) -> list[tuple[str, bytes]]:
-    """The headers that neither a death nor a replay has added, in their order; one without a value
-    gets an empty one, as clients write none without.
-    """
+    """The headers that neither death nor replay has added; an empty value for none."""
     return [(name, value or b"") for name, value in headers if not name.startswith((PREFIX, REPLAYED))]
 
 

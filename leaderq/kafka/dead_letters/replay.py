@@ -17,12 +17,10 @@ What is sent: key, value and headers as they were before the death; ``leaderq-re
 retention could delete it before it is read. The letter stays on its topic until retention takes it.
 
 What is not a letter of leaderq is passed over for good, and counted. Of each partition the note is
-
-* an offset, committed by the group, so Kafka's own tools show it; it never passes a letter that was
-  left out by a filter;
-* the letters behind it that were replayed out of turn, in the *metadata* of the commit: ``also
-  replayed: 103-105,109``. So each letter is replayed once, whatever was filtered in which order. An
-  offset somebody resets with Kafka's tools has no metadata, and says: from here on.
+an offset, committed by the group, which never passes a letter that was left out by a filter; and,
+in the *metadata* of the commit, the letters behind it that were replayed out of turn: ``also
+replayed: 103-105,109``. So each letter is replayed once, whatever was filtered in which order. An
+offset somebody resets with Kafka's tools has no metadata, and says: from here on.
 """
 
 from __future__ import annotations
@@ -165,9 +163,7 @@ class DeadLetterFilter:
 
 @dataclass
 class ReplayCounts:
-    """Letters sent, left out by the selection, and passed over as no letters; ``held``: read and
-    not known to be sent; ``unseen``: offsets not looked at yet.
-    """
+    """``held``: read and not known to be sent; ``unseen``: offsets not looked at yet."""
 
     sent: int = 0
     left: int = 0
@@ -253,10 +249,9 @@ class DeadLetterReplay:
             yield each
 
     def run(self, wait: Callable[[float], object]) -> ReplayCounts:
-        """Send the letters; ``wait`` sleeps for so many seconds, and may raise to interrupt.
-
-        Raises ``RequestRefused`` if another replay has taken over, or too much would have to be
-        remembered; and what reading and producing raise, naming the letter where it is about one.
+        """Send the letters; ``wait`` sleeps for so many seconds, and may raise to interrupt. Raises
+        ``RequestRefused`` if another replay has taken over, or too much would have to be
+        remembered.
         """
         try:
             self._producer.open()
@@ -320,7 +315,6 @@ class DeadLetterReplay:
         self.counts.unseen = sum(max(0, end - self._seen[number]) for number, end in self._reader.ends.items())
 
     def _letter(self, record: Record, begun: ReplayProgress) -> DeadLetter | None:
-        """The letter in ``record``, if it is to be sent."""
         scan = self._scans[record.partition]
         if record.offset in begun:
             scan.passed(record.offset)

@@ -41,10 +41,9 @@ _SILENCE_S = 30.0
 
 
 class DeadLetterSender:
-    """Sends the dead letters of one career; for the career thread.
-
-    ``produce`` puts a message into the batch's transaction, where there is one. ``topic_bytes``:
-    the ``max.message.bytes`` of the topic, if it is known.
+    """Sends the dead letters of one career, on its thread; ``produce`` puts a message into the
+    batch's transaction, where there is one; ``topic_bytes``: the topic's ``max.message.bytes``, if
+    known.
     """
 
     def __init__(
@@ -57,13 +56,11 @@ class DeadLetterSender:
     ) -> None:
         self._sender = IdempotentSender(settings)
         self._produce = produce
-        self._make_topic = make_topic
+        self.make_topic = make_topic
         self._topic_bytes = settings.max_message_bytes if topic_bytes is None else topic_bytes - _FRAME_BYTES
 
     def send(self, term: Term, topic: str, letter: NewDeadLetter) -> None:
-        """Send the letter, durable on return or in the transaction; without what it can spare, if
-        too large.
-        """
+        """Send the letter, durable on return or in the transaction; shortened, if it is too large."""
         whole = _message(topic, letter)
         try:
             # In a transaction the broker's refusal would come too late: with the commit.
@@ -99,12 +96,7 @@ class DeadLetterSender:
                         "the term ends before a dead letter could be sent; its record is handed out again"
                     ) from exc
 
-    def make_topic(self) -> None:
-        """Make the topic again, if somebody has deleted it."""
-        self._make_topic()
-
     def close(self) -> None:
-        """Close the connection, if there is one."""
         self._sender.close()
 
 
@@ -115,9 +107,7 @@ def _message(topic: str, letter: NewDeadLetter) -> Message:
 
 
 class DeadLetterReader(KafkaPythonConsumer):
-    """The letters on ``topic``, for a ``with`` block; ``starts`` and ``ends``: offsets when it was
-    entered. ``group``: the consumer group whose offsets are read.
-    """
+    """The letters on ``topic``, for a ``with`` block; ``ends``: when it was entered."""
 
     def __init__(
         self, address: str, topic: str, *, group: str, security: KafkaSecurity | None = None, timeout_s: float = 10.0

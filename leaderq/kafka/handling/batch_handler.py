@@ -106,10 +106,8 @@ class BatchHandler:
     """Handles batches for one career, through all its terms. For the career thread.
 
     *Guarantees:* the records of a partition are handed over in order, and none before those ahead
-    of it were done, skipped or dead-lettered; an offset is committed only when all before it were.
-    Except with *at most once*, which commits first.
-    *Not guaranteed:* that ``handle`` is called once for a record where it raised, or where its end
-    was not committed.
+    of it were done or passed over; except with *at most once*, an offset is committed only when all
+    before it were. *Not guaranteed:* that ``handle`` is called once for each.
     """
 
     def __init__(self, context: HandlingContext) -> None:
@@ -217,7 +215,6 @@ class BatchWork:
         return parts
 
     def _has_waited(self, wait_s: float) -> bool:
-        """Wait as the rate limit says; returns whether work may go on."""
         if wait_s > 0:
             self._commit_done()
             self._term.wait(wait_s)
@@ -251,7 +248,7 @@ class BatchWork:
 
     def _handled(self, records: int) -> None:
         self._context.figures.records += records
-        if self._hold_ups.is_held_up and self._context.on_held_up is not None:
+        if self._hold_ups.is_held_up:
             self._context.on_held_up(None)
         self._hold_ups.handled()
 
@@ -290,9 +287,7 @@ class BatchWork:
         return False
 
     def _passed(self, part: BatchPart, is_committed_now: bool) -> None:
-        """The part is done, skipped or dead-lettered; the latter two are committed now, lest they
-        be handled again when something later is undone.
-        """
+        """The part is done, or passed over: then it is committed now, lest it be handled again."""
         self._uncommitted.append(part)
         if is_committed_now:
             self._commit_done()
@@ -369,8 +364,7 @@ class BatchWork:
         self._context.warn(
             part.records, "held up for %.1f s, tried again in %.1f s, nothing is passed over", *times, error=failure.error
         )
-        if self._context.on_held_up is not None:
-            self._context.on_held_up(f"{span(part.records)}: {said(failure.error)}")
+        self._context.on_held_up(f"{span(part.records)}: {said(failure.error)}")
         part.failure = None
         self._line.appendleft(part)
         if not self._term.wait(decision.after_s) and self._context.commits_first:
@@ -469,7 +463,6 @@ class BatchWork:
     # ---- several at once -------------------------------------------------------------------------
 
     def _in_parallel(self, parts: Sequence[BatchPart], workers: PartitionWorkers) -> list[BatchPart]:
-        """Try all; returns what is left to be done, in order."""
         self._commit_first(parts)
         self._began = True
         commits_first = self._context.commits_first  # what is committed must be begun

@@ -35,32 +35,27 @@ class DrainFigures:
     commit_s: float = 0.0
 
 
+def _unheard(*_: object) -> None:
+    """Nobody wants to be told."""
+
+
 @dataclass(frozen=True)
 class HandlingContext:
     """One career's code, offset store and policies, as handling sees them through all its terms.
 
-    The user's code, which may be called on worker threads; all else is for the career thread:
-        ``handle(records, term)``; ``decode(record)`` returns the record as ``handle`` shall see it,
-        and raises what the deserialisers raise (``None``: there is nothing to decode).
-
-    The offset store:
-        ``commit(term, ends)`` commits these offsets and waits until that is done; raises
-        :class:`~leaderq.errors.Deposed` or ``KafkaError``. ``undo()`` drops what was to go with
-        offsets that are not committed yet. ``undoes``: effects through the store vanish when their
-        records are not committed. ``commits_first``: *at most once*. ``send_dead_letter(term,
-        topic, letter)``: durable on return, or part of what the next ``commit`` stores.
-
-    How records are handed over:
-        ``batches``; with ``workers`` of more than 1 always by partition, on so many threads.
-        ``rate_limit`` limits how fast; ``marks`` tell of records over which processes have died.
-
-        ``rest(partition, for_s)``: no more of the partition is handed out for so long, then again
-        from what is committed of it, while the others go on; ``False`` if it is the only one.
+    ``handle(records, term)`` and ``decode(record)``, which returns the record as ``handle`` shall
+    see it, are the user's code, and may be called on worker threads; all else is for the career
+    thread. ``commit(term, ends)`` commits these offsets and waits until that is done. ``undo()``
+    drops what was to go with offsets that are not committed yet. ``undoes``: effects through the
+    store vanish when their records are not committed. ``commits_first``: *at most once*.
+    ``send_dead_letter(term, topic, letter)``: durable on return, or part of what the next ``commit``
+    stores. ``rest(partition, for_s)``: no more of the partition is handed out for so long, then
+    again from what is committed of it; ``False`` if it is the only one. With ``workers`` of more
+    than 1 records are handed over by partition.
 
     ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)``
     are told, before its offset is committed, of each raw record that is passed over: perhaps twice,
-    never not at all. ``on_held_up(why)`` is told a sentence while the work is held up, and ``None``
-    when it goes on.
+    never not at all. ``on_held_up(why)``: the work is held up; ``None``: it goes on.
     """
 
     career: str
@@ -77,9 +72,9 @@ class HandlingContext:
     workers: int = 1
     marks: CrashMarks | None = None
     rate_limit: RateLimiter | None = None
-    on_skipped: Callable[[Record, Exception, int], None] | None = None
-    on_dead_lettered: Callable[[Record, Exception, int, str], None] | None = None
-    on_held_up: Callable[[str | None], None] | None = None
+    on_skipped: Callable[[Record, Exception, int], object] = _unheard
+    on_dead_lettered: Callable[[Record, Exception, int, str], object] = _unheard
+    on_held_up: Callable[[str | None], object] = _unheard
     figures: DrainFigures = field(default_factory=DrainFigures)
 
     @property
@@ -93,9 +88,7 @@ class HandlingContext:
         return frozenset(where for where in partitions if marks.is_careful(where)) if marks else frozenset()
 
     def pass_over(self, term: Term, record: Record, error: Exception, attempts: int) -> None:
-        """Skip or dead-letter a raw record, before its offset is committed: a crash must not lose
-        it.
-        """
+        """Skip or dead-letter a raw record, before its offset is committed: none must be lost."""
         term.check()
         ending = self.on_error.terminal
         if ending is Ending.DEAD_LETTER:
@@ -104,12 +97,10 @@ class HandlingContext:
             letter = new_dead_letter(record, error, attempts=attempts, term=term.number, career=self.career, at_ms=at_ms)
             self.send_dead_letter(term, topic, letter)
             self.warn((record,), "is set aside on %s after %d attempt(s)", topic, attempts, error=error)
-            if self.on_dead_lettered is not None:
-                self.on_dead_lettered(record, error, attempts, topic)
+            self.on_dead_lettered(record, error, attempts, topic)
         elif ending is Ending.SKIP:
             self.warn((record,), "is skipped after %d attempt(s)", attempts, error=error)
-            if self.on_skipped is not None:
-                self.on_skipped(record, error, attempts)
+            self.on_skipped(record, error, attempts)
 
     def warn(
         self, records: Sequence[Record], sentence: str, *values: object, error: BaseException, trace: bool = False

@@ -55,7 +55,6 @@ class RecordPlace(NamedTuple):
 
     @property
     def partition(self) -> Partition:
-        """The partition it is on."""
         return Partition(self.topic, self.number)
 
 
@@ -95,7 +94,6 @@ def assess(mark: CrashCounts, committed: Mapping[Partition, int], unclean: bool)
 
 
 def encode(mark: CrashCounts) -> bytes:
-    """The bytes to store."""
     rows = {
         "positions": [[*where, offset, deaths] for where, (offset, deaths) in sorted(mark.positions.items())],
         "killers": [[*place, deaths] for place, deaths in sorted(mark.killers.items())],
@@ -133,10 +131,8 @@ T = TypeVar("T")
 
 
 class CrashMarks:
-    """The marks of one career, kept at ``path``, whose parent exists. For the career thread only.
-
-    ``max_records`` is the largest batch, so that a careful partition gets past all that may have
-    been in hand when the processes died.
+    """The marks of one career, kept at ``path``, whose parent exists. For the career thread only. A
+    careful partition has to get past ``max_records``, the largest batch.
     """
 
     def __init__(self, session: Session, path: str, *, max_records: int) -> None:
@@ -181,9 +177,7 @@ class CrashMarks:
         return mark.killers.get(place, 0)
 
     def after(self, term: Term, record: Record) -> None:
-        """The record was passed and committed. Costs no request: the mark stays, but lies in front
-        of the committed offset now, so nobody is blamed.
-        """
+        """The record was passed and committed: its mark stays in front of the offset, unheeded."""
         where = Partition(record.topic, record.partition)
         left = self._left.pop(where, 1) - 1
         if left > 0:

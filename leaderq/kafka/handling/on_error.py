@@ -115,9 +115,7 @@ class PoisonRecord(LeaderqError):
 
 
 class DependencyUnavailable(LeaderqError):
-    """Raised in ``handle`` or a deserializer: not the record is to blame, but what it needs is away
-    (a database, a service). The work is held up, and nothing is passed over.
-    """
+    """Raised by the user's code: what the record needs is away. The work is held up."""
 
 
 class ProcessDied(LeaderqError):
@@ -157,8 +155,6 @@ _ABOUT_SERVERS = (
 
 @dataclass(frozen=True)
 class RetryAfter:
-    """Try again, after so many seconds."""
-
     after_s: float
 
 
@@ -183,9 +179,7 @@ Decision = RetryAfter | Ending
 
 @dataclass(frozen=True)
 class OnError:
-    """A policy that was found to be sound: ``retries``, then ``terminal``; so many ``deaths`` of
-    the process on one record are as good; ``holds_up``: an outage is waited for.
-    """
+    """``retries``, then ``terminal``, as after so many ``deaths``; ``holds_up`` for outages."""
 
     terminal: Ending = Ending.RAISE
     topic: str | None = None
@@ -238,9 +232,7 @@ def dead_letter_topic(career: str) -> str:
 
 @dataclass(frozen=True)
 class ErrorOption:
-    """What :func:`skip`, :func:`retry` or :func:`dead_letter` was called with; not checked before
-    :func:`policy`, which can name the class it stands in.
-    """
+    """The words of a call; checked by :func:`policy`, which can name the class it stands in."""
 
     function: str
     words: Mapping[str, Any]
@@ -291,9 +283,7 @@ def dead_letter(
     except_: Errors = (),
     most_in_a_row: int | None = MOST_IN_A_ROW,
 ) -> ErrorOption:
-    """Set a record that cannot be handled aside on ``topic``; default: the career's name and
-    ``-dead``. The others: as for :func:`skip`.
-    """
+    """Set it aside on ``topic`` (default: the career's name and ``-dead``); else as :func:`skip`."""
     return ErrorOption("dead_letter", locals())
 
 
@@ -451,7 +441,6 @@ class HoldUps:
         return most is not None and type(error) is self._error and len(self._keys | {_key(record)}) > most
 
     def passed_over(self, record: Record, error: Exception) -> None:
-        """``record`` was skipped or dead-lettered."""
         if type(error) is not self._error:
             self._error, self._keys = type(error), set()
         if self._policy.most_in_a_row is not None:

@@ -44,11 +44,9 @@ class PartFailure:
 class BatchPart:
     """Records next in line of their partitions, and what was tried with them so far.
 
-    ``ends`` are the offsets to be committed once they are done (``None``: those after the last
-    record of each partition).
-    ``failed`` counts their own attempts in vain, ``before`` those made while they were part of a
-    larger part. ``failure`` is one that is still to be judged. ``at_once``: committed by itself as
-    soon as it is done. ``marked``: its durable mark is set.
+    ``ends`` are to be committed once they are done (``None``: after each last record). ``failed``
+    counts their own attempts in vain, ``before`` those within a larger part; ``failure`` is to be
+    judged. ``at_once``: committed as soon as it is done. ``marked``: its durable mark is set.
     """
 
     records: Sequence[Record]
@@ -62,7 +60,6 @@ class BatchPart:
 
     @property
     def attempts(self) -> int:
-        """All attempts in vain that these records took part in."""
         return self.before + self.failed
 
     @property
@@ -82,7 +79,6 @@ class BatchPart:
         return first, BatchPart(self.records[1:], mode=self.mode, before=self.before, ends=self.ends)
 
     def isolated(self) -> BatchPart:
-        """The same records, to be handed over one by one."""
         return BatchPart(self.records, ends=self.ends, mode=PartMode.ISOLATED, before=self.attempts)
 
     def again(self) -> BatchPart:
@@ -101,9 +97,7 @@ class BatchPart:
         return replace(self, records=rest, ends=None) if rest else None
 
     def cut(self, failure: PartFailure) -> tuple[BatchPart | None, BatchPart, BatchPart | None]:
-        """What lies before the culprit, the culprit (if not known: the whole part), what lies
-        behind.
-        """
+        """What lies before the culprit, the culprit (or the whole part), and what lies behind."""
         at = failure.index
         if at is None or len(self.records) == 1:
             self.failed += not failure.is_outage
@@ -220,7 +214,6 @@ class HandleCalls:
         self._running: dict[int, tuple[float, Sequence[Record]]] = {}
 
     def __call__(self, records: Sequence[Record], term: Term) -> None:
-        """Call it; returns and raises what it does."""
         thread = threading.get_ident()
         self._running[thread] = now_s(), records
         try:
@@ -242,10 +235,8 @@ REST_FROM_S = 0.5
 
 
 class RestingParts:
-    """The part of each resting partition that failed, with its attempts; within one term.
-
-    Reading begins again before the record, so nothing of it is lost if the process dies. That
-    throws away what was fetched ahead, and is worth it from :data:`REST_FROM_S` on.
+    """The part of each resting partition that failed, with its attempts; within one term. What was
+    fetched ahead is thrown away, which is worth it from :data:`REST_FROM_S` on.
     """
 
     def __init__(self) -> None:

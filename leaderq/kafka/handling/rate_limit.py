@@ -1,17 +1,13 @@
-"""How fast records may be handed out: so many records or bytes a second, and each key only so
-often. No threads, no sleeping.
+"""How fast records may be handed out: so many records or bytes a second, and each key only so often.
 
 A :class:`RateLimiter` cuts what was read into parts and says how long to wait before each; waiting
 is the caller's business, so that the end of a term interrupts it. Nothing is dropped and nothing
 changes places: a record that must wait makes all behind it wait.
 
 * **Records and bytes** are two token buckets. A bucket holds one second's worth, at least one
-  record, so a leader that was idle may begin with that much at once. A record larger than a
-  second's bytes passes alone, out of a full bucket, and is paid off after.
+  record. A record larger than that passes alone, out of a full bucket, and is paid off after.
 * **Keys**: a record whose key was handed out less than ``key_interval_s`` ago waits until it was
   that long ago. Records without a key are free. The key alone counts, whatever its topic.
-
-The state is that of one object, kept over the terms of one process. Another process cannot know it.
 """
 
 from __future__ import annotations
@@ -32,21 +28,15 @@ QUANTUM_S = 0.1
 
 
 class RateLimiter:
-    """Cuts records into parts that keep the limits. Not thread-safe: one batch at a time.
-
-    ``records_per_s`` and ``bytes_per_s`` (key and value, as read) are upper limits,
-    ``key_interval_s`` is the least time between two records of one key; ``None``: no limit of that
-    kind. ``now`` is the clock, in seconds.
+    """Cuts records into parts that keep the limits; ``None``: no limit of that kind. Not thread-safe:
+    one batch at a time. ``now`` is the clock, in seconds.
 
     *Guarantees:* in any window of ``w`` seconds at most ``records_per_s * w + max(1,
     records_per_s)`` records, and at most ``bytes_per_s * w + max(bytes_per_s, size of the largest
-    record)`` bytes are handed out; two records of one key are handed out at least
-    ``key_interval_s`` apart; every record is handed out once, in the order given.
-    *Not guaranteed:* anything across processes. A new leader may handle a key sooner than
-    ``key_interval_s`` after the former one did, and begins with a full second's worth.
-
-    Memory: about 150 bytes for each key handed out within the last ``key_interval_s`` seconds,
-    whatever its length.
+    record)`` bytes are handed out; two records of one key at least ``key_interval_s`` apart; every
+    record once, in the order given.
+    *Not guaranteed:* anything across processes: a new leader begins afresh. It takes about 150
+    bytes for each key handed out within the last ``key_interval_s`` seconds.
     """
 
     def __init__(
@@ -81,9 +71,7 @@ class RateLimiter:
         self._pending = ()
 
     def handed_out(self) -> None:
-        """The part given last is handed out now: what the limits count from (else the next pair
-        is).
-        """
+        """The part given last is handed out now: what the limits count from."""
         part, self._pending = self._pending, ()
         if not part:
             return

@@ -1,13 +1,11 @@
-"""Threads that work on several partitions at once, for one career thread that waits for all of
-them.
+"""Threads that work on several partitions at once, while one career thread waits for all of them.
 
 The career thread may be struck by an exception at any instruction (``atomic`` careers,
 :mod:`leaderq.running.stages`), so it shares no lock with the workers: it puts one ticket into a
 ``SimpleQueue`` and waits on another, single C calls both. The worker that takes a ticket passes one
 on if tasks are left. Struck while it waits, :meth:`PartitionWorkers.run` begins no further task and
-still waits for those begun: the user's code must not go on behind the back of ``handOver``.
-
-Daemon threads: one that hangs in the user's code must not keep the process alive.
+still waits for those begun: the user's code must not go on behind the back of ``handOver``. A
+daemon thread that hangs in the user's code does not keep the process alive.
 """
 
 from __future__ import annotations
@@ -16,20 +14,18 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 _SLICE_S = 0.2  # how late an exception raised in the waiting thread is delivered
 _CLOSE_S = 5.0
 
 
 @dataclass
-class TaskOutcome(Generic[T]):
+class TaskOutcome:
     """How a task ended: with a value or with an error of any kind, if it began at all."""
 
     began: bool = False
-    value: T | None = None
+    value: Any = None
     error: BaseException | None = None
 
 
@@ -39,10 +35,10 @@ class PartitionWorkers:
     def __init__(self, count: int, name: str) -> None:
         self._count = count
         self._name = name
-        self._tickets: SimpleQueue[_Job[Any] | None] = SimpleQueue()
+        self._tickets: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def run(self, tasks: Sequence[Callable[[], T]], may_begin: Callable[[], bool]) -> list[TaskOutcome[T]]:
+    def run(self, tasks: Sequence[Callable[[], Any]], may_begin: Callable[[], bool]) -> list[TaskOutcome]:
         """Run the tasks; ``may_begin`` is asked before each. Their outcomes, in the same order."""
         job = _Job(tasks, may_begin, self._tickets)
         while len(self._threads) < min(self._count, len(tasks)):
@@ -69,18 +65,18 @@ class PartitionWorkers:
         self._tickets = SimpleQueue()
 
 
-def _work(tickets: SimpleQueue[_Job[Any] | None]) -> None:
+def _work(tickets: SimpleQueue[_Job | None]) -> None:
     while (job := tickets.get()) is not None:
         job.help()
 
 
-class _Job(Generic[T]):
+class _Job:
     """Tasks given out one by one. The lock is the workers' own."""
 
     def __init__(
-        self, tasks: Sequence[Callable[[], T]], may_begin: Callable[[], bool], tickets: SimpleQueue[_Job[Any] | None]
+        self, tasks: Sequence[Callable[[], Any]], may_begin: Callable[[], bool], tickets: SimpleQueue[_Job | None]
     ) -> None:
-        self.outcomes: list[TaskOutcome[T]] = [TaskOutcome() for _ in tasks]
+        self.outcomes: list[TaskOutcome] = [TaskOutcome() for _ in tasks]
         self.is_closed = False
         self._tasks = tasks
         self._may_begin = may_begin

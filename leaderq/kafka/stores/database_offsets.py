@@ -31,9 +31,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
 from leaderq.kafka.record import Partition, Record
@@ -111,7 +111,7 @@ class DatabaseOffsets:
 
     def __init__(
         self,
-        connect: Callable[[], DatabaseConnection] | DatabaseConnection,
+        connect: Callable[[], Any] | Any,
         *,
         career: str,
         table: str = "leaderq_offsets",
@@ -153,7 +153,12 @@ class DatabaseOffsets:
         term.check()
         with self._explained(term), self._database.transaction() as cursor:
             self._take_over(cursor, term)
-            firsts, ends = _range_of(records)
+            firsts: dict[Partition, int] = {}
+            ends: dict[Partition, int] = {}
+            for record in records:
+                where = Partition(record.topic, record.partition)
+                firsts.setdefault(where, record.offset)
+                ends[where] = record.offset + 1
             stored = {where: self._stored(cursor, where) for where in firsts}
             for where, first in firsts.items():
                 if (offset := stored[where]) is not None and offset > first:
@@ -237,17 +242,6 @@ class DatabaseOffsets:
             raise
 
 
-def _range_of(records: Sequence[Record]) -> tuple[Mapping[Partition, int], Mapping[Partition, int]]:
-    """For each partition of ``records`` the first offset, and the offset after the last."""
-    firsts: dict[Partition, int] = {}
-    ends: dict[Partition, int] = {}
-    for record in records:
-        where = Partition(record.topic, record.partition)
-        firsts.setdefault(where, record.offset)
-        ends[where] = record.offset + 1
-    return firsts, ends
-
-
 class DatabaseCursor(Protocol):
     """What is used of a DB-API cursor."""
 
@@ -260,41 +254,32 @@ class DatabaseCursor(Protocol):
     def close(self) -> Any: ...
 
 
-class DatabaseConnection(Protocol):
-    """What is used of a DB-API connection."""
-
-    def cursor(self) -> Any: ...
-    def commit(self) -> Any: ...
-    def rollback(self) -> Any: ...
-    def close(self) -> Any: ...
-
-
 class Database:
     """One connection, opened by ``connect`` when it is first needed, or given. For one thread."""
 
-    def __init__(self, connect: Callable[[], DatabaseConnection] | DatabaseConnection) -> None:
+    def __init__(self, connect: Callable[[], Any] | Any) -> None:
         # The driver's errors; known for what they are also after the connection was given up.
         self.error: tuple[type[Exception], ...] = ()
         self.integrity_error: tuple[type[Exception], ...] = ()
-        self._connect: Callable[[], DatabaseConnection] | None = None
-        self._connection: DatabaseConnection | None = None
+        self._connect: Callable[[], Any] | None = None
+        self._connection: Any = None
         # Not callable(): a connection of sqlite3 can be called, too.
         if hasattr(connect, "cursor"):
-            self._use(cast("DatabaseConnection", connect))
+            self._use(connect)
         elif callable(connect):
             self._connect = connect
         else:
             raise ConfigurationError(f"{connect!r} is neither a database connection nor a function that opens one")
 
     @property
-    def connection(self) -> DatabaseConnection:
+    def connection(self) -> Any:
         """The connection; opened now if it is not open."""
         if self._connection is None:
             assert self._connect is not None
             return self._use(self._connect())
         return self._connection
 
-    def _use(self, connection: Any) -> DatabaseConnection:
+    def _use(self, connection: Any) -> Any:
         if not hasattr(connection, "cursor"):
             raise ConfigurationError(
                 f"the function that opens the database returned {connection!r}; it must return a DB-API connection"
@@ -380,7 +365,7 @@ class Database:
     def _is_in_transaction(self) -> bool | None:
         """Whether a transaction is open; ``None`` where the driver cannot tell."""
         if self._is_sqlite():
-            return bool(cast("Any", self.connection).in_transaction)
+            return bool(self.connection.in_transaction)
         status = getattr(getattr(self.connection, "info", None), "transaction_status", None)
         return None if status is None else int(status) != 0
 

@@ -26,16 +26,13 @@ from leaderq.term import Term
 class OffsetStore(ABC):
     """Keeps, for each partition, the offset at which the next reader begins.
 
-    ``in_group``: the consumer must be a member of the consumer group (else it only takes the
-    partitions).
+    ``in_group``: the consumer must be a member of the group (else it only takes the partitions).
     ``undoes``: effects that go through the store vanish when their batch is not committed, so a
-    batch that failed is done again from its beginning; elsewhere the part of it that was done stays
-    done.
-    ``is_silent``: a leader that only reads is not told that a newer one has fenced it, so from time
-    to time it has to commit its positions again (:meth:`commit_positions`).
+    batch that failed is done again from its beginning. ``is_silent``: a leader that only reads is
+    not told that a newer one has fenced it, so from time to time it commits its positions again.
 
-    Errors: those of :mod:`leaderq.kafka.clients.consumer`; :class:`~leaderq.errors.KafkaFenced` or
-    :class:`~leaderq.errors.Deposed` where a newer leader exists.
+    Errors: those of :mod:`leaderq.kafka.clients.consumer`; ``KafkaFenced`` or ``Deposed`` where a
+    newer leader exists.
     """
 
     in_group: bool
@@ -98,7 +95,6 @@ class DoneAtOnce:
     """A :class:`~leaderq.kafka.clients.consumer.CommitFuture` that was done at once."""
 
     def done(self, wait_s: float) -> bool:
-        """It is."""
         return True
 
 
@@ -110,19 +106,18 @@ partition was never read.
 
 class ExternalOffsets(OffsetStore):
     """The user's own store (``offsets="external"``), which is authoritative: ``handle`` writes a
-    batch's results and its offsets in one transaction there. leaderq only seeks. ``where`` names the
-    user's class in messages.
+    batch's results and its offsets in one transaction there. leaderq only seeks.
 
-    The fence is the user's too: the broker refuses nobody, because the group is not joined. So
-    ``load_offsets`` **fences first, then reads**: it makes the store refuse lower term numbers, in
-    the same transaction in which it reads the offsets, and every later write compares its own
-    number (:class:`~leaderq.kafka.stores.database_offsets.DatabaseOffsets` does both). It is called
-    on the career thread, where ``handle`` is called as well (a ``sqlite3`` connection refuses any
-    other); its answer is kept here for the consumer thread. If it raises, the term fails. A
-    consumer made again within a term reads on after the last batch whose ``handle`` returned.
+    The fence is the user's too: ``load_offsets`` **fences first, then reads**: it makes the store
+    refuse lower term numbers, in the same transaction in which it reads the offsets, and every
+    later write compares its own number
+    (:class:`~leaderq.kafka.stores.database_offsets.DatabaseOffsets` does both). It is called on the
+    career thread, where ``handle`` is called as well; its answer is kept here for the consumer
+    thread. A consumer made again within a term reads on after the last batch whose ``handle``
+    returned.
 
-    *Guarantees:* no record of a term is read before ``load`` has returned for that term.
-    *Not guaranteed:* anything against a zombie whose writes the user's store does not compare; that
+    *Guarantees:* no record of a term is read before ``load`` has returned for that term. *Not
+    guaranteed:* anything against a zombie whose writes the user's store does not compare; that
     ``auto_offset_reset="latest"`` means the same place to the next leader, if this one ends before
     the first batch of a partition.
     """
@@ -139,9 +134,7 @@ class ExternalOffsets(OffsetStore):
         self._offsets: dict[Partition, int] = {}
 
     def begin(self, term: Term) -> None:
-        """Ask the user's code for its offsets, on the career thread, before reading for ``term``
-        begins.
-        """
+        """Ask the user's code for its offsets, on the career thread, before reading begins."""
         checked = checked_offsets(self._load(term), self._where)
         with self._lock:
             self._term, self._offsets = term.id, checked

@@ -1,13 +1,12 @@
 """Offsets kept in Kafka in one transaction with what the handler produced:
 ``offsets="transaction"``.
 
-Who is authoritative: the broker. It holds one epoch for the career's transactional id and one
-member for the career's name in the group, and refuses a transaction unless both are those of the
-leader that took over last.
+The broker is authoritative: it holds one epoch for the career's transactional id and one member for
+its name in the group, and refuses a transaction unless both are those of the newest leader.
 
 What is produced while a batch is handled is kept in memory until the batch is to be committed; only
-then is a transaction begun, filled and committed, all on one thread of its own. So a refused
-transaction can be done again without handling the batch again.
+then is a transaction begun, filled and committed, all on one thread of its own. So a refused one
+can be done again without handling the batch again.
 
 What happens on each failure:
 
@@ -88,7 +87,6 @@ class TransactionThread:
         return self._background.submit(self._fence)
 
     def committing(self, transaction: Transaction, group: Any) -> CommitFuture:
-        """Begin to commit, or go on with it."""
         return self._background.submit(lambda: self._commit(transaction, group))
 
     def close(self) -> None:
@@ -188,7 +186,6 @@ class TransactionThread:
         self._open = transaction.began_s = None
 
     def _discard(self) -> None:
-        """Trust this producer no more."""
         if self._open is not None:
             self._open.in_doubt = self._open.commit_asked
             self._open.began_s = None
@@ -307,7 +304,6 @@ class TransactionOffsets(OffsetStore):
         return self._transacting.committing(transaction, consumer.group_metadata())
 
     def _settled(self, transaction: Transaction) -> None:
-        """``transaction`` is committed, or nobody knows."""
         if self._uncommitted is transaction:
             self._uncommitted = None
 

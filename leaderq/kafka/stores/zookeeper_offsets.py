@@ -38,7 +38,6 @@ class TopicOffsets:
     write: str
 
     def encoded(self) -> bytes:
-        """The znode's data."""
         return json.dumps(vars(self), sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
@@ -56,10 +55,8 @@ class TopicOffsets:
 
 
 class ZooKeeperOffsets(OffsetStore):
-    """Offsets in ZooKeeper; ``path`` is the folder of the topics' znodes.
-
-    *Guarantees:* offsets and the operations added for their batch happen together, once, and only
-    by the newest leader. *Not guaranteed:* any other effects.
+    """Offsets in ZooKeeper, in the folder ``path``: these and the operations added for their batch
+    happen together, once, and only by the newest leader.
     """
 
     in_group = False

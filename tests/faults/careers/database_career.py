@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Mapping
+from typing import Any
 
 from paced import Paced
 
 from leaderq import Term
 from leaderq.kafka import Partition, Record
-from leaderq.kafka.stores.database_offsets import DatabaseConnection, DatabaseOffsets
+from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 
 DATABASE = os.environ["RESULTS"]
 POSTGRES = "-c lock_timeout=20s -c idle_in_transaction_session_timeout=" + os.environ.get("IDLE_TIMEOUT", "10s")
 
 
-def opened() -> DatabaseConnection:
+def opened() -> Any:
     if DATABASE.endswith(".sqlite3"):
         return sqlite3.connect(DATABASE, timeout=20)
     import psycopg

@@ -82,6 +82,7 @@ def test_every_record_comes_out_once_and_in_order_within_the_limits(
 
 
 def test_one_worker_reads_no_more_ahead_than_a_batch_and_no_more_than_fits() -> None:
+    assert ReadAhead(BatchLimits(max_records=10)).room == 10
     ahead = ReadAhead(BatchLimits(max_records=10, max_bytes=100))
     ahead.add({PARTITIONS[0]: rows(PARTITIONS[0], 0, 2, b"x" * 20)}, 0.0)
     assert ahead.room == 3
