@@ -39,7 +39,7 @@ from leaderq.dyno.delivery import Delivery, DeliveryRecord, Receipt, StaleLease,
 from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
 from leaderq.dyno.keeper import LeaseKeeper
-from leaderq.dyno.layout import DynoPaths, parsed_rest
+from leaderq.dyno.layout import DynoPaths
 from leaderq.dyno.message import DeliveryState, Frame, Seconds, Unique, checked_s, frame_of
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage, Operations
@@ -296,9 +296,10 @@ class DynoConsumer:
     ) -> tuple[list[Delivery], bool]:
         """What became ours of these; see :meth:`_pop_now`."""
         lease_s = self._lease_s if lease_s is None else lease_s
+        names = [choice.name for choice in choices]
         try:
-            data = view.read_messages(choices)
-            view.give_back([choice.name for choice in choices[len(data) :]])
+            data = view.reader.read_now(names)
+            view.give_back(names[len(data) :])
             again = [choice.name for choice in choices if choice.version is not None]
             states = {one.name: one for one in read_claims(self._session, view.paths, again)}
             prepared = [
@@ -307,7 +308,7 @@ class DynoConsumer:
             ]
             found = self._taken(membership.writer, view, [one for one in prepared if one is not None], lease_s)
         except BaseException:
-            view.give_back([choice.name for choice in choices])
+            view.give_back(names)
             raise
         self._held.update(dict.fromkeys(found))
         return found, len(found) < len(choices)
@@ -326,9 +327,10 @@ class DynoConsumer:
                 for chunk, error in zip(chunks, apply_all(writer, groups, self._paths.root), strict=True):
                     if error is None:
                         for choice, record in chunk:
-                            view.claimed(choice.name, record.state.until_ms)
                             version = 0 if choice.version is None else choice.version + 1
-                            found.append(Delivery(self, record, version, lease_s))
+                            found.append(one := Delivery(self, record, version, lease_s))
+                            with view.lock:
+                                view.index.claimed(choice.name, self._now_ms(), one.until_ms)
                     elif isinstance(error, ZooKeeperError) and view.not_claimed(name_of(error.path or "/"), error):
                         wanted += self._free(view, chunk, name_of(error.path or "/"))
                     else:
@@ -452,7 +454,7 @@ class DynoConsumer:
             failures, last_error = record.state.failures + (error is not None), bounded_error(error) or record.state.error
             state = replace(record.state, failures=failures, error=last_error)
             letter = self._letter(record.shard, record.name, data, state, reason)
-            dead = transitions.burial(paths, record.name, delivery.version, None, letter)
+            dead = transitions.burial(paths, Choice(record.name, delivery.version), letter)
             self._write_one(delivery, (*dead, *transitions.id_over(self._paths, record.frame, has_started=True)))
             self._settled(delivery, is_gone=True)
 
@@ -533,8 +535,7 @@ class DynoConsumer:
     ) -> None:
         """On the way to a delivery: it is not to be delivered any more."""
         letter = self._letter(view.paths.shard, choice.name, data, state, reason)
-        rest = parsed_rest(choice.rest) if choice.rest is not None else None
-        dead = transitions.burial(view.paths, choice.name, choice.version, rest, letter)
+        dead = transitions.burial(view.paths, choice, letter)
         over = transitions.id_over(self._paths, frame_of(data), has_started=state.deliveries > 0)
         error = apply(membership.writer, (*dead, *over), self._paths.root)
         if error is None:

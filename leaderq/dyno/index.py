@@ -194,7 +194,7 @@ class ShardIndex:
 
     def claimed(self, name: str, now_ms: int, until_ms: int) -> None:
         """It is leased to this consumer: no more sure than a lease of another's, for it ends too."""
-        if name in self._ours:  # else it was given back, or is gone, meanwhile
+        if name in self._ours:  # else what was heard meanwhile is newer: given back, or gone
             self._ours.discard(name)
             self._over.pop(name, None)
             self._rests.pop(name, None)
@@ -202,11 +202,7 @@ class ShardIndex:
 
     def lost(self, name: str, now_ms: int) -> None:
         """The claim failed: what was known of it is not so any more, and somebody else may have it."""
-        if name in self._ours:  # or what has been heard meanwhile is newer
-            self._ours.discard(name)
-            self._over.pop(name, None)
-            self._rests.pop(name, None)
-            self._leased[name] = KnownLease(now_ms, now_ms + SETTLING_MS)
+        self.claimed(name, now_ms, now_ms + SETTLING_MS)
 
     def due_times_ms(self, now_ms: int) -> list[int]:
         """Since when each of those that may be delivered now is due. Looks at all that are due."""

@@ -97,22 +97,19 @@ class DynoMessage:
             if not is_so:
                 problems.append(f"{what}={getattr(self, what)!r}: give {wanted}")
 
-        headers: object = self.headers
-        pairs = headers.items() if isinstance(headers, Mapping) else [(None, None)]
-        named: dict[str, object] = {"shard": self.shard, "group": self.group}
-        texts: dict[str, object] = {"id": self.id, "payload": self.payload}
-        expect(is_text(texts["id"]), "id", "a text")
-        expect(isinstance(texts["payload"], bytes), "payload", "bytes")
+        given: Any = self  # as it is, and not as it should be
+        pairs = given.headers.items() if isinstance(given.headers, Mapping) else [(None, None)]
+        expect(is_text(given.id), "id", "a text")
+        expect(isinstance(given.payload, bytes), "payload", "bytes")
         expect(type(self.priority) is int and 0 <= self.priority <= MAX_PRIORITY, "priority", f"0 to {MAX_PRIORITY}")
         expect(all(is_text(text) for pair in pairs for text in pair), "headers", "texts by texts")
-        for what, text in named.items():
+        for what, text in (("shard", given.shard), ("group", given.group)):
             expect(text is None or (is_text(text) and text != ""), what, "a text, or None")
         for what in ("timeout_s", "unique_s"):
             expect(is_time(getattr(self, what)), what, "seconds")
         expect(self.unique in Unique.__members__.values(), "unique", "one of Unique")
-        expect(
-            not self.unique_s or bool(self.id and self.unique is Unique.DONE), "unique_s", "it with an id and Unique.DONE"
-        )
+        can_stay = bool(self.id and self.unique is Unique.DONE)
+        expect(can_stay or not self.unique_s, "unique_s", "it with an id and Unique.DONE")
         if problems:
             raise ConfigurationError(*problems)
 
@@ -195,19 +192,13 @@ class Frame:
         try:
             end = _HEAD + _LENGTH.unpack_from(data, len(_MAGIC))[0]
             header = json.loads(data[_HEAD:end].decode())
-            texts = [header.get(key) or "" for key in ("id", "group", "body")]
-            headers = header.get("headers", {})
-            "".join((*texts, *(text for pair in headers.items() for text in pair)))  # are they texts?
-            return cls(
-                payload=data[end:],
-                id=texts[0],
-                enqueued_ms=int(header.get("at", 0)),
-                headers=headers,
-                group=texts[1] or None,
-                body=texts[2] or None,
-                unique=Unique(header.get("unique", "done")),
-                unique_s=checked_s("unique_s", header.get("unique_s", 0.0)),
-            )
+            id, group, body = (header.get(key) or None for key in ("id", "group", "body"))
+            headers, at_ms = header.get("headers", {}), int(header.get("at", 0))
+            texts = (text for pair in headers.items() for text in pair)
+            "".join((id or "", group or "", body or "", *texts))  # are they texts?
+            unique = Unique(header.get("unique", "done"))
+            unique_s = checked_s("unique_s", header.get("unique_s", 0.0))
+            return cls(data[end:], id or "", at_ms, headers, group, body, unique, unique_s)
         except (*_UNREADABLE, ConfigurationError, struct.error) as exc:
             raise CorruptItem(f"these {len(data)} bytes are not a message: {exc}") from exc
 
@@ -243,14 +234,9 @@ class DeliveryState:
         """Undo :meth:`packed`; what cannot be read counts as a lease that is over."""
         try:
             said = json.loads(data)
-            return cls(
-                int(said.get("n", 0)),
-                int(said.get("f", 0)),
-                str(said.get("m", "")),
-                int(said.get("u", 0)),
-                str(said.get("e", "")),
-                int(said.get("t", 0)),
-            )
+            deliveries, failures, until_ms, first_ms = (int(said.get(key, 0)) for key in "nfut")
+            member, error = (str(said.get(key, "")) for key in "me")
+            return cls(deliveries, failures, member, until_ms, error, first_ms)
         except _UNREADABLE:
             return cls()
 

@@ -21,7 +21,7 @@ from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, Receipt
 from leaderq.dyno.ids import Ids, OnConflict, Pushed
 from leaderq.dyno.keeper import Ending
-from leaderq.dyno.layout import DynoPaths, group_of, name_prefix, parsed_name, rest_name
+from leaderq.dyno.layout import DynoPaths, group_of, name_prefix, parsed_name
 from leaderq.dyno.message import MAX_S, DeliveryState, DynoMessage, Fields, Frame, Seconds, checked_s, checked_type, frame_of
 from leaderq.dyno.shard_view import ClaimRead, children_of, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
@@ -446,8 +446,9 @@ class DynoQueue:
                 return transitions.first_rest(paths, name, DeliveryState(until_ms=until_ms))
             if claim.resting is None:
                 return None  # in flight
-            former, state = rest_name(*claim.resting), replace(claim.state, until_ms=until_ms)
-            return Delete(paths.rest(former)), *transitions.rest(paths, name, claim.version, state)
+            state = replace(claim.state, until_ms=until_ms)
+            later = transitions.rest(paths, name, claim.version, state)
+            return Delete(paths.rest(claim.resting)), *later
 
         return self._change(id, operations)
 

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from leaderq.dyno.index import Choice, ShardIndex
-from leaderq.dyno.layout import NO_GROUP, RestName, ShardPaths, parsed_rest, rest_name
+from leaderq.dyno.index import ShardIndex
+from leaderq.dyno.layout import NO_GROUP, ShardPaths, rest_name
 from leaderq.dyno.message import DeliveryState
 from leaderq.errors import BadVersion, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.reading import SizedReader
@@ -36,9 +36,10 @@ class ClaimRead:
     state: DeliveryState
 
     @property
-    def resting(self) -> RestName | None:
+    def resting(self) -> str | None:
         """The marker that goes with it; ``None`` if it is leased."""
-        return None if self.state.member else parsed_rest(rest_name(self.state.until_ms, self.version, self.name))
+        state = self.state
+        return None if state.member else rest_name(state.until_ms, self.version, self.name)
 
 
 class ShardView:
@@ -84,8 +85,9 @@ class ShardView:
     def _list(self) -> None:
         for parent in self.paths.parents:
             self._session.ensure_path(parent)
-        if not self._subscriptions:
-            self._watch()
+        watched = self.paths.messages, self.paths.rests
+        for parent in watched[len(self._subscriptions) :]:  # those that no earlier call could watch
+            self._subscriptions.append(self._session.watch_tree(parent, self._heard))
         with self.lock:
             self._news = []
             self._is_stale = False
@@ -104,17 +106,6 @@ class ShardView:
                 self._apply(event)
             self._news = None
             self.index.claims_listed(claims, self._now_ms())
-
-    def _watch(self) -> None:
-        subscriptions: list[Subscription] = []
-        try:
-            for parent in (self.paths.messages, self.paths.rests):
-                subscriptions.append(self._session.watch_tree(parent, self._heard))
-        except BaseException:
-            for one in subscriptions:
-                one.close()
-            raise
-        self._subscriptions = subscriptions
 
     def _heard(self, event: WatchEvent) -> None:
         """On the thread of watches."""
@@ -181,7 +172,7 @@ class ShardView:
             for one in found:
                 until_ms = now_ms + LONGEST_MS
                 if one.resting is not None:  # its watch is late, or its marker was deleted by hand
-                    self.index.rested(rest_name(*one.resting))
+                    self.index.rested(one.resting)
                 elif one.state.member in there and one.state.until_ms > now_ms:
                     until_ms = min(until_ms, one.state.until_ms)
                 else:
@@ -192,11 +183,6 @@ class ShardView:
             self._changed()
         return over
 
-    def claimed(self, name: str, until_ms: int) -> None:
-        """It is leased to this consumer until then; that is when to look who has it."""
-        with self.lock:
-            self.index.claimed(name, self._now_ms(), until_ms)
-
     def not_claimed(self, name: str, error: LeaderqError | None = None) -> bool:
         """It did not become ours; returns whether that is the way of things: somebody was quicker."""
         with self.lock:
@@ -205,13 +191,6 @@ class ShardView:
             else:
                 self.index.lost(name, self._now_ms())
         return error is None or isinstance(error, NoNode | NodeExists | BadVersion)
-
-    # -- messages ----------------------------------------------------------------------------------
-
-    def read_messages(self, choices: Sequence[Choice]) -> list[tuple[bytes, int, int] | LeaderqError]:
-        """The data of the first of these, as many as one read may ask for: ``(data, ctime_ms,
-        version)``, or the error in its place."""
-        return self.reader.read_now([choice.name for choice in choices])
 
     def give_back(self, names: Sequence[str]) -> None:
         """These are not ours."""

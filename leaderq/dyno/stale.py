@@ -53,7 +53,7 @@ def _in_shard(session: Session, paths: ShardPaths) -> Iterator[Leftover]:
             gone = (*absence(claim_path), Delete(path))
         else:
             read = read_claims(session, paths, [rest.name])
-            if not read or read[0].resting == rest:
+            if not read or read[0].resting == marker:
                 continue
             gone = (Check(claim_path, read[0].version), Delete(path))
         if session.exists(path) is not None:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from leaderq.dyno.index import Choice
-from leaderq.dyno.layout import IDS, RESTS, DynoPaths, RestName, ShardPaths, rest_name
+from leaderq.dyno.layout import IDS, RESTS, DynoPaths, ShardPaths, rest_name
 from leaderq.dyno.message import MAX_ERROR, DeliveryState, Frame, Unique
 from leaderq.errors import CorruptItem, LeaderqError, NoNode
 from leaderq.zookeeper import Check, Create, Delete, Operation, SetData
@@ -62,20 +62,18 @@ def absence(path: str) -> Operations:
     return Create(path), Delete(path)
 
 
-def removal(paths: ShardPaths, name: str, version: int | None, resting: RestName | None) -> Operations:
+def removal(paths: ShardPaths, name: str, version: int | None, marker: str | None) -> Operations:
     """All of it. ``version``: of its claim; ``None`` if it was never delivered, which must still be so,
     or its claim would be left over."""
     claim = paths.claim(name)
     claimed = absence(claim) if version is None else (Delete(claim, version),)
-    operations: list[Operation] = [*claimed, Delete(paths.message(name))]
-    if resting is not None:
-        operations.append(Delete(paths.rest(rest_name(resting.until_ms, resting.version, name))))
-    return tuple(operations)
+    rested = () if marker is None else (Delete(paths.rest(marker)),)
+    return *claimed, Delete(paths.message(name)), *rested
 
 
-def burial(paths: ShardPaths, name: str, version: int | None, resting: RestName | None, letter: bytes) -> Operations:
+def burial(paths: ShardPaths, choice: Choice, letter: bytes) -> Operations:
     """It goes to the dead letters."""
-    return *removal(paths, name, version, resting), Create(paths.dead_letter(name), letter)
+    return *removal(paths, *choice), Create(paths.dead_letter(choice.name), letter)
 
 
 def without_missing(operations: Operations, error: LeaderqError) -> Operations | None:
