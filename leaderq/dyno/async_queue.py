@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from leaderq.clock import now_s
-from leaderq.dyno.delivery import Delivery, Receipt, bounded_error
+from leaderq.dyno.delivery import Delivery, Receipt
 from leaderq.dyno.message import DynoMessage, Seconds, checked_s
 from leaderq.dyno.queue import DynoQueue
 from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed
@@ -74,7 +74,7 @@ class AsyncDelivery:
         if exc is None:
             await self.ack()
         elif isinstance(exc, Exception):
-            await self.nack(bounded_error(exc))
+            await self.nack(exc)
         else:  # a cancelled task, or the end of the program: not the message's fault
             await self.release()
 

@@ -27,7 +27,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import unquote
@@ -35,7 +35,7 @@ from urllib.parse import unquote
 from leaderq.clock import now_s
 from leaderq.dyno import transitions
 from leaderq.dyno.bodies import Bodies
-from leaderq.dyno.delivery import Delivery, DeliveryRecord, Receipt, StaleLease, bounded_error
+from leaderq.dyno.delivery import Delivery, DeliveryRecord, Receipt, StaleLease
 from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
 from leaderq.dyno.keeper import LeaseKeeper
@@ -43,7 +43,7 @@ from leaderq.dyno.layout import DynoPaths
 from leaderq.dyno.message import DeliveryState, Frame, Seconds, Unique, checked_s, frame_of
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage, Operations
-from leaderq.dyno.writes import apply, apply_all, batched, within
+from leaderq.dyno.writes import apply_all, batched, within
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -113,10 +113,8 @@ class DynoConsumer:
         self._session = session
         self._paths = paths
         self._shards = list(shards)
-        self._name = name = options.name
-        self._current = options.current
-        self._lease_s = options.lease_s
-        self._retry = options.retry
+        self._options = options
+        self.retry = options.retry
         self._now_ms = now_ms = options.now_ms
         self._ids = ids
         self.bodies = bodies
@@ -134,7 +132,7 @@ class DynoConsumer:
         self._has_lost_member = True
         self._watch: Subscription | None = None
         self._held: dict[Delivery, None] = {}
-        self._minder = Service.repeating(f"leaderq-dyno-{name}", self._mind)
+        self._minder = Service.repeating(f"leaderq-dyno-{options.name}", self._mind)
         self.keeper = LeaseKeeper(self.extend_all, self._minder.wake)
         self._is_closed = False
         self._pid = os.getpid()
@@ -170,7 +168,7 @@ class DynoConsumer:
             if self._watch is None:
                 # Not what is below: each member is the guard of a writer, and changes with all that it writes.
                 self._watch = self._session.watch_node(self._paths.members, self._member_changed)
-            self._membership = DynoMembership(self._session, self._paths, self._name)
+            self._membership = DynoMembership(self._session, self._paths, self._options.name)
             self._member_changed()
             self._minder.start()
             return self._membership
@@ -188,8 +186,7 @@ class DynoConsumer:
         for view in self.views.values():
             view.close()
         if watch is not None:
-            with suppress(LeaderqError):
-                watch.close()
+            watch.close()
         return membership is None or membership.writer.close(timeout_s)
 
     def _release_held(self, writer: SequencedWriter) -> None:
@@ -198,14 +195,14 @@ class DynoConsumer:
             if one.lock.acquire(blocking=False):  # else it is being settled
                 try:
                     if not one.is_settled and one.until_ms > self._now_ms():
-                        writer.submit(self._rest(one, 0.0, None, is_failure=False))
+                        writer.submit(self._rest(one, 0.0, one.record.state))
                         self._settled(one)
                 finally:
                     one.lock.release()
 
     # -- popping -----------------------------------------------------------------------------------
 
-    def pop(self, most: int, timeout_s: float | None, least: int, lease_s: float | None = None) -> list[Delivery]:
+    def pop(self, most: int, timeout_s: float | None, least: int, lease_s: float) -> list[Delivery]:
         """At most that many, waiting until there are ``least`` or the time is over."""
         deadline = None if timeout_s is None else now_s() + timeout_s
         out: list[Delivery] = []
@@ -233,7 +230,7 @@ class DynoConsumer:
                 return out
             self._wait(seen, left_s)
 
-    def _pop_now(self, out: list[Delivery], most: int, conflicts: int, lease_s: float | None) -> bool:
+    def _pop_now(self, out: list[Delivery], most: int, conflicts: int, lease_s: float) -> bool:
         """Add what becomes ours, from one shard after the other until there are ``most``: who left the
         others while its own has something would leave those whose consumers hang. Returns whether,
         of what was chosen, some has turned out to be another's, or dead: then the next choice differs."""
@@ -251,7 +248,7 @@ class DynoConsumer:
                 break
         return is_changed
 
-    def claim_one(self, shard: str, name: str, lease_s: float | None = None) -> Delivery | None:
+    def claim_one(self, shard: str, name: str, lease_s: float) -> Delivery | None:
         """This message, if it is due, nobody has it, and the shard is one of ours."""
         membership, view = self.membership(), self.views.get(shard)
         if view is None:
@@ -264,7 +261,7 @@ class DynoConsumer:
 
     def _in_order(self, membership: DynoMembership) -> list[ShardView]:
         """Our own shard first, then the others."""
-        own = self._current
+        own = self._options.current
         if own is None:
             members = sorted(self._members)
             rank = members.index(membership.mark) if membership.mark in members else 0
@@ -274,13 +271,11 @@ class DynoConsumer:
 
     def _wait(self, seen: int, timeout_s: float) -> None:
         now_ms = self._now_ms()
-        due = []
         for view in self.views.values():
             with view.lock:
-                if (at := view.index.next_due_ms(now_ms)) is not None:
-                    due.append(at)
-        if due:
-            timeout_s = min(timeout_s, max(0.0, (min(due) - now_ms) / 1000))
+                due_ms = view.index.next_due_ms(now_ms)
+            if due_ms is not None:
+                timeout_s = min(timeout_s, max(0.0, (due_ms - now_ms) / 1000))
         with self._changed:
             self._changed.wait_for(lambda: self._changes != seen or self._is_closed, timeout_s)
 
@@ -292,10 +287,9 @@ class DynoConsumer:
     # -- claiming ----------------------------------------------------------------------------------
 
     def _claim(
-        self, membership: DynoMembership, view: ShardView, choices: Sequence[Choice], lease_s: float | None
+        self, membership: DynoMembership, view: ShardView, choices: Sequence[Choice], lease_s: float
     ) -> tuple[list[Delivery], bool]:
         """What became ours of these; see :meth:`_pop_now`."""
-        lease_s = self._lease_s if lease_s is None else lease_s
         names = [choice.name for choice in choices]
         try:
             data = view.reader.read_now(names)
@@ -386,7 +380,7 @@ class DynoConsumer:
         except CorruptItem as exc:
             self._bury(membership, view, choice, data, replace(former, failures=failures, error=str(exc)), "corrupt")
             return None
-        if is_take_over and self.retry_delay_s(failures, None) is None:
+        if is_take_over and self.retry.is_exhausted(failures):
             self._bury(membership, view, choice, data, replace(former, failures=failures), "consumer died")
             return None
         now_ms = self._now_ms()
@@ -406,7 +400,7 @@ class DynoConsumer:
         except NoNode as exc:
             raise StaleLease(f"receipt {receipt} is not valid any more") from exc
         record = DeliveryRecord(frame, receipt.shard, receipt.name, read[0].state)
-        return Delivery(self, record, receipt.version, self._lease_s)
+        return Delivery(self, record, receipt.version, self._options.lease_s)
 
     # -- settling ----------------------------------------------------------------------------------
 
@@ -428,40 +422,31 @@ class DynoConsumer:
         done = transitions.completion(self._paths.shard(one.record.shard), one.record.name, one.version)
         return *done, *transitions.id_over(self._paths, one.record.frame, has_started=True, done_ms=self._now_ms())
 
-    def settle_rest(
-        self, delivery: Delivery, *, delay_s: Seconds, error: BaseException | str | None, is_failure: bool
-    ) -> None:
+    def settle_rest(self, delivery: Delivery, delay_s: Seconds, state: DeliveryState) -> None:
         with delivery.lock:
-            self._write_one(delivery, self._rest(delivery, checked_s("delay_s", delay_s), error, is_failure=is_failure))
-            self._settled(delivery)
+            self._settle(delivery, self._rest(delivery, checked_s("delay_s", delay_s), state))
 
-    def _rest(
-        self, delivery: Delivery, delay_s: float, error: BaseException | str | None, *, is_failure: bool
-    ) -> Operations:
-        record, paths = delivery.record, self._paths.shard(delivery.record.shard)
-        until_ms, failures = self._now_ms() + int(delay_s * 1000), record.state.failures + is_failure
-        last_error = bounded_error(error) or record.state.error
-        state = replace(record.state, member="", until_ms=until_ms, failures=failures, error=last_error)
-        return transitions.rest(paths, record.name, delivery.version, state)
+    def _rest(self, delivery: Delivery, delay_s: float, state: DeliveryState) -> Operations:
+        paths, until_ms = self._paths.shard(delivery.record.shard), self._now_ms() + int(delay_s * 1000)
+        state = replace(state, member="", until_ms=until_ms)
+        return transitions.rest(paths, delivery.record.name, delivery.version, state)
 
-    def settle_kill(self, delivery: Delivery, reason: str, error: BaseException | str | None = None) -> None:
+    def settle_kill(self, delivery: Delivery, reason: str, state: DeliveryState) -> None:
         record, paths = delivery.record, self._paths.shard(delivery.record.shard)
         with delivery.lock:
             try:
                 data = b"" if delivery.is_settled else self._session.get(paths.message(record.name))[0]
             except NoNode as exc:
                 raise self._stale(delivery, exc) from exc
-            failures, last_error = record.state.failures + (error is not None), bounded_error(error) or record.state.error
-            state = replace(record.state, failures=failures, error=last_error)
             letter = self._letter(record.shard, record.name, data, state, reason)
             dead = transitions.burial(paths, Choice(record.name, delivery.version), letter)
-            self._write_one(delivery, (*dead, *transitions.id_over(self._paths, record.frame, has_started=True)))
-            self._settled(delivery, is_gone=True)
+            over = transitions.id_over(self._paths, record.frame, has_started=True)
+            self._settle(delivery, (*dead, *over), is_gone=True)
 
     def settle_extension(self, delivery: Delivery, lease_s: Seconds | None) -> None:
-        seconds = self._lease_s if lease_s is None else checked_s("lease_s", lease_s)
+        seconds = self._options.lease_s if lease_s is None else checked_s("lease_s", lease_s)
         if not seconds:
-            self.settle_rest(delivery, delay_s=0, error=None, is_failure=False)
+            delivery.release()
             return
         with delivery.lock:
             error = self.extend_all([(delivery, seconds)])[delivery]
@@ -488,15 +473,11 @@ class DynoConsumer:
                         view.index.looked_at(one.record.name, one.until_ms)
         return known
 
-    def retry_delay_s(self, failures: int, retry: RetryPolicy | None) -> float | None:
-        """How long a message rests after so many failures; ``None``: it is dead."""
-        policy = retry or self._retry
-        return None if policy.attempts is not None and failures >= policy.attempts else policy.wait_s(failures)
-
-    def _write_one(self, delivery: Delivery, operations: Operations) -> None:
+    def _settle(self, delivery: Delivery, operations: Operations, *, is_gone: bool = False) -> None:
         error = self._write([(delivery, operations)])[delivery]
         if error is not None:
             raise error
+        self._settled(delivery, is_gone=is_gone)
 
     def _write(self, wanted: Sequence[tuple[Delivery, Operations]]) -> dict[Delivery, LeaderqError | None]:
         """Write the transitions of these, whose locks the caller holds; what became of each."""
@@ -537,7 +518,7 @@ class DynoConsumer:
         letter = self._letter(view.paths.shard, choice.name, data, state, reason)
         dead = transitions.burial(view.paths, choice, letter)
         over = transitions.id_over(self._paths, frame_of(data), has_started=state.deliveries > 0)
-        error = apply(membership.writer, (*dead, *over), self._paths.root)
+        (error,) = apply_all(membership.writer, [(*dead, *over)], self._paths.root)
         if error is None:
             log.error("message dead queue=%s message=%s reason=%s", self._paths.root, choice.name, reason)
             with view.lock:
@@ -592,8 +573,7 @@ class DynoConsumer:
     def _sweep_windows(self, membership: DynoMembership) -> None:
         if now_s() >= self._next_sweep_s and membership.mark == min(self._members, default=""):
             self._next_sweep_s = now_s() + SWEEP_S
-            write = partial(apply_all, membership.writer, path=self._paths.root)
-            self._ids.sweep_windows(self._now_ms(), write)
+            self._ids.sweep_windows(self._now_ms(), membership.writer)
 
     def _is_passing(self, error: BaseException) -> bool:
         """Whether it is an outage, or the change from one session to the next."""

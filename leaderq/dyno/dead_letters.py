@@ -49,8 +49,13 @@ class DynoDeadLetters:
         for shard in self._shards:
             paths = self._paths.shard(shard)
             for name, answer in SizedReader(self._session, paths.dead).read_all(children_of(self._session, paths.dead)):
-                letter = _letter_of(answer, shard, name)
-                if letter is not None and (wanted is None or wanted(letter)):
+                if not isinstance(answer, tuple) or parsed_name(name) is None:
+                    continue
+                try:
+                    letter = DeadMessage.read(answer[0], shard, name)
+                except CorruptItem:
+                    continue
+                if wanted is None or wanted(letter):
                     yield letter
 
     def redrive(self, wanted: Chosen | None = None, *, per_s: float | None = None, dry_run: bool = False) -> int:
@@ -94,12 +99,3 @@ class DynoDeadLetters:
         if isinstance(error, NoNode | BadVersion | NodeExists):
             return False  # somebody else was quicker, or a message of that id is there again
         raise error
-
-
-def _letter_of(answer: object, shard: str, name: str) -> DeadMessage | None:
-    if not isinstance(answer, tuple) or parsed_name(name) is None:
-        return None
-    try:
-        return DeadMessage.read(answer[0], shard, name)
-    except CorruptItem:
-        return None

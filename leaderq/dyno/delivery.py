@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leaderq.dyno.bodies import Bodies
@@ -68,18 +68,15 @@ class SettlesDeliveries(Protocol):
     """What a delivery needs of its queue; each writes one transition, or raises."""
 
     bodies: Bodies
+    retry: RetryPolicy
 
     def acknowledge(self, deliveries: Sequence[Delivery], also: tuple[Operation, ...] = ()) -> list[LeaderqError | None]: ...
 
-    def settle_rest(
-        self, delivery: Delivery, *, delay_s: Seconds, error: BaseException | str | None, is_failure: bool
-    ) -> None: ...
+    def settle_rest(self, delivery: Delivery, delay_s: Seconds, state: DeliveryState) -> None: ...
 
-    def settle_kill(self, delivery: Delivery, reason: str, error: BaseException | str | None = None) -> None: ...
+    def settle_kill(self, delivery: Delivery, reason: str, state: DeliveryState) -> None: ...
 
     def settle_extension(self, delivery: Delivery, lease_s: Seconds | None) -> None: ...
-
-    def retry_delay_s(self, failures: int, retry: RetryPolicy | None) -> float | None: ...
 
 
 class Delivery:
@@ -149,23 +146,26 @@ class Delivery:
     ) -> None:
         """It failed: it comes again after the back-off of ``retry`` (the queue's policy if ``None``),
         or ``delay_s`` seconds, or is dead if it has failed as often as the policy says."""
-        wait_s = self.queue.retry_delay_s(self.failures + 1, retry)
-        if wait_s is None:
-            self.queue.settle_kill(self, "attempts", error)
-            return
-        self.queue.settle_rest(self, delay_s=wait_s if delay_s is None else delay_s, error=error, is_failure=True)
+        policy, former, failures = retry or self.queue.retry, self.record.state, self.failures + 1
+        text = told(error) if isinstance(error, BaseException) else error
+        state = replace(former, failures=failures, error=text or former.error)
+        if policy.is_exhausted(failures):
+            self.queue.settle_kill(self, "attempts", state)
+        else:
+            wait_s = policy.wait_s(failures) if delay_s is None else delay_s
+            self.queue.settle_rest(self, wait_s, state)
 
     def release(self) -> None:
         """It was not begun: whoever wants it may have it now. No failure is counted."""
-        self.queue.settle_rest(self, delay_s=0.0, error=None, is_failure=False)
+        self.queue.settle_rest(self, 0.0, self.record.state)
 
     def postpone(self, delay_s: Seconds) -> None:
         """It comes again in ``delay_s`` seconds. No failure is counted."""
-        self.queue.settle_rest(self, delay_s=delay_s, error=None, is_failure=False)
+        self.queue.settle_rest(self, delay_s, self.record.state)
 
     def kill(self, reason: str = "killed") -> None:
         """It goes to the dead letters now."""
-        self.queue.settle_kill(self, reason)
+        self.queue.settle_kill(self, reason, self.record.state)
 
     def extend(self, lease_s: Seconds | None = None) -> None:
         """The lease ends ``lease_s`` seconds from now (the queue's own if ``None``), not later and
@@ -188,10 +188,3 @@ class Delivery:
                 self.release()
         except LeaderqError as error:  # what the block raised is what the caller has to hear
             log.warning("not given back, its lease ends by itself message=%s error=%s", self.id, error)
-
-
-def bounded_error(error: BaseException | str | None) -> str:
-    """The text of an error, as a claim keeps it."""
-    if error is None:
-        return ""
-    return error if isinstance(error, str) else told(error)

@@ -18,7 +18,7 @@ from leaderq.dyno.layout import DynoPaths, parsed_name
 from leaderq.dyno.message import Frame, frame_of
 from leaderq.dyno.shard_view import children_of, read_claims
 from leaderq.dyno.transitions import Operations
-from leaderq.dyno.writes import outcomes
+from leaderq.dyno.writes import apply_all, outcomes
 from leaderq.errors import BadVersion, ConnectionLost, NodeExists, NoNode
 from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import Check, Create, Delete, GetData, Session, SetData
@@ -175,8 +175,8 @@ class Ids:
         frame = frame_of(self._session.get(paths.message(name))[0])
         return frame, transitions.removal(paths, name, version, resting)
 
-    def sweep_windows(self, now_ms: int, write_all: Callable[[Sequence[Operations]], object]) -> int:
-        """Forget the ids whose windows are over; returns how many."""
+    def sweep_windows(self, now_ms: int, writer: SequencedWriter) -> None:
+        """Forget the ids whose windows are over."""
         names = children_of(self._session, self._paths.windows)
         over = [name for name in names if name[:13].isdecimal() and int(name[:13]) <= now_ms][:_AT_A_TIME]
         paths = [f"{self._paths.ids}/{name[14:]}" for name in over]
@@ -186,8 +186,7 @@ class Ids:
             if isinstance(answer, tuple) and answer[0] == b"=%d" % int(name[:13]) and not isinstance(answer[1], str):
                 gone = (*gone, Delete(path, answer[1].version))
             groups.append(gone)
-        write_all(groups)
-        return len(over)
+        apply_all(writer, groups, self._paths.root)
 
 
 def kept_until_ms(data: bytes) -> int | None:

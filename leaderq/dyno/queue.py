@@ -27,7 +27,7 @@ from leaderq.dyno.shard_view import ClaimRead, children_of, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.stale import Leftover, leftovers
 from leaderq.dyno.transitions import Operations
-from leaderq.dyno.writes import apply, apply_all, batched, outcomes
+from leaderq.dyno.writes import apply_all, batched, outcomes
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -201,10 +201,9 @@ class DynoQueue:
             pushed, former = self._ids.resolve(
                 one.frame.id, (*fence, one.create), one.shard, on_conflict, self._now_ms(), self._writer()
             )
-        except ConnectionLost:
-            raise  # it may be there
-        except LeaderqError:
-            self._bodies.drop([one.frame.body])
+        except LeaderqError as exc:
+            if not isinstance(exc, ConnectionLost):  # else it may be there
+                self._bodies.drop([one.frame.body])
             raise
         self._bodies.drop([one.frame.body if not pushed.is_new else None if former is None else former.body])
         return pushed
@@ -283,13 +282,13 @@ class DynoQueue:
         if most < 1:
             raise ConfigurationError(f"most={most!r}: give 1 or more")
         wait_s = None if timeout_s is None else checked_s("timeout_s", timeout_s)
-        lease = None if lease_s is None else checked_s("lease_s", lease_s)
+        lease = self.lease_s if lease_s is None else checked_s("lease_s", lease_s)
         return self._consumer.pop(most, wait_s, min(most, least or most), lease)
 
     def pop_id(self, id: str, *, lease_s: Seconds | None = None) -> Delivery | None:
         """This message, if it is due and nobody has it."""
         place = self._ids.place(id)
-        lease = None if lease_s is None else checked_s("lease_s", lease_s)
+        lease = self.lease_s if lease_s is None else checked_s("lease_s", lease_s)
         return None if place is None else self._consumer.claim_one(*place, lease)
 
     def redeem(self, receipt: Receipt | str) -> Delivery:
@@ -475,7 +474,7 @@ class DynoQueue:
         raise ConnectionLost(f"message {id} changes too often to be changed queue={self._paths.root}")
 
     def _apply(self, operations: Operations) -> LeaderqError | None:
-        return apply(self._writer(), operations, self._paths.root)
+        return apply_all(self._writer(), [operations], self._paths.root)[0]
 
     def _all(self, shard: str, wanted: Fields | None = None) -> Iterator[tuple[str, bytes]]:
         """All messages of a shard whose names may be ``wanted``, about a megabyte at a time."""

@@ -88,11 +88,6 @@ def within(error: LeaderqError, path: str) -> bool:
     return isinstance(error, ZooKeeperError) and error.path is not None and error.path.startswith(f"{path}/")
 
 
-def apply(writer: SequencedWriter, operations: Operations, path: str) -> LeaderqError | None:
-    """As :func:`apply_all`, for one."""
-    return apply_all(writer, [operations], path)[0]
-
-
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """These in lists of that size; the last may be shorter."""
     rest = iter(items)
