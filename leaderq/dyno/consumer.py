@@ -99,8 +99,6 @@ class ConsumerOptions:
 
 
 class DynoConsumer:
-    """See the module."""
-
     def __init__(
         self,
         session: Session,
@@ -390,7 +388,6 @@ class DynoConsumer:
         return choice, DeliveryRecord(frame, view.paths.shard, choice.name, state)
 
     def redeem(self, receipt: Receipt) -> Delivery:
-        """See :meth:`DynoQueue.redeem`."""
         paths = self._paths.shard(receipt.shard)
         read = read_claims(self._session, paths, [receipt.name])
         if not read or read[0].version != receipt.version or not read[0].state.member:
@@ -427,9 +424,9 @@ class DynoConsumer:
             self._settle(delivery, self._rest(delivery, checked_s("delay_s", delay_s), state))
 
     def _rest(self, delivery: Delivery, delay_s: float, state: DeliveryState) -> Operations:
-        paths, until_ms = self._paths.shard(delivery.record.shard), self._now_ms() + int(delay_s * 1000)
-        state = replace(state, member="", until_ms=until_ms)
-        return transitions.rest(paths, delivery.record.name, delivery.version, state)
+        record, paths = delivery.record, self._paths.shard(delivery.record.shard)
+        state = replace(state, member="", until_ms=self._now_ms() + int(delay_s * 1000))
+        return transitions.rest(paths, record.name, delivery.version, state)
 
     def settle_kill(self, delivery: Delivery, reason: str, state: DeliveryState) -> None:
         record, paths = delivery.record, self._paths.shard(delivery.record.shard)

@@ -147,7 +147,7 @@ class Delivery:
         """It failed: it comes again after the back-off of ``retry`` (the queue's policy if ``None``),
         or ``delay_s`` seconds, or is dead if it has failed as often as the policy says."""
         policy, former, failures = retry or self.queue.retry, self.record.state, self.failures + 1
-        text = told(error) if isinstance(error, BaseException) else error
+        text = error if isinstance(error, str | None) else told(error)
         state = replace(former, failures=failures, error=text or former.error)
         if policy.is_exhausted(failures):
             self.queue.settle_kill(self, "attempts", state)

@@ -80,7 +80,6 @@ class ShardIndex:
             heapq.heapify(heap)  # type: ignore[arg-type]
 
     def created(self, name: str) -> None:
-        """A message came."""
         parsed = parsed_name(name)
         if parsed is None or name in self._names:
             return

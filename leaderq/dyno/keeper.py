@@ -37,7 +37,6 @@ class LeaseKeeper:
         self._kept: dict[Delivery, _Kept] = {}
 
     def keep(self, deliveries: Iterable[Delivery], most_s: float | None, ending: Ending | None, ending_s: float) -> None:
-        """See :meth:`DynoQueue.keep`."""
         until_s = None if most_s is None else now_s() + most_s
         for one in deliveries:
             if not one.is_settled:
@@ -45,7 +44,6 @@ class LeaseKeeper:
         self._wake()
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
-        """Extend these no more."""
         for one in deliveries:
             self._kept.pop(one, None)
 
@@ -85,7 +83,6 @@ class LeaseKeeper:
                     log.debug("lease not extended, trying again message=%s error=%s", one.id, error)
 
     def _end(self, one: Delivery, kept: _Kept) -> None:
-        """It is not extended any more."""
         self._kept.pop(one, None)
         ending = kept.ending
         if ending is not None and not one.is_settled:

@@ -47,10 +47,8 @@ def name_prefix(priority: int, due_ms: int, group: str = NO_GROUP) -> str:
 
 def parsed_name(text: str) -> MessageName | None:
     """What a name says; ``None`` for what is not the name of a message."""
-    found = _NAME(text)
-    if found is None:
-        return None
-    return MessageName(int(found[1]), int(found[2]), found[3], int(found[4]))
+    said = _NAME(text)
+    return None if said is None else MessageName(int(said[1]), int(said[2]), said[3], int(said[4]))
 
 
 def rest_name(until_ms: int, version: int, name: str) -> str:

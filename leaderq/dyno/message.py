@@ -169,7 +169,6 @@ class Frame:
     unique_s: float = 0.0
 
     def packed(self) -> bytes:
-        """The bytes of the znode."""
         header: dict[str, Any] = {"at": self.enqueued_ms}
         for key, value in (("id", self.id), ("headers", dict(self.headers)), ("group", self.group), ("body", self.body)):
             if value:
@@ -221,7 +220,6 @@ class DeliveryState:
     first_ms: int = 0
 
     def packed(self) -> bytes:
-        """The bytes of the znode."""
         said: dict[str, Any] = {"n": self.deliveries, "f": self.failures, "u": self.until_ms}
         for key, value in (("m", self.member), ("e", self.error[:MAX_ERROR]), ("t", self.first_ms)):
             if value:

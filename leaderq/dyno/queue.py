@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from leaderq.clock import now_ms
 from leaderq.dyno import transitions
@@ -27,7 +27,7 @@ from leaderq.dyno.shard_view import ClaimRead, children_of, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.stale import Leftover, leftovers
 from leaderq.dyno.transitions import Operations
-from leaderq.dyno.writes import apply_all, batched, outcomes
+from leaderq.dyno.writes import Outcome, apply_all, batched, outcomes
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -178,7 +178,7 @@ class DynoQueue:
         pushes = [one for one in prepared if isinstance(one, _Push)]
         groups = [(*fence, one.create, *one.id_operations(self._paths)) for one in pushes]
         found = outcomes(self._writer(), groups, self._paths.root)
-        pushed = (self._pushed(one, fence, *outcome) for one, outcome in zip(pushes, found, strict=True))
+        pushed = (self._pushed(one, fence, said) for one, said in zip(pushes, found, strict=True))
         return [next(pushed) if isinstance(one, _Push) else one for one in prepared]
 
     def push_unique(
@@ -227,10 +227,8 @@ class DynoQueue:
         prefix = name_prefix(message.priority, due_ms, group_of(message.group))
         return _Push(shard, frame, Create(self._paths.shard(shard).message(prefix), data, sequential=True))
 
-    def _pushed(
-        self, one: _Push, fence: Sequence[Operation], results: list[Any] | None, error: LeaderqError | None
-    ) -> str | LeaderqError:
-        id = one.frame.id
+    def _pushed(self, one: _Push, fence: Sequence[Operation], said: Outcome) -> str | LeaderqError:
+        id, (results, error) = one.frame.id, said
         if isinstance(error, NodeExists) and id and error.path == self._paths.id(id):
             try:
                 return self._resolved(one, fence, OnConflict.RAISE).id

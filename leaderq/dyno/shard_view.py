@@ -193,7 +193,6 @@ class ShardView:
         return error is None or isinstance(error, NoNode | NodeExists | BadVersion)
 
     def give_back(self, names: Sequence[str]) -> None:
-        """These are not ours."""
         with self.lock:
             self.index.give_back(names)
         self._changed()

@@ -113,7 +113,6 @@ class DeadMessage:
         return Frame.read(self.data)
 
     def packed(self) -> bytes:
-        """The bytes of its znode."""
         said: dict[str, Any] = {key: value for key, value in asdict(self).items() if key != "data"}
         said["error"], said["reason"] = self.error[:MAX_ERROR], self.reason[:MAX_ERROR]
         head = json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

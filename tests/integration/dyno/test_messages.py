@@ -43,8 +43,10 @@ def test_a_failed_message_comes_again_and_is_dead_after_as_many_failures_as_the_
         for failures in range(3):
             (one,) = queue.pop(1, 30)
             assert (one.failures, one.deliveries) == (failures, failures + 1)
-            one.nack(ValueError("no"))
+            one.nack("no" if failures < 2 else None)
         assert queue.shard_sizes()["0"] == {"messages": 0, "resting": 0, "leased": 0, "dead": 1}
+        (letter,) = queue.dead_letters.browse()
+        assert (letter.failures, letter.error) == (3, "no"), "the last failure counts, with or without an error"
 
 
 def test_a_released_or_postponed_message_has_not_failed(session: Session) -> None:
