@@ -49,11 +49,6 @@ class Duplicate(NodeExists):
         super().__init__(f"the id {id!r} is that of {surviving or 'a message that was done not long ago'}")
 
 
-class _Taken(Exception):
-    def __init__(self, surviving: str) -> None:
-        self.surviving = surviving
-
-
 @dataclass(frozen=True, slots=True)
 class Pushed:
     """What became of a push. ``surviving``: where the message is that has the id now, as
@@ -123,10 +118,10 @@ class Ids:
             time.sleep(_PAUSE_S * attempt * random.random())
             try:
                 operations, former = self._claiming(id, shard, on_conflict is OnConflict.REPLACE, now_ms)
-            except _Taken as taken:
+            except Duplicate as taken:
                 if on_conflict is OnConflict.DROP:
                     return Pushed(id, False, taken.surviving), None
-                raise Duplicate(id, taken.surviving) from None
+                raise
             except NoNode:  # it changes hands at this moment
                 continue
             ((results, error),) = outcomes(writer, [(*operations, *push)], self._paths.root)
@@ -150,12 +145,12 @@ class Ids:
         place = self.place(id)
         if place is not None:
             if not may_take:
-                raise _Taken("/".join(place))
-            frame, removal = self._taking(*place)
+                raise Duplicate(id, "/".join(place))
+            frame, removal = self._taking(id, *place)
             return (*removal, mine), ("/".join(place), frame)
         until_ms = kept_until_ms(data)
         if until_ms is not None and until_ms > now_ms:
-            raise _Taken("")
+            raise Duplicate(id, "")
         if until_ms is not None and self._session.exists(window := self._paths.window(until_ms, id)):
             return (Delete(window), mine), None
         # Its message was taken away by hand, or is done by now and the id perhaps another's again.
@@ -164,13 +159,13 @@ class Ids:
             raise NoNode("the id changes hands", path=path)
         return (mine,), None
 
-    def _taking(self, shard: str, name: str) -> tuple[Frame, Operations]:
+    def _taking(self, id: str, shard: str, name: str) -> tuple[Frame, Operations]:
         """The message, and how to remove it without its id."""
         paths = self._paths.shard(shard)
         claims = read_claims(self._session, paths, [name])
         resting = claims[0].resting if claims else None
         if claims and resting is None:
-            raise _Taken(f"{shard}/{name}")
+            raise Duplicate(id, f"{shard}/{name}")
         version = claims[0].version if claims else None
         frame = frame_of(self._session.get(paths.message(name))[0])
         return frame, transitions.removal(paths, name, version, resting)
