@@ -43,7 +43,7 @@ from leaderq.dyno.layout import DynoPaths
 from leaderq.dyno.message import DeliveryState, Frame, Seconds, Unique, checked_s, frame_of
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage, Operations
-from leaderq.dyno.writes import apply_all, batched, within
+from leaderq.dyno.writes import apply_all, within
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -60,6 +60,7 @@ from leaderq.errors import (
 from leaderq.retrying import RetryPolicy
 from leaderq.threads import Service
 from leaderq.writing import SequencedWriter
+from leaderq.writing.groups import batched
 from leaderq.zookeeper import Session, SessionState, SetData, Subscription, WatchEvent
 from leaderq.zookeeper.paths import name_of
 

@@ -27,7 +27,7 @@ from leaderq.dyno.shard_view import ClaimRead, children_of, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.stale import Leftover, leftovers
 from leaderq.dyno.transitions import Operations
-from leaderq.dyno.writes import Outcome, apply_all, batched, outcomes
+from leaderq.dyno.writes import Outcome, apply_all, outcomes
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -41,6 +41,7 @@ from leaderq.errors import (
 from leaderq.reading import SizedReader
 from leaderq.retrying import RetryPolicy
 from leaderq.writing import SequencedWriter
+from leaderq.writing.groups import batched
 from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SessionState, as_session
 from leaderq.zookeeper.paths import name_of, validated_path
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from leaderq.dyno.transitions import Operations, without_missing
 from leaderq.errors import ConnectionLost, LeaderqError, NotConnected, ZooKeeperError
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import OperationGroup, estimated_bytes, validated
 
-T = TypeVar("T")
 ANSWER_S = 30.0
 """How long an answer is waited for, as long as none comes."""
 Outcome = tuple[list[Any] | None, LeaderqError | None]
@@ -86,10 +84,3 @@ def apply_all(writer: SequencedWriter, groups: Sequence[Operations], path: str) 
 def within(error: LeaderqError, path: str) -> bool:
     """Whether it is about a znode below ``path``, and not about one of the user's own."""
     return isinstance(error, ZooKeeperError) and error.path is not None and error.path.startswith(f"{path}/")
-
-
-def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """These in lists of that size; the last may be shorter."""
-    rest = iter(items)
-    while some := list(islice(rest, size)):
-        yield some

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from enum import Enum
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 from leaderq.errors import (
     BadVersion,
@@ -26,6 +27,7 @@ from leaderq.zookeeper import Create, Operation, SetData
 from leaderq.zookeeper.paths import validated_path
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 MULTI_BYTES = 64 * 1024
 """Bytes of one multi, by estimate, unless one group is larger. A server keeps its last 500 transactions
@@ -258,3 +260,10 @@ def packed(waiting: deque[OperationGroup], max_ops: int, max_bytes: int) -> list
             count -= head.count
             size -= head.size
     return taken
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """These in lists of that size; the last may be shorter."""
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some

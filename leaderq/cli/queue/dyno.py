@@ -21,12 +21,12 @@ from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.layout import DynoPaths, escaped, parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, frame_of
 from leaderq.dyno.shard_view import children_of, read_claims
-from leaderq.dyno.writes import batched
 from leaderq.errors import CorruptItem, RequestRefused
 from leaderq.queues.admin import Browsed, DeadItem, Moved, Purged
 from leaderq.queues.admin.bulk import delete_tree
 from leaderq.queues.wire.payload import Note
 from leaderq.reading import SizedReader
+from leaderq.writing.groups import batched
 from leaderq.zookeeper import GetData, Session
 from leaderq.zookeeper.paths import join
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
 
 from leaderq.clock import now_s
 from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NodeExists, NoNode, NotEmpty, SessionExpired
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import PATIENCE_S, await_connection, retry_until_connected
+from leaderq.writing.groups import batched
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
@@ -55,8 +55,7 @@ def _delete_each(session: Session, groups: Iterable[OperationGroup], patience_s:
     :raises ConnectionLost: for ``patience_s`` nothing was answered; what was not told yet may or
         may not have been done.
     """
-    source = iter(groups)
-    while chunk := list(islice(source, _UNDER_WAY)):
+    for chunk in batched(groups, _UNDER_WAY):
         yield from _deleted(session, chunk, patience_s)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from leaderq.errors import BadVersion, CorruptItem, NoNode, NotEmpty
 from leaderq.queues.admin.browsing import Browsed, browse
@@ -20,6 +19,7 @@ from leaderq.queues.wire.payload import Note, compressed, decode, encode, is_com
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import PATIENCE_S, retry_until_connected
 from leaderq.writing import SequencedWriter, await_outcomes
+from leaderq.writing.groups import batched
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
@@ -115,9 +115,8 @@ class DeadLetters:
         writer = SequencedWriter(self._session, join(self._paths.tallies, f"dead-{uuid.uuid4().hex}"))
         retry_until_connected(self._session, writer.open, self._patience_s)
         moved = gone = 0
-        source = iter(groups)
         try:
-            while some := list(islice(source, _UNDER_WAY)):
+            for some in batched(groups, _UNDER_WAY):
                 for error in await_outcomes(writer.submit_all(some), self._patience_s):
                     if error is not None and not isinstance(error, BadVersion | NoNode | NotEmpty):
                         raise error

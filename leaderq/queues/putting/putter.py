@@ -22,7 +22,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Sequence, Sized
-from itertools import islice
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
@@ -37,6 +36,7 @@ from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import retry_until_connected
 from leaderq.threads import Capacity
 from leaderq.writing import SequencedWriter
+from leaderq.writing.groups import batched
 from leaderq.zookeeper import Session
 from leaderq.zookeeper.paths import join, name_of, validated_path
 
@@ -276,9 +276,8 @@ class Putter(Generic[T]):
 
     def _stream(self, values: Iterable[tuple[T, str]], chunk: int, many: PutResults | None, deadline: float | None) -> int:
         sender = self._open_sender()
-        source = iter(values)
         count = 0
-        while pairs := list(islice(source, chunk)):
+        for pairs in batched(values, chunk):
             puts = [put for value, prefix in pairs if (put := self._streamed(value, prefix, many)) is not None]
             size = sum(put.size for put in puts)
             if puts:
