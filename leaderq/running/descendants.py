@@ -43,10 +43,12 @@ def children_of(pid: int) -> set[int]:
     return pids
 
 
-def stat_of(pid: int) -> list[str]:
-    """The fields of ``/proc/PID/stat`` from the state on; empty if there is none to be read."""
+def stat_of(task: int | str) -> list[str]:
+    """The fields of ``/proc/TASK/stat`` from the state on; empty if there is none to be read. A task
+    is a process by its number, or a thread: ``PID/task/TID``.
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{task}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return []
 

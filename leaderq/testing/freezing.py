@@ -12,6 +12,7 @@ import signal
 from functools import partial
 from pathlib import Path
 
+from leaderq.running.descendants import stat_of
 from leaderq.testing.waiting import eventually
 
 _STOPPED = frozenset("TtZX")
@@ -31,10 +32,7 @@ def freeze(*pids: int) -> None:
 def _has_stopped(pid: int) -> bool:
     """Whether no thread of ``pid`` runs; true where it is gone, or the system does not tell."""
     for thread in Path(f"/proc/{pid}/task").glob("*"):
-        try:
-            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
-        except (OSError, IndexError):
-            continue
-        if state not in _STOPPED:
+        state = stat_of(f"{pid}/task/{thread.name}")[:1]
+        if not _STOPPED.issuperset(state):
             return False
     return True

@@ -13,12 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from leaderq.clock import now_s
 from leaderq.errors import LeaderqError, ServerFailed
-from leaderq.running.descendants import descendants_of, kill
+from leaderq.running.descendants import descendants_of, kill, stat_of
 from leaderq.testing.fault_proxy import Direction
 from leaderq.testing.freezing import freeze
 from leaderq.testing.nemesis.careers import HELD, gil_file, session_file
@@ -332,11 +331,7 @@ def _send(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def _runs(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"  # whoever is to reap it
+    return stat_of(pid)[:1] not in ([], ["Z"])  # whoever is to reap it
 
 
 def _operation(request: bytes) -> int:
