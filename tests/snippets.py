@@ -7,6 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.rst", *sorted((ROOT / "docs").glob("*.rst"))]
+_PAGE = {path.stem: path for path in PAGES}
 
 # What the snippets of a page take for granted. Each is run, and checked by type checkers, behind it.
 GIVEN = {
@@ -54,11 +55,11 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def python(page: str) -> list[str]:
     """The Python of a page, by its name without ``.rst``."""
-    return blocks(next(path for path in PAGES if path.stem == page), "python")
+    return blocks(_PAGE[page], "python")
 
 
 def commands(page: str) -> list[str]:
     """What a page tells to type, in order, without the remarks."""
-    shown = blocks(next(path for path in PAGES if path.stem == page), "console")
+    shown = blocks(_PAGE[page], "console")
     lines = "".join(shown).splitlines()
     return [line[2:].partition("  #")[0].strip() for line in lines if line.startswith("$ ")]

@@ -9,11 +9,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.waiting import patience
+from leaderq.zookeeper import Session, connect
 
 BILLING = """
 from leaderq.career import LeaderCareer
@@ -68,6 +70,13 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def root() -> str:
     return f"/cli-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def session(zookeeper_server: Any, znode_root: str) -> Iterator[Session]:
+    with connect(zookeeper_server.address) as opened:
+        opened.ensure_path(znode_root)
+        yield opened
 
 
 @pytest.fixture

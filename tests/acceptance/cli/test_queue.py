@@ -3,7 +3,6 @@ nobody reads to its end."""
 
 from __future__ import annotations
 
-import io
 import json
 import platform
 import select
@@ -12,40 +11,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from queue_runs import Queue, runs_of
 
-from leaderq.cli import main
 from leaderq.queues.admin import QueueAdmin
 from leaderq.queues.wire.payload import Note, decode, encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
-from leaderq.zookeeper import Session, connect
+from leaderq.zookeeper import Session
 from leaderq.zookeeper.paths import parent_of
-
-
-class Done(NamedTuple):
-    code: int
-    out: bytes
-    err: str
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        assert self.code == 0, self.err
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Queue = Callable[..., Done]
-
-
-@pytest.fixture
-def session(zookeeper_server: Any, znode_root: str) -> Iterator[Session]:
-    with connect(zookeeper_server.address) as opened:
-        opened.ensure_path(znode_root)
-        yield opened
 
 
 @pytest.fixture
@@ -59,17 +36,7 @@ def queue(
 ) -> Queue:
     """Run ``leaderq queue`` here; ``stdin`` is what it reads."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LEADERQ_ZOOKEEPER", zookeeper_server.address)
-
-    def run(*arguments: str, stdin: bytes = b"") -> Done:
-        stream = SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False, fileno=lambda: 2**20)
-        monkeypatch.setattr(sys, "stdin", stream)
-        capfdbinary.readouterr()
-        code = main(["queue", *arguments])
-        out, err = capfdbinary.readouterr()
-        return Done(code, out, err.decode())
-
-    return run
+    return runs_of(zookeeper_server.address, monkeypatch, capfdbinary)
 
 
 @pytest.fixture

@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
-from collections.abc import Callable, Iterator
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from queue_runs import Queue, runs_of
 
-from leaderq.cli import main
 from leaderq.dyno import DynoQueue, Message, Unique
 from leaderq.queues import RetryPolicy
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session, connect
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        assert self.code == 0, self.err
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Queue = Callable[..., Done]
-
-
-@pytest.fixture
-def session(zookeeper_server: Any, znode_root: str) -> Iterator[Session]:
-    with connect(zookeeper_server.address) as opened:
-        opened.ensure_path(znode_root)
-        yield opened
+from leaderq.zookeeper import Session
 
 
 @pytest.fixture
@@ -55,16 +31,7 @@ def jobs(session: Session, path: str) -> Iterator[DynoQueue]:
 @pytest.fixture
 def queue(zookeeper_server: Any, monkeypatch: pytest.MonkeyPatch, capfd: Any, session: Session) -> Queue:
     """Run ``leaderq queue`` here; ``stdin`` is what it reads."""
-    monkeypatch.setenv("LEADERQ_ZOOKEEPER", zookeeper_server.address)
-
-    def run(*arguments: str, stdin: bytes = b"") -> Done:
-        stream = SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False, fileno=lambda: 2**20)
-        monkeypatch.setattr(sys, "stdin", stream)
-        capfd.readouterr()
-        code = main(["queue", *arguments])
-        return Done(code, *capfd.readouterr())
-
-    return run
+    return runs_of(zookeeper_server.address, monkeypatch, capfd)
 
 
 def test_messages_are_put_shown_and_listed_as_a_program_sees_them(

@@ -173,7 +173,7 @@ def operate(user: Reader) -> None:
         line.replace("billing", "counter").replace("host-b", "b") for line in commands("operating")
     ]
     assert "counter" in user.types(status)
-    assert "a" in user.types(members)
+    assert re.search(r"^counter +\d+ +a ", user.types(members), re.MULTILINE)
     assert "step-down" in user.types(history)
     user.types(step_down)
     user.types(transfer)
