@@ -65,7 +65,9 @@ TASKS: dict[str, Callable[[], Any]] = {
 
 
 def in_turn(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[Any]]:
-    """What each side measured, round by round; every other round backwards, the first not counted."""
+    """What each side measured, round by round; every other round backwards, the first not
+    counted.
+    """
     taken: dict[str, list[Any]] = {name: [] for name in runs}
     names = list(runs)
     for number in range(rounds + 1):
@@ -90,7 +92,9 @@ def rate_rows(taken: dict[str, list[float]]) -> Rows:
 
 
 def time_rows(taken: dict[str, list[list[float]]]) -> Rows:
-    medians = {name: [percentile(micros, 0.5) for micros in rounds] for name, rounds in taken.items()}
+    medians = {
+        name: [percentile(micros, 0.5) for micros in rounds] for name, rounds in taken.items()
+    }
     ours = statistics.median(medians[OURS])
     return {
         name: {
@@ -102,7 +106,7 @@ def time_rows(taken: dict[str, list[list[float]]]) -> Rows:
     }
 
 
-# -- rows --------------------------------------------------------------------------------------------
+# -- rows
 
 
 def usual_rate(work: Callable[[int], object], count: int) -> float:
@@ -117,7 +121,9 @@ def usual_rate(work: Callable[[int], object], count: int) -> float:
     return statistics.median(rates)
 
 
-def pairs_a_second(enter: Callable[[str], Any], leave: Callable[[Any], object], count: int) -> float:
+def pairs_a_second(
+    enter: Callable[[str], Any], leave: Callable[[Any], object], count: int
+) -> float:
     def work(stretch: int) -> None:
         for _ in range(stretch):
             leave(enter("key"))
@@ -140,10 +146,13 @@ def measure_idle(given: argparse.Namespace) -> Rows:
     scoped: QueueCoordinator[str] = QueueCoordinator()
     sides = {name: make() for name, make in {**WAITING, LOCK_AND_DICT: LockAndDict}.items()}
     runs: dict[str, Callable[[], float]] = {
-        name: lambda side=side: pairs_a_second(side.enter, side.leave, given.pairs) for name, side in sides.items()
+        name: lambda side=side: pairs_a_second(side.enter, side.leave, given.pairs)
+        for name, side in sides.items()
     }
     runs[f"{OURS}, idle kept"] = lambda: pairs_a_second(kept.enqueue, kept.dequeue, given.pairs)
-    runs[f"{OURS}, safe time-out"] = lambda: pairs_a_second(timed.enqueue, timed.dequeue, given.pairs)
+    runs[f"{OURS}, safe time-out"] = lambda: pairs_a_second(
+        timed.enqueue, timed.dequeue, given.pairs
+    )
     runs[f"{OURS}, with hold"] = lambda: scopes_a_second(scoped, given.pairs)
     return rate_rows(in_turn(runs, given.rounds))
 
@@ -157,7 +166,10 @@ def measure_shared(given: argparse.Namespace) -> Rows:
         return usual_rate(work, given.pairs)
 
     ours, flight = Ours(), SingleFlight()
-    runs = {OURS: lambda: calls_a_second(ours.do), "singleflight": lambda: calls_a_second(flight.do)}
+    runs = {
+        OURS: lambda: calls_a_second(ours.do),
+        "singleflight": lambda: calls_a_second(flight.do),
+    }
     return rate_rows(in_turn(runs, given.rounds))
 
 
@@ -239,11 +251,20 @@ def task_handovers(make: Callable[[], Any], count: int) -> list[float]:
 def measure_tasks(given: argparse.Namespace) -> Rows:
     count = max(1, given.handovers // given.rounds)
     pairs = in_turn(
-        {name: lambda make=make: task_pairs_a_second(make, given.pairs) for name, make in TASKS.items()}, given.rounds
+        {
+            name: lambda make=make: task_pairs_a_second(make, given.pairs)
+            for name, make in TASKS.items()
+        },
+        given.rounds,
     )
-    micros = in_turn({name: lambda make=make: task_handovers(make, count) for name, make in TASKS.items()}, given.rounds)
+    micros = in_turn(
+        {name: lambda make=make: task_handovers(make, count) for name, make in TASKS.items()},
+        given.rounds,
+    )
     times = time_rows(micros)
-    return {name: row | {MEDIAN_US: times[name][MEDIAN_US]} for name, row in rate_rows(pairs).items()}
+    return {
+        name: row | {MEDIAN_US: times[name][MEDIAN_US]} for name, row in rate_rows(pairs).items()
+    }
 
 
 def measure_memory(given: argparse.Namespace) -> Rows:
@@ -261,7 +282,11 @@ def measure_memory(given: argparse.Namespace) -> Rows:
         gc.collect()
         held, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        rows[name] = {"bytes/key": round(held / given.keys, 1), "left KiB": held // 1024, "peak KiB": peak // 1024}
+        rows[name] = {
+            "bytes/key": round(held / given.keys, 1),
+            "left KiB": held // 1024,
+            "peak KiB": peak // 1024,
+        }
     return rows
 
 
@@ -281,12 +306,17 @@ def bars(tables: dict[str, Rows]) -> Rows:
         rows["idle: 200 k/s"] = {"median": rate, "met": "yes" if rate >= 200 else "NO"}
     if "handover" in tables:
         micros = tables["handover"][OURS][MEDIAN_US]
-        rows["handover: under 1,000 us"] = {"median": micros, "met": "yes" if micros < 1_000 else "NO"}
+        rows["handover: under 1,000 us"] = {
+            "median": micros,
+            "met": "yes" if micros < 1_000 else "NO",
+        }
     return rows
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--handovers", type=int, default=300, help="of each side, over all rounds")
     parser.add_argument("--pairs", type=int, default=20_000, help="of each side and round")

@@ -15,11 +15,11 @@ group, without a commit, with our settings and Python's garbage collector lookin
 ``plain``: records of 1 KB in 4 partitions on one broker. The others differ from it in one thing:
 ``partitions``: 100 of them; ``small``: 100 bytes; ``lz4``: compressed so; ``transactions``: each
 batch is produced again in a transaction with its offsets, with the same settings on both sides;
-``workers``: 16 partitions, and a handler that waits 20 us for each record, with ``workers=8`` beside
-``workers=1``.
+``workers``: 16 partitions, and a handler that waits 20 us for each record, with ``workers=8``
+beside ``workers=1``.
 
-All in records a second; ratios are of medians. ``--cpu``: a second of this process's CPU time, which
-can be compared on a machine that has other things to do as well; it tells nothing of waiting.
+All in records a second; ratios are of medians. ``--cpu``: a second of this process's CPU time,
+which can be compared on a machine that has other things to do as well; it tells nothing of waiting.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ SCENARIOS = {
 
 def feed(address: str, scenario: Scenario, count: int) -> None:
     """Put records on the scenario's topic."""
-    create_topics(address, {scenario.name: scenario.partitions, f"{scenario.name}-out": scenario.partitions})
+    create_topics(
+        address, {scenario.name: scenario.partitions, f"{scenario.name}-out": scenario.partitions}
+    )
     options = {"linger.ms": 20, "batch.size": 500_000, "compression.type": scenario.compression}
     producer = Producer({"bootstrap.servers": address, **options})
     value = b"v" * scenario.record_bytes
@@ -97,7 +99,11 @@ def rows_of(client: str, scenario: Scenario, session: Session, stores: list[str]
     """What is measured with one client, the bare loops first."""
     ours = partial(drained, session=session, client=client)
     if scenario.name == "transactions":
-        loop = bare.kafka_python_transactions if client == "kafka-python" else bare.confluent_transactions
+        loop = (
+            bare.kafka_python_transactions
+            if client == "kafka-python"
+            else bare.confluent_transactions
+        )
         return {
             OURS: loop,
             f"{OURS}, our collector": partial(bare.collecting_as_ours, loop),
@@ -121,7 +127,9 @@ def ratios(figures: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
     medians = {name: row["median"] for name, row in figures.items()}
     ours = [name for name in medians if name.startswith("leaderq")]
     return {
-        name: {other: round(medians[name] / medians[other], 3) for other in medians if other != name}
+        name: {
+            other: round(medians[name] / medians[other], 3) for other in medians if other != name
+        }
         for name in (ours[-1:] if len(ours) == len(medians) else ours)
     }
 
@@ -139,7 +147,12 @@ def tell(name: str, figures: dict[str, dict[str, Any]]) -> dict[str, dict[str, f
 
 
 def measure(
-    address: str, scenario: Scenario, client: str, arguments: argparse.Namespace, session: Session, numbers: Any
+    address: str,
+    scenario: Scenario,
+    client: str,
+    arguments: argparse.Namespace,
+    session: Session,
+    numbers: Any,
 ) -> dict[str, dict[str, Any]]:
     """Each row of one scenario with one client, in turns."""
     count = arguments.records if client == "kafka-python" else arguments.confluent_records
@@ -157,15 +170,25 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--batch", type=int, default=1000, help="records of one poll, and of one batch")
-    parser.add_argument("--records", type=int, default=200_000, help="to be read with kafka-python, each time")
-    parser.add_argument("--confluent-records", type=int, default=1_000_000, help="the same with confluent")
+    parser.add_argument(
+        "--batch", type=int, default=1000, help="records of one poll, and of one batch"
+    )
+    parser.add_argument(
+        "--records", type=int, default=200_000, help="to be read with kafka-python, each time"
+    )
+    parser.add_argument(
+        "--confluent-records", type=int, default=1_000_000, help="the same with confluent"
+    )
     parser.add_argument("--clients", default="kafka-python,confluent")
     parser.add_argument("--stores", default="kafka,zookeeper,external")
     parser.add_argument("--only", default=",".join(SCENARIOS), help="scenarios")
-    parser.add_argument("--cpu", action="store_true", help="a second of CPU time instead of one of the clock")
+    parser.add_argument(
+        "--cpu", action="store_true", help="a second of CPU time instead of one of the clock"
+    )
     arguments = parser.parse_args()
     if arguments.cpu:
         Stopwatch.clock = staticmethod(time.process_time)
@@ -177,12 +200,21 @@ def main() -> None:
         stack.callback(session.close)
         for scenario in (SCENARIOS[name] for name in arguments.only.split(",")):
             with KafkaBroker(properties={"group.initial.rebalance.delay.ms": "0"}) as broker:
-                feed(broker.address, scenario, max(counts[client] for client in clients) + scenario.partitions * RUN)
+                feed(
+                    broker.address,
+                    scenario,
+                    max(counts[client] for client in clients) + scenario.partitions * RUN,
+                )
                 for client in clients:
                     name = f"{scenario.name}, {client}"
-                    figures[name] = measure(broker.address, scenario, client, arguments, session, numbers)
+                    figures[name] = measure(
+                        broker.address, scenario, client, arguments, session, numbers
+                    )
                     found[name] = tell(name, figures[name])
-    print("saved:", save("drain", {"parameters": vars(arguments), "figures_per_s": figures, "ratios": found}))
+    print(
+        "saved:",
+        save("drain", {"parameters": vars(arguments), "figures_per_s": figures, "ratios": found}),
+    )
 
 
 if __name__ == "__main__":

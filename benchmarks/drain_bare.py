@@ -38,7 +38,9 @@ class Job:
     @property
     def settings(self) -> ConsumerSettings:
         """As leaderq would read."""
-        return ConsumerSettings(address=self.address, topics=(self.topic,), group=self.name, member=self.name)
+        return ConsumerSettings(
+            address=self.address, topics=(self.topic,), group=self.name, member=self.name
+        )
 
     @property
     def producing(self) -> ProducerSettings:
@@ -92,11 +94,19 @@ def collecting_as_ours(loop: Callable[[Job], float], job: Job) -> float:
 
 
 def kafka_python(job: Job, *, commit: bool, ours: bool = False) -> float:
-    """``poll`` in a loop, key, value and offset of each record read; as a member of a group if it commits."""
-    options: dict[str, Any] = {"bootstrap_servers": job.address, "group_id": job.name, "isolation_level": "read_committed"}
+    """``poll`` in a loop, key, value and offset of each record read; as a member of a group if it
+    commits.
+    """
+    options: dict[str, Any] = {
+        "bootstrap_servers": job.address,
+        "group_id": job.name,
+        "isolation_level": "read_committed",
+    }
     if ours:
         options = consumer_options(job.settings)
-    consumer = KafkaConsumer(**{**options, "enable_auto_commit": False, "auto_offset_reset": "earliest"})
+    consumer = KafkaConsumer(
+        **{**options, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
+    )
     if commit:
         consumer.subscribe([job.topic])
     else:
@@ -111,14 +121,21 @@ def kafka_python(job: Job, *, commit: bool, ours: bool = False) -> float:
             for row in rows:
                 row.key, row.value, row.offset  # noqa: B018
         if commit:
-            consumer.commit({where: OffsetAndMetadata(rows[-1].offset + 1, "", -1) for where, rows in polled.items()})
+            consumer.commit(
+                {
+                    where: OffsetAndMetadata(rows[-1].offset + 1, "", -1)
+                    for where, rows in polled.items()
+                }
+            )
         watch.batch_done(sum(map(len, polled.values())))
     consumer.close(autocommit=False)
     return watch.rate
 
 
 def kafka_python_polls(settings: ConsumerSettings) -> tuple[Callable[[], bool], Callable[[], None]]:
-    """A consumer with our settings: polls it for 200 ms and tells whether records came; closes it."""
+    """A consumer with our settings: polls it for 200 ms and tells whether records came; closes
+    it.
+    """
     consumer = KafkaConsumer(**{**consumer_options(settings), "auto_offset_reset": "earliest"})
     consumer.subscribe(list(settings.topics))
     return lambda: bool(consumer.poll(timeout_ms=200)), lambda: consumer.close(autocommit=False)
@@ -133,15 +150,26 @@ def confluent_polls(settings: ConsumerSettings) -> tuple[Callable[[], bool], Cal
 
 
 def confluent(job: Job, *, commit: bool, ours: bool = False) -> float:
-    """``consume`` in a loop, key, value and offset of each record read; as a member of a group if it commits."""
-    options: dict[str, Any] = {"bootstrap.servers": job.address, "group.id": job.name, "isolation.level": "read_committed"}
+    """``consume`` in a loop, key, value and offset of each record read; as a member of a group if
+    it commits.
+    """
+    options: dict[str, Any] = {
+        "bootstrap.servers": job.address,
+        "group.id": job.name,
+        "isolation.level": "read_committed",
+    }
     if ours:
-        options = {**confluent_consumer_options(job.settings, ErrorCallback()), "enable.partition.eof": False}
+        options = {
+            **confluent_consumer_options(job.settings, ErrorCallback()),
+            "enable.partition.eof": False,
+        }
     consumer = Consumer({**options, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
     if commit:
         consumer.subscribe([job.topic])
     else:
-        consumer.assign([ConfluentPartition(job.topic, number, 0) for number in range(job.partitions)])
+        consumer.assign(
+            [ConfluentPartition(job.topic, number, 0) for number in range(job.partitions)]
+        )
     watch = Stopwatch(job.count)
     while watch.is_running:
         messages = consumer.consume(job.batch, 1.0)
@@ -159,7 +187,9 @@ def confluent(job: Job, *, commit: bool, ours: bool = False) -> float:
 
 def _ends(messages: list[Any]) -> list[ConfluentPartition]:
     last = {(message.topic(), message.partition()): message.offset() for message in messages}
-    return [ConfluentPartition(topic, number, offset + 1) for (topic, number), offset in last.items()]
+    return [
+        ConfluentPartition(topic, number, offset + 1) for (topic, number), offset in last.items()
+    ]
 
 
 def kafka_python_transactions(job: Job) -> float:
@@ -178,7 +208,9 @@ def kafka_python_transactions(job: Job) -> float:
         for rows in polled.values():
             for row in rows:
                 producer.send(job.out, value=row.value, key=row.key)
-        ends = {where: OffsetAndMetadata(rows[-1].offset + 1, "", -1) for where, rows in polled.items()}
+        ends = {
+            where: OffsetAndMetadata(rows[-1].offset + 1, "", -1) for where, rows in polled.items()
+        }
         producer.send_offsets_to_transaction(ends, consumer.group_metadata())
         producer.commit_transaction()
         watch.batch_done(sum(map(len, polled.values())))
@@ -189,13 +221,20 @@ def kafka_python_transactions(job: Job) -> float:
 
 def confluent_transactions(job: Job) -> float:
     """Consume, transform, produce; a transaction for each batch."""
-    consumer = Consumer({**confluent_consumer_options(job.settings, ErrorCallback()), "auto.offset.reset": "earliest"})
+    consumer = Consumer(
+        {
+            **confluent_consumer_options(job.settings, ErrorCallback()),
+            "auto.offset.reset": "earliest",
+        }
+    )
     consumer.subscribe([job.topic])
     producer = Producer(confluent_producer_options(job.producing, ErrorCallback()))
     producer.init_transactions(10.0)
     watch = Stopwatch(job.count)
     while watch.is_running:
-        messages = [message for message in consumer.consume(job.batch, 1.0) if message.error() is None]
+        messages = [
+            message for message in consumer.consume(job.batch, 1.0) if message.error() is None
+        ]
         if not messages:
             continue
         watch.batch_came()

@@ -42,7 +42,12 @@ from figures import out_of_order, percentile, print_table, save, verdict
 from leaderq.testing import ZooKeeperServer
 
 HEAP_MB = 512
-AS_IN_PRODUCTION = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", f"-Xms{HEAP_MB}m", "-XX:+AlwaysPreTouch")
+AS_IN_PRODUCTION = (
+    "-XX:TieredStopAtLevel=4",
+    "-XX:-UseSerialGC",
+    f"-Xms{HEAP_MB}m",
+    "-XX:+AlwaysPreTouch",
+)
 PAUSE_S = 0.15
 RATE, FLOW, TAKES, LEASE_S, SLOW_S = 50, 200, 10, 2.0, 0.1
 PRIORITIES = random.Random(1).choices(range(100), k=200)
@@ -57,7 +62,9 @@ class Bench:
     def __init__(self, stack: ExitStack, arguments: argparse.Namespace) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         self.arguments = arguments
-        jvm = stack.enter_context(closing(Jvm(stack.enter_context(redis(folder, arguments.fsync)), folder / "dyno.log")))
+        jvm = stack.enter_context(
+            closing(Jvm(stack.enter_context(redis(folder, arguments.fsync)), folder / "dyno.log"))
+        )
         server = stack.enter_context(ZooKeeperServer(heap_mb=HEAP_MB, jvm_options=AS_IN_PRODUCTION))
         self.v1, self.v2 = Dyno(jvm, "v1"), Dyno(jvm, "v2")
         self.ours = stack.enter_context(closing(Leaderq(server.address)))
@@ -74,18 +81,29 @@ class Bench:
                 else:
                     items = 0 if side is self.bare and each == 1000 else count  # over 128 KB
                 if items:
-                    jobs[f"{side.name}, {each} a call"] = items, partial(getattr(side, what), items, each, size)
+                    jobs[f"{side.name}, {each} a call"] = (
+                        items,
+                        partial(getattr(side, what), items, each, size),
+                    )
         rows = measured(jobs, self.arguments)
         rate = {name: row["k/s"] for name, row in rows.items()}
         known_v1, known_v2 = KNOWN[what]
         ours = rate["leaderq, 100 a call"]
         return rows, {
-            f"{what}, 1 a call: leaderq / V1": verdict(rate["leaderq, 1 a call"] / rate["Dyno V1, 1 a call"], 0),
-            f"{what}, 1 a call: leaderq / V2": verdict(rate["leaderq, 1 a call"] / rate["Dyno V2, 1 a call"], 0),
-            f"{what}, 1 a call: leaderq / bare": verdict(rate["leaderq, 1 a call"] / rate["bare multis, 1 a call"], 0),
+            f"{what}, 1 a call: leaderq / V1": verdict(
+                rate["leaderq, 1 a call"] / rate["Dyno V1, 1 a call"], 0
+            ),
+            f"{what}, 1 a call: leaderq / V2": verdict(
+                rate["leaderq, 1 a call"] / rate["Dyno V2, 1 a call"], 0
+            ),
+            f"{what}, 1 a call: leaderq / bare": verdict(
+                rate["leaderq, 1 a call"] / rate["bare multis, 1 a call"], 0
+            ),
             f"{what} by 100: leaderq / V1": verdict(ours / rate["Dyno V1, 100 a call"], 10),
             f"{what} by 100: leaderq / V2": verdict(ours / rate["Dyno V2, 100 a call"], 0.3),
-            f"{what} by 1000: leaderq / V2": verdict(rate["leaderq, 1000 a call"] / rate["Dyno V2, 1000 a call"], 0.3),
+            f"{what} by 1000: leaderq / V2": verdict(
+                rate["leaderq, 1000 a call"] / rate["Dyno V2, 1000 a call"], 0.3
+            ),
             f"{what} by 100: leaderq / bare": verdict(ours / rate["bare multis, 100 a call"], 0),
             f"{what} by 100: leaderq / V1 as known": verdict(ours / known_v1, 10),
             f"{what} by 100: leaderq / V2 as known": verdict(ours / known_v2, 0.3),
@@ -107,18 +125,31 @@ class Bench:
         for side in (self.v1, self.v2, self.ours):
             numbers = side.order(PRIORITIES)
             wrong = out_of_order([PRIORITIES[number] for number in numbers])
-            rows[side.name] = {"wrong pairs": round(wrong, 4), "all there": sorted(numbers) == list(range(len(numbers)))}
-        return rows, {"order: pairs in the wrong order": verdict(rows["leaderq"]["wrong pairs"], 0.0001, at_most=True)}
+            rows[side.name] = {
+                "wrong pairs": round(wrong, 4),
+                "all there": sorted(numbers) == list(range(len(numbers))),
+            }
+        return rows, {
+            "order: pairs in the wrong order": verdict(
+                rows["leaderq"]["wrong pairs"], 0.0001, at_most=True
+            )
+        }
 
     def beside(self) -> tuple[Rows, Rows]:
         rows: Rows = {}
         for what, slow_s in (("slow", SLOW_S), ("hung", 0.0)):
             for side in (self.v1, self.v2, self.ours):
-                rows[f"{side.name}, {what}"] = in_ms(side.beside(RATE, FLOW, TAKES, slow_s, LEASE_S))
+                rows[f"{side.name}, {what}"] = in_ms(
+                    side.beside(RATE, FLOW, TAKES, slow_s, LEASE_S)
+                )
         hung_s = rows["leaderq, hung"]["max"] / 1000
         return rows, {
-            "beside a slow one, p50: V2 / leaderq": verdict(rows["Dyno V2, slow"]["p50"] / rows["leaderq, slow"]["p50"], 0),
-            "beside a hung one, max: V2 / leaderq": verdict(rows["Dyno V2, hung"]["max"] / rows["leaderq, hung"]["max"], 0),
+            "beside a slow one, p50: V2 / leaderq": verdict(
+                rows["Dyno V2, slow"]["p50"] / rows["leaderq, slow"]["p50"], 0
+            ),
+            "beside a hung one, max: V2 / leaderq": verdict(
+                rows["Dyno V2, hung"]["max"] / rows["leaderq, hung"]["max"], 0
+            ),
             "beside a hung one, s until all is done": verdict(hung_s, LEASE_S + 2, at_most=True),
         }
 
@@ -128,22 +159,31 @@ class Bench:
         for waiting in (1000, self.arguments.deep):
             for side in (self.v1, self.v2, self.ours):
                 items = count // 10 if side is self.v1 else count
-                found = [side.deep(waiting, items, self.arguments.size) for _ in range(self.arguments.rounds)]
+                found = [
+                    side.deep(waiting, items, self.arguments.size)
+                    for _ in range(self.arguments.rounds)
+                ]
                 each_s = percentile([took_s / (items - 1) for _, took_s in found], 0.5)
                 rows[f"{side.name}, {waiting:,}"] = {
                     "us each": round(each_s * 1e6, 1),
-                    "first pop ms": round(percentile([first_s for first_s, _ in found], 0.5) * 1000, 1),
+                    "first pop ms": round(
+                        percentile([first_s for first_s, _ in found], 0.5) * 1000, 1
+                    ),
                 }
         most = f"{self.arguments.deep:,}"
         return rows, {
             f"{most} / 1,000 waiting: {name}": verdict(
-                rows[f"{name}, {most}"]["us each"] / rows[f"{name}, 1,000"]["us each"], bar, at_most=True
+                rows[f"{name}, {most}"]["us each"] / rows[f"{name}, 1,000"]["us each"],
+                bar,
+                at_most=True,
             )
             for name, bar in (("leaderq", 1.5), ("Dyno V2", 1.5))
         }
 
 
-def measured(jobs: dict[str, tuple[int, Callable[[], float]]], arguments: argparse.Namespace) -> Rows:
+def measured(
+    jobs: dict[str, tuple[int, Callable[[], float]]], arguments: argparse.Namespace
+) -> Rows:
     """Thousands a second, and how far the rounds differ; the sides of a round in any order."""
     took_s: dict[str, list[float]] = {name: [] for name in jobs}
     for number in range(arguments.warm_up + arguments.rounds):
@@ -154,7 +194,12 @@ def measured(jobs: dict[str, tuple[int, Callable[[], float]]], arguments: argpar
     rows: Rows = {}
     for name, (items, _) in jobs.items():
         rates = [round(items / seconds / 1000, 2) for seconds in took_s[name]]
-        rows[name] = {"k/s": percentile(rates, 0.5), "slowest": min(rates), "quickest": max(rates), "items": items}
+        rows[name] = {
+            "k/s": percentile(rates, 0.5),
+            "slowest": min(rates),
+            "quickest": max(rates),
+            "items": items,
+        }
     return rows
 
 
@@ -162,7 +207,9 @@ def in_ms(seconds: Sequence[float]) -> dict[str, Any]:
     """Percentiles, in milliseconds."""
     times = [one * 1000 for one in seconds]
     shares = {"p50": 0.5, "p99": 0.99, "max": 1.0}
-    return {name: round(percentile(times, share), 2) for name, share in shares.items()} | {"n": len(times)}
+    return {name: round(percentile(times, share), 2) for name, share in shares.items()} | {
+        "n": len(times)
+    }
 
 
 ROWS: dict[str, Callable[[Bench], tuple[Rows, Rows]]] = {
@@ -176,14 +223,18 @@ ROWS: dict[str, Callable[[Bench], tuple[Rows, Rows]]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm-up", type=int, default=1, help="rounds that are not counted")
     parser.add_argument("--size", type=int, default=100, help="bytes of a payload")
     parser.add_argument("--single", type=int, default=1000, help="messages one by one")
     parser.add_argument("--many", type=int, default=20_000, help="messages in batches")
     parser.add_argument("--deep", type=int, default=200_000, help="messages waiting")
-    parser.add_argument("--fsync", choices=["always", "everysec", "no"], default="always", help="Redis' appendfsync")
+    parser.add_argument(
+        "--fsync", choices=["always", "everysec", "no"], default="always", help="Redis' appendfsync"
+    )
     parser.add_argument("--only", nargs="+", choices=list(ROWS), default=list(ROWS))
     arguments = parser.parse_args()
     tables: dict[str, Rows] = {}

@@ -109,7 +109,10 @@ class Leaderq:
 
     def wake(self, count: int, pause_s: float) -> list[float]:
         path, took_s = self._path(), []
-        with DynoQueue(self._sessions[0], path) as producer, DynoQueue(self._sessions[1], path) as consumer:
+        with (
+            DynoQueue(self._sessions[0], path) as producer,
+            DynoQueue(self._sessions[1], path) as consumer,
+        ):
             producer.push([])
             for number in range(count):
                 popped_s: list[float] = []
@@ -141,15 +144,20 @@ class Leaderq:
                     one.ack()
         return numbers
 
-    def beside(self, rate: int, count: int, takes: int, slow_s: float, lease_s: float) -> list[float]:
+    def beside(
+        self, rate: int, count: int, takes: int, slow_s: float, lease_s: float
+    ) -> list[float]:
         path, took_s = self._path(), list[float]()
         with ExitStack() as stack:
             producer, bad, free = (
-                stack.enter_context(DynoQueue(session, path, lease_s=lease_s)) for session in self._sessions
+                stack.enter_context(DynoQueue(session, path, lease_s=lease_s))
+                for session in self._sessions
             )
             threads = [threading.Thread(target=self._work, args=(free, 0.0, took_s, count))]
             if slow_s:
-                threads.append(threading.Thread(target=self._work, args=(bad, slow_s, took_s, count)))
+                threads.append(
+                    threading.Thread(target=self._work, args=(bad, slow_s, took_s, count))
+                )
                 for thread in threads:
                     thread.start()
 
@@ -200,7 +208,9 @@ class Multis:
     def _pushed(self, path: str, count: int, each: int, size: int) -> float:
         create = Create(f"{path}/messages/00-", b"x" * size, sequential=True)
         began_s = time.monotonic()
-        for some in in_lists([[create] * len(some) for some in in_lists([0] * count, each)], self._window(each)):
+        for some in in_lists(
+            [[create] * len(some) for some in in_lists([0] * count, each)], self._window(each)
+        ):
             for answer in [self._session.multi_async(one) for one in some]:
                 answer.result(LIMIT_S)
         return time.monotonic() - began_s
@@ -215,13 +225,30 @@ class Multis:
         names = sorted(session.children(f"{path}/messages"))
         began_s = time.monotonic()
         for batches in in_lists(list(in_lists(names, each)), self._window(each)):
-            reads = [session.multi_read_async([GetData(f"{path}/messages/{name}") for name in some]) for some in batches]
+            reads = [
+                session.multi_read_async([GetData(f"{path}/messages/{name}") for name in some])
+                for some in batches
+            ]
             claims = [
-                [op for name in some for op in (Check(f"{path}/messages/{name}"), Create(f"{path}/claims/{name}", claim))]
+                [
+                    op
+                    for name in some
+                    for op in (
+                        Check(f"{path}/messages/{name}"),
+                        Create(f"{path}/claims/{name}", claim),
+                    )
+                ]
                 for some in batches
             ]
             acks = [
-                [op for name in some for op in (Delete(f"{path}/claims/{name}", 0), Delete(f"{path}/messages/{name}"))]
+                [
+                    op
+                    for name in some
+                    for op in (
+                        Delete(f"{path}/claims/{name}", 0),
+                        Delete(f"{path}/messages/{name}"),
+                    )
+                ]
                 for some in batches
             ]
             for answer in reads:
@@ -256,8 +283,16 @@ def redis(folder: Path, fsync: str) -> Iterator[int]:
     """A Redis of the system's packages, which writes all down; its port."""
     leased = lease_port()
     try:
-        options = {"--port": leased.number, "--bind": "127.0.0.1", "--dir": folder, "--save": "", "--appendonly": "yes"}
-        words = [str(word) for option in (options | {"--appendfsync": fsync}).items() for word in option]
+        options = {
+            "--port": leased.number,
+            "--bind": "127.0.0.1",
+            "--dir": folder,
+            "--save": "",
+            "--appendonly": "yes",
+        }
+        words = [
+            str(word) for option in (options | {"--appendfsync": fsync}).items() for word in option
+        ]
         with (folder / "redis.log").open("w") as log:
             process = subprocess.Popen(["redis-server", *words], stdout=log, stderr=log)
         try:
@@ -275,11 +310,29 @@ class Jvm:
     def __init__(self, port: int, log: Path) -> None:
         place = cache_folder() / "dyno-queues"
         subprocess.run(
-            ["mvn", "-q", "-B", "-f", str(HERE / "dyno_queues" / "pom.xml"), "compile", f"-Dplace={place}"],
+            [
+                "mvn",
+                "-q",
+                "-B",
+                "-f",
+                str(HERE / "dyno_queues" / "pom.xml"),
+                "compile",
+                f"-Dplace={place}",
+            ],
             check=True,
         )
-        options = ["-Xmx1g", f"-Dlog4j.configuration=file:{HERE / 'dyno_queues' / 'log4j.properties'}"]
-        command = [*options, "-cp", f"{place}/classes:{place}/jars/*", "DynoBench", "127.0.0.1", str(port)]
+        options = [
+            "-Xmx1g",
+            f"-Dlog4j.configuration=file:{HERE / 'dyno_queues' / 'log4j.properties'}",
+        ]
+        command = [
+            *options,
+            "-cp",
+            f"{place}/classes:{place}/jars/*",
+            "DynoBench",
+            "127.0.0.1",
+            str(port),
+        ]
         with log.open("w") as errors:
             self._process = subprocess.Popen(
                 [str(find_java().program), *command],
@@ -308,7 +361,9 @@ class Jvm:
         assert self._process.stdout is not None
         kind, _, told = self._process.stdout.readline().rstrip("\n").partition("\t")
         if kind != wanted:
-            raise RuntimeError(f"Dyno-queues: {told} (see {self._log})\n{self._log.read_text()[-2000:]}")
+            raise RuntimeError(
+                f"Dyno-queues: {told} (see {self._log})\n{self._log.read_text()[-2000:]}"
+            )
         return told
 
 
@@ -341,7 +396,9 @@ class Dyno:
         told = self._ask("order", self._queue(), ",".join(map(str, priorities)))
         return [int(number) for number in told.split(",")]
 
-    def beside(self, rate: int, count: int, takes: int, slow_s: float, lease_s: float) -> list[float]:
+    def beside(
+        self, rate: int, count: int, takes: int, slow_s: float, lease_s: float
+    ) -> list[float]:
         times = [int(seconds * 1000) for seconds in (slow_s, lease_s, WAIT_S)]
         return self._seconds("beside", self._queue(), rate, count, takes, *times)
 

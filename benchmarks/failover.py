@@ -1,13 +1,17 @@
-"""How long nobody leads: leaderq beside kazoo's ``Election``, in one run, on one server, with the same session time-out.
+"""How long nobody leads: leaderq beside kazoo's ``Election``, in one run, on one server, with the
+same session time-out.
 
-    python benchmarks/failover.py [--rounds 30] [--planned-rounds 100] [--timeout-s 4] [--no-kafka] [--no-kazoo]
+    python benchmarks/failover.py [--rounds 30] [--planned-rounds 100] [--timeout-s 4] [--no-kafka]
+    [--no-kazoo]
 
-Rows: *killed*: ``kill -9`` of the process that does the work, until ``inaugurate`` (kazoo: the function given to ``run``) begins in
-the next one. *SIGTERM* and *planned*: the leader is asked to go, until the next begins. On equal terms are *leaderq, SIGTERM* and
-*kazoo, planned*: both are told by a signal. *leaderq, planned* is ``leaderq step-down``: a wish that is written to ZooKeeper and read
-there, so it has two round trips more. *killed, Kafka*: until the first record of the new term is handled.
-All in milliseconds, from just before the signal or wish is sent; every process reads the same clock. The server is warmed up first,
-for both sides: a production server has compiled what it does.
+Rows: *killed*: ``kill -9`` of the process that does the work, until ``inaugurate`` (kazoo: the
+function given to ``run``) begins in the next one. *SIGTERM* and *planned*: the leader is asked to
+go, until the next begins. On equal terms are *leaderq, SIGTERM* and *kazoo, planned*: both are told
+by a signal. *leaderq, planned* is ``leaderq step-down``: a wish that is written to ZooKeeper and
+read there, so it has two round trips more. *killed, Kafka*: until the first record of the new term
+is handled. All in milliseconds, from just before the signal or wish is sent; every process reads
+the same clock. The server is warmed up first, for both sides: a production server has compiled what
+it does.
 """
 
 from __future__ import annotations
@@ -61,7 +65,13 @@ class Leaderq:
     """Two candidates under ``leaderq run``."""
 
     def __init__(
-        self, target: str, career: str, zookeeper: str, stamps: Stamps, timeout_s: float, kafka: str | None
+        self,
+        target: str,
+        career: str,
+        zookeeper: str,
+        stamps: Stamps,
+        timeout_s: float,
+        kafka: str | None,
     ) -> None:
         self.target, self.career, self.zookeeper = target, career, zookeeper
         self.stamps, self.timeout_s, self.kafka = stamps, timeout_s, kafka
@@ -86,7 +96,8 @@ class Leaderq:
     def settled(self) -> None:
         """Until somebody executes and everybody else waits in line."""
         self.observer.wait_until(
-            lambda view: view.stage == "execution" and set(view.candidates) == set(self.candidates), timeout_s=60
+            lambda view: view.stage == "execution" and set(view.candidates) == set(self.candidates),
+            timeout_s=60,
         )
 
     def kill(self) -> tuple[str, float]:
@@ -131,13 +142,23 @@ class Kazoo:
 
     def stand(self, *names: str) -> None:
         for name in names:
-            command = [sys.executable, "kazoo_election.py", self.zookeeper, name, str(self.timeout_s), "/kazoo-election"]
+            command = [
+                sys.executable,
+                "kazoo_election.py",
+                self.zookeeper,
+                name,
+                str(self.timeout_s),
+                "/kazoo-election",
+            ]
             environment = {**os.environ, "STAMPS": str(self.stamps.path)}
             self.processes[name] = subprocess.Popen(command, cwd=CAREERS, env=environment)
 
     def settled(self) -> None:
         self.leader, _ = self.stamps.after("inaugurate", self.began_s())
-        eventually(lambda: len(self.session.children("/kazoo-election")) == len(self.processes), timeout_s=60)
+        eventually(
+            lambda: len(self.session.children("/kazoo-election")) == len(self.processes),
+            timeout_s=60,
+        )
 
     def began_s(self) -> float:
         stamps = self.stamps.path.read_text().splitlines() if self.stamps.path.exists() else []
@@ -169,7 +190,9 @@ def killed(side: Leaderq | Kazoo, rounds: int, what: str = "inaugurate") -> list
     return ended(side, side.kill, rounds, what)
 
 
-def ended(side: Leaderq | Kazoo, end: Callable[[], tuple[str, float]], rounds: int, what: str) -> list[float]:
+def ended(
+    side: Leaderq | Kazoo, end: Callable[[], tuple[str, float]], rounds: int, what: str
+) -> list[float]:
     gaps = []
     for number in range(rounds):
         side.settled()
@@ -230,12 +253,23 @@ def run(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[s
             side.close()
 
     def ours(target: str, career: str, file: str, kafka: str | None = None) -> Leaderq:
-        return Leaderq(f"stamps:{target}", career, zookeeper.address, Stamps(folder / file), arguments.timeout_s, kafka)
+        return Leaderq(
+            f"stamps:{target}",
+            career,
+            zookeeper.address,
+            Stamps(folder / file),
+            arguments.timeout_s,
+            kafka,
+        )
 
     side = ours("Stamps", "stamps", "killed")
     measure("leaderq, killed", side, lambda: killed(side, arguments.rounds))
     told = ours("Stamps", "stamps", "told")
-    measure("leaderq, SIGTERM", told, lambda: ended(told, told.terminate, arguments.rounds, "inaugurate"))
+    measure(
+        "leaderq, SIGTERM",
+        told,
+        lambda: ended(told, told.terminate, arguments.rounds, "inaugurate"),
+    )
     side = ours("Stamps", "stamps", "planned")
     measure("leaderq, planned", side, lambda: planned(side, arguments.planned_rounds))
     if not arguments.no_kafka:
@@ -259,25 +293,35 @@ def run(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--planned-rounds", type=int, default=100)
-    parser.add_argument("--timeout-s", type=float, default=4.0, help="session time-out of both sides")
+    parser.add_argument(
+        "--timeout-s", type=float, default=4.0, help="session time-out of both sides"
+    )
     parser.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--no-kazoo", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         figures = run(arguments, Path(folder), stack)
-    print_table(f"milliseconds without a leader, session time-out {arguments.timeout_s:g} s", figures)
+    print_table(
+        f"milliseconds without a leader, session time-out {arguments.timeout_s:g} s", figures
+    )
     ratios = {
         kind: round(figures[f"kazoo, {kind}"]["median"] / figures[f"leaderq, {kind}"]["median"], 1)
         for kind in ("killed", "planned")
         if f"kazoo, {kind}" in figures
     }
     if "kazoo, planned" in figures:
-        ratios["by a signal"] = round(figures["kazoo, planned"]["median"] / figures["leaderq, SIGTERM"]["median"], 1)
+        ratios["by a signal"] = round(
+            figures["kazoo, planned"]["median"] / figures["leaderq, SIGTERM"]["median"], 1
+        )
     print("medians, kazoo / leaderq:", ratios)
-    path = save("failover", {"timeout_s": arguments.timeout_s, "figures_ms": figures, "ratios": ratios})
+    path = save(
+        "failover", {"timeout_s": arguments.timeout_s, "figures_ms": figures, "ratios": ratios}
+    )
     print("saved:", path)
 
 

@@ -38,13 +38,20 @@ def print_table(title: str, rows: dict[str, dict[str, Any]]) -> None:
         print(f"{name:<{width}}", *(f"{row.get(column, ''):>12}" for column in columns))
 
 
-def print_lost(rows: dict[str, dict[str, Any]], ours: str, column: str, *, more_is_better: bool) -> None:
-    """Name the sides that do better than ours, and how much: what others are better at is said first."""
+def print_lost(
+    rows: dict[str, dict[str, Any]], ours: str, column: str, *, more_is_better: bool
+) -> None:
+    """Name the sides that do better than ours, and how much: what others are better at is said
+    first.
+    """
     mine = rows[ours][column]
     for name, row in rows.items():
         factor = row[column] / mine if more_is_better else mine / row[column]
         if factor > 1 and not name.startswith(ours):
-            print(f"  we lose: {name} is {factor:.2f}x as good ({column} {row[column]:,} beside {mine:,})")
+            print(
+                f"  we lose: {name} is {factor:.2f}x as good ({column} {row[column]:,} beside"
+                f" {mine:,})"
+            )
 
 
 def verdict(value: float, bar: float, *, at_most: bool = False) -> dict[str, Any]:
@@ -52,7 +59,11 @@ def verdict(value: float, bar: float, *, at_most: bool = False) -> dict[str, Any
     if not bar:
         return {"ratio": round(value, 2), "bar": "none", "met": "we lose" if value < 1 else ""}
     is_met = value <= bar if at_most else value >= bar
-    return {"ratio": round(value, 2), "bar": f"{'<=' if at_most else '>='} {bar:g}", "met": "yes" if is_met else "NO"}
+    return {
+        "ratio": round(value, 2),
+        "bar": f"{'<=' if at_most else '>='} {bar:g}",
+        "met": "yes" if is_met else "NO",
+    }
 
 
 def out_of_order(keys: list[int]) -> float:
@@ -66,6 +77,10 @@ def save(name: str, figures: dict[str, Any]) -> Path:
     folder = Path(__file__).parent / "results"
     folder.mkdir(exist_ok=True)
     path = folder / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
-    circumstances = {"python": platform.python_version(), "system": platform.platform(), "cores": os.cpu_count()}
+    circumstances = {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+    }
     path.write_text(json.dumps({"circumstances": circumstances, **figures}, indent=2) + "\n")
     return path

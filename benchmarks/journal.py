@@ -1,7 +1,7 @@
 """The producer's journal beside persist-queue, litequeue, diskcache and a bare file: one run, one
 disk, 256 B, rounds in turn, medians.
 
-    pip install 'leaderq[bench]'    # persist-queue, litequeue, diskcache; what is missing is left out
+    pip install 'leaderq[bench]'    # persist-queue, litequeue, diskcache; what lacks is left out
     python benchmarks/journal.py [--rounds 5] [--records 2000] [--gib 1] [--only KIND ...]
         [--place DIR]
 
@@ -185,7 +185,9 @@ def jobs(kind: str, records: int, sizes: list[float]) -> dict[str, Job]:
         OURS: (more, partial(taken, more, False)),
         f"{OURS}, flushed": (more // 10, partial(taken, more // 10, True)),
     }
-    return found | {name: (records, partial(their_taken, make, records)) for name, make in others.items()}
+    return found | {
+        name: (records, partial(their_taken, make, records)) for name, make in others.items()
+    }
 
 
 def measure(kind: str, rounds: int, records: int, place: Path) -> Rows:
@@ -220,7 +222,11 @@ def ratios(kind: str, rows: Rows) -> Rows:
     found: Rows = {}
     for suffix in [f", {size}" for size in GROUPS] if kind == "group" else [""]:
         mine = rows.get(f"{OURS}{suffix}")
-        others = {row: values["per s"] for row, values in rows.items() if not row.startswith(OURS) and row.endswith(suffix)}
+        others = {
+            row: values["per s"]
+            for row, values in rows.items()
+            if not row.startswith(OURS) and row.endswith(suffix)
+        }
         if mine is None or not others:
             continue
         ratio = {row: mine["per s"] / per_s for row, per_s in others.items()}
@@ -228,14 +234,21 @@ def ratios(kind: str, rows: Rows) -> Rows:
             found[f"{kind}: {OURS}{suffix} / {row}"] = beside(value)
         if kind == "group" and suffix == ", 100":
             judge(found, kind, f"{OURS}{suffix} / {ZEROED}{suffix}", OF_BARE)
-            best = min((row for row in ratio if "bare" not in row), key=ratio.__getitem__, default="")
+            best = min(
+                (row for row in ratio if "bare" not in row), key=ratio.__getitem__, default=""
+            )
             if best:
                 judge(found, kind, f"{OURS}{suffix} / {best}", OF_BEST)
         if kind == "single" and mine["per s"] < SINGLE_PER_S:
             judge(found, kind, f"{OURS} / {ZEROED}", OF_BARE_SINGLE)
         elif kind == "single":
             bar = f">= {SINGLE_PER_S:,}"
-            found[f"{kind}: {OURS}"] = {"value": mine["per s"], "bar": bar, "met": "yes", "lost": ""}
+            found[f"{kind}: {OURS}"] = {
+                "value": mine["per s"],
+                "bar": bar,
+                "met": "yes",
+                "lost": "",
+            }
     return found
 
 
@@ -251,7 +264,10 @@ def judge(found: Rows, kind: str, row: str, least: float) -> None:
 def opening(gib: float, place: Path) -> dict[str, dict[str, Any]]:
     """How long opening takes, in a process of its own, and what memory."""
     with tempfile.TemporaryDirectory(dir=place) as folder:
-        writer = "import sys; sys.path[:0] = [sys.argv[3]]; from journal import fill_and_die; fill_and_die(sys.argv[1], float(sys.argv[2]))"
+        writer = (
+            "import sys; sys.path[:0] = [sys.argv[3]]; from journal import fill_and_die;"
+            " fill_and_die(sys.argv[1], float(sys.argv[2]))"
+        )
         here = str(Path(__file__).parent)
         subprocess.run([sys.executable, "-c", writer, folder, str(gib), here], check=True)
         rows = {"killed": opened(folder), "closed": opened(folder)}
@@ -282,7 +298,9 @@ report = journal.report
 journal.close()
 print(json.dumps([report.took_s, report.records, report.bytes_used, (after - before) / 1024]))
 """
-    out = subprocess.run([sys.executable, "-c", code, folder], check=True, capture_output=True, text=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code, folder], check=True, capture_output=True, text=True
+    ).stdout
     took_s, records, size, more_mib = json.loads(out)
     gib = size / (1 << 30)
     return {
@@ -295,7 +313,9 @@ print(json.dumps([report.took_s, report.records, report.bytes_used, (after - bef
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--records", type=int, default=2000)
     parser.add_argument("--gib", type=float, default=1.0)

@@ -1,4 +1,6 @@
-"""The other sides of ``journal.py``: each with the same durability as ours, and its own best way of doing the same."""
+"""The other sides of ``journal.py``: each with the same durability as ours, and its own best way of
+doing the same.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _ZEROED = 64 << 20
 
 
 class Side(Protocol):
-    """A queue on disk. ``put`` returns when the record is as durable as was asked for; ``take`` reads and acknowledges one batch."""
+    """A queue on disk. ``put`` returns when the record is as durable as was asked for; ``take``
+    reads and acknowledges one batch.
+    """
 
     def put(self, payload: bytes) -> None: ...
     def put_batch(self, payload: bytes, count: int) -> None: ...
@@ -23,7 +27,9 @@ class Side(Protocol):
 
 
 class RawFile:
-    """The floor: a write at the end of a file, and fdatasync. No checksum, no ids, nothing to read by."""
+    """The floor: a write at the end of a file, and fdatasync. No checksum, no ids, nothing to read
+    by.
+    """
 
     def __init__(self, place: Path, *, durable: bool) -> None:
         self._fd = os.open(place / "raw", os.O_RDWR | os.O_CREAT)
@@ -52,7 +58,9 @@ class ZeroedFile(RawFile):
 
 
 class PersistFile:
-    """persist-queue's file queue: pickles, synced when a chunk is full, so never durable item by item."""
+    """persist-queue's file queue: pickles, synced when a chunk is full, so never durable item by
+    item.
+    """
 
     def __init__(self, place: Path, *, durable: bool) -> None:
         from persistqueue import Queue
@@ -128,7 +136,12 @@ class DiskCache:
     def __init__(self, place: Path, *, durable: bool) -> None:
         from diskcache import Cache, Deque
 
-        cache = Cache(str(place), eviction_policy="none", size_limit=1 << 40, sqlite_synchronous=2 if durable else 1)
+        cache = Cache(
+            str(place),
+            eviction_policy="none",
+            size_limit=1 << 40,
+            sqlite_synchronous=2 if durable else 1,
+        )
         self._deque = Deque.fromcache(cache)
 
     def put(self, payload: bytes) -> None:

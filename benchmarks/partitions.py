@@ -42,14 +42,19 @@ _GIVE_UP_S = 120.0
 
 def topics_of(partitions: int) -> dict[str, int]:
     """Topics that have so many together."""
-    sizes = [min(TOPIC_PARTITIONS, partitions - first) for first in range(0, partitions, TOPIC_PARTITIONS)]
+    sizes = [
+        min(TOPIC_PARTITIONS, partitions - first)
+        for first in range(0, partitions, TOPIC_PARTITIONS)
+    ]
     return {f"records-{number}": size for number, size in enumerate(sizes)}
 
 
 def feed(address: str, topics: dict[str, int], count: int) -> None:
     """Spread so many records over all partitions."""
     producer = Producer({"bootstrap.servers": address, "linger.ms": 50})
-    where = [(topic, number) for topic, partitions in topics.items() for number in range(partitions)]
+    where = [
+        (topic, number) for topic, partitions in topics.items() for number in range(partitions)
+    ]
     for number in range(count):
         topic, partition = where[number % len(where)]
         while True:
@@ -81,7 +86,9 @@ def idle_share(career: Any, term: OpenTerm, for_s: float) -> float:
     return 100 * (time.process_time() - cpu_s) / (now_s() - began_s)
 
 
-def lead(job: Job, topics: dict[str, int], session: Session, client: str, idle_s: float) -> dict[str, Any]:
+def lead(
+    job: Job, topics: dict[str, int], session: Session, client: str, idle_s: float
+) -> dict[str, Any]:
     """All of it with one client, the records fed already."""
     declared = {"topics": tuple(topics), "client": client}
     began_s = now_s()
@@ -92,7 +99,9 @@ def lead(job: Job, topics: dict[str, int], session: Session, client: str, idle_s
     with leading(first, job, session) as term:
         handled(first, term, 1)
         row["take over s"] = now_s() - began_s
-        row["drained a s"] = (job.count - first.handled) / handled(first, term, job.count - first.handled)
+        row["drained a s"] = (job.count - first.handled) / handled(
+            first, term, job.count - first.handled
+        )
         row["idle %"] = idle_share(first, term, idle_s)
         row["report KB"] = len(session.get(f"/leaderq/{job.name}/progress")[0]) / 1000
     feed(job.address, topics, WAITING)
@@ -106,7 +115,9 @@ def lead(job: Job, topics: dict[str, int], session: Session, client: str, idle_s
 def bare_idle(job: Job, topics: dict[str, int], client: str, idle_s: float) -> float:
     """The share of a core that the bare client takes, polled as leaderq polls."""
     settings = replace(job.settings, topics=tuple(topics))
-    poll, close = (bare.kafka_python_polls if client == "kafka-python" else bare.confluent_polls)(settings)
+    poll, close = (bare.kafka_python_polls if client == "kafka-python" else bare.confluent_polls)(
+        settings
+    )
     until_s = now_s() + SETTLE_S
     while poll() or now_s() < until_s:
         pass
@@ -124,7 +135,9 @@ def measure(arguments: argparse.Namespace, stack: ExitStack) -> dict[str, dict[s
     rows: dict[str, dict[str, Any]] = {}
     for partitions in map(int, arguments.partitions.split(",")):
         properties = {"group.initial.rebalance.delay.ms": "0"}
-        with KafkaBroker(properties=properties, heap_mb=1024 if partitions > TOPIC_PARTITIONS else 512) as broker:
+        with KafkaBroker(
+            properties=properties, heap_mb=1024 if partitions > TOPIC_PARTITIONS else 512
+        ) as broker:
             topics = topics_of(partitions)
             for topic, size in topics.items():
                 create_topics(broker.address, {topic: size}, timeout_s=_GIVE_UP_S)
@@ -133,17 +146,26 @@ def measure(arguments: argparse.Namespace, stack: ExitStack) -> dict[str, dict[s
             committed(broker.address, "nobody", "records-0", timeout_s=_GIVE_UP_S)
             for number, client in enumerate(arguments.clients.split(",")):
                 job = Job(
-                    broker.address, "", partitions, arguments.records + number * WAITING, 1000, f"{client}-{partitions}"
+                    broker.address,
+                    "",
+                    partitions,
+                    arguments.records + number * WAITING,
+                    1000,
+                    f"{client}-{partitions}",
                 )
                 name = f"{partitions} partitions, {client}"
                 rows[name] = lead(job, topics, session, client, arguments.idle_s)
-                rows[name]["bare idle %"] = bare_idle(replace(job, name=f"bare-{client}"), topics, client, arguments.idle_s)
+                rows[name]["bare idle %"] = bare_idle(
+                    replace(job, name=f"bare-{client}"), topics, client, arguments.idle_s
+                )
                 print(f"{name}: {rows[name]}", file=sys.stderr, flush=True)
     return rows
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--partitions", default="1000,10000")
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--idle-s", type=float, default=20.0)

@@ -55,7 +55,9 @@ Figure = tuple[float, float]
 """Accepted and confirmed messages a second."""
 
 
-def bare_kafka_python(address: str, topic: str, messages: list[tuple[bytes, bytes]], **settings: Any) -> Figure:
+def bare_kafka_python(
+    address: str, topic: str, messages: list[tuple[bytes, bytes]], **settings: Any
+) -> Figure:
     """kafka-python by itself."""
     from kafka import KafkaProducer
 
@@ -156,8 +158,12 @@ ROWS: dict[str, Callable[..., Figure]] = {
     CONFLUENT: bare_confluent,
     "leaderq on confluent": partial(ours, client="confluent"),
     "leaderq on confluent, journal idle": partial(ours, client="confluent", journal="idle"),
-    "leaderq on confluent, written ahead, 0.1 s": partial(ours, client="confluent", journal="interval"),
-    "leaderq on confluent, written ahead, each": partial(ours, client="confluent", journal="every item"),
+    "leaderq on confluent, written ahead, 0.1 s": partial(
+        ours, client="confluent", journal="interval"
+    ),
+    "leaderq on confluent, written ahead, each": partial(
+        ours, client="confluent", journal="every item"
+    ),
 }
 
 
@@ -166,7 +172,9 @@ def compare(arguments: argparse.Namespace, broker: KafkaBroker) -> dict[str, Any
     value = b"v" * arguments.bytes
     messages = [(b"key-%d" % (number % KEYS), value) for number in range(arguments.messages)]
     chosen = {
-        name: measure for name, measure in ROWS.items() if not arguments.only or any(text in name for text in arguments.only)
+        name: measure
+        for name, measure in ROWS.items()
+        if not arguments.only or any(text in name for text in arguments.only)
     }
     numbers = itertools.count()
     taken: dict[str, list[tuple[float, float, float]]] = {}
@@ -179,14 +187,20 @@ def compare(arguments: argparse.Namespace, broker: KafkaBroker) -> dict[str, Any
             rates = measure(broker.address, topic, messages)
             cpu_s = (time.process_time() - began_s) * 1e6 / len(messages)
             taken.setdefault(name, []).append((*rates, cpu_s))
-            print(f"\r{turn + 1}/{arguments.rounds} {name}: {rates[1]:,.0f}/s{'':<30}", end="", file=sys.stderr)
+            print(
+                f"\r{turn + 1}/{arguments.rounds} {name}: {rates[1]:,.0f}/s{'':<30}",
+                end="",
+                file=sys.stderr,
+            )
     rows_of = {name: _row(name, taken) for name in chosen}
     print_table("messages a second, and CPU for a million of them", rows_of)
     return {"rows": rows_of}
 
 
 def _row(name: str, taken: dict[str, list[tuple[float, float, float]]]) -> dict[str, Any]:
-    accepted, confirmed, cpu_s = (percentile(list(each), 0.5) for each in zip(*taken[name], strict=True))
+    accepted, confirmed, cpu_s = (
+        percentile(list(each), 0.5) for each in zip(*taken[name], strict=True)
+    )
     row: dict[str, Any] = {
         "accepted": round(accepted),
         "confirmed": round(confirmed),
@@ -301,7 +315,11 @@ class Watch:
 
     def figures(self) -> dict[str, Any]:
         most = {f"most_{name}": value for name, value in self._most.items()}
-        return {**most, "resident_mb_before": self._resident[0] >> 20, "most_resident_mb": max(self._resident) >> 20}
+        return {
+            **most,
+            "resident_mb_before": self._resident[0] >> 20,
+            "most_resident_mb": max(self._resident) >> 20,
+        }
 
 
 def _resident_bytes() -> int:
@@ -336,14 +354,24 @@ def audit(address: str, sent: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--messages", type=int, default=60_000, help="in each round, of each row")
     parser.add_argument("--bytes", type=int, default=256, help="of a message's value")
-    parser.add_argument("--outage", type=float, default=0.0, help="kill the broker for so many seconds instead")
-    parser.add_argument("--rate", type=int, default=20_000, help="messages a second during the outage")
-    parser.add_argument("--only", nargs="+", metavar="TEXT", help="rows whose name contains one of these")
-    parser.add_argument("--client", default="confluent", help="of the outage: confluent or kafka-python")
+    parser.add_argument(
+        "--outage", type=float, default=0.0, help="kill the broker for so many seconds instead"
+    )
+    parser.add_argument(
+        "--rate", type=int, default=20_000, help="messages a second during the outage"
+    )
+    parser.add_argument(
+        "--only", nargs="+", metavar="TEXT", help="rows whose name contains one of these"
+    )
+    parser.add_argument(
+        "--client", default="confluent", help="of the outage: confluent or kafka-python"
+    )
     arguments = parser.parse_args()
     with KafkaBroker() as broker:
         name = "producing-outage" if arguments.outage else "producing"

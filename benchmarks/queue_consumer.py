@@ -1,4 +1,5 @@
-"""One consumer in a process of its own, for ``queues.py``: says ``ready``, begins when told to, ends with its stdin.
+"""One consumer in a process of its own, for ``queues.py``: says ``ready``, begins when told to,
+ends with its stdin.
 
 python queue_consumer.py ADDRESS PATH LOCK_PATH    (LOCK_PATH "": none)
 """

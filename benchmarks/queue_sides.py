@@ -54,7 +54,9 @@ def values(count: int, size: int) -> list[bytes]:
 
 
 class Ground:
-    """The servers as all sides need them: fresh paths, filled and emptied outside the time measured."""
+    """The servers as all sides need them: fresh paths, filled and emptied outside the time
+    measured.
+    """
 
     def __init__(self, address: str, folder: Path) -> None:
         self.address = address
@@ -111,7 +113,8 @@ class Ground:
     def _is_empty(self, path: str) -> bool:
         try:
             stat = self.session.exists(path)
-        except ConnectionLost:  # the machine stood still, which is no reason to give up an hour's figures
+        except ConnectionLost:
+            # the machine stood still, which is no reason to give up an hour's figures
             return False
         return stat is None or not stat.num_children
 
@@ -148,7 +151,9 @@ class Seen:
 
 
 class Stalls:
-    """When the machine stood still: a request of this session, or a sleep of 2 ms, took more than 8 ms."""
+    """When the machine stood still: a request of this session, or a sleep of 2 ms, took more than 8
+    ms.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -166,7 +171,9 @@ class Stalls:
 
     def between(self, since_s: float, until_s: float) -> float:
         """For how long of this time."""
-        return sum(max(0.0, min(until_s, end_s) - max(since_s, start_s)) for start_s, end_s in self._found)
+        return sum(
+            max(0.0, min(until_s, end_s) - max(since_s, start_s)) for start_s, end_s in self._found
+        )
 
     def _watch(self) -> None:
         while not self._is_over.is_set():
@@ -199,17 +206,34 @@ class Ours:
         return took_s
 
     def put(
-        self, items: int, size: int, *, kind: str = "plain", each: int = 1, listener: bool = False, **options: Any
+        self,
+        items: int,
+        size: int,
+        *,
+        kind: str = "plain",
+        each: int = 1,
+        listener: bool = False,
+        **options: Any,
     ) -> float:
         """``each`` items a znode and call; by default every call waits until it is stored."""
-        return self._putting(partial(put_all, kind=kind, each=each), items, size, kind, listener, options)
+        return self._putting(
+            partial(put_all, kind=kind, each=each), items, size, kind, listener, options
+        )
 
     def put_many(self, items: int, size: int, *, listener: bool = False) -> float:
         """One znode an item, as one call."""
-        return self._putting(lambda queue, items: queue.put_many(items), items, size, "plain", listener, {})
+        return self._putting(
+            lambda queue, items: queue.put_many(items), items, size, "plain", listener, {}
+        )
 
     def _putting(
-        self, put: Callable[..., object], items: int, size: int, kind: str, listener: bool, options: dict[str, Any]
+        self,
+        put: Callable[..., object],
+        items: int,
+        size: int,
+        kind: str,
+        listener: bool,
+        options: dict[str, Any],
     ) -> float:
         path, payloads = self._ground.path(), values(items, size)
         with FIELDS[kind](self._session, path, **options) as queue:
@@ -223,11 +247,15 @@ class Ours:
         self._ground.empty(path)
         return took_s
 
-    def consume(self, path: str, items: int, *, locks: bool, kind: str = "plain", batch: bool = False) -> float:
+    def consume(
+        self, path: str, items: int, *, locks: bool, kind: str = "plain", batch: bool = False
+    ) -> float:
         """By one consumer with one thread; ``batch``: given as many as there are, up to 100."""
         seen = Seen(items)
         how: dict[str, Any] = {"consume_batch": seen.many} if batch else {"consumer": seen.one}
-        queue = FIELDS[kind](self._session, path, lock_path=f"{path}-locks" if locks else None, **how)
+        queue = FIELDS[kind](
+            self._session, path, lock_path=f"{path}-locks" if locks else None, **how
+        )
         began_s = time.monotonic()
         with queue:
             if not seen.all.wait(LIMIT_S):
@@ -238,9 +266,16 @@ class Ours:
     def consume_in_processes(self, path: str, count: int, *, locks: bool) -> float:
         """By as many consumers, each in a process of its own."""
         script = str(HERE / "queue_consumer.py")
-        command = [sys.executable, script, self._ground.address, path, f"{path}-locks" if locks else ""]
+        command = [
+            sys.executable,
+            script,
+            self._ground.address,
+            path,
+            f"{path}-locks" if locks else "",
+        ]
         consumers = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(count)
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(count)
         ]
         try:
             for consumer in consumers:
@@ -257,7 +292,9 @@ class Ours:
             for consumer in consumers:
                 consumer.communicate(timeout=60)
 
-    def flow(self, rate: int, count: int, *, consumers: int, locks: bool, slow_s: float = 0.0) -> list[float]:
+    def flow(
+        self, rate: int, count: int, *, consumers: int, locks: bool, slow_s: float = 0.0
+    ) -> list[float]:
         """From each put to its begin; the first of several consumers may be slow."""
         path = self._ground.path()
         took: list[float] = []
@@ -271,8 +308,12 @@ class Ours:
         with ExitStack() as stack:
             for number, session in enumerate(self._sessions[1 : 1 + consumers]):
                 work = partial(consume, pause_s=slow_s if number == 0 else 0.0)
-                stack.enter_context(DistributedQueue(session, path, consumer=work, lock_path=lock_path))
-            producer = stack.enter_context(DistributedQueue(self._session, path, put_in_background=True))
+                stack.enter_context(
+                    DistributedQueue(session, path, consumer=work, lock_path=lock_path)
+                )
+            producer = stack.enter_context(
+                DistributedQueue(self._session, path, put_in_background=True)
+            )
             began_s = time.monotonic()
             for number in range(count):
                 time.sleep(max(0.0, began_s + number / rate - time.monotonic()))
@@ -282,10 +323,12 @@ class Ours:
                 time.sleep(0.01)
         return took
 
-    def fair(self, rate: int, count: int, *, beside: str, locks: bool) -> tuple[list[float], list[float]]:
-        """From each put to its begin by anybody, with a free consumer beside one that is hung, slow,
-        paused, idle, or was asked for an item once (``pull``): as measured, and but for what the
-        machine stood still. The first second does not count.
+    def fair(
+        self, rate: int, count: int, *, beside: str, locks: bool
+    ) -> tuple[list[float], list[float]]:
+        """From each put to its begin by anybody, with a free consumer beside one that is hung,
+        slow, paused, idle, or was asked for an item once (``pull``): as measured, and but for what
+        the machine stood still. The first second does not count.
         """
         path, released = self._ground.path(), threading.Event()
         begun: list[tuple[float, float]] = []
@@ -304,11 +347,18 @@ class Ours:
                 time.sleep(0.01)
 
         pause_s = {"hung": LIMIT_S, "slow": 0.1}.get(beside, 0.0)
-        options: dict[str, Any] = {"lock_path": f"{path}-locks" if locks else None, "final_flush_s": 2.0}
+        options: dict[str, Any] = {
+            "lock_path": f"{path}-locks" if locks else None,
+            "final_flush_s": 2.0,
+        }
         other = None if beside == "pull" else partial(consume, pause_s=pause_s)
         with ExitStack() as stack:
-            one = stack.enter_context(DistributedQueue(self._sessions[1], path, consumer=other, **options))
-            producer = stack.enter_context(DistributedQueue(self._session, path, put_in_background=True, **options))
+            one = stack.enter_context(
+                DistributedQueue(self._sessions[1], path, consumer=other, **options)
+            )
+            producer = stack.enter_context(
+                DistributedQueue(self._session, path, put_in_background=True, **options)
+            )
             put(producer)
             if beside == "pull":
                 with one.take():
@@ -316,7 +366,9 @@ class Ours:
             await_begun(1, LIMIT_S)
             if beside == "paused":
                 one.pause()
-            stack.enter_context(DistributedQueue(self._sessions[2], path, consumer=consume, **options))
+            stack.enter_context(
+                DistributedQueue(self._sessions[2], path, consumer=consume, **options)
+            )
             stalls = stack.enter_context(Stalls(self._ground.session))
             stack.callback(released.set)
             began_s = time.monotonic()
@@ -372,7 +424,9 @@ class Kazoo:
         """``LockingQueue.put_all``, 100 at a time."""
         queue = LockingQueue(self._client, self._ground.path())
         payloads = values(items, size)
-        return _timed(lambda: [queue.put_all(payloads[at : at + 100]) for at in range(0, items, 100)])
+        return _timed(
+            lambda: [queue.put_all(payloads[at : at + 100]) for at in range(0, items, 100)]
+        )
 
     def get(self, items: int, size: int) -> float:
         """``Queue.get``, all of them."""
@@ -394,7 +448,10 @@ class Kazoo:
 
     def _fill(self, path: str, items: int, size: int) -> None:
         self._client.ensure_path(path)
-        waiting = [self._client.create_async(f"{path}/entry-100-", one, sequence=True) for one in values(items, size)]
+        waiting = [
+            self._client.create_async(f"{path}/entry-100-", one, sequence=True)
+            for one in values(items, size)
+        ]
         for one in waiting:
             one.get()
 
@@ -417,32 +474,59 @@ class Curator:
         self._ground = ground
         options = ("-Xshare:auto", "-XX:+UseParallelGC")
         self._peer = JavaPeer(log, sources=[HERE / "curator"], main="Bench", jvm=options).start()
-        self._clients = [self._peer.connect(ground.address, timeout=30_000).handle for _ in range(4)]
+        self._clients = [
+            self._peer.connect(ground.address, timeout=30_000).handle for _ in range(4)
+        ]
 
     def put(
-        self, items: int, size: int, *, kind: str = "plain", each: int = 1, listener: bool = False, background: bool = True
+        self,
+        items: int,
+        size: int,
+        *,
+        kind: str = "plain",
+        each: int = 1,
+        listener: bool = False,
+        background: bool = True,
     ) -> float:
         """``each`` items a znode, in the background unless it is said otherwise."""
         path = self._ground.path()
-        options = [f"{name}={str(is_so).lower()}" for name, is_so in (("listener", listener), ("background", background))]
-        took_s = self._ask("bench-put", self._clients[0], kind, path, items // each, each, size, *options)
+        options = [
+            f"{name}={str(is_so).lower()}"
+            for name, is_so in (("listener", listener), ("background", background))
+        ]
+        took_s = self._ask(
+            "bench-put", self._clients[0], kind, path, items // each, each, size, *options
+        )
         self._ground.empty(path)
         return took_s
 
     def consume(
-        self, path: str, items: int, *, locks: bool, threads: int = 1, consumers: int = 1, kind: str = "plain"
+        self,
+        path: str,
+        items: int,
+        *,
+        locks: bool,
+        threads: int = 1,
+        consumers: int = 1,
+        kind: str = "plain",
     ) -> float:
         """By consumers with as many threads."""
         clients = ",".join(self._clients[:consumers])
-        took_s = self._ask("bench-consume", clients, kind, path, f"{path}-locks" if locks else "", threads, items)
+        took_s = self._ask(
+            "bench-consume", clients, kind, path, f"{path}-locks" if locks else "", threads, items
+        )
         self._ground.await_empty(path)
         return took_s
 
-    def flow(self, rate: int, count: int, *, consumers: int, locks: bool, slow_s: float = 0.0) -> list[float]:
+    def flow(
+        self, rate: int, count: int, *, consumers: int, locks: bool, slow_s: float = 0.0
+    ) -> list[float]:
         """From each put to its begin; the first of several consumers may be slow."""
         path, clients = self._ground.path(), ",".join(self._clients[1 : 1 + consumers])
         lock_path, slow_ms = f"{path}-locks" if locks else "", int(slow_s * 1000)
-        told = self._answer("bench-flow", self._clients[0], clients, path, lock_path, rate, count, slow_ms)
+        told = self._answer(
+            "bench-flow", self._clients[0], clients, path, lock_path, rate, count, slow_ms
+        )
         return [int(nanos) / 1e9 for nanos in told.split(",")]
 
     def offer(self, items: int, size: int) -> float:

@@ -1,4 +1,5 @@
-"""leaderq's queues beside Java Curator 5.9.0 and kazoo: one server, the same values, rounds in turn, medians.
+"""leaderq's queues beside Java Curator 5.9.0 and kazoo: one server, the same values, rounds in
+turn, medians.
 
     python benchmarks/queues.py [--only ROW ...] [--rounds 3] [--warm-up 1] [--size 100]
                                 [--items 2000] [--more 20000] [--backlog 1000000]
@@ -49,10 +50,19 @@ from queue_sides import Curator, Ground, Kazoo, Ours
 from leaderq.testing import ZooKeeperEnsemble, ZooKeeperServer
 
 HEAP_MB = 1000
-AS_IN_PRODUCTION = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", f"-Xms{HEAP_MB}m", "-XX:+AlwaysPreTouch")
-"""All of the JIT, the collector that the JVM chooses itself, ZooKeeper's default heap, there from the start."""
+AS_IN_PRODUCTION = (
+    "-XX:TieredStopAtLevel=4",
+    "-XX:-UseSerialGC",
+    f"-Xms{HEAP_MB}m",
+    "-XX:+AlwaysPreTouch",
+)
+"""All of the JIT, the collector that the JVM chooses itself, ZooKeeper's default heap, there from
+the start.
+"""
 AHEAD = "101"
-"""Values that a killed consumer of ours without a lock path takes with it: ``claim_ahead``, and one in hand."""
+"""Values that a killed consumer of ours without a lock path takes with it: ``claim_ahead``, and one
+in hand.
+"""
 RATE, FLOW_S = 100, 4
 Job = Callable[[], float]
 
@@ -75,23 +85,33 @@ class Row:
     def line(self) -> dict[str, Any]:
         """Thousands a second, and how far the rounds differ."""
         rates = [round(self.items / took_s / 1000, 2) for took_s in self.seconds]
-        line = {"items": self.items, "k/s": round(self.per_s / 1000, 2), "slowest": min(rates), "quickest": max(rates)}
+        line = {
+            "items": self.items,
+            "k/s": round(self.per_s / 1000, 2),
+            "slowest": min(rates),
+            "quickest": max(rates),
+        }
         return line | ({"crash loses": self.crash} if self.crash else {})
 
 
 @dataclass
 class Table:
-    """Rows that are measured in turn. A bar: what, ours, theirs, and the least ratio of their rates."""
+    """Rows that are measured in turn. A bar: what, ours, theirs, and the least ratio of their
+    rates.
+    """
 
     title: str
     rows: list[Row]
     bars: list[tuple[str, str, str, float]] = field(default_factory=list)
 
     def ratios(self) -> dict[str, dict[str, Any]]:
-        """The bars, and where nothing is promised, how each of ours stands beside the best of theirs."""
+        """The bars, and where nothing is promised, how each of ours stands beside the best of
+        theirs.
+        """
         rates = {row.name: row.per_s for row in self.rows}
         return {
-            f"{self.title}: {what}": verdict(rates[ours] / rates[theirs], least) for what, ours, theirs, least in self.bars
+            f"{self.title}: {what}": verdict(rates[ours] / rates[theirs], least)
+            for what, ours, theirs, least in self.bars
         }
 
 
@@ -117,9 +137,16 @@ class Bench:
             [
                 Row(theirs, count, partial(self.curator.put, count, size, listener=listener)),
                 Row("put_many", count, partial(self.ours.put_many, count, size, listener=listener)),
-                Row("background put", count, partial(self.ours.put, count, size, listener=listener, put_in_background=True)),
+                Row(
+                    "background put",
+                    count,
+                    partial(self.ours.put, count, size, listener=listener, put_in_background=True),
+                ),
             ],
-            [("put_many", "put_many", theirs, least), ("background put", "background put", theirs, least)],
+            [
+                ("put_many", "put_many", theirs, least),
+                ("background put", "background put", theirs, least),
+            ],
         )
 
     def put_default(self) -> Table:
@@ -129,7 +156,11 @@ class Bench:
             [
                 Row("bare create", count, partial(self.ours.create, count, size)),
                 Row("put", count, partial(self.ours.put, count, size)),
-                Row("Curator, foreground put", count, partial(self.curator.put, count, size, background=False)),
+                Row(
+                    "Curator, foreground put",
+                    count,
+                    partial(self.curator.put, count, size, background=False),
+                ),
             ],
             [
                 ("put / bare create", "put", "bare create", 0.85),
@@ -142,13 +173,29 @@ class Bench:
         return Table(
             f"multi, {size} B",
             [
-                Row("Curator, putMulti(100)", count, partial(self.curator.put, count, size, each=100)),
-                Row("put_multi(100)", count, partial(self.ours.put, count, size, each=100, put_in_background=True)),
+                Row(
+                    "Curator, putMulti(100)",
+                    count,
+                    partial(self.curator.put, count, size, each=100),
+                ),
+                Row(
+                    "put_multi(100)",
+                    count,
+                    partial(self.ours.put, count, size, each=100, put_in_background=True),
+                ),
             ],
             [("put_multi", "put_multi(100)", "Curator, putMulti(100)", 0.0)],
         )
 
-    def consume(self, count: int, *, locks: bool, bars: tuple[float, float], kind: str = "plain", each: int = 1) -> Table:
+    def consume(
+        self,
+        count: int,
+        *,
+        locks: bool,
+        bars: tuple[float, float],
+        kind: str = "plain",
+        each: int = 1,
+    ) -> Table:
         def filled(consume: Callable[..., float], **options: Any) -> Job:
             def job() -> float:
                 path = self.ground.filled(count, self.size, kind=kind, each=each)
@@ -158,7 +205,14 @@ class Bench:
             return job
 
         threads = ((1, bars[0]), (16, bars[1]))
-        batch = [Row("consume_batch", count, filled(self.ours.consume, batch=True), "0" if locks else "200")]
+        batch = [
+            Row(
+                "consume_batch",
+                count,
+                filled(self.ours.consume, batch=True),
+                "0" if locks else "200",
+            )
+        ]
         of = f" of {each} a znode" if each > 1 else ""
         return Table(
             f"consume {count:,}{of}, {kind}{', lock path' if locks else ''}, {self.size} B",
@@ -172,21 +226,35 @@ class Bench:
                     )
                     for n, _ in threads
                 ),
-                Row("consume", count, filled(self.ours.consume), "0" if locks else str(max(int(AHEAD), 2 * each))),
+                Row(
+                    "consume",
+                    count,
+                    filled(self.ours.consume),
+                    "0" if locks else str(max(int(AHEAD), 2 * each)),
+                ),
                 *(batch if kind == "plain" else []),
             ],
-            [(f"consume / Curator, {n} threads", "consume", f"Curator, {n} threads", least) for n, least in threads],
+            [
+                (f"consume / Curator, {n} threads", "consume", f"Curator, {n} threads", least)
+                for n, least in threads
+            ],
         )
 
     def kinds(self) -> list[Table]:
         tables = []
         for kind in ("id", "priority", "delay"):
             put = [
-                Row("Curator, background put", self.items, partial(self.curator.put, self.items, self.size, kind=kind)),
+                Row(
+                    "Curator, background put",
+                    self.items,
+                    partial(self.curator.put, self.items, self.size, kind=kind),
+                ),
                 Row(
                     "background put",
                     self.items,
-                    partial(self.ours.put, self.items, self.size, kind=kind, put_in_background=True),
+                    partial(
+                        self.ours.put, self.items, self.size, kind=kind, put_in_background=True
+                    ),
                 ),
             ]
             tables.append(
@@ -201,7 +269,9 @@ class Bench:
 
     def simple(self) -> Table:
         def polled(poll: Callable[..., float], **options: Any) -> Job:
-            return lambda: poll(self.ground.filled_simple(self.items, self.size), self.items, **options)
+            return lambda: poll(
+                self.ground.filled_simple(self.items, self.size), self.items, **options
+            )
 
         count, size = self.items, self.size
         return Table(
@@ -230,18 +300,32 @@ class Bench:
             [
                 Row("kazoo Queue.put", count, partial(self.kazoo.put, count, size)),
                 Row("put", count, partial(self.ours.put, count, size)),
-                Row("kazoo LockingQueue.put_all(100)", count, partial(self.kazoo.put_all, count, size)),
+                Row(
+                    "kazoo LockingQueue.put_all(100)",
+                    count,
+                    partial(self.kazoo.put_all, count, size),
+                ),
                 Row("put_many", count, partial(self.ours.put_many, count, size)),
                 Row("kazoo Queue.get", count, partial(self.kazoo.get, count, size), "1"),
                 Row("consume", count, partial(drained, False), AHEAD),
-                Row("kazoo LockingQueue.get, consume", count, partial(self.kazoo.consume, count, size), "0"),
+                Row(
+                    "kazoo LockingQueue.get, consume",
+                    count,
+                    partial(self.kazoo.consume, count, size),
+                    "0",
+                ),
                 Row("consume, lock path", count, partial(drained, True), "0"),
             ],
             [
                 ("put", "put", "kazoo Queue.put", 0.0),
                 ("put_many / put_all", "put_many", "kazoo LockingQueue.put_all(100)", 0.0),
                 ("consume / get", "consume", "kazoo Queue.get", 0.0),
-                ("consume with lock / LockingQueue", "consume, lock path", "kazoo LockingQueue.get, consume", 0.0),
+                (
+                    "consume with lock / LockingQueue",
+                    "consume, lock path",
+                    "kazoo LockingQueue.get, consume",
+                    0.0,
+                ),
             ],
         )
 
@@ -264,12 +348,15 @@ class Bench:
                 p50_ms, p99[side] = (1000 * percentile(took, share) for share in (0.5, 0.99))
                 line = {"n": len(took), "p50 ms": round(p50_ms, 1), "p99 ms": round(p99[side], 1)}
                 lines[f"{name}, {side}"] = line | {"max ms": round(1000 * max(took), 1)}
-            ratios[f"put to begin, {name}: p99 / Curator's"] = verdict(p99["ours"] / p99["Curator"], 1.0, at_most=True)
+            ratios[f"put to begin, {name}: p99 / Curator's"] = verdict(
+                p99["ours"] / p99["Curator"], 1.0, at_most=True
+            )
         return lines, ratios
 
     def fair(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-        """Milliseconds from put to begin with a free consumer beside another; ``raw``: with what the
-        machine stood still."""
+        """Milliseconds from put to begin with a free consumer beside another; ``raw``: with what
+        the machine stood still.
+        """
         lines: dict[str, dict[str, Any]] = {}
         ratios: dict[str, dict[str, Any]] = {}
         for beside in ("hung", "slow", "paused", "pull", "idle"):
@@ -293,7 +380,11 @@ class Bench:
         deep, lines, ratios = self.arguments.backlog, {}, {}
         for mark, locks in (("", False), (", lock path", True)):
             cost = {}
-            for items, rounds in ((1000, self.arguments.rounds), (20_000, self.arguments.rounds), (deep, 1)):
+            for items, rounds in (
+                (1000, self.arguments.rounds),
+                (20_000, self.arguments.rounds),
+                (deep, 1),
+            ):
                 took = []
                 for _ in range(rounds + (items < deep)):
                     path = self.ground.filled(items, 5)
@@ -302,7 +393,9 @@ class Bench:
                 lines[f"{items:,}{mark}"] = {"us an item": round(cost[items], 1)}
             for items in (1000, 20_000):
                 ratio = cost[deep] / cost[items]
-                ratios[f"cost per item at {deep:,} / {items:,}{mark}"] = verdict(ratio, 1.25, at_most=True)
+                ratios[f"cost per item at {deep:,} / {items:,}{mark}"] = verdict(
+                    ratio, 1.25, at_most=True
+                )
         return lines, ratios
 
     def four(self) -> list[Table]:
@@ -310,7 +403,9 @@ class Bench:
         for mark, locks in (("", False), (", lock path", True)):
 
             def ours(consumers: int, locks: bool = locks) -> float:
-                return self.ours.consume_in_processes(self.ground.filled(count, 100), consumers, locks=locks)
+                return self.ours.consume_in_processes(
+                    self.ground.filled(count, 100), consumers, locks=locks
+                )
 
             def theirs(consumers: int, locks: bool = locks) -> float:
                 path = self.ground.filled(self.items, 100)
@@ -323,13 +418,18 @@ class Bench:
         return tables
 
     def measure(self, tables: list[Table]) -> None:
-        """All rows of each, in any order, ``--rounds`` times after ``--warm-up`` rounds that are not counted."""
+        """All rows of each, in any order, ``--rounds`` times after ``--warm-up`` rounds that are
+        not counted.
+        """
         for table in tables:
             for number in range(1 - self.arguments.warm_up, self.arguments.rounds + 1):
                 for row in random.sample(table.rows, len(table.rows)):
                     self.ground.settle()
                     took_s = row.job()
-                    progress(f"{table.title}, round {number}: {row.name} {row.items / took_s / 1000:.1f} k/s")
+                    progress(
+                        f"{table.title}, round {number}: {row.name}"
+                        f" {row.items / took_s / 1000:.1f} k/s"
+                    )
                     if number > 0:
                         row.seconds.append(took_s)
 
@@ -344,7 +444,8 @@ KINDS: dict[str, Callable[[Bench], Any]] = {
     "lock": lambda bench: [bench.consume(bench.items, locks=True, bars=(15, 5))],
     "lock-more": lambda bench: [bench.consume(bench.arguments.more, locks=True, bars=(15, 5))],
     "consume-multi": lambda bench: [
-        bench.consume(bench.arguments.more, locks=locks, bars=(0, 0), each=100) for locks in (False, True)
+        bench.consume(bench.arguments.more, locks=locks, bars=(0, 0), each=100)
+        for locks in (False, True)
     ],
     "kinds": Bench.kinds,
     "latency": Bench.latency,
@@ -381,16 +482,22 @@ def run(name: str, bench: Bench) -> tuple[dict[str, Any], dict[str, dict[str, An
     sys.stdout.flush()
     if name == "ensemble":
         return {f"ensemble: {title}": lines for title, lines in tables.items()}, {
-            f"ensemble: {what}": ratio | {"bar": "none", "met": "we lose" if ratio["ratio"] < 1 else ""}
+            f"ensemble: {what}": (
+                ratio | {"bar": "none", "met": "we lose" if ratio["ratio"] < 1 else ""}
+            )
             for what, ratio in ratios.items()
         }
     return tables, ratios
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm-up", type=int, default=1, help="rounds of each table that are not counted")
+    parser.add_argument(
+        "--warm-up", type=int, default=1, help="rounds of each table that are not counted"
+    )
     parser.add_argument("--size", type=int, default=100, help="bytes of a value, on average")
     parser.add_argument("--items", type=int, default=2000)
     parser.add_argument("--more", type=int, default=20_000)
@@ -417,7 +524,9 @@ def main() -> None:
     print_table("ratios of medians", bars)
     if lost := {what: ratio for what, ratio in bars.items() if ratio["met"] in ("NO", "we lose")}:
         print_table("where we lose, or miss a bar", lost)
-    print("saved:", save("queues", {"arguments": vars(arguments), "tables": tables, "ratios": bars}))
+    print(
+        "saved:", save("queues", {"arguments": vars(arguments), "tables": tables, "ratios": bars})
+    )
 
 
 if __name__ == "__main__":

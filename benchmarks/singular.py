@@ -2,7 +2,8 @@
 handlers, all sides in turn, medians.
 
     pip install 'leaderq[bench]'        # janus and culsans; without them their rows are missing
-    python benchmarks/singular.py [--rounds 7] [--requests 20000] [--capacity 1000] [--only post ...]
+    python benchmarks/singular.py [--rounds 7] [--requests 20000] [--capacity 1000]
+        [--only post ...]
 
 The handler is a function that does nothing, so what is measured is the handing over. All rates are
 from the first request until the last is *applied*, not until it is put; all bounds are exact. A
@@ -48,7 +49,11 @@ from figures import percentile, print_lost, print_table, save
 Rounds = dict[str, list[float]]
 OURS = "SingularUpdateQueue"
 BATCHES, EXECUTOR = f"{OURS}, batches", "ThreadPoolExecutor(1)"
-SIMPLE, SEMAPHORE, STANDARD = "SimpleQueue + thread", "SimpleQueue + Semaphore", "queue.Queue + thread"
+SIMPLE, SEMAPHORE, STANDARD = (
+    "SimpleQueue + thread",
+    "SimpleQueue + Semaphore",
+    "queue.Queue + thread",
+)
 JANUS, CULSANS, LOCK = "janus + thread", "culsans + thread", "plain lock"
 MAKERS: dict[str, sides.Maker] = {
     OURS: sides.ours,
@@ -81,7 +86,7 @@ def in_threads(count: int, work: Callable[[], None]) -> None:
         thread.join()
 
 
-# -- one measurement: seconds for each request, or microseconds of each ------------------------------
+# -- one measurement: seconds for each request, or microseconds of each
 
 
 def posting(maker: sides.Maker, count: int, capacity: int | None, producers: int) -> float:
@@ -199,13 +204,15 @@ def finding_room(maker: sides.Maker, count: int, *, by_task: bool) -> list[float
     return [(on_s - end_s) * 1e6 for end_s, on_s in zip(ended_s, went_on_s[3:], strict=False)]
 
 
-# -- rows --------------------------------------------------------------------------------------------
+# -- rows
 
 
 class Kind:
     """A row's sides, and one measurement of one of them: a rate, or microseconds."""
 
-    def __init__(self, names: tuple[str, ...], once: Callable[[str, argparse.Namespace], Any]) -> None:
+    def __init__(
+        self, names: tuple[str, ...], once: Callable[[str, argparse.Namespace], Any]
+    ) -> None:
         self.names = names
         self.once = once
 
@@ -217,18 +224,28 @@ def many(name: str, given: argparse.Namespace) -> int:
 KINDS = {
     "post": Kind(FREE, lambda name, given: posting(MAKERS[name], many(name, given), None, 1)),
     "four": Kind(FREE, lambda name, given: posting(MAKERS[name], many(name, given), None, 4)),
-    "bounded": Kind(BOUND, lambda name, given: posting(MAKERS[name], many(name, given), given.capacity, 1)),
-    "bounded4": Kind(BOUND, lambda name, given: posting(MAKERS[name], many(name, given), given.capacity, 4)),
+    "bounded": Kind(
+        BOUND, lambda name, given: posting(MAKERS[name], many(name, given), given.capacity, 1)
+    ),
+    "bounded4": Kind(
+        BOUND, lambda name, given: posting(MAKERS[name], many(name, given), given.capacity, 4)
+    ),
     "wait": Kind(ANSWERS, lambda name, given: waiting(MAKERS[name], given.requests, 1)),
     "wait4": Kind(ANSWERS, lambda name, given: waiting(MAKERS[name], given.requests, 4)),
     "pipelined": Kind(ANSWERS[:-1], lambda name, given: pipelining(MAKERS[name], given.requests)),
-    "tasks": Kind(TASKS, lambda name, given: task_posting(MAKERS[name], given.requests, given.capacity)),
-    "asyncio": Kind((*TASKS, EXECUTOR), lambda name, given: task_waiting(MAKERS[name], given.requests // 2)),
+    "tasks": Kind(
+        TASKS, lambda name, given: task_posting(MAKERS[name], given.requests, given.capacity)
+    ),
+    "asyncio": Kind(
+        (*TASKS, EXECUTOR), lambda name, given: task_waiting(MAKERS[name], given.requests // 2)
+    ),
     "room": Kind(
         tuple(name for name in BOUND if name != BATCHES),
         lambda name, given: finding_room(MAKERS[name], given.blocked, by_task=False),
     ),
-    "aroom": Kind(TASKS, lambda name, given: finding_room(MAKERS[name], given.blocked, by_task=True)),
+    "aroom": Kind(
+        TASKS, lambda name, given: finding_room(MAKERS[name], given.blocked, by_task=True)
+    ),
 }
 
 
@@ -260,7 +277,9 @@ def table(found: dict[str, Rounds]) -> dict[str, dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for name, rounds in found.items():
         first = next(iter(rounds))
-        rows[name] = {column: round(statistics.median(values), 1) for column, values in rounds.items()}
+        rows[name] = {
+            column: round(statistics.median(values), 1) for column, values in rounds.items()
+        }
         rows[name] |= {"least": round(min(rounds[first]), 1), "most": round(max(rounds[first]), 1)}
     return rows
 
@@ -277,7 +296,9 @@ def verdicts(all_found: dict[str, dict[str, Rounds]]) -> dict[str, dict[str, Any
             value = statistics.median(all_found[kind][OURS][RATE])
             judge(f"{kind}: {least:,} k/s", value, is_met=value >= least)
     if "wait" in all_found:
-        rounds = zip(all_found["wait"][OURS][MEDIAN_US], all_found["wait"][EXECUTOR][MEDIAN_US], strict=True)
+        rounds = zip(
+            all_found["wait"][OURS][MEDIAN_US], all_found["wait"][EXECUTOR][MEDIAN_US], strict=True
+        )
         value = statistics.median(mine / theirs for mine, theirs in rounds)
         judge(f"wait: {MEDIAN_US} at most those of {EXECUTOR}", value, is_met=value <= 1.02)
     for kind in ("room", "aroom"):
@@ -293,20 +314,32 @@ def missing() -> set[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--capacity", type=int, default=1000)
-    parser.add_argument("--blocked", type=int, default=200, help="producers that wait for room, of each side and round")
+    parser.add_argument(
+        "--blocked",
+        type=int,
+        default=200,
+        help="producers that wait for room, of each side and round",
+    )
     parser.add_argument("--only", nargs="+", choices=tuple(KINDS), default=tuple(KINDS))
     given = parser.parse_args()
     if min(given.rounds, given.requests, given.capacity, given.blocked) < 1:
         parser.error("numbers must be 1 or more")
     if absent := missing():
-        print(f"not installed, so not measured: {', '.join(sorted(absent))} (pip install 'leaderq[bench]')")
+        print(
+            f"not installed, so not measured: {', '.join(sorted(absent))} (pip install"
+            " 'leaderq[bench]')"
+        )
     found, tables = {}, {}
     for kind in given.only:
-        found[kind] = measure(kind, [name for name in KINDS[kind].names if name not in absent], given)
+        found[kind] = measure(
+            kind, [name for name in KINDS[kind].names if name not in absent], given
+        )
         tables[kind] = table(found[kind])
         print_table(kind, tables[kind])
         column = MEDIAN_US if MEDIAN_US in tables[kind][OURS] else RATE

@@ -1,9 +1,9 @@
-"""The sides of ``singular.py``: what hands requests from some threads, or tasks, to one thread, which
-applies them with the same handler.
+"""The sides of ``singular.py``: what hands requests from some threads, or tasks, to one thread,
+which applies them with the same handler.
 
-Each side offers what it can of: ``post`` (no answer), ``wait`` (the same, and wait for the outcome),
-``submit`` (a future of the outcome), ``apost`` and ``acall`` (``post`` and ``wait`` for a task) and
-``done`` (all is applied, and the thread has ended).
+Each side offers what it can of: ``post`` (no answer), ``wait`` (the same, and wait for the
+outcome), ``submit`` (a future of the outcome), ``apost`` and ``acall`` (``post`` and ``wait`` for a
+task) and ``done`` (all is applied, and the thread has ended).
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def ours_batches(handler: Handler, capacity: int | None) -> Side:
         for request in batch:
             handler(request)
 
-    line: SingularUpdateQueue[Any, Any] = SingularUpdateQueue(by_batch, capacity=capacity, max_batch=1000)
+    line: SingularUpdateQueue[Any, Any] = SingularUpdateQueue(
+        by_batch, capacity=capacity, max_batch=1000
+    )
     line.start()
     return Side(line.post, line.close)
 

@@ -1,10 +1,11 @@
-"""What a standby costs: CPU, memory, threads and descriptors of candidates that wait for their turn.
+"""What a standby costs: CPU, memory, threads and descriptors of candidates that wait for their
+turn.
 
     python benchmarks/standby.py [--minutes 10] [--timeout-s 10]
 
-One leader and one standby of a plain career, one leader and one standby of a Kafka career whose topic is being written to; the
-standbys' workers and guardians are looked at, over the whole time. CPU is a share of one core; the rest is first and last reading
-after a minute of warming up.
+One leader and one standby of a plain career, one leader and one standby of a Kafka career whose
+topic is being written to; the standbys' workers and guardians are looked at, over the whole time.
+CPU is a share of one core; the rest is first and last reading after a minute of warming up.
 """
 
 from __future__ import annotations
@@ -45,7 +46,11 @@ class Reading:
 def read(pid: int) -> Reading:
     """Look at process ``pid`` through ``/proc``."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
+    status = dict(
+        line.split(":", 1)
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        if ":" in line
+    )
     return Reading(
         at_s=time.monotonic(),
         cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS,
@@ -68,7 +73,13 @@ def row(readings: list[Reading]) -> dict[str, Any]:
 
 
 def start(
-    stack: ExitStack, target: str, name: str, zookeeper: str, kafka: str, timeout_s: float, folder: str
+    stack: ExitStack,
+    target: str,
+    name: str,
+    zookeeper: str,
+    kafka: str,
+    timeout_s: float,
+    folder: str,
 ) -> CandidateProcess:
     candidate = CandidateProcess(
         target,
@@ -85,7 +96,9 @@ def start(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--timeout-s", type=float, default=10.0, help="session time-out")
     arguments = parser.parse_args()
@@ -98,18 +111,32 @@ def main() -> None:
         for target in ("stamps:Stamps", "stamps:KafkaStamps"):
             kind = "Kafka" if "Kafka" in target else "plain"
             start(stack, target, f"{kind}-leader", zookeeper, kafka, arguments.timeout_s, folder)
-            standby = start(stack, target, f"{kind}-standby", zookeeper, kafka, arguments.timeout_s, folder)
+            standby = start(
+                stack, target, f"{kind}-standby", zookeeper, kafka, arguments.timeout_s, folder
+            )
             watched |= {f"{kind}, worker": standby.worker_pid, f"{kind}, guardian": standby.pid}
         stop = threading.Event()
         feeder = threading.Thread(target=feeding, args=(kafka, stop))
         feeder.start()
         try:
-            figures = {name: row(readings) for name, readings in look_at(watched, arguments.minutes * 60).items()}
+            figures = {
+                name: row(readings)
+                for name, readings in look_at(watched, arguments.minutes * 60).items()
+            }
         finally:
             stop.set()
             feeder.join()
-    print_table(f"a standby over {arguments.minutes:g} minutes, session time-out {arguments.timeout_s:g} s", figures)
-    print("saved:", save("standby", {"minutes": arguments.minutes, "timeout_s": arguments.timeout_s, "figures": figures}))
+    print_table(
+        f"a standby over {arguments.minutes:g} minutes, session time-out {arguments.timeout_s:g} s",
+        figures,
+    )
+    print(
+        "saved:",
+        save(
+            "standby",
+            {"minutes": arguments.minutes, "timeout_s": arguments.timeout_s, "figures": figures},
+        ),
+    )
 
 
 def feeding(kafka: str, stop: threading.Event) -> None:

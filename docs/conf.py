@@ -11,7 +11,13 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "leaderq"
 release = version = version_of("leaderq")
-extensions = ["myst_parser", "settings_table", "sphinx.ext.autodoc", "sphinx.ext.intersphinx", "sphinx_click"]
+extensions = [
+    "myst_parser",
+    "settings_table",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+    "sphinx_click",
+]
 html_theme = "furo"
 html_title = f"leaderq {release}"
 exclude_patterns = ["_build"]

@@ -129,14 +129,21 @@ def career_problems(kind: type[ILeaderCareer]) -> Iterator[str]:
             require_plain_function(getattr(kind, name, print), f"{name} of {kind.__qualname__}")
         except ConfigurationError as exc:
             yield from exc.problems
-    written = {name: value for one in reversed(kind.__mro__) for name, value in _public(one, ours=False)}
+    written = {
+        name: value for one in reversed(kind.__mro__) for name, value in _public(one, ours=False)
+    }
     if {"handOver", "hand_over"} <= set(written):
         yield f"{kind.__qualname__} has both handOver and hand_over; they are one method: keep one"
-    known = {name: value for one in reversed(kind.__mro__) for name, value in _public(one, ours=True)}
+    known = {
+        name: value for one in reversed(kind.__mro__) for name, value in _public(one, ours=True)
+    }
     for name, value in written.items():
         if name not in known and (meant := _meant(name, value, known, written)):
             remedy = f"did you mean {meant!r}? If it is your own, begin it with '_'"
-            yield f"{name!r} of {kind.__qualname__} is not known to leaderq and would do nothing; {remedy}"
+            yield (
+                f"{name!r} of {kind.__qualname__} is not known to leaderq and would do nothing;"
+                f" {remedy}"
+            )
 
 
 def _public(one: type, *, ours: bool) -> Iterator[tuple[str, Any]]:
@@ -151,7 +158,9 @@ def _meant(name: str, value: Any, known: Mapping[str, Any], written: Container[s
     same = [one for one in known if _folded(one) == _folded(name)]
     if same:
         return same[0]
-    alike = [one for one in known if one not in written and _kind(known[one]) in (None, _kind(value))]
+    alike = [
+        one for one in known if one not in written and _kind(known[one]) in (None, _kind(value))
+    ]
     near = get_close_matches(name, alike, n=1, cutoff=0.8) if len(name) > _SHORT else []
     return near[0] if near else None
 

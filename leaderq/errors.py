@@ -335,7 +335,9 @@ class WouldDeadlock(LeaderqError):
 
 
 class NotElected(LeaderqError, TimeoutError):
-    """Nobody of this block led ``career`` within ``waited_s`` seconds; it does not stand any more."""
+    """Nobody of this block led ``career`` within ``waited_s`` seconds; it does not stand any
+    more.
+    """
 
     def __init__(self, career: str, candidate: str, *, waited_s: float) -> None:
         self.career = career

@@ -211,7 +211,8 @@ class EventBus:
         self._lock = threading.Lock()
 
     def subscribe(self, kind: type[E], listener: Callable[[E], None]) -> Callable[[], None]:
-        """Call ``listener`` for every event of class ``kind``, once; return a function that ends it.
+        """Call ``listener`` for every event of class ``kind``, once; return a function that ends
+        it.
 
         A listener that is subscribed to ``kind`` already is not called twice. It must be a plain
         function: what a coroutine function does when called would never be run.

@@ -25,7 +25,9 @@ def require_plain_function(value: object, what: str) -> None:
     if not callable(value):
         raise NotAPlainFunction(f"{what} is {value!r}, which cannot be called; give a function")
     if kind := _kind(value):
-        raise NotAPlainFunction(f"{what} is {value!r}, {kind}: calling it would not run it; give a plain function")
+        raise NotAPlainFunction(
+            f"{what} is {value!r}, {kind}: calling it would not run it; give a plain function"
+        )
 
 
 def require_coroutine_function(value: object, what: str) -> None:

@@ -1,14 +1,14 @@
-"""Reads the items of a queue many at a time, and never asks for more than about a megabyte, because a
-server builds the whole answer in its memory.
+"""Reads the items of a queue many at a time, and never asks for more than about a megabyte, because
+a server builds the whole answer in its memory.
 
 The sizes are asked for first, in requests that carry no data: of every item while sizes are unknown
-or one was large of late, else of the last and of every 16th, beginning at a random place. Then only as
-many items are read as surely, or by these samples, fit.
+or one was large of late, else of the last and of every 16th, beginning at a random place. Then only
+as many items are read as surely, or by these samples, fit.
 
-*Guarantees:* a run of 16 large items or more, and one at the end of what is asked for, is seen before
-it is read. *Not guaranteed:* that a few large items scattered among small ones are; the first of them
-that come make the next reads careful. An item that is gone has no size, and the read says so; a lost
-connection fails the read.
+*Guarantees:* a run of 16 large items or more, and one at the end of what is asked for, is seen
+before it is read. *Not guaranteed:* that a few large items scattered among small ones are; the
+first of them that come make the next reads careful. An item that is gone has no size, and the read
+says so; a lost connection fails the read.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class SizedReader:
         return self.sizes.most
 
     def read(self, names: Sequence[str]) -> Future[list[Any]]:
-        """Read the first of ``names``, as many as fit: each as ``(data, ctime_ms, version)``, or its error
-        in its place.
+        """Read the first of ``names``, as many as fit: each as ``(data, ctime_ms, version)``, or
+        its error in its place.
         """
         answer: Future[list[Any]] = Future()
         positions = self.sizes.to_measure(len(names := names[: self.most]))
@@ -177,14 +177,21 @@ class SizedReader:
 
     def _read(self, answer: Future[list[Any]], names: Sequence[str]) -> None:
         try:
-            reading = self._session.multi_read_async([GetData(join(self._path, name)) for name in names])
+            reading = self._session.multi_read_async(
+                [GetData(join(self._path, name)) for name in names]
+            )
         except LeaderqError as exc:
             _fail(answer, exc)
             return
-        reading.add_done_callback(lambda future: _forward(answer, lambda: self._finish(answer, future)))
+        reading.add_done_callback(
+            lambda future: _forward(answer, lambda: self._finish(answer, future))
+        )
 
     def _finish(self, answer: Future[list[Any]], reading: Future[list[Any]]) -> None:
-        results = [(one[0], one[1].ctime_ms, one[1].version) if isinstance(one, tuple) else one for one in reading.result()]
+        results = [
+            (one[0], one[1].ctime_ms, one[1].version) if isinstance(one, tuple) else one
+            for one in reading.result()
+        ]
         self.sizes.learned([len(one[0]) for one in results if isinstance(one, tuple)])
         if not answer.cancelled():
             answer.set_result(results)

@@ -29,8 +29,8 @@ class RetryPolicy:
     ``jitter`` (0 to 1), so that what failed together does not come back together.
 
     With a lock path the death of a consumer over an item counts as a failure. If the consumer held
-    several items it is not known over which it died: an item that was held at two deaths is then tried
-    alone, and deaths count as soon as one has told.
+    several items it is not known over which it died: an item that was held at two deaths is then
+    tried alone, and deaths count as soon as one has told.
     """
 
     attempts: int | None = 10
@@ -44,7 +44,10 @@ class RetryPolicy:
         if self.attempts is not None and self.attempts < 1:
             problems.append(f"attempts={self.attempts!r}: give 1 or more, or None for no limit")
         if self.backoff_s < 0 or self.max_backoff_s < 0:
-            problems.append(f"backoff_s={self.backoff_s!r}, max_backoff_s={self.max_backoff_s!r}: give 0 or more seconds")
+            problems.append(
+                f"backoff_s={self.backoff_s!r}, max_backoff_s={self.max_backoff_s!r}: give 0 or"
+                " more seconds"
+            )
         if self.factor < 1:
             problems.append(f"factor={self.factor!r}: give 1 or more")
         if not 0 <= self.jitter <= 1:
@@ -65,7 +68,9 @@ class RetryPolicy:
         return float(min(self.max_backoff_s, self.backoff_s * self.factor**exponent) * (1 - share))
 
 
-def retry_until_connected(session: Session, ask: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
+def retry_until_connected(
+    session: Session, ask: Callable[[], T], patience_s: float = PATIENCE_S
+) -> T:
     """What ``ask`` returns, asked again while the connection is away; it must do no harm when it is
     asked twice.
 
@@ -93,7 +98,10 @@ def await_connection(session: Session, deadline: float) -> None:
     session.add_listener(on_state)
     try:
         woken.wait(_REST_S)
-        while session.state in (SessionState.SUSPENDED, SessionState.LOST) and (left_s := deadline - now_s()) > 0:
+        while (
+            session.state in (SessionState.SUSPENDED, SessionState.LOST)
+            and (left_s := deadline - now_s()) > 0
+        ):
             woken.clear()
             woken.wait(min(_LOOK_S, left_s))
     finally:

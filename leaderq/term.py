@@ -138,12 +138,14 @@ class Term:
         once, on any thread; changes nothing when the term is ending already.
         """
         if stand_again_after_s is not None and not 0 <= stand_again_after_s < float("inf"):
-            raise ValueError(f"stand_again_after_s={stand_again_after_s!r} is not a number of seconds")
+            raise ValueError(
+                f"stand_again_after_s={stand_again_after_s!r} is not a number of seconds"
+            )
         self._wind_up_as(Reason.RESIGNED, stand_again_after_s)
 
     def finish(self) -> None:
-        """As :meth:`resign`, for good: this process does not stand again, however the term ends, and
-        ``leaderq run`` ends with exit code 0 (1 if the career fails on its way out).
+        """As :meth:`resign`, for good: this process does not stand again, however the term ends,
+        and ``leaderq run`` ends with exit code 0 (1 if the career fails on its way out).
 
         Not guaranteed: that the work is not done again. Other candidates are elected next; record
         what is done beside the data, and let ``inaugurate`` finish if there is nothing to do.

@@ -14,22 +14,30 @@ from postgres import postgres, postgres_server  # noqa: F401  (fixtures)
 pytest_plugins = ["leaderq.testing.plugin"]
 
 # An example that took long tells of a busy machine, not of the program.
-settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C reach what tests start."""
-    # A shell without job control lets what it starts in the background ignore Ctrl-C, and so would all that tests start.
+    # A shell without job control lets what it starts in the background ignore Ctrl-C, and so would
+    # all that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
 def _logging_as_found() -> Iterator[None]:
-    """A verb that is run in this process sets up its logging, which would stay for the tests after it."""
+    """A verb that is run in this process sets up its logging, which would stay for the tests after
+    it.
+    """
     root, names = logging.getLogger(), ("kazoo", "kafka", "leaderq", "leaderq.zookeeper.session")
-    handlers, levels = list(root.handlers), {name: logging.getLogger(name).level for name in ("", *names)}
+    handlers, levels = (
+        list(root.handlers),
+        {name: logging.getLogger(name).level for name in ("", *names)},
+    )
     yield
     logging.captureWarnings(False)
     root.handlers[:] = handlers
@@ -39,7 +47,9 @@ def _logging_as_found() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the developer has set for their own use of leaderq must not change a test; what chooses the servers stays."""
+    """What the developer has set for their own use of leaderq must not change a test; what chooses
+    the servers stays.
+    """
     keep = {
         "LEADERQ_CACHE",
         "LEADERQ_JAVA",

@@ -1,4 +1,6 @@
-"""Which broker of a cluster leads a partition, or coordinates a group or a producer's transactions."""
+"""Which broker of a cluster leads a partition, or coordinates a group or a producer's
+transactions.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def partition_leader(cluster: Any, topic: str, number: int = 0) -> Any:
             (told,) = admin.describe_topics([topic])
         finally:
             admin.close()
-        (leader,) = (each["leader_id"] for each in told["partitions"] if each["partition_index"] == number)
+        (leader,) = (
+            each["leader_id"] for each in told["partitions"] if each["partition_index"] == number
+        )
         return cluster.members[leader - 1] if leader > 0 else None
 
     return eventually(found, timeout_s=60, message=f"partition {number} of {topic} has a leader")
@@ -27,7 +31,9 @@ def partition_leader(cluster: Any, topic: str, number: int = 0) -> Any:
 
 def group_coordinator(cluster: Any, group: str) -> Any:
     """The member that keeps the group's offsets."""
-    return partition_leader(cluster, "__consumer_offsets", _partition_of(group, "offsets.topic.num.partitions"))
+    return partition_leader(
+        cluster, "__consumer_offsets", _partition_of(group, "offsets.topic.num.partitions")
+    )
 
 
 def transaction_coordinator(cluster: Any, transactional_id: str) -> Any:

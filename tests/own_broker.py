@@ -1,4 +1,6 @@
-"""A Kafka broker of the module's own, for tests that kill it: one that holds few topics is soon back."""
+"""A Kafka broker of the module's own, for tests that kill it: one that holds few topics is soon
+back.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""A PostgreSQL server of the session, where the machine has one installed; a database for each test.
+"""A PostgreSQL server of the session, where the machine has one installed; a database for each
+test.
 
-It listens on the loopback interface only, in a temporary folder that vanishes with it, and does not survive the session. PostgreSQL
-refuses to run as root, so a root session runs it as ``postgres`` or ``nobody``.
+It listens on the loopback interface only, in a temporary folder that vanishes with it, and does not
+survive the session. PostgreSQL refuses to run as root, so a root session runs it as ``postgres`` or
+``nobody``.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from leaderq.testing import eventually
 from leaderq.testing.java_server import WatchedProcess
 from leaderq.testing.ports import LeasedPort, lease_port
 
-# Runs the rest of the command line as another user; what WatchedProcess knows is then the server's own process id.
+# Runs the rest of the command line as another user; what WatchedProcess knows is then the server's
+# own process id.
 _AS_USER = (
     "import os, sys; u, g = map(int, sys.argv[1:3]); os.setgroups([]); os.setgid(g); os.setuid(u); "
     "os.execv(sys.argv[3], sys.argv[3:])"
@@ -44,13 +47,22 @@ class Database:
         import psycopg
 
         return psycopg.connect(
-            host="127.0.0.1", port=self.port, user=SUPERUSER, dbname=self.name, options=options, connect_timeout=10, **more
+            host="127.0.0.1",
+            port=self.port,
+            user=SUPERUSER,
+            dbname=self.name,
+            options=options,
+            connect_timeout=10,
+            **more,
         )
 
     @property
     def conninfo(self) -> str:
         """For a process that connects by itself."""
-        return f"host=127.0.0.1 port={self.port} user={SUPERUSER} dbname={self.name} connect_timeout=10"
+        return (
+            f"host=127.0.0.1 port={self.port} user={SUPERUSER} dbname={self.name}"
+            " connect_timeout=10"
+        )
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +70,10 @@ def postgres_server() -> Iterator[Database]:
     """A running PostgreSQL server."""
     programs = _programs()
     if programs is None:
-        pytest.skip("PostgreSQL is not installed here (no initdb found); on Debian and Ubuntu: apt-get install postgresql")
+        pytest.skip(
+            "PostgreSQL is not installed here (no initdb found); on Debian and Ubuntu: apt-get"
+            " install postgresql"
+        )
     pytest.importorskip("psycopg", reason="psycopg is not installed; pip install -e '.[dev]'")
     folder = Path(tempfile.mkdtemp(prefix="leaderq-postgres-"))
     port = lease_port()
@@ -87,7 +102,9 @@ def _programs() -> Path | None:
     on_path = shutil.which("initdb")
     if on_path and shutil.which("postgres"):
         return Path(on_path).parent
-    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
+    versions = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3])
+    )
     return versions[-1].parent if versions else None
 
 
@@ -104,7 +121,8 @@ def _start(programs: Path, folder: Path, port: LeasedPort) -> WatchedProcess:
         "listen_addresses": "127.0.0.1",
         "port": str(port.number),
         "unix_socket_directories": "",
-        "fsync": "off",  # nobody pulls this machine's plug; kill -9 of a client loses nothing either way
+        # nobody pulls this machine's plug; kill -9 of a client loses nothing either way
+        "fsync": "off",
         "autovacuum": "off",
         "shared_buffers": "16MB",
     }
@@ -134,7 +152,9 @@ def _other_user(folder: Path) -> list[str]:
         return []
     user = next((pwd.getpwnam(name) for name in ("postgres", "nobody") if _exists(name)), None)
     if user is None:
-        pytest.skip("PostgreSQL refuses to run as root, and there is neither a user 'postgres' nor 'nobody'")
+        pytest.skip(
+            "PostgreSQL refuses to run as root, and there is neither a user 'postgres' nor 'nobody'"
+        )
     os.chown(folder, user.pw_uid, user.pw_gid)
     return [sys.executable, "-c", _AS_USER, str(user.pw_uid), str(user.pw_gid)]
 

@@ -9,9 +9,13 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.rst", *sorted((ROOT / "docs").glob("*.rst"))]
 _PAGE = {path.stem: path for path in PAGES}
 
-# What the snippets of a page take for granted. Each is run, and checked by type checkers, behind it.
+# What the snippets of a page take for granted. Each is run, and checked by type checkers, behind
+# it.
 GIVEN = {
-    "coming-from": "class Written(Exception): ...\n\n\ndef write_report(number: int) -> None:\n    raise Written",
+    "coming-from": (
+        "class Written(Exception): ...\n\n\ndef write_report(number: int) -> None:\n    raise"
+        " Written"
+    ),
     "dyno": "allocated: list[bytes] = []\nallocate = allocated.append",
     "helpers": textwrap.dedent("""
         cache: dict[str, str] = {}
@@ -33,7 +37,10 @@ GIVEN = {
         ledger = Ledger()
         charge = 7
     """),
-    "quickstart": "class Written(Exception): ...\n\n\ndef write_report(number: int) -> None:\n    raise Written",
+    "quickstart": (
+        "class Written(Exception): ...\n\n\ndef write_report(number: int) -> None:\n    raise"
+        " Written"
+    ),
 }
 
 

@@ -60,7 +60,11 @@ def faults(events: Iterable[Event], *, waiters: int = 1) -> list[str]:
     by_key: dict[str, list[Event]] = defaultdict(list)
     for one in sorted(events, key=lambda one: one.at):
         by_key[one.key].append(one)
-    return [fault for key, of_key in by_key.items() for fault in (*_crowds(key, of_key, waiters), *_uncovered(key, of_key))]
+    return [
+        fault
+        for key, of_key in by_key.items()
+        for fault in (*_crowds(key, of_key, waiters), *_uncovered(key, of_key))
+    ]
 
 
 def _crowds(key: str, events: list[Event], waiters: int) -> Iterable[str]:
@@ -92,4 +96,7 @@ def _uncovered(key: str, events: list[Event]) -> Iterable[str]:
     last = max((one.at for one in events if one.what is What.BEGAN), default=-1.0)
     for one in events:
         if one.what is What.DECLINED and came[one.request] > last:
-            yield f"{key}: {one.request} came at {came[one.request]} and was declined; the last run began at {last}"
+            yield (
+                f"{key}: {one.request} came at {came[one.request]} and was declined; the last run"
+                f" began at {last}"
+            )

@@ -1,4 +1,6 @@
-"""The peer: kazoo's own ``Election``, doing what the ``Stamps`` career does. Leads until SIGUSR1, then stands again."""
+"""The peer: kazoo's own ``Election``, doing what the ``Stamps`` career does. Leads until SIGUSR1,
+then stands again.
+"""
 
 from __future__ import annotations
 

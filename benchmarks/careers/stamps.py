@@ -1,4 +1,6 @@
-"""Careers that write the instant at which they begin, on the clock that all processes of a host share."""
+"""Careers that write the instant at which they begin, on the clock that all processes of a host
+share.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from leaderq.clock import now_s
 
 
 def stamp(what: str, term: Term) -> None:
-    """Append one line to the file that all candidates of a run share; a single small write is whole."""
+    """Append one line to the file that all candidates of a run share; a single small write is
+    whole.
+    """
     line = f"{what} {os.environ['CANDIDATE']} {term.number} {now_s():.6f}\n".encode()
     descriptor = os.open(os.environ["STAMPS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(descriptor, line)

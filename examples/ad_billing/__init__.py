@@ -1,6 +1,8 @@
-"""Billing clicks: a career that drains an access log from Kafka into a ledger, each record exactly once.
+"""Billing clicks: a career that drains an access log from Kafka into a ledger, each record exactly
+once.
 
-``leaderq run ad_billing:AdBilling`` stands for election with it; ``leaderq demo`` runs these very files.
+``leaderq run ad_billing:AdBilling`` stands for election with it; ``leaderq demo`` runs these very
+files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Compares the ledger with what was fed: ``python -m ad_billing.audit``.
 
-The proof does not rest on Kafka's offsets: every record carries the number its feeder gave it, and each number must stand in the
-ledger once. A ledger in PostgreSQL may be audited while it is written: what the topic held at the beginning is waited for.
+The proof does not rest on Kafka's offsets: every record carries the number its feeder gave it, and
+each number must stand in the ledger once. A ledger in PostgreSQL may be audited while it is
+written: what the topic held at the beginning is waited for.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ _LOOK_S = 0.2
 class Audit:
     """What is in the ledger of ``fed`` records; all but the first two must be 0.
 
-    ``unknown``: bills whose number nobody fed. ``disordered``: bills entered before a bill of a lower offset of their
-    partition. ``usurped``: bills entered by a term after a newer one had entered some.
+    ``unknown``: bills whose number nobody fed. ``disordered``: bills entered before a bill of a
+    lower offset of their partition. ``usurped``: bills entered by a term after a newer one had
+    entered some.
     """
 
     fed: int
@@ -47,7 +49,9 @@ class Audit:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong, one sentence each; empty if every record was billed exactly once and in order."""
+        """What is wrong, one sentence each; empty if every record was billed exactly once and in
+        order.
+        """
         found = {
             "records were billed twice": self.twice,
             "records were skipped": self.skipped,
@@ -59,7 +63,9 @@ class Audit:
 
 
 def audit(entries: Iterable[Entry], fed: int) -> Audit:
-    """The audit of ``entries``, which are in the order of billing, against the numbers 1 to ``fed``."""
+    """The audit of ``entries``, which are in the order of billing, against the numbers 1 to
+    ``fed``.
+    """
     times = [0] * (fed + 1)
     unknown = disordered = usurped = newest = billed = 0
     reached: dict[int, int] = {}
@@ -88,7 +94,9 @@ def entries_of(path: Path) -> Iterator[Entry]:
     """The bills in the ledger at ``path``, in the order of billing."""
     with closing(reading(path)) as connection:
         # rowid: the order of insertion, as bills are never deleted
-        rows = connection.execute('SELECT number, partition, "offset", term, billed_at FROM billed ORDER BY rowid')
+        rows = connection.execute(
+            'SELECT number, partition, "offset", term, billed_at FROM billed ORDER BY rowid'
+        )
         yield from map(Entry._make, rows)
 
 
@@ -98,9 +106,11 @@ def reading(path: Path) -> sqlite3.Connection:
 
 
 def audit_places(entries: Iterable[Entry], ends: Mapping[int, int]) -> Audit:
-    """The audit of a ledger that is still written, up to the offsets ``ends`` of the partitions (pure).
+    """The audit of a ledger that is still written, up to the offsets ``ends`` of the partitions
+    (pure).
 
-    A record is skipped if its offset is missing, and billed twice if its number, or its place, is there twice.
+    A record is skipped if its offset is missing, and billed twice if its number, or its place, is
+    there twice.
     """
     places: Counter[tuple[int, int]] = Counter()
     numbers: Counter[int] = Counter()
@@ -117,7 +127,9 @@ def audit_places(entries: Iterable[Entry], ends: Mapping[int, int]) -> Audit:
 
 
 def await_billed(reached: Callable[[], Mapping[int, int]], ends: Mapping[int, int]) -> None:
-    """Wait, within bounds, until all before ``ends`` is billed; what is not by then, the audit calls skipped."""
+    """Wait, within bounds, until all before ``ends`` is billed; what is not by then, the audit
+    calls skipped.
+    """
     give_up_s = time.monotonic() + _BILLED_WITHIN_S
     while time.monotonic() < give_up_s:
         now = reached()
@@ -152,17 +164,26 @@ def main() -> int:
         prog="python -m ad_billing.audit", description="Compare the ledger with the topic clicks."
     )
     parser.add_argument(
-        "--kafka", default=os.environ.get("LEADERQ_KAFKA", "127.0.0.1:9092"), help="[env var: LEADERQ_KAFKA]"
+        "--kafka",
+        default=os.environ.get("LEADERQ_KAFKA", "127.0.0.1:9092"),
+        help="[env var: LEADERQ_KAFKA]",
     )
     given = parser.parse_args()
     ledger = os.environ.get(LEDGER_VARIABLE) or DEFAULT_LEDGER
     try:
         ends = end_offsets(given.kafka, AdBilling.topics)
-        result = _database_audited(ledger, ends) if is_shared(ledger) else _file_audited(Path(ledger), ends)
+        result = (
+            _database_audited(ledger, ends)
+            if is_shared(ledger)
+            else _file_audited(Path(ledger), ends)
+        )
     except (sqlite3.Error, LeaderqError) as exc:
         print(f"audit: error: {exc} (ledger: {ledger})", file=sys.stderr)
         return 2
-    print(f"fed {result.fed}, billed {result.billed}, billed twice {result.twice}, skipped {result.skipped}")
+    print(
+        f"fed {result.fed}, billed {result.billed}, billed twice {result.twice}, skipped"
+        f" {result.skipped}"
+    )
     for problem in result.problems:
         print(f"WRONG: {problem}")
     return 1 if result.problems else 0

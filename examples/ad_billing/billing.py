@@ -24,8 +24,9 @@ NUMBER = "number"  # the header in which a feeder counts its records
 class AdBilling(KafkaLeaderCareer):
     """Bills every record of the topic ``clicks``: key = client, value = a line of an access log.
 
-    The ledger is the file named by ``AD_BILLING_LEDGER``, else ``ad-billing.sqlite3`` in the current directory. A batch that is
-    repeated after a change of leader, as Kafka's own offsets allow, adds nothing to it.
+    The ledger is the file named by ``AD_BILLING_LEDGER``, else ``ad-billing.sqlite3`` in the
+    current directory. A batch that is repeated after a change of leader, as Kafka's own offsets
+    allow, adds nothing to it.
     """
 
     topics = "clicks"
@@ -59,13 +60,16 @@ class AdBilling(KafkaLeaderCareer):
 
 
 def open_ledger() -> Ledger:
-    """The configured ledger; raises :class:`~leaderq.errors.ConfigurationError` if it cannot be used."""
+    """The configured ledger; raises :class:`~leaderq.errors.ConfigurationError` if it cannot be
+    used.
+    """
     path = ledger_path()
     try:
         return Ledger(path)
     except sqlite3.Error as exc:
         raise ConfigurationError(
-            f"{str(path)!r} cannot be used as ledger: {exc}; set {LEDGER_VARIABLE} to a file in a folder that can be written"
+            f"{str(path)!r} cannot be used as ledger: {exc}; set {LEDGER_VARIABLE} to a file in a"
+            " folder that can be written"
         ) from exc
 
 
@@ -75,10 +79,14 @@ def ledger_path() -> Path:
 
 
 def bill_for(record: Record) -> Bill:
-    """What ``record`` costs; one that is no line of an access log is entered all the same, at no charge."""
+    """What ``record`` costs; one that is no line of an access log is entered all the same, at no
+    charge.
+    """
     click = parse((record.value or b"").decode(errors="replace"))
     client = (record.key or b"").decode(errors="replace") or (click.client if click else "-")
-    number = next((int(value) for name, value in record.headers if name == NUMBER and _is_count(value)), None)
+    number = next(
+        (int(value) for name, value in record.headers if name == NUMBER and _is_count(value)), None
+    )
     resource, cost = (click.resource, charge(click)) if click else ("-", 0)
     return Bill(record.topic, record.partition, record.offset, number, client, resource, cost)
 

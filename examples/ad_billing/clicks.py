@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_LINE = re.compile(r'^(?P<client>\S+) \S+ \S+ \[[^]]*\] "(?P<request>[^"]*)" (?P<status>\d{3}) (?P<size>\d{1,15}|-)(?!\d)')
+_LINE = re.compile(
+    r'^(?P<client>\S+) \S+ \S+ \[[^]]*\] "(?P<request>[^"]*)" (?P<status>\d{3})'
+    r" (?P<size>\d{1,15}|-)(?!\d)"
+)
 
 
 class Click(NamedTuple):

@@ -1,7 +1,7 @@
 """Feeds the topic ``clicks``: ``python -m ad_billing.feed [FILE]``.
 
-Each record is one line of an access log: key = client, so that a client's clicks stay in order; header ``number`` counts on from
-what the topic holds already, so that the ledger can be audited.
+Each record is one line of an access log: key = client, so that a client's clicks stay in order;
+header ``number`` counts on from what the topic holds already, so that the ledger can be audited.
 """
 
 from __future__ import annotations
@@ -31,11 +31,19 @@ def numbered(lines: Iterable[str], *, start: int = 1) -> Iterator[Feed]:
 
 def main() -> int:
     """Feed; gives the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m ad_billing.feed", description="Feed an access log to the topic clicks.")
-    parser.add_argument("file", nargs="?", type=Path, help="access log to feed; without it one is made up")
-    parser.add_argument("--records", type=int, help="how many to feed (default: the file once, or 8000 made up)")
+    parser = argparse.ArgumentParser(
+        prog="python -m ad_billing.feed", description="Feed an access log to the topic clicks."
+    )
     parser.add_argument(
-        "--kafka", default=os.environ.get("LEADERQ_KAFKA", "127.0.0.1:9092"), help="[env var: LEADERQ_KAFKA]"
+        "file", nargs="?", type=Path, help="access log to feed; without it one is made up"
+    )
+    parser.add_argument(
+        "--records", type=int, help="how many to feed (default: the file once, or 8000 made up)"
+    )
+    parser.add_argument(
+        "--kafka",
+        default=os.environ.get("LEADERQ_KAFKA", "127.0.0.1:9092"),
+        help="[env var: LEADERQ_KAFKA]",
     )
     given = parser.parse_args()
     try:

@@ -1,8 +1,9 @@
 """Clicks that go on and on, at a set rate: ``python -m ad_billing.generator``.
 
-Each record is a made-up line of an access log: key = client, header ``number`` counts on from the highest number on the topic, so
-that no two records have the same. At SIGTERM or Ctrl-C it sends no more, waits until Kafka has everything, and says how much that
-is: what Kafka has acknowledged must stand in the ledger. A generator that is killed may leave out a few numbers, which were never
+Each record is a made-up line of an access log: key = client, header ``number`` counts on from the
+highest number on the topic, so that no two records have the same. At SIGTERM or Ctrl-C it sends no
+more, waits until Kafka has everything, and says how much that is: what Kafka has acknowledged must
+stand in the ledger. A generator that is killed may leave out a few numbers, which were never
 acknowledged; it does not give them out again.
 """
 
@@ -35,20 +36,27 @@ _ACKNOWLEDGED_WITHIN_S = 15.0
 
 
 def highest_number(address: str, topic: str) -> int:
-    """The highest number of any record on ``topic``; 0 if there is none. In each partition the last record has the highest."""
+    """The highest number of any record on ``topic``; 0 if there is none. In each partition the last
+    record has the highest.
+    """
     with DeadLetterReader(address, topic, group="ad-billing-generator") as box:
         last = {partition: end - 1 for partition, end in box.ends.items()}
         values = [dict(record.headers).get(NUMBER, b"0") for record in box.read(last)]
     return max((int(value) for value in values if value.isdigit()), default=0)
 
 
-def paced(records: Iterator[Feed], rate: float, stopped: threading.Event, tell: Callable[[int], None]) -> Iterator[Feed]:
-    """``records``, ``rate`` a second, until ``stopped``; ``tell`` hears every tick how many there were."""
+def paced(
+    records: Iterator[Feed], rate: float, stopped: threading.Event, tell: Callable[[int], None]
+) -> Iterator[Feed]:
+    """``records``, ``rate`` a second, until ``stopped``; ``tell`` hears every tick how many there
+    were.
+    """
     given, began_s = 0, time.monotonic()
     while not stopped.wait(_TICK_S):
         tell(given)
         due = int((time.monotonic() - began_s) * rate)
-        if due - given > 2 * rate:  # Kafka was away: go on at the rate, do not make up for it in one burst
+        # Kafka was away: go on at the rate, do not make up for it in one burst
+        if due - given > 2 * rate:
             began_s += (due - given) / rate
             continue
         for _ in range(due - given):
@@ -57,7 +65,9 @@ def paced(records: Iterator[Feed], rate: float, stopped: threading.Event, tell: 
 
 
 class Pulse:
-    """A file that is touched while the generator goes on, for the health check; and a line now and then."""
+    """A file that is touched while the generator goes on, for the health check; and a line now and
+    then.
+    """
 
     def __init__(self, path: Path, first: int) -> None:
         self._path = path
@@ -77,8 +87,12 @@ class Pulse:
         return path.exists() and time.time() - path.stat().st_mtime < _ALIVE_FOR_S
 
 
-def generate(address: str, topic: str, rate: float, stopped: threading.Event, pulse: Path) -> tuple[int, int]:
-    """Send to ``topic`` until ``stopped``; gives the first number and how many were sent, all of them acknowledged."""
+def generate(
+    address: str, topic: str, rate: float, stopped: threading.Event, pulse: Path
+) -> tuple[int, int]:
+    """Send to ``topic`` until ``stopped``; gives the first number and how many were sent, all of
+    them acknowledged.
+    """
     create_topics(address, {topic: PARTITIONS})
     first = highest_number(address, topic) + 1
     print(f"{rate:g} records a second, from number {first} on", flush=True)
@@ -88,15 +102,30 @@ def generate(address: str, topic: str, rate: float, stopped: threading.Event, pu
 
 
 def main() -> int:
-    """Generate; gives 0 if all that was sent was acknowledged, 1 if not (``--check``: if it stands still), 2 for bad input."""
-    parser = argparse.ArgumentParser(prog="python -m ad_billing.generator", description="Send clicks to the topic clicks.")
-    parser.add_argument("--rate", type=_rate, default=os.environ.get("AD_BILLING_RATE", "200"), help="records a second")
-    parser.add_argument("--check", action="store_true", help="say whether the generator in this container goes on")
+    """Generate; gives 0 if all that was sent was acknowledged, 1 if not (``--check``: if it stands
+    still), 2 for bad input.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m ad_billing.generator", description="Send clicks to the topic clicks."
+    )
     parser.add_argument(
-        "--kafka", default=os.environ.get("LEADERQ_KAFKA", "127.0.0.1:9092"), help="[env var: LEADERQ_KAFKA]"
+        "--rate",
+        type=_rate,
+        default=os.environ.get("AD_BILLING_RATE", "200"),
+        help="records a second",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="say whether the generator in this container goes on"
+    )
+    parser.add_argument(
+        "--kafka",
+        default=os.environ.get("LEADERQ_KAFKA", "127.0.0.1:9092"),
+        help="[env var: LEADERQ_KAFKA]",
     )
     given = parser.parse_args()
-    pulse = Path(os.environ.get(PULSE_VARIABLE) or Path(tempfile.gettempdir()) / "ad-billing-generator")
+    pulse = Path(
+        os.environ.get(PULSE_VARIABLE) or Path(tempfile.gettempdir()) / "ad-billing-generator"
+    )
     if given.check:
         return 0 if Pulse.is_felt(pulse) else 1
     stopped = threading.Event()
@@ -112,7 +141,11 @@ def main() -> int:
     except LeaderqError as exc:
         print(f"generator: error: {exc}", file=sys.stderr)
         return 1
-    print(f"sent {sent} records, numbers {first} to {first + sent - 1}; Kafka has acknowledged them all", flush=True)
+    print(
+        f"sent {sent} records, numbers {first} to {first + sent - 1}; Kafka has acknowledged"
+        " them all",
+        flush=True,
+    )
     return 0
 
 
@@ -122,7 +155,9 @@ def _rate(text: str) -> float:
     except ValueError:
         rate = 0.0
     if not 0.1 <= rate <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no rate; give a number of records a second, from 0.1 to 100000")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no rate; give a number of records a second, from 0.1 to 100000"
+        )
     return rate
 
 

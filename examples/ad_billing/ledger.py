@@ -1,15 +1,18 @@
 """The ledger: what was billed, in which order, by whom and in which term, in a SQLite file.
 
-Who is authoritative: the row of table ``office``. It holds the newest term that has taken office here, and every transaction
-begins by comparing its own term with it, in the same transaction as the bills. So a leader that was deposed without noticing (it was
-frozen, say) cannot add anything: its transaction is refused as a whole.
+Who is authoritative: the row of table ``office``. It holds the newest term that has taken office
+here, and every transaction begins by comparing its own term with it, in the same transaction as the
+bills. So a leader that was deposed without noticing (it was frozen, say) cannot add anything: its
+transaction is refused as a whole.
 
-Why nothing is billed twice: a bill is stored together with the place of its record (topic, partition, offset), and that place is the
-primary key. A batch that is handed out again after a change of leader finds its bills there and adds none.
-Why nothing is lost: the transaction is on disk before :meth:`Ledger.post` returns, and only then is the batch committed to Kafka.
+Why nothing is billed twice: a bill is stored together with the place of its record (topic,
+partition, offset), and that place is the primary key. A batch that is handed out again after a
+change of leader finds its bills there and adds none. Why nothing is lost: the transaction is on
+disk before :meth:`Ledger.post` returns, and only then is the batch committed to Kafka.
 
-A process that is stopped (SIGSTOP) in the middle of a transaction keeps the file locked until it goes on or is killed: that is
-how SQLite works. Others wait for it for ``LOCK_WAIT_S``. A database server would end that transaction by itself.
+A process that is stopped (SIGSTOP) in the middle of a transaction keeps the file locked until it
+goes on or is killed: that is how SQLite works. Others wait for it for ``LOCK_WAIT_S``. A database
+server would end that transaction by itself.
 """
 
 from __future__ import annotations
@@ -61,7 +64,9 @@ class Entry(NamedTuple):
 
 
 class Bill(NamedTuple):
-    """One record billed: where it came from (``number`` is its feeder's count), who pays, for what, and how much."""
+    """One record billed: where it came from (``number`` is its feeder's count), who pays, for what,
+    and how much.
+    """
 
     topic: str
     partition: int
@@ -76,11 +81,16 @@ class TermRefused(Exception):
     """A newer term has taken office in this ledger; nothing was written."""
 
     def __init__(self, term: int, newest: int, candidate: str) -> None:
-        super().__init__(f"term {term} may not bill any more: term {newest} of {candidate!r} has taken office in the ledger")
+        super().__init__(
+            f"term {term} may not bill any more: term {newest} of {candidate!r} has taken office in"
+            " the ledger"
+        )
 
 
 class Ledger:
-    """The ledger in ``path``, made if it is not there; for one thread. Raises ``sqlite3.Error`` if it cannot be opened."""
+    """The ledger in ``path``, made if it is not there; for one thread. Raises ``sqlite3.Error`` if
+    it cannot be opened.
+    """
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, timeout=LOCK_WAIT_S, isolation_level=None)
@@ -91,11 +101,13 @@ class Ledger:
             raise
 
     def _set_up(self) -> None:
-        # WAL: readers (`leaderq demo`, `ad_billing.audit`) never stand in the leader's way. FULL: on disk when COMMIT returns.
+        # WAL: readers (`leaderq demo`, `ad_billing.audit`) never stand in the leader's way. FULL:
+        # on disk when COMMIT returns.
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
-        # From now on a wait for the lock is cut into slices, between which the leader looks whether it still leads.
+        # From now on a wait for the lock is cut into slices, between which the leader looks whether
+        # it still leads.
         self._connection.execute(f"PRAGMA busy_timeout = {int(_LOCK_SLICE_S * 1000)}")
 
     def take_office(self, term: int, candidate: str, check: Callable[[], None]) -> None:
@@ -103,11 +115,15 @@ class Ledger:
         with self._transaction(term, candidate, check):
             pass
 
-    def post(self, bills: Sequence[Bill], term: int, candidate: str, check: Callable[[], None]) -> int:
-        """Add ``bills`` in one transaction, in their order; gives how many were new. On disk when it returns.
+    def post(
+        self, bills: Sequence[Bill], term: int, candidate: str, check: Callable[[], None]
+    ) -> int:
+        """Add ``bills`` in one transaction, in their order; gives how many were new. On disk when
+        it returns.
 
-        ``check`` is called while the ledger is locked by somebody else, and ends the wait by raising. Raises :class:`TermRefused` if
-        a newer term has taken office, ``sqlite3.Error`` if the file cannot be written; nothing was added then.
+        ``check`` is called while the ledger is locked by somebody else, and ends the wait by
+        raising. Raises :class:`TermRefused` if a newer term has taken office, ``sqlite3.Error`` if
+        the file cannot be written; nothing was added then.
         """
         with self._transaction(term, candidate, check) as connection:
             now = time.time()
@@ -118,7 +134,9 @@ class Ledger:
             )
             added = connection.total_changes - before
             if added < len(bills):
-                connection.execute("UPDATE office SET redelivered = redelivered + ?", (len(bills) - added,))
+                connection.execute(
+                    "UPDATE office SET redelivered = redelivered + ?", (len(bills) - added,)
+                )
         return added
 
     def close(self) -> None:
@@ -126,7 +144,9 @@ class Ledger:
         self._connection.close()
 
     @contextmanager
-    def _transaction(self, term: int, candidate: str, check: Callable[[], None]) -> Iterator[sqlite3.Connection]:
+    def _transaction(
+        self, term: int, candidate: str, check: Callable[[], None]
+    ) -> Iterator[sqlite3.Connection]:
         connection = self._connection
         self._lock(check)
         try:
@@ -143,7 +163,9 @@ class Ledger:
             "UPDATE office SET term = ?, candidate = ? WHERE term <= ?", (term, candidate, term)
         )
         if guarded.rowcount == 0:
-            newest, holder = self._connection.execute("SELECT term, candidate FROM office").fetchone()
+            newest, holder = self._connection.execute(
+                "SELECT term, candidate FROM office"
+            ).fetchone()
             raise TermRefused(term, newest, holder)
 
     def _lock(self, check: Callable[[], None]) -> None:

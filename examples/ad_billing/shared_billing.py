@@ -1,4 +1,6 @@
-"""The career of the demo cluster: as :class:`~.billing.AdBilling`, with the offsets in the ledger's own transactions."""
+"""The career of the demo cluster: as :class:`~.billing.AdBilling`, with the offsets in the ledger's
+own transactions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ CAREER = "ad-billing"
 
 
 class SharedAdBilling(KafkaLeaderCareer):
-    """Bills every record of the topic ``clicks`` into the PostgreSQL database that ``AD_BILLING_LEDGER`` names, each exactly once."""
+    """Bills every record of the topic ``clicks`` into the PostgreSQL database that
+    ``AD_BILLING_LEDGER`` names, each exactly once.
+    """
 
     name = CAREER
     topics = AdBilling.topics
@@ -46,11 +50,14 @@ class SharedAdBilling(KafkaLeaderCareer):
 
 
 def shared_ledger_url() -> str:
-    """The configured database; raises :class:`~leaderq.errors.ConfigurationError` if there is none."""
+    """The configured database; raises :class:`~leaderq.errors.ConfigurationError` if there is
+    none.
+    """
     url = os.environ.get(LEDGER_VARIABLE, "")
     if not is_shared(url):
         raise ConfigurationError(
-            f"{LEDGER_VARIABLE} is {url!r}, and candidates on several hosts need one database; set it to "
-            "postgresql://USER@HOST/DATABASE (and PGPASSWORD), or run ad_billing:AdBilling, whose ledger is a file"
+            f"{LEDGER_VARIABLE} is {url!r}, and candidates on several hosts need one database; set"
+            " it to postgresql://USER@HOST/DATABASE (and PGPASSWORD), or run ad_billing:AdBilling,"
+            " whose ledger is a file"
         )
     return url

@@ -1,4 +1,6 @@
-"""What the ledger in PostgreSQL consists of; made by the first candidate. Charges are in millionths of the currency."""
+"""What the ledger in PostgreSQL consists of; made by the first candidate. Charges are in millionths
+of the currency.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,14 @@ CREATE INDEX IF NOT EXISTS billed_in_term ON billed (term, billed_at);
 
 -- Who owes what.
 CREATE OR REPLACE VIEW bills AS
-    SELECT client, count(*) AS clicks, round(sum(charge) / 1e6, 2) AS charge FROM billed GROUP BY client ORDER BY 3 DESC;
+    SELECT client, count(*) AS clicks, round(sum(charge) / 1e6, 2) AS charge
+    FROM billed GROUP BY client ORDER BY 3 DESC;
 
 -- All of it in one row; "twice" must be 0.
 CREATE OR REPLACE VIEW totals AS
-    SELECT count(*) AS billed, count(number) - count(DISTINCT number) AS twice, count(DISTINCT client) AS clients,
-           round(sum(charge) / 1e6, 2) AS charge, count(DISTINCT term) AS terms
+    SELECT count(*) AS billed, count(number) - count(DISTINCT number) AS twice,
+           count(DISTINCT client) AS clients, round(sum(charge) / 1e6, 2) AS charge,
+           count(DISTINCT term) AS terms
     FROM billed;
 
 -- Each leader, and for how long billing stood still before it.

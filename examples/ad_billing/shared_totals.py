@@ -1,4 +1,6 @@
-"""What can be read from the ledger in PostgreSQL while it is written: how far it is, and how long it stood still. Writes nothing."""
+"""What can be read from the ledger in PostgreSQL while it is written: how far it is, and how long
+it stood still. Writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +15,36 @@ from .shared_ledger import connected, went_away
 if TYPE_CHECKING:
     import psycopg
 
-_BILLED = "SELECT coalesce(sum(next_offset), 0)::bigint FROM ad_billing_offsets WHERE partition >= 0"
-_ENDS = "SELECT partition, next_offset FROM ad_billing_offsets WHERE partition >= 0"
-_FIRST = "SELECT candidate, extract(epoch FROM billed_at)::float8 FROM billed WHERE term = %s ORDER BY billed_at LIMIT 1"
-_LAST_BEFORE = (
-    "SELECT extract(epoch FROM billed_at)::float8 FROM billed WHERE term < %s ORDER BY term DESC, billed_at DESC LIMIT 1"
+_BILLED = (
+    "SELECT coalesce(sum(next_offset), 0)::bigint FROM ad_billing_offsets WHERE partition >= 0"
 )
-_ENTRIES = 'SELECT number, partition, "offset", term, extract(epoch FROM billed_at)::float8 FROM billed ORDER BY place'  # of billing
+_ENDS = "SELECT partition, next_offset FROM ad_billing_offsets WHERE partition >= 0"
+_FIRST = (
+    "SELECT candidate, extract(epoch FROM billed_at)::float8 FROM billed WHERE term = %s ORDER BY"
+    " billed_at LIMIT 1"
+)
+_LAST_BEFORE = (
+    "SELECT extract(epoch FROM billed_at)::float8 FROM billed WHERE term < %s ORDER BY term DESC,"
+    " billed_at DESC LIMIT 1"
+)
+# of billing
+_ENTRIES = (
+    'SELECT number, partition, "offset", term, extract(epoch FROM billed_at)::float8 FROM billed'
+    " ORDER BY place"
+)
 _LONGEST_PAUSE = (
-    "SELECT coalesce(max(pause), 0)::float8 FROM (SELECT extract(epoch FROM billed_at - lag(billed_at) OVER (ORDER BY place)) AS pause "
-    "FROM billed WHERE billed_at BETWEEN to_timestamp(%s) AND to_timestamp(%s)) AS pauses"
+    "SELECT coalesce(max(pause), 0)::float8 FROM (SELECT extract(epoch FROM billed_at -"
+    " lag(billed_at) OVER (ORDER BY place)) AS pause FROM billed WHERE billed_at BETWEEN"
+    " to_timestamp(%s) AND to_timestamp(%s)) AS pauses"
 )
 _BILLS = "SELECT client, clicks, (charge * 1000000)::bigint FROM bills LIMIT 5"
 
 
 @dataclass(frozen=True)
 class Begun:
-    """The first bill of a term: whose it is, when (epoch seconds), and how long after the last of the term before."""
+    """The first bill of a term: whose it is, when (epoch seconds), and how long after the last of
+    the term before.
+    """
 
     candidate: str
     at: float
@@ -37,7 +52,8 @@ class Begun:
 
 
 class Totals:
-    """The ledger in the database ``url``, looked at again and again over one connection, which is opened anew if it breaks.
+    """The ledger in the database ``url``, looked at again and again over one connection, which is
+    opened anew if it breaks.
 
     Raises :class:`~.shared_ledger.LedgerAway` while the database does not answer.
     """
@@ -63,7 +79,9 @@ class Totals:
         return Begun(candidate, at, at - before[0][0] if before else None)
 
     def longest_pause_s(self, since: float, until: float) -> float:
-        """The longest time between two bills that were made between these moments (epoch seconds)."""
+        """The longest time between two bills that were made between these moments (epoch
+        seconds).
+        """
         return float(self._rows(_LONGEST_PAUSE, since, until)[0][0])
 
     def ends(self) -> Mapping[int, int]:

@@ -15,9 +15,13 @@ from .feed import PARTITIONS
 
 def main() -> int:
     """Create; gives 0 if the topic is there, 2 if it cannot be had."""
-    parser = argparse.ArgumentParser(prog="python -m ad_billing.topic", description="Create the topic clicks.")
+    parser = argparse.ArgumentParser(
+        prog="python -m ad_billing.topic", description="Create the topic clicks."
+    )
     parser.add_argument(
-        "--kafka", default=os.environ.get("LEADERQ_KAFKA", "127.0.0.1:9092"), help="[env var: LEADERQ_KAFKA]"
+        "--kafka",
+        default=os.environ.get("LEADERQ_KAFKA", "127.0.0.1:9092"),
+        help="[env var: LEADERQ_KAFKA]",
     )
     given = parser.parse_args()
     try:

@@ -1,8 +1,10 @@
-"""Prints who leads the billing, how it goes on, and each change with its gap: ``python -m ad_billing.watch``.
+"""Prints who leads the billing, how it goes on, and each change with its gap: ``python -m
+ad_billing.watch``.
 
-Changes are told when ZooKeeper tells of them. The gap of a change is how long *billing* stood still, from the last bill of one term
-to the first of the next, by the clock of the ledger's database; so it is told when the new leader has billed something.
-Whatever is away (ZooKeeper, the database) is said once, and looked for again.
+Changes are told when ZooKeeper tells of them. The gap of a change is how long *billing* stood
+still, from the last bill of one term to the first of the next, by the clock of the ledger's
+database; so it is told when the new leader has billed something. Whatever is away (ZooKeeper, the
+database) is said once, and looked for again.
 """
 
 from __future__ import annotations
@@ -75,7 +77,9 @@ def _why(view: View, term: int) -> str:
 
 def _waiting(view: View) -> str:
     waiting = [name for name in view.candidates if name != view.leader]
-    return f"{', '.join(waiting)} wait{'' if len(waiting) > 1 else 's'}" if waiting else "nobody waits"
+    return (
+        f"{', '.join(waiting)} wait{'' if len(waiting) > 1 else 's'}" if waiting else "nobody waits"
+    )
 
 
 def progress(view: View, totals: tuple[int, float] | None, lag: int | None, now: float) -> str:
@@ -83,7 +87,10 @@ def progress(view: View, totals: tuple[int, float] | None, lag: int | None, now:
     if view.leader is None:
         lead = f"nobody leads; the last term was {view.term}" if view.term else "nobody has led yet"
     else:
-        lead = f"{view.leader} leads term {view.term}, {view.stage}, for {max(0.0, now - (view.began or now)):.0f} s"
+        lead = (
+            f"{view.leader} leads term {view.term}, {view.stage}, for"
+            f" {max(0.0, now - (view.began or now)):.0f} s"
+        )
     billed = "billed -" if totals is None else f"billed {totals[0]:,}, {totals[1]:,.0f}/s"
     return f"{lead}: {billed}, lag {'-' if lag is None else f'{lag:,}'}"
 
@@ -91,7 +98,13 @@ def progress(view: View, totals: tuple[int, float] | None, lag: int | None, now:
 class Watch:
     """Watches one career until ``stopped``; ``tell`` gets each line."""
 
-    def __init__(self, settings: Settings, totals: Totals, stopped: threading.Event, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        totals: Totals,
+        stopped: threading.Event,
+        tell: Callable[[str], None],
+    ) -> None:
         self._settings = settings
         self._totals = totals
         self._stopped = stopped
@@ -111,7 +124,9 @@ class Watch:
 
     def _watch(self) -> None:
         try:
-            with connect(self._settings.zookeeper, timeout_s=self._settings.session_timeout_s) as session:
+            with connect(
+                self._settings.zookeeper, timeout_s=self._settings.session_timeout_s
+            ) as session:
                 self._follow(session)
         except LeaderqError as exc:
             self._is_away("ZooKeeper", exc)
@@ -130,7 +145,14 @@ class Watch:
                 self._tell_gaps()
                 if time.monotonic() >= self._next_s:
                     self._next_s = time.monotonic() + _EVERY_S
-                    self._tell(progress(view, self._asked(self._totals.so_far), self._lag(session, view), time.time()))
+                    self._tell(
+                        progress(
+                            view,
+                            self._asked(self._totals.so_far),
+                            self._lag(session, view),
+                            time.time(),
+                        )
+                    )
                 self._stirred.wait(_LOOK_S)
 
     def _tell_gaps(self) -> None:
@@ -140,7 +162,10 @@ class Watch:
                 continue
             self._story.awaited.remove(term)
             if begun.stood_still_s is not None:
-                self._tell(f"billing goes on in term {term}; it had stood still for {begun.stood_still_s:.2f} s")
+                self._tell(
+                    f"billing goes on in term {term}; it had stood still for"
+                    f" {begun.stood_still_s:.2f} s"
+                )
 
     def _asked(self, ask: Callable[[], T]) -> T | None:
         try:
@@ -186,7 +211,12 @@ def main() -> int:
     except LeaderqError as exc:
         print(f"watch: error: {exc}", file=sys.stderr)
         return 2
-    Watch(settings, totals, stopped, lambda line: print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)).run()
+    Watch(
+        settings,
+        totals,
+        stopped,
+        lambda line: print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True),
+    ).run()
     return 0
 
 

@@ -1,4 +1,6 @@
-"""Which pages change, in order: the pages of an access log, or made up with the skew of a real one."""
+"""Which pages change, in order: the pages of an access log, or made up with the skew of a real
+one.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from leaderq.coalescing.analysing import RequestLines, access_log
 
 PAGES = 1365
 EXPONENT = 0.855
-"""Of Zipf's law; with this one the hottest of 1,365 pages has 7.8 % of the requests, as in a real log."""
+"""Of Zipf's law; with this one the hottest of 1,365 pages has 7.8 % of the requests, as in a real
+log.
+"""
 
 
 def changes(log: str | None, count: int) -> Iterator[str]:
@@ -30,4 +34,6 @@ def _read(path: Path, count: int) -> Iterator[str]:
 def _made_up(count: int) -> Iterator[str]:
     chance = random.Random(1)
     weights = list(accumulate((rank + 1) ** -EXPONENT for rank in range(PAGES)))
-    yield from chance.choices([f"/articles/{rank}/" for rank in range(PAGES)], cum_weights=weights, k=count)
+    yield from chance.choices(
+        [f"/articles/{rank}/" for rank in range(PAGES)], cum_weights=weights, k=count
+    )

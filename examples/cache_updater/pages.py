@@ -34,10 +34,16 @@ class Cache:
         self._versions: dict[str, int] = {}
 
     async def refresh(self, page: str) -> None:
-        """Take the page's *current* state from the origin. That it reads when it begins is what makes coalescing safe."""
+        """Take the page's *current* state from the origin. That it reads when it begins is what
+        makes coalescing safe.
+        """
         self._versions[page] = await self._origin.read(page)
 
     @property
     def stale(self) -> list[str]:
         """The pages of which visitors see an old version."""
-        return [page for page, version in self._origin.versions.items() if self._versions.get(page) != version]
+        return [
+            page
+            for page, version in self._origin.versions.items()
+            if self._versions.get(page) != version
+        ]

@@ -1,5 +1,5 @@
-"""Refreshes a cache whenever a page changes; of the changes of a page that come while it is refreshed, one refresh does
-for all.
+"""Refreshes a cache whenever a page changes; of the changes of a page that come while it is
+refreshed, one refresh does for all.
 
 python refresh.py [ACCESS_LOG] [--rate CHANGES_PER_SECOND] [--read-s SECONDS] [--count CHANGES]
 """
@@ -20,7 +20,9 @@ from leaderq.coalescing.asynchronous import AsyncQueueCoordinator
 
 
 class CacheUpdater:
-    """Refreshes the pages of a cache: one refresh of a page runs, one waits, more would be in vain."""
+    """Refreshes the pages of a cache: one refresh of a page runs, one waits, more would be in
+    vain.
+    """
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -28,7 +30,9 @@ class CacheUpdater:
         self.outcomes: Counter[EnqueueOutcome] = Counter()
 
     async def page_changed(self, page: str) -> None:
-        """Returns when the page in the cache is at least as new as this call, or will be by a refresh that waits."""
+        """Returns when the page in the cache is at least as new as this call, or will be by a
+        refresh that waits.
+        """
         async with self._coordinator.hold(page) as token:
             if token:
                 await self._cache.refresh(page)
@@ -36,7 +40,9 @@ class CacheUpdater:
 
 
 async def replay(pages: list[str], rate: float, origin: Origin, updater: CacheUpdater) -> float:
-    """Change the pages one after the other, at this rate; gives the changes per second that were really made."""
+    """Change the pages one after the other, at this rate; gives the changes per second that were
+    really made.
+    """
     began = time.perf_counter()
     tasks = []
     for number, page in enumerate(pages):
@@ -50,11 +56,22 @@ async def replay(pages: list[str], rate: float, origin: Origin, updater: CacheUp
 
 def main() -> None:
     """Replay the changes, and say what was saved."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("log", nargs="?", help="an access log; without it requests are made up")
-    parser.add_argument("--rate", type=float, default=1000.0, help="changes per second (default: %(default)s)")
-    parser.add_argument("--read-s", type=float, default=0.2, help="seconds that one refresh takes (default: %(default)s)")
-    parser.add_argument("--count", type=int, default=8000, help="how many changes (default: %(default)s)")
+    parser.add_argument(
+        "--rate", type=float, default=1000.0, help="changes per second (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--read-s",
+        type=float,
+        default=0.2,
+        help="seconds that one refresh takes (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--count", type=int, default=8000, help="how many changes (default: %(default)s)"
+    )
     given = parser.parse_args()
     try:
         pages = list(changes(given.log, given.count))
@@ -68,12 +85,18 @@ def main() -> None:
     updater = CacheUpdater(cache)
     real_rate = asyncio.run(replay(pages, given.rate, origin, updater))
 
-    expected = analyse(((page, None) for page in pages), services_s=(given.read_s,), rate=real_rate).savings[0]
+    expected = analyse(
+        ((page, None) for page in pages), services_s=(given.read_s,), rate=real_rate
+    ).savings[0]
     at_once, waited, saved = (
-        updater.outcomes[one] for one in (EnqueueOutcome.ACCEPT, EnqueueOutcome.BLOCK, EnqueueOutcome.DECLINE)
+        updater.outcomes[one]
+        for one in (EnqueueOutcome.ACCEPT, EnqueueOutcome.BLOCK, EnqueueOutcome.DECLINE)
     )
     share = f"{saved / len(pages):.1%} (expected: {expected.share:.1%})"
-    print(f"pages changed        {len(pages)} times, {real_rate:.0f} a second, {len(origin.versions)} different ones")
+    print(
+        f"pages changed        {len(pages)} times, {real_rate:.0f} a second, {len(origin.versions)}"
+        " different ones"
+    )
     print(f"refreshes that ran   {origin.reads}: {at_once} at once, {waited} after waiting")
     print(f"refreshes saved      {saved}, {share}")
     print(f"stale pages          {len(cache.stale)}")

@@ -1,10 +1,11 @@
-"""A refresher that shares its work with others through ZooKeeper: run several, and each page is refreshed by one of them
-at a time.
+"""A refresher that shares its work with others through ZooKeeper: run several, and each page is
+refreshed by one of them at a time.
 
 python together.py NAME [ACCESS_LOG]
 
-The cache is in ZooKeeper here (znodes below /cache), so that it can be written with the fence: a refresher that was
-frozen during its work, and replaced, cannot overwrite what its successor has written.
+The cache is in ZooKeeper here (znodes below /cache), so that it can be written with the fence: a
+refresher that was frozen during its work, and replaced, cannot overwrite what its successor has
+written.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class SharedUpdater:
         with self._coordinator.enqueue(page) as token:
             if token:
                 try:
-                    token.write([SetData(place, f"refreshed by {self._name}, run {token.number}".encode())])
+                    token.write(
+                        [SetData(place, f"refreshed by {self._name}, run {token.number}".encode())]
+                    )
                 except TokenOver as over:
                     print(f"{self._name}: {over}", flush=True)
             return token.outcome
@@ -52,7 +55,10 @@ def main(name: str, log: str | None = None) -> None:
         updater = SharedUpdater(session, name)
         outcomes = list(pool.map(updater.page_changed, changes(log, _COUNT)))
     saved = outcomes.count(EnqueueOutcome.DECLINE)
-    print(f"{name}: {len(outcomes)} changes, {len(outcomes) - saved} refreshes, {saved} saved", flush=True)
+    print(
+        f"{name}: {len(outcomes)} changes, {len(outcomes) - saved} refreshes, {saved} saved",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

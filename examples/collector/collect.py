@@ -2,12 +2,15 @@
 
 ``POST /clicks`` with lines of an access log as the body is answered
 
-* 202 when all of them are on this host's disk: they will be in Kafka, whatever happens to this process or to Kafka meanwhile;
+* 202 when all of them are on this host's disk: they will be in Kafka, whatever happens to this
+  process or to Kafka meanwhile;
 * 400 if one of them is no line of an access log: none was taken;
-* 503 if the disk has no room, or refuses: send them again later (those before the failure may be taken, and be there twice then).
+* 503 if the disk has no room, or refuses: send them again later (those before the failure may be
+  taken, and be there twice then).
 
-``GET /stats`` gives the account. Each record has the client as its key, so that a client's clicks stay in order, and a header ``id`` of
-its own, by which a reader tells a click that came twice: after a crash that can happen.
+``GET /stats`` gives the account. Each record has the client as its key, so that a client's clicks
+stay in order, and a header ``id`` of its own, by which a reader tells a click that came twice:
+after a crash that can happen.
 """
 
 from __future__ import annotations
@@ -76,7 +79,9 @@ class Clicks(BaseHTTPRequestHandler):
         lines = [line for line in self.rfile.read(size).splitlines() if line.strip()]
         wrong = next((line for line in lines if parse(line.decode(errors="replace")) is None), None)
         if wrong is not None or not lines:
-            self._answer(400, f"no line of an access log: {(wrong or b'').decode(errors='replace')[:200]!r}")
+            self._answer(
+                400, f"no line of an access log: {(wrong or b'').decode(errors='replace')[:200]!r}"
+            )
             return
         try:
             self._take(lines)
@@ -89,7 +94,9 @@ class Clicks(BaseHTTPRequestHandler):
         receipt = Receipt(len(lines))
         for line in lines:
             client = line.split(b" ", 1)[0]
-            self.producer.send((client, line, [("id", uuid.uuid4().hex.encode())]), on_durable=receipt.note)
+            self.producer.send(
+                (client, line, [("id", uuid.uuid4().hex.encode())]), on_durable=receipt.note
+            )
         receipt.wait()
 
     def do_GET(self) -> None:
@@ -114,7 +121,9 @@ class Clicks(BaseHTTPRequestHandler):
 def stats(producer: BufferedProducer) -> dict[str, Any]:
     """The snapshot of the producer as plain values."""
     snapshot = dataclasses.asdict(producer.snapshot())
-    return {name: value.value if isinstance(value, Enum) else value for name, value in snapshot.items()}
+    return {
+        name: value.value if isinstance(value, Enum) else value for name, value in snapshot.items()
+    }
 
 
 class Server(ThreadingHTTPServer):
@@ -126,15 +135,24 @@ class Server(ThreadingHTTPServer):
 
 def main() -> int:
     """Serve until Ctrl-C or SIGTERM; gives the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m collector.collect", description="Collect clicks over HTTP into Kafka.")
+    parser = argparse.ArgumentParser(
+        prog="python -m collector.collect", description="Collect clicks over HTTP into Kafka."
+    )
     parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--topic", default="clicks")
     parser.add_argument(
-        "--journal", type=Path, default=Path("clicks-journal"), help="folder for clicks that Kafka does not have yet"
+        "--journal",
+        type=Path,
+        default=Path("clicks-journal"),
+        help="folder for clicks that Kafka does not have yet",
     )
-    parser.add_argument("--most-mb", type=int, default=1024, help="what the journal may take on the disk")
     parser.add_argument(
-        "--kafka", default=os.environ.get("LEADERQ_KAFKA", "127.0.0.1:9092"), help="[env var: LEADERQ_KAFKA]"
+        "--most-mb", type=int, default=1024, help="what the journal may take on the disk"
+    )
+    parser.add_argument(
+        "--kafka",
+        default=os.environ.get("LEADERQ_KAFKA", "127.0.0.1:9092"),
+        help="[env var: LEADERQ_KAFKA]",
     )
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -155,7 +173,11 @@ def main() -> int:
         ):
             Clicks.producer = producer
             recovered = producer.snapshot().balance.recovered
-            print(f"collecting on port {server.server_port}; {recovered} clicks found in {given.journal}", flush=True)
+            print(
+                f"collecting on port {server.server_port}; {recovered} clicks found in"
+                f" {given.journal}",
+                flush=True,
+            )
             serve(server)
         print(f"stopped; {producer.snapshot().balance.pending} clicks are left in {given.journal}")
     except (OSError, LeaderqError) as exc:

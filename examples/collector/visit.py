@@ -13,7 +13,9 @@ AT_A_TIME = 20
 
 def main() -> int:
     """Send; gives the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m collector.visit", description="Send made-up clicks to the collector.")
+    parser = argparse.ArgumentParser(
+        prog="python -m collector.visit", description="Send made-up clicks to the collector."
+    )
     parser.add_argument("clicks", nargs="?", type=int, default=1000)
     parser.add_argument("--port", type=int, default=8080)
     given = parser.parse_args()

@@ -1,4 +1,5 @@
-"""Sends the mails that others put into a queue; run several, kill any of them, and every mail is sent.
+"""Sends the mails that others put into a queue; run several, kill any of them, and every mail is
+sent.
 
 python mailer.py [NAME]
 """
@@ -24,11 +25,14 @@ def main(name: str = "mailer") -> None:
 
     is_over = threading.Event()
     signal.signal(signal.SIGINT, lambda *_: is_over.set())
-    # With a lock path a mail is deleted only after it was sent, and goes to another mailer if this one dies.
+    # With a lock path a mail is deleted only after it was sent, and goes to another mailer if this
+    # one dies.
     policy = RetryPolicy(attempts=3, backoff_s=0.2)
     with (
         connect(os.environ.get("LEADERQ_ZOOKEEPER", "127.0.0.1:2181")) as session,
-        DistributedQueue(session, "/mail", consumer=send, serializer=TEXT, lock_path="/mail-locks", retry=policy),
+        DistributedQueue(
+            session, "/mail", consumer=send, serializer=TEXT, lock_path="/mail-locks", retry=policy
+        ),
     ):
         print(f"{name} waits for mails", flush=True)
         is_over.wait()

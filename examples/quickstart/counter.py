@@ -1,4 +1,6 @@
-"""Counts once a second, in one process at a time; whoever leads next goes on where the last one stopped."""
+"""Counts once a second, in one process at a time; whoever leads next goes on where the last one
+stopped.
+"""
 
 from leaderq import LeaderCareer, Term
 from leaderq.zookeeper import SetData
@@ -11,10 +13,13 @@ class Counter(LeaderCareer):
         self.session.ensure_path(PATH)
         data, _stat = self.session.get(PATH)
         self.count = int(data or b"0")
-        print(f"term {term.number}: {term.candidate} leads and goes on from {self.count}", flush=True)
+        print(
+            f"term {term.number}: {term.candidate} leads and goes on from {self.count}", flush=True
+        )
 
     def execute(self, term: Term) -> None:
-        term.write([SetData(PATH, str(self.count + 1).encode())])  # refused by ZooKeeper if another process leads by now
+        # refused by ZooKeeper if another process leads by now
+        term.write([SetData(PATH, str(self.count + 1).encode())])
         self.count += 1
         print(f"term {term.number}: {self.count}", flush=True)
         term.wait(1.0)  # wakes early when the term ends

@@ -1,4 +1,6 @@
-"""Reads the Kafka topic ``words``, in one process at a time; whoever leads next goes on where the last one stopped."""
+"""Reads the Kafka topic ``words``, in one process at a time; whoever leads next goes on where the
+last one stopped.
+"""
 
 from collections.abc import Sequence
 
@@ -15,4 +17,7 @@ class Drain(KafkaLeaderCareer):
 
     def handle(self, records: Sequence[Record], term: Term) -> None:
         for record in records:  # committed when this returns; raise, and they are handed out again
-            print(f"term {term.number}: {record.partition}@{record.offset} {record.value.decode()}", flush=True)
+            print(
+                f"term {term.number}: {record.partition}@{record.offset} {record.value.decode()}",
+                flush=True,
+            )

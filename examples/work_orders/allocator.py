@@ -1,9 +1,9 @@
 """The career: whoever leads makes work orders of the rules that are due, the urgent ones first.
 
-Who is authoritative: ZooKeeper. An order is written and its message acknowledged in one multi, which
-also checks that ``/work-orders/office`` is as this term has left it. So however a term ends, a rule
-has its order and no message, or its message and no order; and of two who believe that they lead,
-one is refused.
+Who is authoritative: ZooKeeper. An order is written and its message acknowledged in one multi,
+which also checks that ``/work-orders/office`` is as this term has left it. So however a term ends,
+a rule has its order and no message, or its message and no order; and of two who believe that they
+lead, one is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class Allocator(LeaderCareer):
     """Alone, so the plan is in memory and nobody locks a row."""
 
     def inaugurate(self, term: Term) -> None:
-        """Take office, then read what the terms before have ordered: nothing is added to it meanwhile."""
+        """Take office, then read what the terms before have ordered: nothing is added to it
+        meanwhile.
+        """
         self.session.ensure_path(OFFICE)
         self.session.ensure_path(ORDERS)
         (stat,) = term.write([SetData(OFFICE, b"%d" % term.number)])

@@ -24,9 +24,17 @@ def audit(session: Session, count: int) -> list[str]:
     problems += [f"{rule} has no order" for rule in sorted(fed - by_rule.keys())]
     problems += [f"{rule} has {times} orders" for rule, times in by_rule.items() if times > 1]
     busy = Counter((order.machine, order.day) for order in found)
-    problems += [f"{times} work on {machine} on day {day}" for (machine, day), times in busy.items() if times > 1]
+    problems += [
+        f"{times} work on {machine} on day {day}"
+        for (machine, day), times in busy.items()
+        if times > 1
+    ]
     with rules_queue(session) as queue:
-        problems += [f"in the queue: {sizes}" for sizes in queue.shard_sizes().values() if any(sizes.values())]
+        problems += [
+            f"in the queue: {sizes}"
+            for sizes in queue.shard_sizes().values()
+            if any(sizes.values())
+        ]
         problems += [f"left over: {left.path}" for left in queue.find_stale()]
     return problems
 

@@ -47,7 +47,16 @@ def order_count(session: Session) -> int:
 
 def candidate(name: str, address: str) -> subprocess.Popen[bytes]:
     """An allocator, in a process of its own."""
-    options = ["--id", name, "--zookeeper", address, "--session-timeout-s", "4", "--log-level", "error"]
+    options = [
+        "--id",
+        name,
+        "--zookeeper",
+        address,
+        "--session-timeout-s",
+        "4",
+        "--log-level",
+        "error",
+    ]
     command = [sys.executable, "-m", "leaderq", "run", "work_orders:Allocator", *options]
     return subprocess.Popen(command, cwd=Path(__file__).parents[1])
 
@@ -63,14 +72,23 @@ def main(count: str = "300") -> int:
             process = candidate(name, address)
             stack.callback(process.wait, 30)
             stack.callback(process.terminate)
-        await_that("a and b stand", lambda: len(allocator.view().candidates) == 2 and allocator.view().leader)
-        print(f"{allocator.view().leader} allocates; {feed(session, made_up(wanted))} rules fed", flush=True)
+        await_that(
+            "a and b stand",
+            lambda: len(allocator.view().candidates) == 2 and allocator.view().leader,
+        )
+        print(
+            f"{allocator.view().leader} allocates; {feed(session, made_up(wanted))} rules fed",
+            flush=True,
+        )
 
         await_that("a third is ordered", lambda: order_count(session) >= wanted / 3)
         former = allocator.view()
         (successor,) = set(former.candidates) - {former.leader}
         allocator.transfer(successor)
-        print(f"{order_count(session)} ordered: transferred from {former.leader} to {successor}", flush=True)
+        print(
+            f"{order_count(session)} ordered: transferred from {former.leader} to {successor}",
+            flush=True,
+        )
 
         await_that("two thirds are ordered", lambda: order_count(session) >= wanted * 2 / 3)
         leading = allocator.view()

@@ -27,7 +27,9 @@ def feed(session: Session, rules: Iterable[Rule]) -> int:
     with rules_queue(session) as queue:
         for rule in rules:
             delay_s = chance.choice((0.0, chance.uniform(0, OVER_S)))
-            message = Message(rule.id, rule.packed(), delay_s, PRIORITIES[rule.concern], unique_s=3600)
+            message = Message(
+                rule.id, rule.packed(), delay_s, PRIORITIES[rule.concern], unique_s=3600
+            )
             count += queue.ensure(message)
     return count
 

@@ -25,7 +25,9 @@ LAST_DAY = 365
 
 @dataclass(frozen=True)
 class Order:
-    """``engineer`` works on ``machine`` on that ``day``, by that ``rule``. ``term``: who said so."""
+    """``engineer`` works on ``machine`` on that ``day``, by that ``rule``. ``term``: who said
+    so.
+    """
 
     rule: str
     machine: str
@@ -56,13 +58,17 @@ class Plan:
             self.add(order)
 
     def order_for(self, rule: Rule, term: int) -> Order:
-        """The soonest that can be had; it is not yet in the plan. Raises ``ValueError`` if none can."""
+        """The soonest that can be had; it is not yet in the plan. Raises ``ValueError`` if none
+        can.
+        """
         able = [name for name, skills in ENGINEERS.items() if rule.skill in skills]
         if not able:
             raise ValueError(f"nobody is {rule.skill}")
         for day in range(LAST_DAY):
             engineer = min(able, key=lambda name: self._hours[name, day])
-            if (rule.machine, day) not in self._busy and self._hours[engineer, day] + rule.hours <= HOURS_A_DAY:
+            if (rule.machine, day) not in self._busy and self._hours[
+                engineer, day
+            ] + rule.hours <= HOURS_A_DAY:
                 return Order(rule.id, rule.machine, engineer, day, rule.hours, rule.concern, term)
         raise ValueError("the year is full")
 
@@ -74,5 +80,7 @@ class Plan:
     def problems(self) -> list[str]:
         """What breaks a constraint."""
         return [
-            f"{name} works {hours} hours on day {day}" for (name, day), hours in self._hours.items() if hours > HOURS_A_DAY
+            f"{name} works {hours} hours on day {day}"
+            for (name, day), hours in self._hours.items()
+            if hours > HOURS_A_DAY
         ]

@@ -35,7 +35,13 @@ def read(message_id: str, payload: bytes) -> Rule:
     said = json.loads(payload)
     if not isinstance(said, dict):
         raise ValueError("it is not an object")  # noqa: TRY004
-    rule = Rule(message_id, str(said["machine"]), str(said["skill"]), int(said["hours"]), str(said["concern"]))
+    rule = Rule(
+        message_id,
+        str(said["machine"]),
+        str(said["skill"]),
+        int(said["hours"]),
+        str(said["concern"]),
+    )
     if not 1 <= rule.hours <= 8:
         raise ValueError(f"{rule.hours} hours are no day's work")
     return rule
@@ -52,4 +58,6 @@ def made_up(count: int, *, seed: int = 1) -> Iterator[Rule]:
     chance = random.Random(seed)
     for number in range(count):
         machine, concern = f"press-{chance.randrange(40):02}", chance.choice(list(PRIORITIES))
-        yield Rule(f"rule-{number:05}", machine, chance.choice(SKILLS), chance.randint(1, 4), concern)
+        yield Rule(
+            f"rule-{number:05}", machine, chance.choice(SKILLS), chance.randint(1, 4), concern
+        )

@@ -25,7 +25,9 @@ _SERVICES_S = (0.1, 1.0, 10.0)
 
 @click.command(cls=Verb)
 @click.argument("file", metavar="FILE")
-@click.option("--key", metavar="FIELD", help="FILE is an access log; the field whose repetition counts")
+@click.option(
+    "--key", metavar="FIELD", help="FILE is an access log; the field whose repetition counts"
+)
 @click.option(
     "--service-s",
     type=click.FloatRange(min=0, min_open=True),
@@ -35,7 +37,9 @@ _SERVICES_S = (0.1, 1.0, 10.0)
     metavar="SECONDS",
     help="how long one run takes; may be given again",
 )
-@number("--rate", "simulate N requests a second, evenly, instead of the stream's own times", least=1e-6)
+@number(
+    "--rate", "simulate N requests a second, evenly, instead of the stream's own times", least=1e-6
+)
 @number("--waiters", "how many may wait for a key", least=0, default=1)
 @number("--window", "a repeat is near within so many requests", most=1_000_000, default=100)
 @json_option
@@ -105,10 +109,14 @@ def _opened(file: str) -> Iterator[BinaryIO]:
             yield sys.stdin.buffer
             return
         path = Path(file)
-        with cast("BinaryIO", gzip.open(path)) if path.suffix == ".gz" else path.open("rb") as stream:
+        with (
+            cast("BinaryIO", gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+        ) as stream:
             yield stream
     except FileNotFoundError as exc:
-        raise ConfigurationError(f"there is no file {file!r}; give its path, or - for standard input") from exc
+        raise ConfigurationError(
+            f"there is no file {file!r}; give its path, or - for standard input"
+        ) from exc
     except BrokenPipeError:
         raise
     except (OSError, EOFError, zlib.error) as exc:
@@ -121,7 +129,9 @@ def _check(file: str, lines: RequestLines, found: Analysis) -> None:
     bad = lines.undecodable + lines.unusable
     if bad:
         click.echo(
-            f"{bad} of {lines.lines} lines left out ({lines.undecodable} undecodable, {lines.unusable} unusable):", err=True
+            f"{bad} of {lines.lines} lines left out ({lines.undecodable} undecodable,"
+            f" {lines.unusable} unusable):",
+            err=True,
         )
         for complaint in lines.complaints:
             click.echo(f"  {complaint}", err=True)
@@ -135,12 +145,19 @@ def _check(file: str, lines: RequestLines, found: Analysis) -> None:
     if not lines.requests:
         click.echo(f"no requests in {file!r}", err=True)
     if found.late:
-        click.echo(f"{found.late} requests were too far out of order, and were taken to come with the one before", err=True)
+        click.echo(
+            f"{found.late} requests were too far out of order, and were taken to come with the one"
+            " before",
+            err=True,
+        )
     if found.untimed and found.savings:
-        click.echo(f"{found.untimed} requests have no time, and were left out of the simulation", err=True)
+        click.echo(
+            f"{found.untimed} requests have no time, and were left out of the simulation", err=True
+        )
     if lines.requests and not found.savings:
         click.echo(
-            "no saving is shown, because nothing says when requests come; add a time behind a tab, or give --rate N",
+            "no saving is shown, because nothing says when requests come; add a time behind a tab,"
+            " or give --rate N",
             err=True,
         )
 
@@ -151,10 +168,21 @@ def _show(found: Analysis) -> None:
         click.echo(f"{name:<23} {value}")
     if repeats.hottest:
         click.echo("")
-        write_table(("REQUESTS", "HOTTEST KEYS"), [(count, _shown(key)) for key, count in repeats.hottest])
+        write_table(
+            ("REQUESTS", "HOTTEST KEYS"), [(count, _shown(key)) for key, count in repeats.hottest]
+        )
     if found.savings:
         click.echo("")
-        headings = ("ONE RUN TAKES", "RUNS", "SAVED", "SHARE", "WAITED", "MEAN WAIT", "KEYS AT ONCE", "DUPLICATION")
+        headings = (
+            "ONE RUN TAKES",
+            "RUNS",
+            "SAVED",
+            "SHARE",
+            "WAITED",
+            "MEAN WAIT",
+            "KEYS AT ONCE",
+            "DUPLICATION",
+        )
         write_table(headings, [_row(one) for one in found.savings])
 
 
@@ -164,8 +192,14 @@ def _facts(found: Analysis) -> Iterator[tuple[str, str]]:
     yield "requests", f"{repeats.requests}"
     yield "keys", f"{repeats.keys}{least}"
     yield "repeats", f"{repeats.repeats}"
-    yield "minimum repeat distance", "-" if repeats.minimum_distance is None else f"{repeats.minimum_distance}"
-    yield "near repeats", f"{repeats.near} ({repeats.near_share:.1%} of all requests), within {repeats.window}"
+    yield (
+        "minimum repeat distance",
+        "-" if repeats.minimum_distance is None else f"{repeats.minimum_distance}",
+    )
+    yield (
+        "near repeats",
+        f"{repeats.near} ({repeats.near_share:.1%} of all requests), within {repeats.window}",
+    )
     yield "duplication", f"{repeats.duplication.value} (within {repeats.window} requests)"
     if found.rate is not None and found.span_s is not None:
         yield "rate", f"{found.rate:.4g} requests/s over {found.span_s:.0f} s"

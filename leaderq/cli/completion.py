@@ -97,16 +97,22 @@ def _below(session: Session, typed: str) -> list[str]:
     return []
 
 
-def _asked(ctx: click.Context, incomplete: str, ask: Callable[[Session, Settings], list[str]]) -> list[str]:
+def _asked(
+    ctx: click.Context, incomplete: str, ask: Callable[[Session, Settings], list[str]]
+) -> list[str]:
     from leaderq.cli.connecting import open_session
     from leaderq.cli.output import quiet
     from leaderq.config.settings import BY_NAME
 
-    flags = {name: value for name, value in ctx.params.items() if name.removesuffix("_file") in BY_NAME}
+    flags = {
+        name: value for name, value in ctx.params.items() if name.removesuffix("_file") in BY_NAME
+    }
     try:
         settings = Given(flags, ctx.params.get("config")).load().settings
         quiet()
-        with open_session(replace(settings, connect_timeout_s=min(_WITHIN_S, settings.connect_timeout_s))) as session:
+        with open_session(
+            replace(settings, connect_timeout_s=min(_WITHIN_S, settings.connect_timeout_s))
+        ) as session:
             return [one for one in ask(session, settings) if one.startswith(incomplete)]
     except Exception:  # noqa: BLE001  (whoever types is told nothing)
         return []

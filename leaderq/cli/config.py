@@ -9,7 +9,15 @@ import platform
 
 import click
 
-from leaderq.cli.options import EVERYTHING, AllSettings, Given, Verb, debug_option, json_option, takes_settings
+from leaderq.cli.options import (
+    EVERYTHING,
+    AllSettings,
+    Given,
+    Verb,
+    debug_option,
+    json_option,
+    takes_settings,
+)
 from leaderq.cli.output import write_json, write_rows
 from leaderq.config.settings import TABLE, Section
 
@@ -32,8 +40,14 @@ def show(given: Given, as_json: bool) -> None:
       leaderq config show --json --career ad-billing
       leaderq config show --json | jq 'select(.source != "default")'
     """
-    rows = ((row.name, value if as_json else _text(value), source) for row, value, source in given.load().rows())
-    write_rows((dict(zip(("setting", "value", "source"), row, strict=True)) for row in rows), as_json=as_json)
+    rows = (
+        (row.name, value if as_json else _text(value), source)
+        for row, value, source in given.load().rows()
+    )
+    write_rows(
+        (dict(zip(("setting", "value", "source"), row, strict=True)) for row in rows),
+        as_json=as_json,
+    )
 
 
 @click.command(cls=Verb)
@@ -50,7 +64,9 @@ def sample() -> None:
         for row in (row for row in TABLE if row.section is section):
             click.echo(f"# {row.help}  [{row.variable}]")
             is_fixed = row.default is not None and "<" not in str(row.default)
-            click.echo(f"#{row.key} = {json.dumps(row.default) if is_fixed else ''}".rstrip() + "\n")
+            click.echo(
+                f"#{row.key} = {json.dumps(row.default) if is_fixed else ''}".rstrip() + "\n"
+            )
     click.echo("# [careers.ad-billing]                  these, for one career only")
     click.echo('# class = "billing:AdBilling"            what leaderq run --all runs')
     click.echo("# [careers.ad-billing.options]          its own, read from self.options")

@@ -41,7 +41,17 @@ def zookeeper_security(settings: Settings) -> Security | None:
 
     if settings.zookeeper_auth == "none" and not settings.zookeeper_tls:
         return None
-    names = ("user", "password", "tls", "ca", "cert", "key", "key_password", "verify", "check_hostname")
+    names = (
+        "user",
+        "password",
+        "tls",
+        "ca",
+        "cert",
+        "key",
+        "key_password",
+        "verify",
+        "check_hostname",
+    )
     values: dict[str, Any] = {name: getattr(settings, f"zookeeper_{name}") for name in names}
     paths = {name: str(value) for name, value in values.items() if isinstance(value, Path)}
     return Security(mechanism=_MECHANISMS[settings.zookeeper_auth], **values | paths)
@@ -53,7 +63,8 @@ def named_career(settings: Settings) -> str:
     """
     if settings.career is None:
         raise ConfigurationError(
-            "no career is named; give --career NAME, or set LEADERQ_CAREER (leaderq status lists careers)"
+            "no career is named; give --career NAME, or set LEADERQ_CAREER (leaderq status lists"
+            " careers)"
         )
     return settings.career
 
@@ -68,10 +79,12 @@ def known_career(session: Session, settings: Settings) -> str:
     careers = Observer.careers(session, root=settings.root)
     if career not in careers:
         near = difflib.get_close_matches(career, careers, n=1)
-        known = f"known: {', '.join(careers)}" if careers else "nobody has stood for any career there"
+        known = (
+            f"known: {', '.join(careers)}" if careers else "nobody has stood for any career there"
+        )
         raise ConfigurationError(
-            f"nobody has ever stood for career {career!r} below {settings.root} at {settings.zookeeper}; "
-            + (f"did you mean {near[0]!r}?" if near else known)
+            f"nobody has ever stood for career {career!r} below {settings.root} at"
+            f" {settings.zookeeper}; " + (f"did you mean {near[0]!r}?" if near else known)
         )
     return career
 
@@ -87,7 +100,9 @@ def views(session: Session, settings: Settings) -> list[View]:
 
 @contextmanager
 def connected(given: Given, *, one_career: bool = False) -> Iterator[tuple[Session, Settings]]:
-    """A session and the settings; with ``one_career`` it refuses before connecting if none is named."""
+    """A session and the settings; with ``one_career`` it refuses before connecting if none is
+    named.
+    """
     settings = given.load().settings
     if one_career:
         named_career(settings)

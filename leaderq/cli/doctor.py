@@ -62,11 +62,21 @@ class Finding:
 
 def _python() -> Iterator[Finding]:
     """The interpreter, and the clock that leases are measured on."""
-    yield Finding("python", Verdict.OK, f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})")
+    yield Finding(
+        "python",
+        Verdict.OK,
+        f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})",
+    )
     if hasattr(time, "CLOCK_BOOTTIME"):
-        yield Finding("lease clock", Verdict.OK, "CLOCK_BOOTTIME: goes on while this host is suspended")
+        yield Finding(
+            "lease clock", Verdict.OK, "CLOCK_BOOTTIME: goes on while this host is suspended"
+        )
     else:
-        yield Finding("lease clock", Verdict.ADVICE, "CLOCK_MONOTONIC: do not suspend this host while it leads")
+        yield Finding(
+            "lease clock",
+            Verdict.ADVICE,
+            "CLOCK_MONOTONIC: do not suspend this host while it leads",
+        )
 
 
 def _packages() -> Iterator[Finding]:
@@ -80,19 +90,27 @@ def _packages() -> Iterator[Finding]:
         yield Finding("crc32c", Verdict.OK, version("crc32c"))
     else:
         yield Finding(
-            "crc32c", Verdict.ADVICE, "is not installed, and Kafka is read many times slower; run: pip install crc32c"
+            "crc32c",
+            Verdict.ADVICE,
+            "is not installed, and Kafka is read many times slower; run: pip install crc32c",
         )
     for name, extra in _OPTIONAL.items():
         try:
             yield Finding(name, Verdict.OK, version(name))
         except PackageNotFoundError:
-            yield Finding(name, Verdict.OK, f"is not installed; if you want it: pip install 'leaderq[{extra}]'")
+            yield Finding(
+                name,
+                Verdict.OK,
+                f"is not installed; if you want it: pip install 'leaderq[{extra}]'",
+            )
 
 
 def _configuration(found: Configuration) -> Iterator[Finding]:
     """Where settings come from."""
     given = sorted({source for name in found.sources if (source := found.source(name))})
-    yield Finding("configuration", Verdict.OK, f"from {', '.join(given)}" if given else "defaults only")
+    yield Finding(
+        "configuration", Verdict.OK, f"from {', '.join(given)}" if given else "defaults only"
+    )
 
 
 def _zookeeper(settings: Settings) -> Iterator[Finding]:
@@ -102,7 +120,10 @@ def _zookeeper(settings: Settings) -> Iterator[Finding]:
     try:
         with open_session(settings) as session:
             yield Finding(
-                "zookeeper", Verdict.OK, f"{settings.zookeeper} answers; a round trip takes {_round_trip_ms(session):.1f} ms"
+                "zookeeper",
+                Verdict.OK,
+                f"{settings.zookeeper} answers; a round trip takes"
+                f" {_round_trip_ms(session):.1f} ms",
             )
             yield _session_timeout(session, settings)
             yield _root(session, settings.root)
@@ -127,12 +148,18 @@ def _career(career: type[ILeaderCareer], target: str, settings: Settings) -> Ite
     from leaderq.kafka.career import KafkaLeaderCareer
     from leaderq.kafka.career_check import Severity, check_career
 
-    verdicts = {Severity.FINE: Verdict.OK, Severity.ADVICE: Verdict.ADVICE, Severity.FATAL: Verdict.FAILED}
+    verdicts = {
+        Severity.FINE: Verdict.OK,
+        Severity.ADVICE: Verdict.ADVICE,
+        Severity.FATAL: Verdict.FAILED,
+    }
     name = settings.career or career_name(career)
     try:
         made = make_career(career, target)
         if not isinstance(made, KafkaLeaderCareer):
-            yield Finding("career", Verdict.OK, f"{name} can be made from {target}; it drains no topics")
+            yield Finding(
+                "career", Verdict.OK, f"{name} can be made from {target}; it drains no topics"
+            )
             return
         for found in check_career(made, name, settings):
             yield Finding(found.what, verdicts[found.severity], found.sentence, found.error)
@@ -151,7 +178,10 @@ def _java() -> Iterator[Finding]:
         yield Finding("java", Verdict.ADVICE, str(error))
     else:
         yield Finding(
-            "java", Verdict.OK, f"{found.version} ({found.source}: {found.program}), for leaderq servers and leaderq demo"
+            "java",
+            Verdict.OK,
+            f"{found.version} ({found.source}: {found.program}), for leaderq servers and leaderq"
+            " demo",
         )
 
 
@@ -171,7 +201,8 @@ def _session_timeout(session: Session, settings: Settings) -> Finding:
     return Finding(
         "session time-out",
         Verdict.ADVICE,
-        f"{granted:g} s were granted, not {wanted:g} s; see minSessionTimeout and maxSessionTimeout of the servers",
+        f"{granted:g} s were granted, not {wanted:g} s; see minSessionTimeout and maxSessionTimeout"
+        " of the servers",
     )
 
 
@@ -184,10 +215,16 @@ def _root(session: Session, root: str) -> Finding:
     missing = [path for path in paths if session.exists(path) is None]
     probes = [*missing, f"{root}/doctor-{os.urandom(4).hex()}"]
     try:
-        session.multi([*(Create(path, b"") for path in probes), *(Delete(path) for path in reversed(probes))])
+        session.multi(
+            [*(Create(path, b"") for path in probes), *(Delete(path) for path in reversed(probes))]
+        )
     except LeaderqError as error:
         return Finding("root", Verdict.FAILED, f"{root} cannot be written: {error}", error)
-    return Finding("root", Verdict.OK, f"{root} can be written" + (" (made when first used)" if missing else ""))
+    return Finding(
+        "root",
+        Verdict.OK,
+        f"{root} can be written" + (" (made when first used)" if missing else ""),
+    )
 
 
 @click.command(cls=Verb)
@@ -196,7 +233,10 @@ def _root(session: Session, root: str) -> Finding:
     "--career",
     "target",
     metavar="MODULE:CLASS",
-    help="also check this career: topics, what this user may do, dead letters; needs ZooKeeper and Kafka",
+    help=(
+        "also check this career: topics, what this user may do, dead letters; needs ZooKeeper and"
+        " Kafka"
+    ),
 )
 @takes_settings(*CONNECTION, Section.KAFKA)
 @json_option
@@ -218,7 +258,9 @@ def doctor(given: Given, quick: bool, target: str | None, as_json: bool) -> int:
     code: int = ExitCode.OK
     for finding in _findings(given, quick, target):
         if as_json:
-            write_json({"check": finding.check, "verdict": finding.verdict.value, "detail": finding.detail})
+            write_json(
+                {"check": finding.check, "verdict": finding.verdict.value, "detail": finding.detail}
+            )
         else:
             verdict = shaded(f"{finding.verdict.value:<7}", _SHADES[finding.verdict])
             click.echo(f"{verdict} {finding.check:<17} {finding.detail}")

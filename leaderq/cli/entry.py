@@ -40,7 +40,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         code = _contained(given)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has seen enough (``leaderq ... | head``). Nothing may be flushed to it again, not even at exit.
+        # The reader has seen enough (``leaderq ... | head``). Nothing may be flushed to it again,
+        # not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = ExitCode.OK
     return int(code)

@@ -104,7 +104,10 @@ def _check(settings: Settings) -> None:
     named_career(settings)
     if not settings.guardian:
         raise ConfigurationError(
-            "leaderq lead needs its guardian, which ends the command when this process is killed; leave --guardian on"
+            "leaderq lead needs its guardian, which ends the command when this process is killed;"
+            " leave --guardian on"
         )
     if not Path("/proc/thread-self/children").exists():
-        raise ConfigurationError("leaderq lead needs Linux with /proc: elsewhere what a command has started is not found")
+        raise ConfigurationError(
+            "leaderq lead needs Linux with /proc: elsewhere what a command has started is not found"
+        )

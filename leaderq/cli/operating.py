@@ -8,7 +8,15 @@ import click
 
 from leaderq.cli.completion import ONE_CAREER, candidates
 from leaderq.cli.connecting import named_career, operator
-from leaderq.cli.options import CONNECTION, Given, Verb, needs_yes, takes_settings, timeout_option, yes_option
+from leaderq.cli.options import (
+    CONNECTION,
+    Given,
+    Verb,
+    needs_yes,
+    takes_settings,
+    timeout_option,
+    yes_option,
+)
 from leaderq.config import Section
 
 
@@ -29,7 +37,9 @@ def step_down(given: Given, timeout_s: float) -> None:
 
 
 @click.command(cls=Verb)
-@click.option("--to", metavar="ID", required=True, help="candidate that shall lead", shell_complete=candidates)
+@click.option(
+    "--to", metavar="ID", required=True, help="candidate that shall lead", shell_complete=candidates
+)
 @takes_settings(Section.CAREER, *CONNECTION, career=ONE_CAREER)
 @timeout_option
 def transfer(given: Given, to: str, timeout_s: float) -> None:
@@ -60,7 +70,11 @@ def pause(given: Given) -> None:
     with operator(given) as requests:
         was_paused = requests.view().paused
         view = requests.pause()
-    click.echo(f"{view.career} is paused{' already' if was_paused else ''}; {view.leader or 'nobody'} leads", err=True)
+    click.echo(
+        f"{view.career} is paused{' already' if was_paused else ''}; {view.leader or 'nobody'}"
+        " leads",
+        err=True,
+    )
 
 
 @click.command(cls=Verb)
@@ -75,7 +89,11 @@ def resume(given: Given) -> None:
     with operator(given) as requests:
         was_paused = requests.view().paused
         view = requests.resume()
-    click.echo(f"{view.career} {'goes on' if was_paused else 'was not paused'}; {view.leader or 'nobody'} leads", err=True)
+    click.echo(
+        f"{view.career} {'goes on' if was_paused else 'was not paused'}; {view.leader or 'nobody'}"
+        " leads",
+        err=True,
+    )
 
 
 @click.command(cls=Verb)
@@ -113,7 +131,9 @@ def forget(given: Given, yes: bool) -> None:
     """
     settings = given.load().settings
     career = named_career(settings)
-    needs_yes(yes, f"this deletes all that is kept of {career!r} below {settings.root}, with its offsets")
+    needs_yes(
+        yes, f"this deletes all that is kept of {career!r} below {settings.root}, with its offsets"
+    )
     with operator(given) as requests:
         count = requests.forget()
     click.echo(f"{career} is forgotten; {count} znodes deleted", err=True)

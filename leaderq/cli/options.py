@@ -56,14 +56,22 @@ class Verb(click.Command):
     each section.
     """
 
-    unfolded: tuple[Section | None, ...] = (Section.CAREER, Section.CANDIDATE, Section.TERM, Section.PROCESS)
+    unfolded: tuple[Section | None, ...] = (
+        Section.CAREER,
+        Section.CANDIDATE,
+        Section.TERM,
+        Section.PROCESS,
+    )
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of help."""
         shown: dict[str, list[tuple[str, str]]] = {"Options": []}
         folded: dict[str, list[str]] = {}
         for option in self.get_params(ctx):
-            if not isinstance(option, click.Option) or (record := option.get_help_record(ctx)) is None:
+            if (
+                not isinstance(option, click.Option)
+                or (record := option.get_help_record(ctx)) is None
+            ):
                 continue
             section = option.section if isinstance(option, SettingOption) else None
             if not isinstance(option, SettingOption):
@@ -102,7 +110,9 @@ class AllSettings(Verb):
     unfolded = (*Section, None)
 
 
-def takes_settings(*sections: Section, career: click.Option | None = None, hidden: Collection[str] = ()) -> Callable[[F], F]:
+def takes_settings(
+    *sections: Section, career: click.Option | None = None, hidden: Collection[str] = ()
+) -> Callable[[F], F]:
     """Give a command the options of ``sections``, ``--config`` and ``--debug``; it is called with a
     :class:`Given` first. ``career``: its own ``--career``, instead of the table's. ``hidden``:
     settings that are accepted, as by all commands, and mean nothing to this one.
@@ -146,7 +156,12 @@ def takes_value(argument: str) -> bool | None:
 def json_option(function: F) -> F:
     """``--json``, for verbs that read."""
     return click.option(
-        "--json", "as_json", is_flag=True, envvar="LEADERQ_JSON", show_envvar=True, help="write JSON, one object a line"
+        "--json",
+        "as_json",
+        is_flag=True,
+        envvar="LEADERQ_JSON",
+        show_envvar=True,
+        help="write JSON, one object a line",
     )(function)
 
 
@@ -162,7 +177,14 @@ def number(
     """An option with a number, a whole one if ``least`` is one."""
     within: Any = click.IntRange if isinstance(least, int) else click.FloatRange
     shown = default is not None
-    return click.option(name, type=within(least, most), default=default, metavar=metavar, show_default=shown, help=help)
+    return click.option(
+        name,
+        type=within(least, most),
+        default=default,
+        metavar=metavar,
+        show_default=shown,
+        help=help,
+    )
 
 
 timeout_option: Callable[[F], F] = number(
@@ -195,7 +217,10 @@ def _config_option(function: Any) -> Any:
         "--config",
         cls=_AnyCommand,
         metavar="FILE",
-        help="configuration file  [env var: LEADERQ_CONFIG; default: leaderq.toml, if there is one here]",
+        help=(
+            "configuration file  [env var: LEADERQ_CONFIG; default: leaderq.toml, if there is one"
+            " here]"
+        ),
     )(function)
 
 
@@ -226,12 +251,17 @@ def _option(row: Row) -> SettingOption:
         names, metavar = [f"{row.flag}/{_off_flag(row)}"], None
     else:
         names, metavar = [row.flag], "FILE" if row.secret else row.kind.metavar
-    return SettingOption(*names, row.key, section=row.section, default=None, metavar=metavar, help=_help(row))
+    return SettingOption(
+        *names, row.key, section=row.section, default=None, metavar=metavar, help=_help(row)
+    )
 
 
 def _help(row: Row) -> str:
     if row.secret:
-        return f"file that holds the {row.help}  [env var: {row.variable}_FILE, or the secret itself in {row.variable}]"
+        return (
+            f"file that holds the {row.help}  [env var: {row.variable}_FILE, or the secret itself"
+            f" in {row.variable}]"
+        )
     if row.default is None:
         return f"{row.help}  [env var: {row.variable}]"
     default = (

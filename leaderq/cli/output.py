@@ -72,7 +72,9 @@ def write_rows(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> int:
 
 def shaded(text: object, shade: Shade | None) -> str:
     """``text`` in a colour, if standard output is a terminal and ``NO_COLOR`` is not set."""
-    wants = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    wants = (
+        sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
     return click.style(str(text), fg=shade.value) if wants and shade else str(text)
 
 
@@ -88,7 +90,9 @@ def write_table(columns: Sequence[str | Column], rows: Iterable[Sequence[Any]]) 
         return 0
     known = [one if isinstance(one, Column) else Column(one) for one in columns]
     headings = [one.heading for one in known]
-    widths = [max(_width(row[column]) for row in (headings, *first)) for column in range(len(known))]
+    widths = [
+        max(_width(row[column]) for row in (headings, *first)) for column in range(len(known))
+    ]
     shown = _that_fit(known, widths)
     count = len(first)
     for row in (headings, *first):
@@ -123,12 +127,22 @@ def iso(at_ms: int | None) -> str | None:
 def local(at_ms: int | None) -> str | None:
     """As a person's clock shows it; ms since the epoch where no calendar reaches."""
     moment = _moment(at_ms)
-    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}" if moment else at_ms if at_ms is None else f"{at_ms} ms"
+    return (
+        f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
+        if moment
+        else at_ms
+        if at_ms is None
+        else f"{at_ms} ms"
+    )
 
 
 def _moment(at_ms: int | None) -> datetime | None:
     try:
-        return None if at_ms is None or at_ms < 0 else datetime.fromtimestamp(at_ms / 1000, timezone.utc)
+        return (
+            None
+            if at_ms is None or at_ms < 0
+            else datetime.fromtimestamp(at_ms / 1000, timezone.utc)
+        )
     except (OverflowError, ValueError, OSError):
         return None
 
@@ -149,7 +163,12 @@ def clock_time(at: float) -> str:
 def duration(seconds: float) -> str:
     """The two largest units: ``4 s``, ``3 m 20 s``, ``2 h 5 m``, ``6 d 1 h``."""
     whole = int(seconds)
-    units = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "m"), (whole % 60, "s")]
+    units = [
+        (whole // 86400, "d"),
+        (whole // 3600 % 24, "h"),
+        (whole // 60 % 60, "m"),
+        (whole % 60, "s"),
+    ]
     first = next((at for at, (amount, _) in enumerate(units) if amount), len(units) - 1)
     return " ".join(f"{amount} {unit}" for amount, unit in units[first : first + 2])
 
@@ -170,14 +189,18 @@ def redrawn(look: Callable[[], T], show: Callable[[T], None]) -> T:
 
 
 @contextmanager
-def progress(total: int | None, label: str, *, wanted: bool = True) -> Iterator[Callable[[int], None]]:
+def progress(
+    total: int | None, label: str, *, wanted: bool = True
+) -> Iterator[Callable[[int], None]]:
     """Yields what is to be told how many more are done. The bar is drawn on standard error, and
     only if that is a terminal.
     """
     if not (wanted and total and sys.stderr.isatty()):
         yield lambda _count: None
         return
-    with click.progressbar(length=total, label=label, file=sys.stderr, show_pos=True, update_min_steps=200) as bar:
+    with click.progressbar(
+        length=total, label=label, file=sys.stderr, show_pos=True, update_min_steps=200
+    ) as bar:
         yield bar.update
 
 

@@ -45,7 +45,11 @@ _OF_THE_PROCESS = (Section.CONNECTION, Section.ZOOKEEPER_SECURITY, Section.PROCE
 
 @click.command(cls=Verb)
 @click.argument("targets", metavar="MODULE:CLASS...", nargs=-1)
-@switch("--all", "all_careers", help="run every career of the configuration file: [careers.NAME] with its class")
+@switch(
+    "--all",
+    "all_careers",
+    help="run every career of the configuration file: [careers.NAME] with its class",
+)
 @takes_settings(*EVERYTHING)
 @click.pass_context
 def run(ctx: click.Context, given: Given, targets: tuple[str, ...], all_careers: bool) -> int:
@@ -53,19 +57,21 @@ def run(ctx: click.Context, given: Given, targets: tuple[str, ...], all_careers:
 
     Several careers share this process and its session. Each has a candidate and failures of its
     own, and one that cannot go on does not end the others; but what ends the process (an overrun
-    hand-over, a unit that outlives its lease) ends all, and what they start in a term may outlive it.
-    --all runs those of the configuration file: each [careers.NAME] in it has class = "MODULE:CLASS".
+    hand-over, a unit that outlives its lease) ends all, and what they start in a term may outlive
+    it. --all runs those of the configuration file: each [careers.NAME] in it has class =
+    "MODULE:CLASS".
 
-    The module is looked for in the current directory too. The first SIGTERM or SIGINT (Ctrl-C) winds the work up and hands
-    over; the second one leaves at once.
+    The module is looked for in the current directory too. The first SIGTERM or SIGINT (Ctrl-C)
+    winds the work up and hands over; the second one leaves at once.
 
-    Exit codes: 0 stopped as asked, 1 the career failed, 2 bad usage or configuration, 3 ZooKeeper or Kafka unreachable,
-    4 the hand-over took longer than its budget, 130 left at the second signal.
+    Exit codes: 0 stopped as asked, 1 the career failed, 2 bad usage or configuration, 3 ZooKeeper
+    or Kafka unreachable, 4 the hand-over took longer than its budget, 130 left at the second
+    signal.
 
     \b
     Examples:
       leaderq run billing:AdBilling
-      leaderq run billing:AdBilling --id a --zookeeper zk1:2181,zk2:2181,zk3:2181 --kafka kafka1:9092
+      leaderq run billing:AdBilling --id a --zookeeper zk1:2181,zk2:2181 --kafka kafka1:9092
       leaderq run billing:AdBilling --http 8080
       leaderq run billing:AdBilling caching:Refresh
       leaderq run --all
@@ -75,7 +81,9 @@ def run(ctx: click.Context, given: Given, targets: tuple[str, ...], all_careers:
     from leaderq.running.guardian import GUARDIAN_FD, watch_over  # not needed for --help
 
     if all_careers == bool(targets):
-        raise click.UsageError("name careers as MODULE:CLASS, or give --all for those of the configuration file", ctx)
+        raise click.UsageError(
+            "name careers as MODULE:CLASS, or give --all for those of the configuration file", ctx
+        )
     wanted = _of_file(given) if all_careers else [(None, target) for target in targets]
     if GUARDIAN_FD not in os.environ and _wants_guardian(given, *wanted[0]):
         return watch_over(ctx.find_root().obj)
@@ -107,19 +115,27 @@ def _of_file(given: Given) -> list[Wanted]:
     found = given.load()
     if not found.careers:
         what = f"{found.file} has no careers" if found.file else "there is no leaderq.toml here"
-        raise ConfigurationError(f'{what}; write [careers.NAME] with class = "MODULE:CLASS" for each')
+        raise ConfigurationError(
+            f'{what}; write [careers.NAME] with class = "MODULE:CLASS" for each'
+        )
     wanted: list[Wanted] = [(name, target) for name, target in found.careers.items() if target]
     if nameless := [name for name, target in found.careers.items() if not target]:
         remedy = 'write class = "MODULE:CLASS" there, or name the careers to run instead of --all'
-        raise ConfigurationError(*(f"[careers.{name}] of {found.file} has no class; {remedy}" for name in nameless))
+        raise ConfigurationError(
+            *(f"[careers.{name}] of {found.file} has no class; {remedy}" for name in nameless)
+        )
     if found.settings.career is not None:
         remedy = "leave it out: with --all each career has the name of its table"
-        raise ConfigurationError(f"career is {found.settings.career!r} (from {found.source('career')}); {remedy}")
+        raise ConfigurationError(
+            f"career is {found.settings.career!r} (from {found.source('career')}); {remedy}"
+        )
     return wanted
 
 
 def _wants_guardian(given: Given, name: str | None, target: str) -> bool:
-    """Whether this process is to be a guardian; sets its log up. Wrong settings: the worker says so."""
+    """Whether this process is to be a guardian; sets its log up. Wrong settings: the worker says
+    so.
+    """
     class_name = target.rpartition(".")[2].rpartition(":")[2]
     try:
         settings = given.load(career=name or kebab_case(class_name)).settings
@@ -147,7 +163,10 @@ def _stand(careers: Careers, link: GuardianLink | None, endpoint: HttpEndpoint |
 
     session = open_session(careers[0][0])
     try:
-        runners = [Runner(career, session, settings=settings, guardian=link, leave=_leave) for settings, career in careers]
+        runners = [
+            Runner(career, session, settings=settings, guardian=link, leave=_leave)
+            for settings, career in careers
+        ]
         if endpoint is not None:
             _answer(endpoint, runners)
         with handling(*runners):
@@ -180,7 +199,10 @@ def _run_together(runners: Sequence[Runner]) -> int:
             else:
                 log.error("career has ended: career=%s error=%s", runner.career_name, error)  # noqa: TRY400
 
-    threads = [threading.Thread(target=run, args=(each,), name=f"leaderq-runner-{each.career_name}") for each in runners]
+    threads = [
+        threading.Thread(target=run, args=(each,), name=f"leaderq-runner-{each.career_name}")
+        for each in runners
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -190,7 +212,9 @@ def _run_together(runners: Sequence[Runner]) -> int:
     return ExitCode.OK
 
 
-def _all_checked(given: Given, wanted: Sequence[Wanted]) -> list[tuple[str, Settings, type[ILeaderCareer]]]:
+def _all_checked(
+    given: Given, wanted: Sequence[Wanted]
+) -> list[tuple[str, Settings, type[ILeaderCareer]]]:
     """Settings and class of each that is wanted; raises with the problems of all."""
     problems: list[str] = []
     found = []
@@ -214,7 +238,9 @@ def _check_together(settings: Sequence[Settings]) -> None:
         remedy = "leave --career out, and give each class a name of its own"
         problems.append(f"several of these careers stand as {name!r}; {remedy}")
     for row in TABLE if len(settings) > 1 else ():
-        differs = any(getattr(each, row.name) != getattr(settings[0], row.name) for each in settings)
+        differs = any(
+            getattr(each, row.name) != getattr(settings[0], row.name) for each in settings
+        )
         if row.section in _OF_THE_PROCESS and differs:
             remedy = "set it at the top of the file, not in a career's table"
             problems.append(f"{row.name} differs between careers that share a process; {remedy}")
@@ -260,7 +286,9 @@ def _checked(given: Given, name: str | None, target: str) -> tuple[Settings, typ
     if career is None or configuration is None:
         raise ConfigurationError(*problems) from cause
     settings = configuration.settings
-    return settings if configuration.source("id") != DEFAULT else replace(settings, id=_own_id()), career
+    return (
+        settings if configuration.source("id") != DEFAULT else replace(settings, id=_own_id())
+    ), career
 
 
 @functools.cache

@@ -39,10 +39,14 @@ def up(as_json: bool) -> None:
         if as_json:
             write_json({"zookeeper": pair.zookeeper_address, "kafka": pair.kafka_address})
         else:
-            click.echo(f"export LEADERQ_ZOOKEEPER={pair.zookeeper_address} LEADERQ_KAFKA={pair.kafka_address}")
+            click.echo(
+                f"export LEADERQ_ZOOKEEPER={pair.zookeeper_address}"
+                f" LEADERQ_KAFKA={pair.kafka_address}"
+            )
         sys.stdout.flush()
         click.echo("running; Ctrl-C stops them", err=True)
-        # In slices: a wait without end would not let Python's signal handlers run on every platform.
+        # In slices: a wait without end would not let Python's signal handlers run on every
+        # platform.
         while not told.wait(0.5):
             pass
         click.echo("stopping...", err=True)

@@ -42,7 +42,12 @@ class Stopping:
         self._former = [signal.signal(number, self._heard) for number in _SIGNALS]
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
         for number, handler in zip(_SIGNALS, self._former, strict=True):
             signal.signal(number, handler)
 

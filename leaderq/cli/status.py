@@ -74,7 +74,9 @@ Found = Sequence[tuple["View", "ShownReport | None"]]
 
 
 @click.command(cls=Verb)
-@click.option("--partitions", is_flag=True, help="list the partitions drained, with the lag of each")
+@click.option(
+    "--partitions", is_flag=True, help="list the partitions drained, with the lag of each"
+)
 @click.option("-w", "--watch", is_flag=True, help="show it again every second, until Ctrl-C")
 @takes_settings(Section.CAREER, *CONNECTION, career=SOME_CAREER)
 @json_option
@@ -128,9 +130,16 @@ def members(given: Given, as_json: bool) -> None:
     with connected(given) as (session, settings):
         found = [member for view in views(session, settings) for member in _members(view)]
     now = time.time()
-    rows = found if as_json else [{**each, "stands_again": _until(each["stands_again"], now)} for each in found]
+    rows = (
+        found
+        if as_json
+        else [{**each, "stands_again": _until(each["stands_again"], now)} for each in found]
+    )
     if not write_rows(rows, as_json=as_json) and not as_json:
-        click.echo(f"no candidate stands for {settings.career or 'any career'} below {settings.root}", err=True)
+        click.echo(
+            f"no candidate stands for {settings.career or 'any career'} below {settings.root}",
+            err=True,
+        )
 
 
 @click.command(cls=Verb)
@@ -170,7 +179,8 @@ def _report(session: Session, root: str, view: View, now: float) -> ShownReport 
     path = Layout(root, view.career).progress
     try:
         data, _ = session.get(path)
-        from leaderq.kafka.consuming.report import decode  # only where something is drained: it imports the Kafka client
+        # only where something is drained: it imports the Kafka client
+        from leaderq.kafka.consuming.report import decode
 
         report = decode(data, path=path)
     except NoNode:
@@ -186,7 +196,10 @@ def _report(session: Session, root: str, view: View, now: float) -> ShownReport 
 def _members(view: View) -> list[dict[str, Any]]:
     next_turn = 1 if view.leader else 0
     roles = {0: "leader", next_turn: "next"}
-    line = [_member(view, turn, one, roles.get(turn - 1, "waiting")) for turn, one in enumerate(view.members, 1)]
+    line = [
+        _member(view, turn, one, roles.get(turn - 1, "waiting"))
+        for turn, one in enumerate(view.members, 1)
+    ]
     return line + [_member(view, None, one, "cooling off") for one in view.cooling_off]
 
 
@@ -205,13 +218,19 @@ def _json_lines(found: Found, _settings: Settings) -> None:
 
 def _overview(found: Found, settings: Settings) -> None:
     if not found:
-        click.echo(f"nobody has stood for any career below {settings.root} at {settings.zookeeper}", err=True)
+        click.echo(
+            f"nobody has stood for any career below {settings.root} at {settings.zookeeper}",
+            err=True,
+        )
         return
     now = time.time()
     some_drain = any(report for _, report in found)
     write_table(
         (*_COLUMNS, *(_DRAIN_COLUMNS if some_drain else ())),
-        [(*_leading(view, now), *(_draining(report) if some_drain else ())) for view, report in found],
+        [
+            (*_leading(view, now), *(_draining(report) if some_drain else ()))
+            for view, report in found
+        ],
     )
     for view, report in found:
         if view.leader is None:
@@ -242,9 +261,15 @@ def _why_nobody_leads(view: View, now: float) -> Iterator[str]:
     if view.history:
         last = view.history[0]
         bad = last.ended is None or last.error is not None
-        yield shaded(f"{view.career}: term {last.number} of {_named(last)} {_end(last, now)}", Shade.BAD if bad else None)
+        yield shaded(
+            f"{view.career}: term {last.number} of {_named(last)} {_end(last, now)}",
+            Shade.BAD if bad else None,
+        )
     for one in view.cooling_off:
-        yield f"{view.career}: {_named(one)} cools off, and stands again at {_until(one.stands_again, now)}"
+        yield (
+            f"{view.career}: {_named(one)} cools off, and stands again at"
+            f" {_until(one.stands_again, now)}"
+        )
     if view.members:
         waiting = ", ".join(_named(one) for one in view.members)
         yield f"{view.career}: {waiting} may lead next"
@@ -256,7 +281,9 @@ def _end(record: TermRecord, now: float) -> str:
     if record.ended is None:
         return "ended uncleanly: it was killed, or cut off from ZooKeeper"
     ago = f"{duration(max(0.0, now - record.ended))} ago"
-    return f"ended {ago} ({record.reason})" + (f": {harmless(record.error)}" if record.error else "")
+    return f"ended {ago} ({record.reason})" + (
+        f": {harmless(record.error)}" if record.error else ""
+    )
 
 
 def _named(one: Member | TermRecord) -> str:
@@ -277,7 +304,9 @@ def _past(record: TermRecord, view: View) -> tuple[Any, ...]:
         text = f"{record.reason}: {harmless(record.error)}" if record.error else str(record.reason)
         end = shaded(text, Shade.BAD if record.error else None)
     ended = time.time() if goes_on else record.ended
-    lasted = None if ended is None or record.began is None else duration(max(0.0, ended - record.began))
+    lasted = (
+        None if ended is None or record.began is None else duration(max(0.0, ended - record.began))
+    )
     began = since(record.began, time.time())
     return record.number, record.candidate, record.host, record.pid, began, lasted, end
 

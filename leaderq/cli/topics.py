@@ -44,7 +44,9 @@ def create(
     """
     if wrong := [name for name in names if name in (".", "..") or not _NAME.fullmatch(name)]:
         remedy = "use up to 249 letters, digits, '.', '_' and '-'"
-        raise ConfigurationError(*(f"{name!r} cannot be the name of a topic; {remedy}" for name in wrong))
+        raise ConfigurationError(
+            *(f"{name!r} cannot be the name of a topic; {remedy}" for name in wrong)
+        )
     wanted = dict(_config(text) for text in configs)
     settings = given.load().settings
     quiet()

@@ -20,7 +20,14 @@ class Verbs(click.Group):
     line in help; or a group of verbs.
     """
 
-    def __init__(self, name: str, *, package: str, verbs: Mapping[str, tuple[str, str] | Verbs], **attributes: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        package: str,
+        verbs: Mapping[str, tuple[str, str] | Verbs],
+        **attributes: Any,
+    ) -> None:
         super().__init__(name, **attributes)
         self.subcommand_metavar = "VERB ..."
         self._package = package
@@ -53,10 +60,17 @@ class Verbs(click.Group):
             ctx.exit()
         return super().parse_args(ctx, _behind_the_verb(args))
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """The verb that ``args`` begin with; raises a usage error that names the nearest one."""
         verbs = self.list_commands(ctx)
-        if args and args[0] not in verbs and not args[0].startswith("-") and not ctx.resilient_parsing:
+        if (
+            args
+            and args[0] not in verbs
+            and not args[0].startswith("-")
+            and not ctx.resilient_parsing
+        ):
             near = difflib.get_close_matches(args[0], verbs, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(verbs)}"
             raise click.UsageError(f"no such verb: {args[0]!r}; {hint}", ctx)
@@ -147,7 +161,9 @@ _CLI = "leaderq.cli"
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(
-    package_name="leaderq", message="%(prog)s %(version)s", help="Show the version; see also leaderq version."
+    package_name="leaderq",
+    message="%(prog)s %(version)s",
+    help="Show the version; see also leaderq version.",
 )
 def leaderq() -> None:
     """Leader-elected consumers that stay alone and available.

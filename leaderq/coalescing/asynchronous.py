@@ -55,7 +55,9 @@ class AsyncQueueCoordinator(Generic[Key]):
             raise TypeError(f"the rules of a given coordinator stand; not: {', '.join(given)}")
         if cover is not None:
             require_coroutine_function(cover, "cover")
-        self.coordinator: QueueCoordinator[Key] = QueueCoordinator(**rules) if coordinator is None else coordinator
+        self.coordinator: QueueCoordinator[Key] = (
+            QueueCoordinator(**rules) if coordinator is None else coordinator
+        )
         """For what does not wait: ``try_enqueue``, ``offer``, ``state``, ``stats``..."""
         self._cover_function = cover
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -63,7 +65,9 @@ class AsyncQueueCoordinator(Generic[Key]):
         if cover is not None:
             self.coordinator._hooks.cover = self._cover
 
-    async def enqueue(self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET) -> Token[Key]:
+    async def enqueue(
+        self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET
+    ) -> Token[Key]:
         """Ask to work on ``key``; wait for the turn, if that is the answer. True if it may run now,
         and then ``dequeue`` must follow.
 
@@ -80,7 +84,9 @@ class AsyncQueueCoordinator(Generic[Key]):
         return self.coordinator.dequeue(token)
 
     @asynccontextmanager
-    async def hold(self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET) -> AsyncIterator[Token[Key]]:
+    async def hold(
+        self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET
+    ) -> AsyncIterator[Token[Key]]:
         """``async with coordinator.hold(key) as token: if token: ...``"""
         token = await self.enqueue(key, value, timeout_s=timeout_s)
         try:
@@ -111,7 +117,10 @@ class AsyncQueueCoordinator(Generic[Key]):
 
             @wraps(function)
             async def call(*args: P.args, **kwargs: P.kwargs) -> R | D:
-                work, deadline = partial(function, *args, **kwargs), self.coordinator.deadline(AS_SET)
+                work, deadline = (
+                    partial(function, *args, **kwargs),
+                    self.coordinator.deadline(AS_SET),
+                )
                 result = await self._result_of(key(*args, **kwargs), work, deadline, follows=share)
                 return declined if result is None else cast(R, result.get())
 
@@ -136,7 +145,9 @@ class AsyncQueueCoordinator(Generic[Key]):
         :raises WouldDeadlock: this task works on the key itself.
         :raises CoordinatorClosed: nothing runs any more.
         """
-        result = await self._result_of(key, function, self.coordinator.deadline(timeout_s), follows=True)
+        result = await self._result_of(
+            key, function, self.coordinator.deadline(timeout_s), follows=True
+        )
         assert result is not None  # it is not declined without one
         return cast(R, result.get())
 
@@ -155,7 +166,9 @@ class AsyncQueueCoordinator(Generic[Key]):
     async def _result_of(
         self, key: Key, function: Callable[[], Awaitable[Any]], deadline: Deadline, *, follows: bool
     ) -> RunResult | None:
-        """What this run returned, or if it ``follows``, the one that covers it; ``None``: declined."""
+        """What this run returned, or if it ``follows``, the one that covers it; ``None``:
+        declined.
+        """
         while True:
             token: Token[Key] = Token(key, None, _this_task())
             token.follows = follows
@@ -177,7 +190,9 @@ class AsyncQueueCoordinator(Generic[Key]):
                 try:
                     loop.call_soon_threadsafe(woken.set)
                 except RuntimeError:  # the loop is closed: nobody will ever dequeue
-                    log.warning("event loop closed while a task waited, token leaves token=%r", token)
+                    log.warning(
+                        "event loop closed while a task waited, token leaves token=%r", token
+                    )
                     self.coordinator.leave(token, has_run=False)
 
             self.coordinator.ask(token, wake)
@@ -199,7 +214,9 @@ class AsyncQueueCoordinator(Generic[Key]):
             self.coordinator.leave(token, has_run=False, error=type(exc))
             raise
 
-    async def _run_as(self, token: Token[Key], function: Callable[[], Awaitable[Any]]) -> RunResult | None:
+    async def _run_as(
+        self, token: Token[Key], function: Callable[[], Awaitable[Any]]
+    ) -> RunResult | None:
         """Do the work of a current token, and again as long as there is a debt; leave. Return the
         first result; ``None`` if the token is not current, or was evicted before it began.
         """

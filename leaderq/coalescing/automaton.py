@@ -117,7 +117,9 @@ class TrafficAutomaton(Generic[Owner]):
         self.line: tuple[Owner, ...] = tuple(line)
         """The head, and behind it those who wait, in order. To be read only."""
         if waiters < 0 or len(self.line) > waiters + 1:
-            raise ValueError(f"an automaton of {waiters} waiters cannot have {len(self.line)} owners in line")
+            raise ValueError(
+                f"an automaton of {waiters} waiters cannot have {len(self.line)} owners in line"
+            )
 
     @property
     def state(self) -> TrafficState:
@@ -181,4 +183,6 @@ class TrafficAutomaton(Generic[Owner]):
         return _WITHDRAWN
 
     def __repr__(self) -> str:
-        return f"<TrafficAutomaton {self.state.value}, {len(self.line)} of {self.waiters + 1} in line>"
+        return (
+            f"<TrafficAutomaton {self.state.value}, {len(self.line)} of {self.waiters + 1} in line>"
+        )

@@ -72,8 +72,8 @@ class QueueCoordinator(Generic[Key]):
     dequeued. (With ``waiters=0`` somebody ran when it came.)
     *Not guaranteed:* that without ``cover`` anybody runs, before the next request comes, for
     requests whose waiter gave up, if neither it nor the head asked by ``run`` or ``coalesced``:
-    that is logged, and counted as ``stats().owed``. That an evicted owner stops: it is told; whatever it writes should
-    carry ``token.number``. That a run which began succeeds; but
+    that is logged, and counted as ``stats().owed``. That an evicted owner stops: it is told;
+    whatever it writes should carry ``token.number``. That a run which began succeeds; but
     one that an interrupt or a cancellation ended counts as none.
 
     *Asking for a key that one holds*: the owner of a request is its thread (or task). If the owner
@@ -135,7 +135,9 @@ class QueueCoordinator(Generic[Key]):
         self._hooks = Hooks(clock, watch, self._timer.forget, self._check_emptied, on_evicted)
         if cover is not None:
             self._hooks.cover = lambda token: self._repeat(partial(cover, token.key), token)
-        self._stripes: list[Stripe[Key]] = [Stripe(self._rules, self._hooks) for _ in range(stripes)]
+        self._stripes: list[Stripe[Key]] = [
+            Stripe(self._rules, self._hooks) for _ in range(stripes)
+        ]
         self._mask = stripes - 1
         _all.add(self)
 
@@ -176,7 +178,9 @@ class QueueCoordinator(Generic[Key]):
             token = line[0]
         return self._stripe(token.key).leave(token)
 
-    def try_enqueue(self, key: Key, value: Any = None, *, owner: object = THIS_THREAD) -> Token[Key]:
+    def try_enqueue(
+        self, key: Key, value: Any = None, *, owner: object = THIS_THREAD
+    ) -> Token[Key]:
         """Ask without waiting: the token is true, or declined as BUSY.
 
         :raises CoordinatorClosed: nothing runs any more.
@@ -185,7 +189,9 @@ class QueueCoordinator(Generic[Key]):
         self.ask(token, None)
         return token
 
-    def offer(self, key: Key, on_turn: Callable[[Token[Key]], object], value: Any = None) -> Token[Key]:
+    def offer(
+        self, key: Key, on_turn: Callable[[Token[Key]], object], value: Any = None
+    ) -> Token[Key]:
         """Ask without waiting here: ACCEPT (runs now), DECLINE, or BLOCK: then ``on_turn(token)``
         is called once, when its turn has come (the token is true), or will never come (false:
         replaced, or the coordinator was closed).
@@ -203,7 +209,9 @@ class QueueCoordinator(Generic[Key]):
         return token
 
     @contextmanager
-    def hold(self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET) -> Iterator[Token[Key]]:
+    def hold(
+        self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET
+    ) -> Iterator[Token[Key]]:
         """``with coordinator.hold(key) as token: if token: ...``: asks at the beginning as
         ``enqueue`` does, raises what that raises, and dequeues at the end.
         """
@@ -238,7 +246,9 @@ class QueueCoordinator(Generic[Key]):
             @wraps(function)
             def call(*args: P.args, **kwargs: P.kwargs) -> R | D:
                 work = partial(function, *args, **kwargs)
-                result = self._result_of(key(*args, **kwargs), work, self.deadline(AS_SET), follows=share)
+                result = self._result_of(
+                    key(*args, **kwargs), work, self.deadline(AS_SET), follows=share
+                )
                 return declined if result is None else cast(R, result.get())
 
             return call
@@ -370,8 +380,12 @@ class QueueCoordinator(Generic[Key]):
     def _stripe(self, key: Key) -> Stripe[Key]:
         return self._stripes[hash(key) & self._mask]
 
-    def _result_of(self, key: Key, function: Callable[[], Any], deadline: Deadline, *, follows: bool) -> RunResult | None:
-        """What this run returned, or if it ``follows``, the one that covers it; ``None``: declined."""
+    def _result_of(
+        self, key: Key, function: Callable[[], Any], deadline: Deadline, *, follows: bool
+    ) -> RunResult | None:
+        """What this run returned, or if it ``follows``, the one that covers it; ``None``:
+        declined.
+        """
         while True:
             token = Token(key, None, get_ident())
             token.follows = follows

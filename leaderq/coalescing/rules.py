@@ -76,7 +76,10 @@ class Rules:
         if self.waiters < 0:
             problems.append(f"waiters is {self.waiters}; it must be 0 or more")
         if self.waiters < 1 and self.overflow is not Overflow.DECLINE_NEW:
-            problems.append("with waiters=0 nobody waits who could be replaced or merged with; overflow must be DECLINE_NEW")
+            problems.append(
+                "with waiters=0 nobody waits who could be replaced or merged with; overflow must be"
+                " DECLINE_NEW"
+            )
         if self.waiters < 1 and self.debounce:
             problems.append("with waiters=0 nobody can wait for a debounce window to end")
         if not isinstance(self.overflow, Overflow):
@@ -88,7 +91,8 @@ class Rules:
             problems.append(f"stripes is {self.stripes}; it must be a power of two")
         if self.idle and self.idle.cap < self.stripes:
             problems.append(
-                f"the cap of idle keys is {self.idle.cap}; it must be {self.stripes} (the number of stripes) or more"
+                f"the cap of idle keys is {self.idle.cap}; it must be {self.stripes} (the number of"
+                " stripes) or more"
             )
         return problems
 

@@ -202,7 +202,9 @@ class Stripe(Generic[Key]):
                         token.value = merged
                         self._take_debt(state, token)
                         self._contend(state, token, wake, calls)
-                elif target in state.line[-1:] and target.stage is _WAITING and target.value is value:
+                elif (
+                    target in state.line[-1:] and target.stage is _WAITING and target.value is value
+                ):
                     target.value = merged
                     self._decline(state, token, Refusal.MERGED, calls, target, wake)
         finally:
@@ -230,12 +232,16 @@ class Stripe(Generic[Key]):
             is_astray = was_current and (state is None or token not in state.line)
             if is_astray:
                 token.stage = _ENDED
-            elif state is not None and not self._has_repeated(state, token, result, may_repeat, calls):
+            elif state is not None and not self._has_repeated(
+                state, token, result, may_repeat, calls
+            ):
                 self._depart(state, token, result, calls, has_run=has_run)
                 self._advance(state, token.key, calls)
         self._deliver(calls)
         if is_astray:
-            log.error("token stands in no line, the key has changed or it is of elsewhere token=%r", token)
+            log.error(
+                "token stands in no line, the key has changed or it is of elsewhere token=%r", token
+            )
         return was_current and not is_astray
 
     def withdraw(self, token: Token[Key]) -> None:
@@ -450,7 +456,12 @@ class Stripe(Generic[Key]):
             state.debt = None
 
     def _has_repeated(
-        self, state: KeyState, token: Token[Key], result: RunResult | None, may_repeat: bool, calls: Calls
+        self,
+        state: KeyState,
+        token: Token[Key],
+        result: RunResult | None,
+        may_repeat: bool,
+        calls: Calls,
     ) -> bool:
         """Whether the head runs once more, for a debt that nobody waits to pay."""
         if not may_repeat or token.stage is not _RUNNING or state.line != (token,):
@@ -505,7 +516,11 @@ class Stripe(Generic[Key]):
             state.debt.repeat = token.repeat or before.repeat
 
     def _dismiss_followers(
-        self, token: AnyToken, result: RunResult | None, calls: Calls, stage: TokenStage = TokenStage.ORPHANED
+        self,
+        token: AnyToken,
+        result: RunResult | None,
+        calls: Calls,
+        stage: TokenStage = TokenStage.ORPHANED,
     ) -> None:
         for follower in token.followers or ():
             if follower.stage is not TokenStage.FOLLOWING:
@@ -527,7 +542,9 @@ class Stripe(Generic[Key]):
             self._watch(state, key)
         elif state.debt is None:
             self._retire(state, key)
-        elif not state.debt.is_tried and (cover := self.hooks.cover or state.debt.repeat) is not None:
+        elif (
+            not state.debt.is_tried and (cover := self.hooks.cover or state.debt.repeat) is not None
+        ):
             token: Token[Key] = Token(key, state.debt.value, None)
             token.is_cover = True
             state.enqueue(token)

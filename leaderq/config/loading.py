@@ -86,7 +86,9 @@ def load(
     if career is not None and "career" not in found.values:
         found.values["career"], found.sources["career"] = career, "the class"
     settings = Settings(**found.values, options=careers.get(str(name), {}).get(_OPTIONS, {}))
-    return Configuration(settings, found.sources, path, {each: table.get(_CLASS) for each, table in careers.items()})
+    return Configuration(
+        settings, found.sources, path, {each: table.get(_CLASS) for each, table in careers.items()}
+    )
 
 
 def _careers(document: dict[str, Any], path: Path | None, problems: list[str]) -> dict[str, Any]:
@@ -103,7 +105,9 @@ def _careers(document: dict[str, Any], path: Path | None, problems: list[str]) -
             remedy = f"write a table of your own values, like [{_CAREERS}.{name}.{_OPTIONS}]"
             problems.append(f"{_OPTIONS} {place} is not a table; {remedy}")
         if not isinstance(table.get(_CLASS, ""), str):
-            problems.append(f"{_CLASS} {place} is not text; write it in quotes, like 'billing:AdBilling'")
+            problems.append(
+                f"{_CLASS} {place} is not text; write it in quotes, like 'billing:AdBilling'"
+            )
         if "career" in table:
             problems.append(f"career {place} would rename what the table is chosen by; remove it")
     return dict(careers)

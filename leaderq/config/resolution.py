@@ -69,11 +69,15 @@ def from_flags(flags: Mapping[str, Any], folder: Path) -> Layer:
     return Layer(values, _flag, _flag, True, folder)
 
 
-def from_file(values: Mapping[str, Any], path: Path, table: str = "", others: tuple[str, ...] = ()) -> Layer:
+def from_file(
+    values: Mapping[str, Any], path: Path, table: str = "", others: tuple[str, ...] = ()
+) -> Layer:
     """One table of a configuration file."""
     within = f" in [{table}]" if table else ""
     place = f"{within} of {path}"
-    return Layer(values, lambda _: f"{path}{within}", lambda key: key + place, False, path.parent, others)
+    return Layer(
+        values, lambda _: f"{path}{within}", lambda key: key + place, False, path.parent, others
+    )
 
 
 def _is_foreign(variable: str) -> bool:

@@ -182,7 +182,7 @@ class Settings:
         "transport to Kafka")
     kafka_mechanism: str | None = setting(
         None, kinds.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"), _KAFKA,
-        "how to log in to Kafka with a SASL protocol; OAUTHBEARER needs client_options of the career")
+        "how to log in to Kafka with a SASL protocol; OAUTHBEARER needs client_options")
     kafka_user: str | None = setting(None, kinds.TEXT, _KAFKA, "user for Kafka")
     kafka_password: str | None = setting(
         None, kinds.SECRET, _KAFKA, "password for Kafka", secret=True)
@@ -284,5 +284,7 @@ class Settings:
         return KafkaSecurity(**values | files)
 
 
-TABLE: tuple[Row, ...] = tuple(Row(name=spec.name, **spec.metadata) for spec in fields(Settings) if spec.metadata)
+TABLE: tuple[Row, ...] = tuple(
+    Row(name=spec.name, **spec.metadata) for spec in fields(Settings) if spec.metadata
+)
 BY_NAME: dict[str, Row] = {row.name: row for row in TABLE}

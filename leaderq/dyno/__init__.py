@@ -8,7 +8,14 @@ from leaderq.dyno.ids import Duplicate, OnConflict, Pushed
 from leaderq.dyno.message import DynoMessage as Message
 from leaderq.dyno.message import Fields, Unique
 from leaderq.dyno.queue import DynoQueue, ShardFigures
-from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, by_id, by_key, round_robin
+from leaderq.dyno.shards import (
+    FixedShards,
+    ShardingStrategy,
+    ShardSupplier,
+    by_id,
+    by_key,
+    round_robin,
+)
 from leaderq.dyno.stale import Leftover
 from leaderq.dyno.transitions import DeadMessage
 from leaderq.dyno.worker import Kill, Postpone, Worker

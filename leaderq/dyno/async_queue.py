@@ -24,8 +24,10 @@ _SLICE_S = 0.2
 
 
 class AsyncDelivery:
-    """A :class:`~leaderq.dyno.Delivery`, settled by awaiting methods of the same names. ``async with`` acknowledges it at the
-    end of the block, nacks it if the block raises, and releases it if the task is cancelled."""
+    """A :class:`~leaderq.dyno.Delivery`, settled by awaiting methods of the same names. ``async
+    with`` acknowledges it at the end of the block, nacks it if the block raises, and releases it if
+    the task is cancelled.
+    """
 
     def __init__(self, delivery: Delivery, run: Callable[..., Any]) -> None:
         self.delivery = delivery
@@ -50,7 +52,9 @@ class AsyncDelivery:
     async def ack(self, also: Sequence[Operation] = ()) -> None:
         await self._run(partial(self.delivery.ack, also))
 
-    async def nack(self, error: BaseException | str | None = None, *, delay_s: Seconds | None = None) -> None:
+    async def nack(
+        self, error: BaseException | str | None = None, *, delay_s: Seconds | None = None
+    ) -> None:
         await self._run(partial(self.delivery.nack, error, delay_s=delay_s))
 
     async def release(self) -> None:
@@ -68,7 +72,9 @@ class AsyncDelivery:
     async def __aenter__(self) -> AsyncDelivery:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None
+    ) -> None:
         if self.delivery.is_settled:
             return
         if exc is None:

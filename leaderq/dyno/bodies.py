@@ -104,8 +104,9 @@ class Bodies:
         self._limit = limit
 
     def put(self, payload: bytes) -> tuple[bytes, str | None]:
-        """What of a payload stands in the znode, and the reference of the rest. Raises what the store
-        raises."""
+        """What of a payload stands in the znode, and the reference of the rest. Raises what the
+        store raises.
+        """
         if self._store is None or len(payload) <= self._limit:
             return payload, None
         return b"", self._store.put(payload)
@@ -118,7 +119,9 @@ class Bodies:
         if reference is None:
             return payload
         if self._store is None:
-            raise MissingBody(f"body {reference}: this queue was made without the store that has it")
+            raise MissingBody(
+                f"body {reference}: this queue was made without the store that has it"
+            )
         return self._store.get(reference)
 
     def drop(self, references: Iterable[str | None]) -> None:
@@ -128,11 +131,14 @@ class Bodies:
                 try:
                     self._store.delete(reference)
                 except Exception as exc:  # noqa: BLE001 - whatever the store is
-                    log.warning("body not deleted, it is swept later body=%s error=%s", reference, exc)
+                    log.warning(
+                        "body not deleted, it is swept later body=%s error=%s", reference, exc
+                    )
 
     def sweep(self, older_s: float, used: Iterable[str | None]) -> int:
-        """Delete the bodies older than that of which no message knows; returns how many. ``used`` is
-        looked at after the ages."""
+        """Delete the bodies older than that of which no message knows; returns how many. ``used``
+        is looked at after the ages.
+        """
         if self._store is None:
             return 0
         old = {reference for reference, age_s in self._store.ages() if age_s > older_s}

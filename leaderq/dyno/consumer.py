@@ -83,7 +83,9 @@ class DynoMembership:
     def __init__(self, session: Session, paths: DynoPaths, name: str) -> None:
         self.mark = uuid.uuid4().hex
         self.session_id = session.id
-        self.writer = SequencedWriter(session, f"{paths.members}/{self.mark}", ephemeral=True, data=name.encode())
+        self.writer = SequencedWriter(
+            session, f"{paths.members}/{self.mark}", ephemeral=True, data=name.encode()
+        )
         self.writer.open()
 
 
@@ -122,7 +124,8 @@ class DynoConsumer:
         self._changed = threading.Condition()
         self._changes = 0
         self.views = {
-            shard: ShardView(session, paths.shard(shard), self._notify, options.ageing_s, now_ms) for shard in shards
+            shard: ShardView(session, paths.shard(shard), self._notify, options.ageing_s, now_ms)
+            for shard in shards
         }
         self._entering = threading.Lock()
         self._membership: DynoMembership | None = None
@@ -139,9 +142,14 @@ class DynoConsumer:
     # -- its life ----------------------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """:raises QueueClosed: it was closed, or belongs to the process that this one is a fork of."""
+        """:raises QueueClosed: it was closed, or belongs to the process that this one is a fork
+        of.
+        """
         if os.getpid() != self._pid:
-            raise QueueClosed(f"the queue {self._paths.root} belongs to process {self._pid}; make one after the fork")
+            raise QueueClosed(
+                f"the queue {self._paths.root} belongs to process {self._pid}; make one after the"
+                " fork"
+            )
         if self._is_closed:
             raise QueueClosed(f"the queue {self._paths.root} was closed")
 
@@ -151,21 +159,36 @@ class DynoConsumer:
         with self._entering:
             self.check_open()
             former = self._membership
-            if former is not None and not former.writer.is_over and former.session_id == self._session.id:
+            if (
+                former is not None
+                and not former.writer.is_over
+                and former.session_id == self._session.id
+            ):
                 return former
             if former is not None:
-                log.warning("session over, leases may pass to others queue=%s member=%s", self._paths.root, former.mark)
+                log.warning(
+                    "session over, leases may pass to others queue=%s member=%s",
+                    self._paths.root,
+                    former.mark,
+                )
                 former.writer.close(0.0)
                 self._membership = None
                 for view in self.views.values():
                     view.invalidate()
             self._session.ensure_path(self._paths.members)
             self._session.ensure_path(self._paths.shards)
-            unserved = {unquote(shard) for shard in self._session.children(self._paths.shards)} - set(self._shards)
+            unserved = {
+                unquote(shard) for shard in self._session.children(self._paths.shards)
+            } - set(self._shards)
             if unserved:
-                log.warning("not all shards are served from here queue=%s others=%s", self._paths.root, sorted(unserved))
+                log.warning(
+                    "not all shards are served from here queue=%s others=%s",
+                    self._paths.root,
+                    sorted(unserved),
+                )
             if self._watch is None:
-                # Not what is below: each member is the guard of a writer, and changes with all that it writes.
+                # Not what is below: each member is the guard of a writer, and changes with all that
+                # it writes.
                 self._watch = self._session.watch_node(self._paths.members, self._member_changed)
             self._membership = DynoMembership(self._session, self._paths, self._options.name)
             self._member_changed()
@@ -230,9 +253,11 @@ class DynoConsumer:
             self._wait(seen, left_s)
 
     def _pop_now(self, out: list[Delivery], most: int, conflicts: int, lease_s: float) -> bool:
-        """Add what becomes ours, from one shard after the other until there are ``most``: who left the
-        others while its own has something would leave those whose consumers hang. Returns whether,
-        of what was chosen, some has turned out to be another's, or dead: then the next choice differs."""
+        """Add what becomes ours, from one shard after the other until there are ``most``: who left
+        the others while its own has something would leave those whose consumers hang. Returns
+        whether, of what was chosen, some has turned out to be another's, or dead: then the next
+        choice differs.
+        """
         membership, now_ms, is_changed = self.membership(), self._now_ms(), False
         for view in self._in_order(membership):
             view.refresh()
@@ -299,32 +324,45 @@ class DynoConsumer:
                 self._prepared(membership, view, choice, answer, states.get(choice.name), lease_s)
                 for choice, answer in zip(choices, data, strict=False)
             ]
-            found = self._taken(membership.writer, view, [one for one in prepared if one is not None], lease_s)
+            found = self._taken(
+                membership.writer, view, [one for one in prepared if one is not None], lease_s
+            )
         except BaseException:
             view.give_back(names)
             raise
         self._held.update(dict.fromkeys(found))
         return found, len(found) < len(choices)
 
-    def _taken(self, writer: SequencedWriter, view: ShardView, wanted: list[Wanted], lease_s: float) -> list[Delivery]:
-        """What of this became ours. Many are claimed all or none, for who meets another consumer would
-        else be refused message by message; then the claims are read, and the rest is tried again."""
+    def _taken(
+        self, writer: SequencedWriter, view: ShardView, wanted: list[Wanted], lease_s: float
+    ) -> list[Delivery]:
+        """What of this became ours. Many are claimed all or none, for who meets another consumer
+        would else be refused message by message; then the claims are read, and the rest is tried
+        again.
+        """
         found: list[Delivery] = []
         trouble: LeaderqError | None = None
         given = [choice.name for choice, _ in wanted]
         try:
             for together in (CLAIMED_TOGETHER, CLAIMED_TOGETHER, 1):
                 chunks = list(batched(wanted, together))
-                groups = [tuple(op for one in chunk for op in self._delivery(view, *one)) for chunk in chunks]
+                groups = [
+                    tuple(op for one in chunk for op in self._delivery(view, *one))
+                    for chunk in chunks
+                ]
                 wanted = []
-                for chunk, error in zip(chunks, apply_all(writer, groups, self._paths.root), strict=True):
+                for chunk, error in zip(
+                    chunks, apply_all(writer, groups, self._paths.root), strict=True
+                ):
                     if error is None:
                         for choice, record in chunk:
                             version = 0 if choice.version is None else choice.version + 1
                             found.append(one := Delivery(self, record, version, lease_s))
                             with view.lock:
                                 view.index.claimed(choice.name, self._now_ms(), one.until_ms)
-                    elif isinstance(error, ZooKeeperError) and view.not_claimed(name_of(error.path or "/"), error):
+                    elif isinstance(error, ZooKeeperError) and view.not_claimed(
+                        name_of(error.path or "/"), error
+                    ):
                         wanted += self._free(view, chunk, name_of(error.path or "/"))
                     else:
                         trouble = error
@@ -341,15 +379,23 @@ class DynoConsumer:
         if len(chunk) == 1:
             return []
         names = [choice.name for choice, _ in chunk]
-        versions = {claim.name: claim.version for claim in read_claims(self._session, view.paths, names)}
+        versions = {
+            claim.name: claim.version for claim in read_claims(self._session, view.paths, names)
+        }
         for choice, _ in chunk:
             if versions.get(choice.name) != choice.version:
                 view.not_claimed(choice.name)
-        return [one for one in chunk if versions.get(one[0].name) == one[0].version and one[0].name != culprit]
+        return [
+            one
+            for one in chunk
+            if versions.get(one[0].name) == one[0].version and one[0].name != culprit
+        ]
 
     def _delivery(self, view: ShardView, choice: Choice, record: DeliveryRecord) -> Operations:
         is_first = record.state.deliveries == 1 and record.frame.unique is Unique.STARTED
-        started = transitions.id_over(self._paths, record.frame, has_started=False) if is_first else ()
+        started = (
+            transitions.id_over(self._paths, record.frame, has_started=False) if is_first else ()
+        )
         return *transitions.delivery(view.paths, choice, record.state), *started
 
     def _prepared(
@@ -377,10 +423,19 @@ class DynoConsumer:
         try:
             frame = Frame.read(data)
         except CorruptItem as exc:
-            self._bury(membership, view, choice, data, replace(former, failures=failures, error=str(exc)), "corrupt")
+            self._bury(
+                membership,
+                view,
+                choice,
+                data,
+                replace(former, failures=failures, error=str(exc)),
+                "corrupt",
+            )
             return None
         if is_take_over and self.retry.is_exhausted(failures):
-            self._bury(membership, view, choice, data, replace(former, failures=failures), "consumer died")
+            self._bury(
+                membership, view, choice, data, replace(former, failures=failures), "consumer died"
+            )
             return None
         now_ms = self._now_ms()
         until_ms = now_ms + int(lease_s * 1000)
@@ -402,7 +457,9 @@ class DynoConsumer:
 
     # -- settling ----------------------------------------------------------------------------------
 
-    def acknowledge(self, deliveries: Sequence[Delivery], also: Operations = ()) -> list[LeaderqError | None]:
+    def acknowledge(
+        self, deliveries: Sequence[Delivery], also: Operations = ()
+    ) -> list[LeaderqError | None]:
         """These are done, all under way together; returns for each its error, or ``None``."""
         once = list(dict.fromkeys(deliveries))
         with ExitStack() as locks:
@@ -417,8 +474,12 @@ class DynoConsumer:
         return [known.pop(one, later) for one in deliveries]
 
     def _completion(self, one: Delivery) -> Operations:
-        done = transitions.completion(self._paths.shard(one.record.shard), one.record.name, one.version)
-        return *done, *transitions.id_over(self._paths, one.record.frame, has_started=True, done_ms=self._now_ms())
+        done = transitions.completion(
+            self._paths.shard(one.record.shard), one.record.name, one.version
+        )
+        return *done, *transitions.id_over(
+            self._paths, one.record.frame, has_started=True, done_ms=self._now_ms()
+        )
 
     def settle_rest(self, delivery: Delivery, delay_s: Seconds, state: DeliveryState) -> None:
         with delivery.lock:
@@ -433,7 +494,9 @@ class DynoConsumer:
         record, paths = delivery.record, self._paths.shard(delivery.record.shard)
         with delivery.lock:
             try:
-                data = b"" if delivery.is_settled else self._session.get(paths.message(record.name))[0]
+                data = (
+                    b"" if delivery.is_settled else self._session.get(paths.message(record.name))[0]
+                )
             except NoNode as exc:
                 raise self._stale(delivery, exc) from exc
             letter = self._letter(record.shard, record.name, data, state, reason)
@@ -451,7 +514,9 @@ class DynoConsumer:
         if error is not None:
             raise error
 
-    def extend_all(self, wanted: Sequence[tuple[Delivery, float]]) -> dict[Delivery, LeaderqError | None]:
+    def extend_all(
+        self, wanted: Sequence[tuple[Delivery, float]]
+    ) -> dict[Delivery, LeaderqError | None]:
         """Extend each of these, whose locks the caller holds, by so many seconds from now."""
         now_ms, mark = self._now_ms(), self.membership().mark
         groups = []
@@ -477,18 +542,27 @@ class DynoConsumer:
             raise error
         self._settled(delivery, is_gone=is_gone)
 
-    def _write(self, wanted: Sequence[tuple[Delivery, Operations]]) -> dict[Delivery, LeaderqError | None]:
+    def _write(
+        self, wanted: Sequence[tuple[Delivery, Operations]]
+    ) -> dict[Delivery, LeaderqError | None]:
         """Write the transitions of these, whose locks the caller holds; what became of each."""
         if any(one.queue is not self for one, _ in wanted):
             raise ConfigurationError("a delivery can be settled by the queue that popped it only")
         fresh = [pair for pair in wanted if not pair[0].is_settled]
-        errors = apply_all(self.membership().writer, [group for _, group in fresh], self._paths.root) if fresh else []
+        errors = (
+            apply_all(self.membership().writer, [group for _, group in fresh], self._paths.root)
+            if fresh
+            else []
+        )
         known: dict[Delivery, LeaderqError | None] = {
-            one: StaleLease(f"message {one.id} was settled before") for one, _ in wanted if one.is_settled
+            one: StaleLease(f"message {one.id} was settled before")
+            for one, _ in wanted
+            if one.is_settled
         }
         for (one, _), error in zip(fresh, errors, strict=True):
             is_stale = isinstance(error, SessionExpired) or (
-                isinstance(error, BadVersion | NoNode | NodeExists) and within(error, self._paths.root)
+                isinstance(error, BadVersion | NoNode | NodeExists)
+                and within(error, self._paths.root)
             )
             known[one] = self._stale(one, error) if is_stale else error
         return known
@@ -510,7 +584,13 @@ class DynoConsumer:
     # -- the dead ----------------------------------------------------------------------------------
 
     def _bury(
-        self, membership: DynoMembership, view: ShardView, choice: Choice, data: bytes, state: DeliveryState, reason: str
+        self,
+        membership: DynoMembership,
+        view: ShardView,
+        choice: Choice,
+        data: bytes,
+        state: DeliveryState,
+        reason: str,
     ) -> None:
         """On the way to a delivery: it is not to be delivered any more."""
         letter = self._letter(view.paths.shard, choice.name, data, state, reason)
@@ -518,13 +598,17 @@ class DynoConsumer:
         over = transitions.id_over(self._paths, frame_of(data), has_started=state.deliveries > 0)
         (error,) = apply_all(membership.writer, [(*dead, *over)], self._paths.root)
         if error is None:
-            log.error("message dead queue=%s message=%s reason=%s", self._paths.root, choice.name, reason)
+            log.error(
+                "message dead queue=%s message=%s reason=%s", self._paths.root, choice.name, reason
+            )
             with view.lock:
                 view.index.deleted(choice.name)
         elif not view.not_claimed(choice.name, error):
             raise error
 
-    def _letter(self, shard: str, name: str, data: bytes, state: DeliveryState, reason: str) -> bytes:
+    def _letter(
+        self, shard: str, name: str, data: bytes, state: DeliveryState, reason: str
+    ) -> bytes:
         counts = state.deliveries, state.failures, state.first_ms, self._now_ms()
         return DeadMessage(name, shard, reason, state.error, *counts, data).packed()
 
@@ -539,9 +623,15 @@ class DynoConsumer:
                     names = frozenset(self._session.children(self._paths.members))
                     self._has_lost_member = self._has_lost_member or not self._members <= names
                     self._members = names
-                now_ms, listed = self._now_ms(), partial(self._session.children, self._paths.members)
+                now_ms, listed = (
+                    self._now_ms(),
+                    partial(self._session.children, self._paths.members),
+                )
                 has_lost = self._has_lost_member
-                over = [view.look_at_claims(now_ms, listed, has_lost_member=has_lost) for view in self.views.values()]
+                over = [
+                    view.look_at_claims(now_ms, listed, has_lost_member=has_lost)
+                    for view in self.views.values()
+                ]
             except BaseException:
                 self._members_stale = True
                 raise
@@ -553,7 +643,11 @@ class DynoConsumer:
         try:
             next_s = min(LOOK_S, self.keeper.extend_due(self._now_ms()))
             is_time = now_s() >= self._next_look_s  # not each time that a handler begins
-            if is_time and self._membership is not None and self._membership.session_id == self._session.id:
+            if (
+                is_time
+                and self._membership is not None
+                and self._membership.session_id == self._session.id
+            ):
                 self._next_look_s = now_s() + LOOK_S / 2
                 self.look_at_leases()
                 self._sweep_windows(self._membership)
@@ -565,7 +659,9 @@ class DynoConsumer:
             elif self._is_passing(exc):
                 log.debug("leases not looked at queue=%s error=%s", self._paths.root, exc)
             else:
-                log.warning("leases not looked at queue=%s error=%s", self._paths.root, exc, exc_info=True)
+                log.warning(
+                    "leases not looked at queue=%s error=%s", self._paths.root, exc, exc_info=True
+                )
         return next_s
 
     def _sweep_windows(self, membership: DynoMembership) -> None:
@@ -575,7 +671,9 @@ class DynoConsumer:
 
     def _is_passing(self, error: BaseException) -> bool:
         """Whether it is an outage, or the change from one session to the next."""
-        is_change = isinstance(error, SessionClosed) and self._session.state is not SessionState.CLOSED
+        is_change = (
+            isinstance(error, SessionClosed) and self._session.state is not SessionState.CLOSED
+        )
         return is_change or isinstance(error, ConnectionLost | SessionExpired)
 
     def _member_changed(self, _event: WatchEvent | None = None) -> None:

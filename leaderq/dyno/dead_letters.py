@@ -11,7 +11,14 @@ from leaderq.dyno.layout import DynoPaths, group_of, name_prefix, parsed_name
 from leaderq.dyno.message import frame_of
 from leaderq.dyno.shard_view import children_of
 from leaderq.dyno.transitions import DeadMessage, Operations
-from leaderq.errors import BadVersion, ConfigurationError, CorruptItem, LeaderqError, NodeExists, NoNode
+from leaderq.errors import (
+    BadVersion,
+    ConfigurationError,
+    CorruptItem,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+)
 from leaderq.reading import SizedReader
 from leaderq.zookeeper import Create, Delete, Session
 
@@ -48,7 +55,9 @@ class DynoDeadLetters:
         about a megabyte at a time."""
         for shard in self._shards:
             paths = self._paths.shard(shard)
-            for name, answer in SizedReader(self._session, paths.dead).read_all(children_of(self._session, paths.dead)):
+            for name, answer in SizedReader(self._session, paths.dead).read_all(
+                children_of(self._session, paths.dead)
+            ):
                 if not isinstance(answer, tuple) or parsed_name(name) is None:
                     continue
                 try:
@@ -58,7 +67,9 @@ class DynoDeadLetters:
                 if wanted is None or wanted(letter):
                     yield letter
 
-    def redrive(self, wanted: Chosen | None = None, *, per_s: float | None = None, dry_run: bool = False) -> int:
+    def redrive(
+        self, wanted: Chosen | None = None, *, per_s: float | None = None, dry_run: bool = False
+    ) -> int:
         """Send letters back into the queue, those that are ``wanted`` or those given, ``per_s`` a
         second at most; returns how many were, or would be."""
         if per_s is not None and not per_s > 0:
@@ -86,7 +97,9 @@ class DynoDeadLetters:
         try:
             frame = letter.frame
         except CorruptItem:  # as it was: whoever sends it back has mended what reads it
-            return gone, Create(paths.message(name_prefix(priority, self._now_ms())), letter.data, sequential=True)
+            return gone, Create(
+                paths.message(name_prefix(priority, self._now_ms())), letter.data, sequential=True
+            )
         id = frame.id or f"{letter.shard}/{letter.name}"
         prefix = name_prefix(priority, self._now_ms(), group_of(frame.group))
         message = Create(paths.message(prefix), replace(frame, id=id).packed(), sequential=True)

@@ -46,7 +46,9 @@ class Receipt(NamedTuple):
         place, _, version = text.rpartition("/")
         shard, _, name = place.rpartition("/")
         if not shard or parsed_name(name) is None or not version.isdecimal():
-            raise ConfigurationError(f"{text!r} is not a receipt; give the text of Delivery.receipt")
+            raise ConfigurationError(
+                f"{text!r} is not a receipt; give the text of Delivery.receipt"
+            )
         return cls(shard, name, int(version))
 
 
@@ -70,7 +72,9 @@ class SettlesDeliveries(Protocol):
     bodies: Bodies
     retry: RetryPolicy
 
-    def acknowledge(self, deliveries: Sequence[Delivery], also: tuple[Operation, ...] = ()) -> list[LeaderqError | None]: ...
+    def acknowledge(
+        self, deliveries: Sequence[Delivery], also: tuple[Operation, ...] = ()
+    ) -> list[LeaderqError | None]: ...
 
     def settle_rest(self, delivery: Delivery, delay_s: Seconds, state: DeliveryState) -> None: ...
 
@@ -84,15 +88,18 @@ class Delivery:
     is first.
 
     ``deliveries``: how often it was handed out, this time included; ``failures``: how many of the
-    earlier ones failed. Settle it once: :meth:`ack`, :meth:`nack`, :meth:`release`, :meth:`postpone` or :meth:`kill`. As
-    a context manager it is acknowledged at the end of the block, and nacked if the block raises.
+    earlier ones failed. Settle it once: :meth:`ack`, :meth:`nack`, :meth:`release`,
+    :meth:`postpone` or :meth:`kill`. As a context manager it is acknowledged at the end of the
+    block, and nacked if the block raises.
 
     *Guarantees:* each of these is all or nothing, and changes nothing if the lease has passed to
     somebody else (:class:`StaleLease`). *Not guaranteed:* that the lease is not over by the time at
     which your code does its work; see ``until_ms``, and :meth:`extend` it.
     """
 
-    def __init__(self, queue: SettlesDeliveries, record: DeliveryRecord, version: int, lease_s: float) -> None:
+    def __init__(
+        self, queue: SettlesDeliveries, record: DeliveryRecord, version: int, lease_s: float
+    ) -> None:
         self.queue = queue
         self.record = record
         self.id = record.id
@@ -144,8 +151,9 @@ class Delivery:
         delay_s: Seconds | None = None,
         retry: RetryPolicy | None = None,
     ) -> None:
-        """It failed: it comes again after the back-off of ``retry`` (the queue's policy if ``None``),
-        or ``delay_s`` seconds, or is dead if it has failed as often as the policy says."""
+        """It failed: it comes again after the back-off of ``retry`` (the queue's policy if
+        ``None``), or ``delay_s`` seconds, or is dead if it has failed as often as the policy says.
+        """
         policy, former, failures = retry or self.queue.retry, self.record.state, self.failures + 1
         text = error if isinstance(error, str | None) else told(error)
         state = replace(former, failures=failures, error=text or former.error)
@@ -175,7 +183,9 @@ class Delivery:
     def __enter__(self) -> Delivery:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None
+    ) -> None:
         if self.is_settled:
             return
         if exc is None:
@@ -187,4 +197,6 @@ class Delivery:
             else:  # the process is being ended: that is not the message's fault
                 self.release()
         except LeaderqError as error:  # what the block raised is what the caller has to hear
-            log.warning("not given back, its lease ends by itself message=%s error=%s", self.id, error)
+            log.warning(
+                "not given back, its lease ends by itself message=%s error=%s", self.id, error
+            )

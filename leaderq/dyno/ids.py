@@ -1,7 +1,7 @@
 """The ids that users give: where each message is, until when its id is its own, and conflicts.
 
-``ids/<id>`` holds ``<shard>``, and ``<shard>/<name>`` once that is known, while a message has the id;
-``=<until ms>`` when it was done and the id is kept from others until then. Of the latter
+``ids/<id>`` holds ``<shard>``, and ``<shard>/<name>`` once that is known, while a message has the
+id; ``=<until ms>`` when it was done and the id is kept from others until then. Of the latter
 ``windows/<until>-<id>`` tells those who sweep, without being read.
 """
 
@@ -46,7 +46,9 @@ class Duplicate(NodeExists):
     def __init__(self, id: str, surviving: str) -> None:
         self.id = id
         self.surviving = surviving
-        super().__init__(f"the id {id!r} is that of {surviving or 'a message that was done not long ago'}")
+        super().__init__(
+            f"the id {id!r} is that of {surviving or 'a message that was done not long ago'}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,11 @@ class Ids:
     """Those of one queue. ``listed(shard)`` yields the names and data of all messages there."""
 
     def __init__(
-        self, session: Session, paths: DynoPaths, shards: Sequence[str], listed: Callable[[str], Iterable[tuple[str, bytes]]]
+        self,
+        session: Session,
+        paths: DynoPaths,
+        shards: Sequence[str],
+        listed: Callable[[str], Iterable[tuple[str, bytes]]],
     ) -> None:
         self._session = session
         self._paths = paths
@@ -92,7 +98,10 @@ class Ids:
         return None
 
     def _is_there(self, shard: str, name: str) -> bool:
-        return parsed_name(name) is not None and self._session.exists(self._paths.shard(shard).message(name)) is not None
+        return (
+            parsed_name(name) is not None
+            and self._session.exists(self._paths.shard(shard).message(name)) is not None
+        )
 
     def note_place(self, id: str, shard: str, name: str) -> None:
         """A hint only: who misses it looks for the message in its shard. While the message stands,
@@ -117,7 +126,9 @@ class Ids:
         for attempt in range(_TRIES):
             time.sleep(_PAUSE_S * attempt * random.random())
             try:
-                operations, former = self._claiming(id, shard, on_conflict is OnConflict.REPLACE, now_ms)
+                operations, former = self._claiming(
+                    id, shard, on_conflict is OnConflict.REPLACE, now_ms
+                )
             except Duplicate as taken:
                 if on_conflict is OnConflict.DROP:
                     return Pushed(id, False, taken.surviving), None
@@ -129,12 +140,16 @@ class Ids:
                 place = "" if results is None else f"{shard}/{name_of(results[-1])}"
                 if results is not None:
                     self.note_place(id, shard, name_of(results[-1]))
-                return Pushed(id, True, place, "" if former is None else former[0]), former and former[1]
+                return Pushed(
+                    id, True, place, "" if former is None else former[0]
+                ), former and former[1]
             if not isinstance(error, NoNode | NodeExists | BadVersion):
                 raise error
         raise ConnectionLost(f"the id {id!r} changes hands too often queue={self._paths.root}")
 
-    def _claiming(self, id: str, shard: str, may_take: bool, now_ms: int) -> tuple[Operations, tuple[str, Frame] | None]:
+    def _claiming(
+        self, id: str, shard: str, may_take: bool, now_ms: int
+    ) -> tuple[Operations, tuple[str, Frame] | None]:
         """What makes this id that of a new message, and which message vanishes with that."""
         path = self._paths.id(id)
         stat = self._session.exists(path)
@@ -151,7 +166,9 @@ class Ids:
         until_ms = kept_until_ms(data)
         if until_ms is not None and until_ms > now_ms:
             raise Duplicate(id, "")
-        if until_ms is not None and self._session.exists(window := self._paths.window(until_ms, id)):
+        if until_ms is not None and self._session.exists(
+            window := self._paths.window(until_ms, id)
+        ):
             return (Delete(window), mine), None
         # Its message was taken away by hand, or is done by now and the id perhaps another's again.
         again = self._session.exists(path)
@@ -173,12 +190,20 @@ class Ids:
     def sweep_windows(self, now_ms: int, writer: SequencedWriter) -> None:
         """Forget the ids whose windows are over."""
         names = children_of(self._session, self._paths.windows)
-        over = [name for name in names if name[:13].isdecimal() and int(name[:13]) <= now_ms][:_AT_A_TIME]
+        over = [name for name in names if name[:13].isdecimal() and int(name[:13]) <= now_ms][
+            :_AT_A_TIME
+        ]
         paths = [f"{self._paths.ids}/{name[14:]}" for name in over]
         groups: list[Operations] = []
-        for name, path, answer in zip(over, paths, self._session.multi_read([GetData(path) for path in paths]), strict=True):
+        for name, path, answer in zip(
+            over, paths, self._session.multi_read([GetData(path) for path in paths]), strict=True
+        ):
             gone: Operations = (Delete(f"{self._paths.windows}/{name}"),)
-            if isinstance(answer, tuple) and answer[0] == b"=%d" % int(name[:13]) and not isinstance(answer[1], str):
+            if (
+                isinstance(answer, tuple)
+                and answer[0] == b"=%d" % int(name[:13])
+                and not isinstance(answer[1], str)
+            ):
                 gone = (*gone, Delete(path, answer[1].version))
             groups.append(gone)
         apply_all(writer, groups, self._paths.root)

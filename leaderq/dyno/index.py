@@ -34,8 +34,9 @@ class Choice(NamedTuple):
 
 @dataclass(slots=True)
 class KnownLease:
-    """A lease of which we know, and when to look whether it is over. It belongs to one delivery: the
-    next one has another, so what was known of the former does not put off the look at it."""
+    """A lease of which we know, and when to look whether it is over. It belongs to one delivery:
+    the next one has another, so what was known of the former does not put off the look at it.
+    """
 
     since_ms: int
     look_ms: int
@@ -66,7 +67,9 @@ class ShardIndex:
         """A new listing, of any length; what is ours or leased stays so if it is still there."""
         parsed = {name: found for name in names if (found := parsed_name(name)) is not None}
         self._names = parsed
-        self._rests = {rest.name: rest for marker in markers if (rest := parsed_rest(marker)) is not None}
+        self._rests = {
+            rest.name: rest for marker in markers if (rest := parsed_rest(marker)) is not None
+        }
         self._leased = {name: known for name, known in self._leased.items() if name in parsed}
         self._over = {name: version for name, version in self._over.items() if name in self._leased}
         self._ours, self._groups = self._ours & parsed.keys(), {}
@@ -102,7 +105,9 @@ class ShardIndex:
     def rested(self, marker: str) -> None:
         """A message rests, whoever had it."""
         rest = parsed_rest(marker)
-        if rest is None or ((known := self._rests.get(rest.name)) is not None and known.version >= rest.version):
+        if rest is None or (
+            (known := self._rests.get(rest.name)) is not None and known.version >= rest.version
+        ):
             return
         self._rests[rest.name] = rest
         self._leased.pop(rest.name, None)
@@ -117,12 +122,15 @@ class ShardIndex:
         if rest is not None and self._rests.get(rest.name) == rest:
             del self._rests[rest.name]
             if rest.name in self._names and rest.name not in self._ours:
-                self._leased.setdefault(rest.name, KnownLease(0, 0))  # or its marker was taken away by hand
+                # or its marker was taken away by hand
+                self._leased.setdefault(rest.name, KnownLease(0, 0))
 
     def claims_listed(self, names: Iterable[str], now_ms: int) -> None:
         """All claims that there are."""
         former, new = self._leased, KnownLease(now_ms, now_ms + SETTLING_MS)
-        self._leased = {name: former.get(name) or replace(new) for name in names if self._may_be_leased(name)}
+        self._leased = {
+            name: former.get(name) or replace(new) for name in names if self._may_be_leased(name)
+        }
         for name in former.keys() - self._leased.keys():
             if self._may_be_leased(name) and former[name].since_ms + SETTLING_MS > now_ms:
                 self._leased[name] = former[name]  # the listing may be older than what we know
@@ -132,7 +140,9 @@ class ShardIndex:
 
     def to_look_at(self, now_ms: int, *, everything: bool = False) -> list[str]:
         """The leases that may be over."""
-        return [name for name, known in self._leased.items() if everything or known.look_ms <= now_ms]
+        return [
+            name for name, known in self._leased.items() if everything or known.look_ms <= now_ms
+        ]
 
     def looked_at(self, name: str, next_ms: int) -> None:
         """The next look at it is then."""
@@ -192,7 +202,9 @@ class ShardIndex:
                     self._schedule(name)
 
     def claimed(self, name: str, now_ms: int, until_ms: int) -> None:
-        """It is leased to this consumer: no more sure than a lease of another's, for it ends too."""
+        """It is leased to this consumer: no more sure than a lease of another's, for it ends
+        too.
+        """
         if name in self._ours:  # else what was heard meanwhile is newer: given back, or gone
             self._ours.discard(name)
             self._over.pop(name, None)
@@ -200,13 +212,19 @@ class ShardIndex:
             self._leased[name] = KnownLease(now_ms, until_ms)
 
     def lost(self, name: str, now_ms: int) -> None:
-        """The claim failed: what was known of it is not so any more, and somebody else may have it."""
+        """The claim failed: what was known of it is not so any more, and somebody else may have
+        it.
+        """
         self.claimed(name, now_ms, now_ms + SETTLING_MS)
 
     def due_times_ms(self, now_ms: int) -> list[int]:
         """Since when each of those that may be delivered now is due. Looks at all that are due."""
         self._promote(now_ms)
-        return [self.due_ms_of(name) for name in {name for *_, name in self._due} if self._is_free(name, now_ms)]
+        return [
+            self.due_ms_of(name)
+            for name in {name for *_, name in self._due}
+            if self._is_free(name, now_ms)
+        ]
 
     def next_due_ms(self, now_ms: int) -> int | None:
         """When there is something to deliver: ``now_ms``, the time of the next, or ``None``."""

@@ -30,13 +30,21 @@ class LeaseKeeper:
 
     def __init__(
         self,
-        extend_all: Callable[[Sequence[tuple[Delivery, float]]], dict[Delivery, LeaderqError | None]],
+        extend_all: Callable[
+            [Sequence[tuple[Delivery, float]]], dict[Delivery, LeaderqError | None]
+        ],
         wake: Callable[[], object],
     ) -> None:
         self._extend_all, self._wake = extend_all, wake
         self._kept: dict[Delivery, _Kept] = {}
 
-    def keep(self, deliveries: Iterable[Delivery], most_s: float | None, ending: Ending | None, ending_s: float) -> None:
+    def keep(
+        self,
+        deliveries: Iterable[Delivery],
+        most_s: float | None,
+        ending: Ending | None,
+        ending_s: float,
+    ) -> None:
         until_s = None if most_s is None else now_s() + most_s
         for one in deliveries:
             if not one.is_settled:

@@ -78,7 +78,9 @@ def escaped(text: str) -> str:
     """
     raw = quote(text, safe=" ,;:=@+!$&'()*", errors="surrogatepass")
     if not text or len(raw) > MAX_ID_BYTES:
-        raise ConfigurationError(f"{text!r} cannot name a message or shard; give 1 to {MAX_ID_BYTES} bytes")
+        raise ConfigurationError(
+            f"{text!r} cannot name a message or shard; give 1 to {MAX_ID_BYTES} bytes"
+        )
     return raw.replace(".", "%2E") if text.strip(".") == "" else raw
 
 

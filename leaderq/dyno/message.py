@@ -49,7 +49,9 @@ def checked_type(what: str, value: object, kind: type | UnionType) -> None:
 def is_time(value: object) -> bool:
     """Whether it is one that :func:`checked_s` returns."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    return isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds <= MAX_S
+    return (
+        isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds <= MAX_S
+    )
 
 
 def is_text(value: object) -> bool:
@@ -101,7 +103,11 @@ class DynoMessage:
         pairs = given.headers.items() if isinstance(given.headers, Mapping) else [(None, None)]
         expect(is_text(given.id), "id", "a text")
         expect(isinstance(given.payload, bytes), "payload", "bytes")
-        expect(type(self.priority) is int and 0 <= self.priority <= MAX_PRIORITY, "priority", f"0 to {MAX_PRIORITY}")
+        expect(
+            type(self.priority) is int and 0 <= self.priority <= MAX_PRIORITY,
+            "priority",
+            f"0 to {MAX_PRIORITY}",
+        )
         expect(all(is_text(text) for pair in pairs for text in pair), "headers", "texts by texts")
         for what, text in (("shard", given.shard), ("group", given.group)):
             expect(text is None or (is_text(text) and text != ""), what, "a text, or None")
@@ -137,7 +143,11 @@ class Fields:
 
     def may_match(self, shard: str, name: MessageName) -> bool:
         """Whether a message of this name may be one of them."""
-        wanted = range(self.priority, self.priority + 1) if isinstance(self.priority, int) else self.priority
+        wanted = (
+            range(self.priority, self.priority + 1)
+            if isinstance(self.priority, int)
+            else self.priority
+        )
         return (
             self.shard in (None, shard)
             and (wanted is None or name.priority in wanted)
@@ -170,7 +180,12 @@ class Frame:
 
     def packed(self) -> bytes:
         header: dict[str, Any] = {"at": self.enqueued_ms}
-        for key, value in (("id", self.id), ("headers", dict(self.headers)), ("group", self.group), ("body", self.body)):
+        for key, value in (
+            ("id", self.id),
+            ("headers", dict(self.headers)),
+            ("group", self.group),
+            ("body", self.body),
+        ):
             if value:
                 header[key] = value
         if self.unique is not Unique.DONE:
@@ -187,7 +202,9 @@ class Frame:
         :raises CorruptItem: these bytes are not a message.
         """
         if not data.startswith(_MAGIC):
-            raise CorruptItem(f"these {len(data)} bytes are not a message: they begin with {data[:8]!r}")
+            raise CorruptItem(
+                f"these {len(data)} bytes are not a message: they begin with {data[:8]!r}"
+            )
         try:
             end = _HEAD + _LENGTH.unpack_from(data, len(_MAGIC))[0]
             header = json.loads(data[_HEAD:end].decode())

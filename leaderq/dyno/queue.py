@@ -22,7 +22,17 @@ from leaderq.dyno.delivery import Delivery, Receipt
 from leaderq.dyno.ids import Ids, OnConflict, Pushed
 from leaderq.dyno.keeper import Ending
 from leaderq.dyno.layout import DynoPaths, group_of, name_prefix, parsed_name
-from leaderq.dyno.message import MAX_S, DeliveryState, DynoMessage, Fields, Frame, Seconds, checked_s, checked_type, frame_of
+from leaderq.dyno.message import (
+    MAX_S,
+    DeliveryState,
+    DynoMessage,
+    Fields,
+    Frame,
+    Seconds,
+    checked_s,
+    checked_type,
+    frame_of,
+)
 from leaderq.dyno.shard_view import ClaimRead, children_of, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.stale import Leftover, leftovers
@@ -53,8 +63,9 @@ _AT_A_TIME = 250
 
 @dataclass(frozen=True, slots=True)
 class ShardFigures:
-    """``due``: may be delivered now; ``delayed``: later; ``leased``: in flight; ``oldest_due_s``: how
-    long the oldest of those due has been so."""
+    """``due``: may be delivered now; ``delayed``: later; ``leased``: in flight; ``oldest_due_s``:
+    how long the oldest of those due has been so.
+    """
 
     due: int
     delayed: int
@@ -125,13 +136,19 @@ class DynoQueue:
         name = name or root.rpartition("/")[2]
         current = supplier.current_shard()
         ageing = None if ageing_s is None else checked_s("ageing_s", ageing_s)
-        options = ConsumerOptions(name, current, self.lease_s, retry or RetryPolicy(), ageing, now_ms)
-        self._consumer = DynoConsumer(self._session, self._paths, self._shards, options, self._ids, self._bodies)
+        options = ConsumerOptions(
+            name, current, self.lease_s, retry or RetryPolicy(), ageing, now_ms
+        )
+        self._consumer = DynoConsumer(
+            self._session, self._paths, self._shards, options, self._ids, self._bodies
+        )
 
     def __enter__(self) -> DynoQueue:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self, timeout_s: float = 5.0) -> bool:
@@ -148,7 +165,9 @@ class DynoQueue:
 
     # -- pushing -----------------------------------------------------------------------------------
 
-    def push(self, messages: DynoMessage | Iterable[DynoMessage], *, fence: Sequence[Operation] = ()) -> list[str]:
+    def push(
+        self, messages: DynoMessage | Iterable[DynoMessage], *, fence: Sequence[Operation] = ()
+    ) -> list[str]:
         """Put these into the queue; returns their ids (``""``: not yours, and the answer was lost).
 
         ``fence``: operations that must hold for each, such as those of a ``Term``.
@@ -183,13 +202,17 @@ class DynoQueue:
         return [next(pushed) if isinstance(one, _Push) else one for one in prepared]
 
     def push_unique(
-        self, message: DynoMessage, on_conflict: OnConflict = OnConflict.RAISE, *, fence: Sequence[Operation] = ()
+        self,
+        message: DynoMessage,
+        on_conflict: OnConflict = OnConflict.RAISE,
+        *,
+        fence: Sequence[Operation] = (),
     ) -> Pushed:
-        """Push a message with an id of yours, or do what ``on_conflict`` says if the id is another's;
-        returns which message has the id now.
+        """Push a message with an id of yours, or do what ``on_conflict`` says if the id is
+        another's; returns which message has the id now.
 
-        *Guarantees:* of any number of callers, and whatever consumers do, one message has the id; the
-        one that is replaced vanishes as the new one appears.
+        *Guarantees:* of any number of callers, and whatever consumers do, one message has the id;
+        the one that is replaced vanishes as the new one appears.
 
         :raises Duplicate: nothing was pushed; it names the other message.
         """
@@ -200,18 +223,26 @@ class DynoQueue:
     def _resolved(self, one: _Push, fence: Sequence[Operation], on_conflict: OnConflict) -> Pushed:
         try:
             pushed, former = self._ids.resolve(
-                one.frame.id, (*fence, one.create), one.shard, on_conflict, self._now_ms(), self._writer()
+                one.frame.id,
+                (*fence, one.create),
+                one.shard,
+                on_conflict,
+                self._now_ms(),
+                self._writer(),
             )
         except LeaderqError as exc:
             if not isinstance(exc, ConnectionLost):  # else it may be there
                 self._bodies.drop([one.frame.body])
             raise
-        self._bodies.drop([one.frame.body if not pushed.is_new else None if former is None else former.body])
+        self._bodies.drop(
+            [one.frame.body if not pushed.is_new else None if former is None else former.body]
+        )
         return pushed
 
     def ensure(self, message: DynoMessage) -> bool:
-        """Push it, unless a message of its id is in the queue; returns whether it was pushed. Of any
-        number of callers one pushes."""
+        """Push it, unless a message of its id is in the queue; returns whether it was pushed. Of
+        any number of callers one pushes.
+        """
         return self.push_unique(message, OnConflict.DROP).is_new
 
     def _prepared(self, message: DynoMessage) -> _Push:
@@ -221,12 +252,25 @@ class DynoQueue:
         due_ms = now_ms + int(checked_s("timeout_s", message.timeout_s) * 1000)
         payload, body = self._bodies.put(message.payload)
         unique_s = checked_s("unique_s", message.unique_s)
-        frame = Frame(payload, message.id, now_ms, message.headers, message.group, body, message.unique, unique_s)
+        frame = Frame(
+            payload,
+            message.id,
+            now_ms,
+            message.headers,
+            message.group,
+            body,
+            message.unique,
+            unique_s,
+        )
         data = frame.packed()
         if len(data) > (limit := self._session.max_request_bytes - LETTER_BYTES):
-            raise TooLarge(f"message {message.id or len(message.payload)!r}", size=len(data), limit=limit)
+            raise TooLarge(
+                f"message {message.id or len(message.payload)!r}", size=len(data), limit=limit
+            )
         prefix = name_prefix(message.priority, due_ms, group_of(message.group))
-        return _Push(shard, frame, Create(self._paths.shard(shard).message(prefix), data, sequential=True))
+        return _Push(
+            shard, frame, Create(self._paths.shard(shard).message(prefix), data, sequential=True)
+        )
 
     def _pushed(self, one: _Push, fence: Sequence[Operation], said: Outcome) -> str | LeaderqError:
         id, (results, error) = one.frame.id, said
@@ -291,12 +335,14 @@ class DynoQueue:
         return None if place is None else self._consumer.claim_one(*place, lease)
 
     def redeem(self, receipt: Receipt | str) -> Delivery:
-        """The delivery that a receipt names, to be settled or extended from here; whoever was given it
-        first cannot settle it after that.
+        """The delivery that a receipt names, to be settled or extended from here; whoever was given
+        it first cannot settle it after that.
 
         :raises StaleLease: it is not valid any more.
         """
-        return self._consumer.redeem(Receipt.parsed(receipt) if isinstance(receipt, str) else receipt)
+        return self._consumer.redeem(
+            Receipt.parsed(receipt) if isinstance(receipt, str) else receipt
+        )
 
     def __iter__(self) -> Iterator[Delivery]:
         """One message after another, for ever, as they come."""
@@ -315,8 +361,8 @@ class DynoQueue:
         ending: Ending | None = None,
         ending_s: Seconds = 5.0,
     ) -> None:
-        """Extend these leases before they end, until they are settled, let go, or ``most_s`` seconds
-        have passed (``None``: for ever; 0: never).
+        """Extend these leases before they end, until they are settled, let go, or ``most_s``
+        seconds have passed (``None``: for ever; 0: never).
 
         ``ending(delivery)`` is called once, on a thread of its own, ``ending_s`` seconds before a
         lease that is not extended any more ends; not if the message is settled, or lost, before.
@@ -331,7 +377,9 @@ class DynoQueue:
     @property
     def dead_letters(self) -> DynoDeadLetters:
         """What is not delivered any more."""
-        return DynoDeadLetters(self._session, self._paths, self._shards, self._apply, self._bodies, self._now_ms)
+        return DynoDeadLetters(
+            self._session, self._paths, self._shards, self._apply, self._bodies, self._now_ms
+        )
 
     def process_unacks(self) -> int:
         """Look now for leases that are over, in all shards; returns how many were found. A thread
@@ -376,14 +424,22 @@ class DynoQueue:
         return sum(one["messages"] - one["leased"] for one in self.shard_sizes().values())
 
     def shard_sizes(self) -> dict[str, dict[str, int]]:
-        """For each shard: ``messages`` (all), ``resting``, ``leased``, ``dead``; as the servers have
-        them."""
+        """For each shard: ``messages`` (all), ``resting``, ``leased``, ``dead``; as the servers
+        have them.
+        """
         out = {}
         for shard in self._shards:
             paths = self._paths.shard(shard)
             stats = [self._session.exists(parent) for parent in paths.parents]
-            messages, claims, rests, dead = (0 if one is None else one.num_children for one in stats)
-            out[shard] = {"messages": messages, "resting": rests, "leased": max(0, claims - rests), "dead": dead}
+            messages, claims, rests, dead = (
+                0 if one is None else one.num_children for one in stats
+            )
+            out[shard] = {
+                "messages": messages,
+                "resting": rests,
+                "leased": max(0, claims - rests),
+                "dead": dead,
+            }
         return out
 
     def figures(self) -> dict[str, ShardFigures]:
@@ -394,8 +450,14 @@ class DynoQueue:
             view.refresh()
             with view.lock:
                 times_ms = view.index.due_times_ms(now_ms)
-            due, leased, oldest_s = len(times_ms), sizes["leased"], (now_ms - min(times_ms)) / 1000 if times_ms else None
-            out[shard] = ShardFigures(due, max(0, sizes["messages"] - due - leased), leased, sizes["dead"], oldest_s)
+            due, leased, oldest_s = (
+                len(times_ms),
+                sizes["leased"],
+                (now_ms - min(times_ms)) / 1000 if times_ms else None,
+            )
+            out[shard] = ShardFigures(
+                due, max(0, sizes["messages"] - due - leased), leased, sizes["dead"], oldest_s
+            )
         return out
 
     # -- changing one message ----------------------------------------------------------------------
@@ -406,8 +468,9 @@ class DynoQueue:
         return self._end(id)
 
     def finish(self, id: str) -> bool:
-        """Delete a message that nobody has in flight, as if it had been acknowledged: its id is kept
-        for its ``unique_s``. Returns whether there was one."""
+        """Delete a message that nobody has in flight, as if it had been acknowledged: its id is
+        kept for its ``unique_s``. Returns whether there was one.
+        """
         return self._end(id, held_too=False, done_ms=self._now_ms())
 
     def _end(self, id: str, *, held_too: bool = True, done_ms: int | None = None) -> bool:
@@ -426,12 +489,21 @@ class DynoQueue:
         return is_removed
 
     def _removal(
-        self, shard: str, name: str, frame: Frame, claim: ClaimRead | None, done_ms: int | None = None
+        self,
+        shard: str,
+        name: str,
+        frame: Frame,
+        claim: ClaimRead | None,
+        done_ms: int | None = None,
     ) -> Operations:
         version = None if claim is None else claim.version
-        removed = transitions.removal(self._paths.shard(shard), name, version, None if claim is None else claim.resting)
+        removed = transitions.removal(
+            self._paths.shard(shard), name, version, None if claim is None else claim.resting
+        )
         has_started = claim is not None and claim.state.deliveries > 0
-        return *removed, *transitions.id_over(self._paths, frame, has_started=has_started, done_ms=done_ms)
+        return *removed, *transitions.id_over(
+            self._paths, frame, has_started=has_started, done_ms=done_ms
+        )
 
     def set_timeout(self, id: str, timeout_s: Seconds) -> bool:
         """A message that nobody has is due in ``timeout_s`` seconds; it keeps its priority and its
@@ -450,7 +522,9 @@ class DynoQueue:
 
         return self._change(id, operations)
 
-    def _change(self, id: str, operations: Callable[[str, str, ClaimRead | None], Operations | None]) -> bool:
+    def _change(
+        self, id: str, operations: Callable[[str, str, ClaimRead | None], Operations | None]
+    ) -> bool:
         """Write what follows from the state that the message has now; once more, if it has changed
         meanwhile."""
         for _ in range(_TRIES):
@@ -470,7 +544,9 @@ class DynoQueue:
                 return True
             if not isinstance(error, NoNode | NodeExists | BadVersion):
                 raise error
-        raise ConnectionLost(f"message {id} changes too often to be changed queue={self._paths.root}")
+        raise ConnectionLost(
+            f"message {id} changes too often to be changed queue={self._paths.root}"
+        )
 
     def _apply(self, operations: Operations) -> LeaderqError | None:
         return apply_all(self._writer(), [operations], self._paths.root)[0]
@@ -479,19 +555,27 @@ class DynoQueue:
         """All messages of a shard whose names may be ``wanted``, about a megabyte at a time."""
         paths = self._paths.shard(shard)
         parsed = {name: parsed_name(name) for name in children_of(self._session, paths.messages)}
-        names = [name for name, said in parsed.items() if said and (wanted is None or wanted.may_match(shard, said))]
+        names = [
+            name
+            for name, said in parsed.items()
+            if said and (wanted is None or wanted.may_match(shard, said))
+        ]
         for name, answer in SizedReader(self._session, paths.messages).read_all(names):
             if isinstance(answer, tuple):
                 yield name, answer[0]
 
-    def all_messages(self, wanted: Callable[[DynoMessage], bool] | None = None) -> Iterator[DynoMessage]:
+    def all_messages(
+        self, wanted: Callable[[DynoMessage], bool] | None = None
+    ) -> Iterator[DynoMessage]:
         """All messages that are ``wanted``, in whatever state, shard by shard in the order of their
         names (see the layout). What cannot be read is left out."""
         by_fields = wanted if isinstance(wanted, Fields) else None
         for shard in self._shards:
             for name, data in self._all(shard, by_fields):
                 with suppress(CorruptItem, MissingBody):
-                    if by_fields is None or by_fields(self._message(shard, name, data, is_whole=False)):
+                    if by_fields is None or by_fields(
+                        self._message(shard, name, data, is_whole=False)
+                    ):
                         message = self._message(shard, name, data)
                         if by_fields is not None or wanted is None or wanted(message):
                             yield message
@@ -504,8 +588,12 @@ class DynoQueue:
         """The first message of which ``wanted(message)`` is true."""
         return next(self.all_messages(wanted), None)
 
-    def pop_where(self, wanted: Callable[[DynoMessage], bool], *, lease_s: Seconds | None = None) -> Delivery | None:
-        """The best message that is due, that nobody has, and of which ``wanted(message)`` is true."""
+    def pop_where(
+        self, wanted: Callable[[DynoMessage], bool], *, lease_s: Seconds | None = None
+    ) -> Delivery | None:
+        """The best message that is due, that nobody has, and of which ``wanted(message)`` is
+        true.
+        """
         for message in sorted(self.all_messages(wanted), key=lambda one: one.priority):
             if (delivery := self.pop_id(message.id, lease_s=lease_s)) is not None:
                 return delivery
@@ -513,34 +601,47 @@ class DynoQueue:
 
     def clear(self, *, held_too: bool = True) -> int:
         """Remove all messages, in whatever state (but those in flight only if ``held_too``) and
-        readable or not, but not the dead letters; returns how many. What is changed or comes meanwhile
-        may stay."""
+        readable or not, but not the dead letters; returns how many. What is changed or comes
+        meanwhile may stay.
+        """
         count = 0
         for shard in self._shards:
-            for batch in batched(((name, frame_of(data)) for name, data in self._all(shard)), _AT_A_TIME):
-                read = read_claims(self._session, self._paths.shard(shard), [name for name, _ in batch])
+            for batch in batched(
+                ((name, frame_of(data)) for name, data in self._all(shard)), _AT_A_TIME
+            ):
+                read = read_claims(
+                    self._session, self._paths.shard(shard), [name for name, _ in batch]
+                )
                 claims = {claim.name: claim for claim in read}
                 held = {claim.name for claim in read if claim.resting is None and not held_too}
                 wanted = [(name, frame) for name, frame in batch if name not in held]
-                groups = [self._removal(shard, name, frame, claims.get(name)) for name, frame in wanted]
+                groups = [
+                    self._removal(shard, name, frame, claims.get(name)) for name, frame in wanted
+                ]
                 errors = apply_all(self._writer(), groups, self._paths.root)
                 count += errors.count(None)
-                self._bodies.drop(frame.body for (_, frame), error in zip(wanted, errors, strict=True) if error is None)
+                self._bodies.drop(
+                    frame.body
+                    for (_, frame), error in zip(wanted, errors, strict=True)
+                    if error is None
+                )
         return count
 
     def find_stale(self, *, repair: bool = False) -> list[Leftover]:
         """What is left over: claims, markers and ids without the message that they are about, and
-        so of no use. The queue itself leaves none; ``repair`` deletes those found, if they are still
-        of no use then. Reads all ids and, if an id's message is not where it says, its shard."""
+        so of no use. The queue itself leaves none; ``repair`` deletes those found, if they are
+        still of no use then. Reads all ids and, if an id's message is not where it says, its shard.
+        """
         found = list(leftovers(self._session, self._paths, self._shards, self._ids.place))
         if repair:
             apply_all(self._writer(), [one.operations for one in found], self._paths.root)
         return found
 
     def sweep_bodies(self, *, older_s: Seconds = 24 * 3600.0) -> int:
-        """Delete the bodies in the store, older than ``older_s`` seconds, of which no message and no
-        dead letter knows; returns how many. That is to be longer than any push may take. Reads all
-        messages; ask one process for it, and see that all shards are served from there."""
+        """Delete the bodies in the store, older than ``older_s`` seconds, of which no message and
+        no dead letter knows; returns how many. That is to be longer than any push may take. Reads
+        all messages; ask one process for it, and see that all shards are served from there.
+        """
         return self._bodies.sweep(checked_s("older_s", older_s), self._used_bodies())
 
     def _used_bodies(self) -> Iterator[str | None]:
@@ -557,7 +658,9 @@ class DynoQueue:
         return DynoMessage(
             id=frame.id or f"{shard}/{name}",
             payload=self._bodies.get(frame.payload, frame.body) if is_whole else b"",
-            timeout_s=0.0 if parsed is None else min(MAX_S, max(0.0, (parsed.due_ms - frame.enqueued_ms) / 1000)),
+            timeout_s=0.0
+            if parsed is None
+            else min(MAX_S, max(0.0, (parsed.due_ms - frame.enqueued_ms) / 1000)),
             priority=0 if parsed is None else parsed.priority,
             shard=shard,
             headers=frame.headers,

@@ -94,7 +94,8 @@ class ShardView:
         try:
             names = self._session.children(self.paths.messages)
             claims = self._session.children(self.paths.claims)
-            markers = self._session.children(self.paths.rests)  # after the claims: what rests is not leased
+            # after the claims: what rests is not leased
+            markers = self._session.children(self.paths.rests)
         except BaseException:
             with self.lock:
                 self._news, self._is_stale = None, True
@@ -113,7 +114,9 @@ class ShardView:
         # Whoever waits need not hear of what is done, unless that lets the next of a group go.
         is_done = is_child and event.kind is WatchKind.DELETED and f"-{NO_GROUP}-" in event.path
         with self.lock:
-            if event.kind is WatchKind.SESSION or (not is_child and event.kind is not WatchKind.CHILDREN):
+            if event.kind is WatchKind.SESSION or (
+                not is_child and event.kind is not WatchKind.CHILDREN
+            ):
                 self._is_stale = True
             elif is_child:
                 if self._news is not None:
@@ -146,11 +149,13 @@ class ShardView:
 
     # -- claims ------------------------------------------------------------------------------------
 
-    def look_at_claims(self, now_ms: int, members: Callable[[], Collection[str]], *, has_lost_member: bool = False) -> int:
+    def look_at_claims(
+        self, now_ms: int, members: Callable[[], Collection[str]], *, has_lost_member: bool = False
+    ) -> int:
         """Learn what is leased, and whose lease is over; returns how many are.
 
-        ``members()`` lists the consumers. It is asked after the claims were read: who has written one
-        and is not there then is gone, not new. If somebody has gone, all leases are looked at.
+        ``members()`` lists the consumers. It is asked after the claims were read: who has written
+        one and is not there then is gone, not new. If somebody has gone, all leases are looked at.
         The longer the listing of the claims, the rarer it is.
         """
         names = None
@@ -184,7 +189,9 @@ class ShardView:
         return over
 
     def not_claimed(self, name: str, error: LeaderqError | None = None) -> bool:
-        """It did not become ours; returns whether that is the way of things: somebody was quicker."""
+        """It did not become ours; returns whether that is the way of things: somebody was
+        quicker.
+        """
         with self.lock:
             if isinstance(error, NoNode) and error.path != self.paths.claim(name):
                 self.index.deleted(name)

@@ -16,8 +16,9 @@ from leaderq.zookeeper import Check, Delete, Session
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """``path``: a znode without which all is as it was; ``why`` it is of no use. ``operations`` delete
-    it if that still holds, and else nothing."""
+    """``path``: a znode without which all is as it was; ``why`` it is of no use. ``operations``
+    delete it if that still holds, and else nothing.
+    """
 
     path: str
     why: str

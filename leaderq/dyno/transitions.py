@@ -43,10 +43,16 @@ def rest(paths: ShardPaths, name: str, version: int, state: DeliveryState) -> Op
 def first_rest(paths: ShardPaths, name: str, state: DeliveryState) -> Operations:
     """One that was never delivered is due at another time."""
     marker = rest_name(state.until_ms, 0, name)
-    return Check(paths.message(name)), Create(paths.claim(name), state.packed()), Create(paths.rest(marker))
+    return (
+        Check(paths.message(name)),
+        Create(paths.claim(name), state.packed()),
+        Create(paths.rest(marker)),
+    )
 
 
-def id_over(paths: DynoPaths, frame: Frame, *, has_started: bool, done_ms: int | None = None) -> Operations:
+def id_over(
+    paths: DynoPaths, frame: Frame, *, has_started: bool, done_ms: int | None = None
+) -> Operations:
     """What becomes of the id of a message that is done, dead or removed, if it still has one.
     ``done_ms``: when it was acknowledged, if it was."""
     if not frame.id or (has_started and frame.unique is Unique.STARTED):
@@ -63,8 +69,9 @@ def absence(path: str) -> Operations:
 
 
 def removal(paths: ShardPaths, name: str, version: int | None, marker: str | None) -> Operations:
-    """All of it. ``version``: of its claim; ``None`` if it was never delivered, which must still be so,
-    or its claim would be left over."""
+    """All of it. ``version``: of its claim; ``None`` if it was never delivered, which must still be
+    so, or its claim would be left over.
+    """
     claim = paths.claim(name)
     claimed = absence(claim) if version is None else (Delete(claim, version),)
     rested = () if marker is None else (Delete(paths.rest(marker)),)

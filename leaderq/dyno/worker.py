@@ -40,16 +40,17 @@ class Kill(Exception):
 class Worker:
     """Calls ``handler(delivery)`` on ``threads`` threads, for one message after another.
 
-    A handler that returns acknowledges; one that raises, whatever it is, has failed, and the message
-    comes again as ``retry`` says for the class of the error (``None``: never) or for the nearest of
-    its bases, else as the queue's own policy says. :class:`Postpone` and :class:`Kill` say what else
-    is to become of it. Leases are extended for as long as the handler works, ``most_s`` seconds at
-    most (``None``: for ever); ``ending`` and ``ending_s`` are those of :meth:`DynoQueue.keep`.
+    A handler that returns acknowledges; one that raises, whatever it is, has failed, and the
+    message comes again as ``retry`` says for the class of the error (``None``: never) or for the
+    nearest of its bases, else as the queue's own policy says. :class:`Postpone` and :class:`Kill`
+    say what else is to become of it. Leases are extended for as long as the handler works,
+    ``most_s`` seconds at most (``None``: for ever); ``ending`` and ``ending_s`` are those of
+    :meth:`DynoQueue.keep`.
 
     *Guarantees:* after :meth:`stop` no handler is begun, and what was not begun is given back at
     once. The threads outlast every error but the end of the queue or of its session. *Not
-    guaranteed:* that a handler which hangs is ended: its message passes to another when ``most_s`` is
-    over.
+    guaranteed:* that a handler which hangs is ended: its message passes to another when ``most_s``
+    is over.
 
     :raises ConfigurationError: the handler is not a plain function, or a number cannot be.
     """
@@ -72,13 +73,21 @@ class Worker:
         self._handler = handler
         self._retry = dict(retry or {})
         kinds: list[object] = list(self._retry)
-        if wrong := [kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, BaseException))]:
+        if wrong := [
+            kind
+            for kind in kinds
+            if not (isinstance(kind, type) and issubclass(kind, BaseException))
+        ]:
             raise ConfigurationError(f"retry by {wrong!r}: give classes of exceptions")
         for policy in self._retry.values():
             checked_type("retry", policy, RetryPolicy | None)
         most_s = None if most_s is None else checked_s("most_s", most_s)
-        self._keep = partial(queue.keep, most_s=most_s, ending=ending, ending_s=checked_s("ending_s", ending_s))
-        self._services = [Service(f"leaderq-dyno-worker-{number}", self._run) for number in range(threads)]
+        self._keep = partial(
+            queue.keep, most_s=most_s, ending=ending, ending_s=checked_s("ending_s", ending_s)
+        )
+        self._services = [
+            Service(f"leaderq-dyno-worker-{number}", self._run) for number in range(threads)
+        ]
 
     def start(self) -> None:
         """Begin; once only, however often it is called."""
@@ -86,12 +95,16 @@ class Worker:
             service.start()
 
     def stop(self, timeout_s: float | None = 30.0) -> bool:
-        """Begin nothing more; wait for what is being worked on (``None``: without end; a handler that
-        calls it is not waited for). Returns whether all was done in ``timeout_s``."""
+        """Begin nothing more; wait for what is being worked on (``None``: without end; a handler
+        that calls it is not waited for). Returns whether all was done in ``timeout_s``.
+        """
         deadline = None if timeout_s is None else now_s() + timeout_s
         for service in self._services:
             service.is_stopping = True
-        ended = [one.stop(None if deadline is None else max(0.0, deadline - now_s())) for one in self._services]
+        ended = [
+            one.stop(None if deadline is None else max(0.0, deadline - now_s()))
+            for one in self._services
+        ]
         return all(ended)
 
     @property
@@ -103,7 +116,9 @@ class Worker:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None
+    ) -> None:
         self.stop()
 
     def _run(self, service: Service) -> None:
@@ -131,9 +146,13 @@ class Worker:
             self._keep([delivery])
             self._handle(delivery)
         except StaleLease as exc:
-            log.warning("message not settled, its lease was lost message=%s error=%s", delivery.id, exc)
+            log.warning(
+                "message not settled, its lease was lost message=%s error=%s", delivery.id, exc
+            )
         except Exception as exc:  # noqa: BLE001 - this thread goes on
-            log.warning("message not settled, it comes again message=%s error=%s", delivery.id, told(exc))
+            log.warning(
+                "message not settled, it comes again message=%s error=%s", delivery.id, told(exc)
+            )
         finally:
             self._queue.let_go([delivery])
 
@@ -146,7 +165,9 @@ class Worker:
         except Kill as exc:
             settle = partial(delivery.kill, told(exc).partition(": ")[2] or "killed")
         except BaseException as exc:
-            log.exception("handler failed message=%s deliveries=%d", delivery.id, delivery.deliveries)
+            log.exception(
+                "handler failed message=%s deliveries=%d", delivery.id, delivery.deliveries
+            )
             settle = self._failed(delivery, exc)
         if not delivery.is_settled:
             settle()
@@ -155,5 +176,9 @@ class Worker:
         for kind in type(error).__mro__:
             if kind in self._retry:
                 policy = self._retry[kind]
-                return partial(delivery.kill, told(error)) if policy is None else partial(delivery.nack, error, retry=policy)
+                return (
+                    partial(delivery.kill, told(error))
+                    if policy is None
+                    else partial(delivery.nack, error, retry=policy)
+                )
         return partial(delivery.nack, error)

@@ -32,9 +32,11 @@ class _Awaited(OperationGroup):
         self.heard()
 
 
-def outcomes(writer: SequencedWriter, groups: Sequence[Operations], path: str, timeout_s: float = ANSWER_S) -> list[Outcome]:
-    """Write these, each all or nothing. Once nothing has been answered for ``timeout_s`` seconds, no
-    more is waited for: what is left is ``NotConnected`` if it was surely not sent, else
+def outcomes(
+    writer: SequencedWriter, groups: Sequence[Operations], path: str, timeout_s: float = ANSWER_S
+) -> list[Outcome]:
+    """Write these, each all or nothing. Once nothing has been answered for ``timeout_s`` seconds,
+    no more is waited for: what is left is ``NotConnected`` if it was surely not sent, else
     ``ConnectionLost``.
 
     :raises ConfigurationError: an operation of the user's has a path that ZooKeeper cannot use.
@@ -64,7 +66,9 @@ def outcomes(writer: SequencedWriter, groups: Sequence[Operations], path: str, t
     return [one.outcome or (None, not_sent if one in unsent else lost) for one in made]
 
 
-def apply_all(writer: SequencedWriter, groups: Sequence[Operations], path: str) -> list[LeaderqError | None]:
+def apply_all(
+    writer: SequencedWriter, groups: Sequence[Operations], path: str
+) -> list[LeaderqError | None]:
     """Write these, each all or nothing; for each its error, or ``None``.
 
     What goes beside a message (its id, the marker of its rest) may have been taken away by hand:
@@ -83,4 +87,8 @@ def apply_all(writer: SequencedWriter, groups: Sequence[Operations], path: str) 
 
 def within(error: LeaderqError, path: str) -> bool:
     """Whether it is about a znode below ``path``, and not about one of the user's own."""
-    return isinstance(error, ZooKeeperError) and error.path is not None and error.path.startswith(f"{path}/")
+    return (
+        isinstance(error, ZooKeeperError)
+        and error.path is not None
+        and error.path.startswith(f"{path}/")
+    )

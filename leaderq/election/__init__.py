@@ -1,4 +1,6 @@
-"""The election: candidates stand in ZooKeeper, one wins a term; observers look on, operators ask."""
+"""The election: candidates stand in ZooKeeper, one wins a term; observers look on, operators
+ask.
+"""
 
 from leaderq.election.candidate import Candidate
 from leaderq.election.layout import EndDetails, TermRecord

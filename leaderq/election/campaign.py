@@ -17,7 +17,17 @@ from leaderq.election.enlistment import Enlistment
 from leaderq.election.layout import EndDetails, Layout, Wishes, WishesDecoder
 from leaderq.election.tenure import Tenure
 from leaderq.errors import SessionClosed
-from leaderq.events import Event, Stage, Standing, TermBegan, TermEnded, TermEnding, Withdrawn, WorkPaused, WorkResumed
+from leaderq.events import (
+    Event,
+    Stage,
+    Standing,
+    TermBegan,
+    TermEnded,
+    TermEnding,
+    Withdrawn,
+    WorkPaused,
+    WorkResumed,
+)
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads.backoff import Backoff, BackoffPolicy
 from leaderq.zookeeper import Session
@@ -60,7 +70,9 @@ class Campaign:
         self._publish = publish
         self._won = won
         self._decoder = WishesDecoder(layout.control)
-        self._enlistment = Enlistment(session, layout, candidate, self._decoder, changed=lambda: inbox(Input.CHANGED))
+        self._enlistment = Enlistment(
+            session, layout, candidate, self._decoder, changed=lambda: inbox(Input.CHANGED)
+        )
         self._silent = False
         self._operator_paused = False
         self._released = False

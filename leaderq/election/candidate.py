@@ -49,9 +49,9 @@ class Candidate:
 
     ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; ``id`` is
     shown to operators and must differ between candidates; ``root`` is the parent znode of all
-    careers. Events are logged as ``leaderq.events``. A term is won with :meth:`stand` and :meth:`await_term`, and must be given back with
-    :meth:`conclude` once no code works on it any more, however it ended: until then nobody else is
-    let in after a planned end.
+    careers. Events are logged as ``leaderq.events``. A term is won with :meth:`stand` and
+    :meth:`await_term`, and must be given back with :meth:`conclude` once no code works on it any
+    more, however it ended: until then nobody else is let in after a planned end.
 
     Guarantees: at no instant do two candidates of one ensemble hold a term that passes ``check()``,
     whatever the network, processes and sessions do, as long as their clocks run at rates within a
@@ -105,7 +105,9 @@ class Candidate:
         if self._closed:
             return  # a release may still be under way, and nobody would mind the new znode
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"leaderq-candidate-{self.career}", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, name=f"leaderq-candidate-{self.career}", daemon=True
+            )
             self.session.add_listener(self._session_changed)
             self._thread.start()
         self._inbox.put(Input.STAND)
@@ -221,7 +223,12 @@ class Candidate:
     def __enter__(self) -> Candidate:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         tenure = self._campaign.tenure
         if tenure is not None:
             self.conclude(tenure.term, Reason.FAILED if error else Reason.WITHDRAWN)
@@ -246,7 +253,9 @@ class Candidate:
                 with self._changed:
                     self._changed.notify_all()
         except Exception as exc:
-            log.exception("candidate broke down; its term ends: career=%s id=%s", self.career, self.id)
+            log.exception(
+                "candidate broke down; its term ends: career=%s id=%s", self.career, self.id
+            )
             tenure = self._campaign.tenure
             self._campaign.end_term(Reason.FENCED)
             with self._changed:

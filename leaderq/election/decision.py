@@ -3,10 +3,10 @@
 A pair that is not in the table changes nothing: a watch that fires late, an acknowledgement after
 the end.
 
-    RESTING --STAND--> ENLISTING --ENLISTED--> WAITING --FIRST--> CLAIMING --WON--> LEADING <--> SUSPECT
-                                                                                       |  (silence)  |
-                     RESTING <--RELEASED-- RELEASING <--HANDED_OVER-- ENDING <---------+--- told ----+
-                                               ^---------HANDED_OVER-- OUSTED <--- lease over, fenced, session lost
+    RESTING --STAND--> ENLISTING --ENLISTED--> WAITING --FIRST--> CLAIMING --WON--> LEADING
+    LEADING <--(silence)--> SUSPECT
+    LEADING, SUSPECT --told--> ENDING --HANDED_OVER--> RELEASING --RELEASED--> RESTING
+    LEADING, SUSPECT, ENDING --lease over, fenced, session lost--> OUSTED --HANDED_OVER--> RELEASING
 
 Leadership is held in LEADING, SUSPECT and ENDING, and in no other role. In ENDING the lease is kept
 up, so that nobody can lead before the career's code has returned; in OUSTED it is lost and only

@@ -43,7 +43,15 @@ from leaderq.election.layout import (
     past_with,
     position_of,
 )
-from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NodeExists, NoNode, SessionClosed, SessionExpired
+from leaderq.errors import (
+    BadVersion,
+    ConnectionLost,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    SessionClosed,
+    SessionExpired,
+)
 from leaderq.events import Stage
 from leaderq.term import Reason
 from leaderq.zookeeper import (
@@ -128,7 +136,11 @@ class Enlistment:
             if position_of(self._guid, names) is None:
                 prefix = self._layout.candidate(name_prefix(self._guid))
                 self._session.create(
-                    prefix, self._candidate.encode(), ephemeral=True, sequential=True, timeout_s=self._patience_s
+                    prefix,
+                    self._candidate.encode(),
+                    ephemeral=True,
+                    sequential=True,
+                    timeout_s=self._patience_s,
                 )
         except LeaderqError as exc:
             return self._failed("enlisting", exc)
@@ -222,7 +234,8 @@ class Enlistment:
             try:
                 self._session.multi(ops, timeout_s=self._patience_s)
             except NoNode:
-                self._delete(name)  # it is gone already, or the record is, which must not keep us in the line
+                # it is gone already, or the record is, which must not keep us in the line
+                self._delete(name)
         except SessionClosed:
             return Input.LOST
         except LeaderqError as exc:
@@ -249,7 +262,8 @@ class Enlistment:
             GetData(self._layout.control),
             *([GetData(own)] if own else []),
         ]
-        self._owner = self._session.id  # before the reading: what is read in a newer session is not ours
+        # before the reading: what is read in a newer session is not ours
+        self._owner = self._session.id
         found: list[Any] = self._session.multi_read(reads, timeout_s=self._patience_s)
         if isinstance(found[0], LeaderqError):
             raise found[0]
@@ -259,11 +273,17 @@ class Enlistment:
         data, self._wishes_version = self._read(found[2], self._layout.control)
         self._wishes = self._decoder.decoded(data) or Wishes()  # spoilt, it must stop nobody
         self.position = position_of(self._guid, names)
-        self._mine = self.position is not None and self._is_mine(self._layout.candidate(self.position.name), own, found[3:])
+        self._mine = self.position is not None and self._is_mine(
+            self._layout.candidate(self.position.name), own, found[3:]
+        )
         return names
 
     def _is_mine(self, path: str, known: str | None, read: list[Any]) -> bool:
-        stat = read[0][1] if path == known and isinstance(read[0], tuple) else self._session.exists(path)
+        stat = (
+            read[0][1]
+            if path == known and isinstance(read[0], tuple)
+            else self._session.exists(path)
+        )
         return stat is not None and bool(stat.ephemeral_owner == self._owner)
 
     def _read(self, read: Any, path: str) -> tuple[bytes, int]:
@@ -306,7 +326,11 @@ class Enlistment:
         path = self._layout.candidate(ahead)
         try:
             if self._watched == wanted:
-                return Input.BEHIND if self._session.exists(path, timeout_s=self._patience_s) else Input.CHANGED
+                return (
+                    Input.BEHIND
+                    if self._session.exists(path, timeout_s=self._patience_s)
+                    else Input.CHANGED
+                )
             self._session.children(path, watch=self._on_watch, timeout_s=self._patience_s)
         except NoNode:
             return Input.CHANGED
@@ -343,7 +367,8 @@ class Enlistment:
                 self._introduced = owner  # another candidate of this process may have said it
 
         place = json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode()
-        self._session.create_async(self._layout.processes, b"")  # sent first, and so carried out first
+        # sent first, and so carried out first
+        self._session.create_async(self._layout.processes, b"")
         reply = self._session.create_async(self._layout.process(owner), place, ephemeral=True)
         reply.add_done_callback(said)
 
@@ -367,12 +392,17 @@ class Enlistment:
         self._looks = {name: self._looks.get(name, 0) + 1 for name in doubles}
         for double in (name for name, looks in self._looks.items() if looks == 3):
             log.warning(
-                "two candidates stand under one id: career=%s id=%s znodes=%s,%s; give each its own --id",
+                "two candidates stand under one id: career=%s id=%s znodes=%s,%s; give each its own"
+                " --id",
                 self._layout.career,
                 self._candidate,
                 self.position.name,
                 double,
-                extra={"event": "duplicate_id", "career": self._layout.career, "candidate": self._candidate},
+                extra={
+                    "event": "duplicate_id",
+                    "career": self._layout.career,
+                    "candidate": self._candidate,
+                },
             )
 
     def _succeeded(self, signal: Input) -> Input:

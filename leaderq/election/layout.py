@@ -228,7 +228,11 @@ def past_with(newest: TermRecord) -> tuple[Mapping[str, Any], ...]:
     """The ``past`` of the term after ``newest``."""
     if newest.candidate is None:
         return newest.past
-    values = {name: value for name, value in _values(newest).items() if value is not None and name != "past"}
+    values = {
+        name: value
+        for name, value in _values(newest).items()
+        if value is not None and name != "past"
+    }
     return (values, *newest.past)[:_KEPT_TERMS]
 
 
@@ -242,7 +246,9 @@ class EndDetails:
     cool_off_s: float = 0.0
 
 
-def closed(record: TermRecord, *, ended: float, reason: str, details: EndDetails | None = None) -> TermRecord:
+def closed(
+    record: TermRecord, *, ended: float, reason: str, details: EndDetails | None = None
+) -> TermRecord:
     """The record of a term that ended cleanly."""
     error = stands_again = None
     if details is not None and details.error:

@@ -71,4 +71,6 @@ class Lease:
 
     def wake_s(self, now_s: float) -> float:
         """The next instant at which something is due: a renewal, suspicion, or the end."""
-        return min(at for at in (self.renew_s, self.late_s, self.ends_s) if at > now_s or at == self.ends_s)
+        return min(
+            at for at in (self.renew_s, self.late_s, self.ends_s) if at > now_s or at == self.ends_s
+        )

@@ -20,11 +20,36 @@ from functools import partial
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.election.layout import Layout, TermRecord, Wishes, WishesDecoder, decode, encode, in_line, terms_before
-from leaderq.errors import BadVersion, ConfigurationError, CorruptRecord, LeaderqError, NoNode, NotEmpty, RequestRefused
+from leaderq.election.layout import (
+    Layout,
+    TermRecord,
+    Wishes,
+    WishesDecoder,
+    decode,
+    encode,
+    in_line,
+    terms_before,
+)
+from leaderq.errors import (
+    BadVersion,
+    ConfigurationError,
+    CorruptRecord,
+    LeaderqError,
+    NoNode,
+    NotEmpty,
+    RequestRefused,
+)
 from leaderq.events import Stage
 from leaderq.plain import require_plain_function
-from leaderq.zookeeper import AnyClient, Delete, GetChildren, GetData, Session, WatchEvent, as_session
+from leaderq.zookeeper import (
+    AnyClient,
+    Delete,
+    GetChildren,
+    GetData,
+    Session,
+    WatchEvent,
+    as_session,
+)
 from leaderq.zookeeper.paths import join
 
 _SESSION = re.compile(r"-?[0-9a-f]+")
@@ -77,7 +102,10 @@ class View:
         """Plain values, for JSON; without ``history``."""
         values = asdict(self)
         del values["history"]
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +148,14 @@ def view_of(
         paused=wishes.paused,
         candidates=tuple(one.candidate for one in standing),
         error=record.error,
-        members=tuple(Member(one.candidate, *(known.get(one.name) or places.get(one.session, nowhere))) for one in standing),
+        members=tuple(
+            Member(one.candidate, *(known.get(one.name) or places.get(one.session, nowhere)))
+            for one in standing
+        ),
         cooling_off=_cooling_off(record, {one.candidate for one in standing}, now),
-        history=() if record.candidate is None else (replace(record, past=()), *terms_before(record)),
+        history=()
+        if record.candidate is None
+        else (replace(record, past=()), *terms_before(record)),
     )
 
 
@@ -134,7 +167,9 @@ def _cooling_off(record: TermRecord, standing: set[str], now: float) -> tuple[Me
             continue  # what it did before that does not count any more
         found[each.candidate] = Member(each.candidate, each.host, each.pid, each.stands_again)
     waiting = [
-        one for one in found.values() if one.candidate not in standing and one.stands_again and one.stands_again > now
+        one
+        for one in found.values()
+        if one.candidate not in standing and one.stands_again and one.stands_again > now
     ]
     return tuple(sorted(waiting, key=lambda one: one.stands_again or 0.0))
 
@@ -212,7 +247,9 @@ class Observer:
             if each is not None
         ]
         places = {
-            int(name, 16): _place(each[0]) for name, each in zip(running, read[len(line) :], strict=True) if each is not None
+            int(name, 16): _place(each[0])
+            for name, each in zip(running, read[len(line) :], strict=True)
+            if each is not None
         }
         return record, wishes or Wishes(), standing, places
 
@@ -303,7 +340,9 @@ class Operator(Observer):
                 return
             except CorruptRecord:
                 try:
-                    self._session.set(path, encode(TermRecord(number=number - 1, id="unknown")), stat.version)
+                    self._session.set(
+                        path, encode(TermRecord(number=number - 1, id="unknown")), stat.version
+                    )
                 except (BadVersion, NoNode):
                     continue  # somebody else has repaired it meanwhile
 
@@ -320,7 +359,9 @@ class Operator(Observer):
             who = [f"candidate {one.candidate!r}" for one in (*view.members, *view.cooling_off)]
             who += [f"process {pid} on {host}" for host, pid in places.values()]
             if who:
-                raise RequestRefused(f"{self._career!r} is in use by {', '.join(who)}; stop them first")
+                raise RequestRefused(
+                    f"{self._career!r} is in use by {', '.join(who)}; stop them first"
+                )
             living = (self._layout.candidates, self._layout.processes)
             paths = [self._layout.base]
             for path in paths:  # which grows

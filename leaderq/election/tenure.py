@@ -21,7 +21,14 @@ from leaderq.election.decision import Input
 from leaderq.election.enlistment import WonClaim
 from leaderq.election.layout import Layout, Wishes, WishesDecoder, encode
 from leaderq.election.lease import Lease, LeaseState
-from leaderq.errors import Deposed, NoNode, NotConnected, SessionClosed, SessionExpired, ZooKeeperError
+from leaderq.errors import (
+    Deposed,
+    NoNode,
+    NotConnected,
+    SessionClosed,
+    SessionExpired,
+    ZooKeeperError,
+)
 from leaderq.events import Stage
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Check, Operation, Session, SetData, WatchEvent, WatchKind
@@ -109,7 +116,9 @@ class Tenure:
         """Publish the stage in the ``term`` record, fenced; it also counts as a renewal."""
         self.record = replace(self.record, stage=stage.value)
         at_s = now_s()
-        reply = self._session.multi_async([Check(self.node), SetData(self._layout.term, encode(self.record))])
+        reply = self._session.multi_async(
+            [Check(self.node), SetData(self._layout.term, encode(self.record))]
+        )
         reply.add_done_callback(lambda done: self._renewed(done, at_s))
 
     def read_wishes(self) -> None:

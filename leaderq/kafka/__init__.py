@@ -1,4 +1,6 @@
-"""Draining Kafka as the one leader: the career, its records, and the narrow interfaces behind it."""
+"""Draining Kafka as the one leader: the career, its records, and the narrow interfaces behind
+it.
+"""
 
 import warnings
 
@@ -16,7 +18,14 @@ from leaderq.kafka.clients.consumer import (
     KafkaAway,
     MembershipLost,
 )
-from leaderq.kafka.handling.on_error import DependencyUnavailable, PoisonRecord, ProcessDied, dead_letter, retry, skip
+from leaderq.kafka.handling.on_error import (
+    DependencyUnavailable,
+    PoisonRecord,
+    ProcessDied,
+    dead_letter,
+    retry,
+    skip,
+)
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.kafka.stores.offset_store import KafkaOffsets, OffsetStore

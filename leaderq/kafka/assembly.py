@@ -16,7 +16,12 @@ from leaderq.errors import LeaderqError, NoNode
 from leaderq.events import EventBus
 from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import ClientLibrary, bootstrap_servers, for_all_clients
-from leaderq.kafka.clients.consumer import SHARED_FETCH_BYTES, ConsumerFactory, ConsumerSettings, TopicPattern
+from leaderq.kafka.clients.consumer import (
+    SHARED_FETCH_BYTES,
+    ConsumerFactory,
+    ConsumerSettings,
+    TopicPattern,
+)
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import ProducerSettings, TransactionalProducer
@@ -34,10 +39,21 @@ from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.handling.parts import HandleCalls
 from leaderq.kafka.handling.rate_limit import rate_limiter_of
 from leaderq.kafka.record import Record, deserialized
-from leaderq.kafka.stores.offset_store import ExternalOffsets, KafkaOffsets, LoadOffsets, OffsetStore
+from leaderq.kafka.stores.offset_store import (
+    ExternalOffsets,
+    KafkaOffsets,
+    LoadOffsets,
+    OffsetStore,
+)
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
-from leaderq.kafka.topics import ensure_topic, existing_topics, largest_batches, remove_static_members, static_members
+from leaderq.kafka.topics import (
+    ensure_topic,
+    existing_topics,
+    largest_batches,
+    remove_static_members,
+    static_members,
+)
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.term import Term
 from leaderq.zookeeper import Session
@@ -50,7 +66,9 @@ OPEN_MARGIN_S = 20.0
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a career runs, and what of its code is called; ``consumer_settings`` has the last word."""
+    """Where a career runs, and what of its code is called; ``consumer_settings`` has the last
+    word.
+    """
 
     settings: Settings
     session: Session
@@ -138,7 +156,9 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
             events=environment.events,
             career=declared.name,
             candidate=environment.candidate,
-            batch_limits=BatchLimits(declared.max_records, declared.max_bytes, declared.max_wait_s, declared.workers),
+            batch_limits=BatchLimits(
+                declared.max_records, declared.max_bytes, declared.max_wait_s, declared.workers
+            ),
             start=declared.auto_offset_reset,
             stall_limits=environment.stall_limits,
             reports=reports,
@@ -150,8 +170,12 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
     letter_bytes = max(MAX_LETTER_BYTES, declared.max_message_bytes)
     ours = declared.client_options if declared.client is ClientLibrary.KAFKA_PYTHON else {}
     dead_letters = DeadLetterSender(
-        ProducerSettings(settings.kafka, security=security, max_message_bytes=letter_bytes, options=ours),
-        partial(store.produce, max_bytes=letter_bytes) if isinstance(store, TransactionOffsets) else None,
+        ProducerSettings(
+            settings.kafka, security=security, max_message_bytes=letter_bytes, options=ours
+        ),
+        partial(store.produce, max_bytes=letter_bytes)
+        if isinstance(store, TransactionOffsets)
+        else None,
         make_topic=lambda: topic and _require_topic(settings, declared, topic),
         topic_bytes=topic_bytes,
     )
@@ -175,7 +199,9 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         on_held_up=reports.held_up,
         figures=figures,
     )
-    return Assembly(declared, store, consumer, BatchHandler(context), dead_letters, marks, calls, figures)
+    return Assembly(
+        declared, store, consumer, BatchHandler(context), dead_letters, marks, calls, figures
+    )
 
 
 def handling_context(
@@ -189,21 +215,28 @@ def handling_context(
     return HandlingContext(
         career=declared.name,
         handle=handle,
-        decode=None if key is None and value is None else partial(deserialized, key=key, value=value),
+        decode=None
+        if key is None and value is None
+        else partial(deserialized, key=key, value=value),
         undo=store.undo,
         undoes=store.undoes,
         commits_first=declared.commits_first,
         batches=declared.batches,
         workers=declared.workers,
         on_error=policy(declared.on_error, declared.where),
-        rate_limit=rate_limiter_of(declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s),
+        rate_limit=rate_limiter_of(
+            declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s
+        ),
         **parts,
     )
 
 
 def security_for(declared: Declaration, settings: Settings) -> KafkaSecurity:
     """What is needed to be let in, also by what is done with kafka-python beside the draining."""
-    return replace(settings.kafka_security, client_options=for_all_clients(declared.client, declared.client_options))
+    return replace(
+        settings.kafka_security,
+        client_options=for_all_clients(declared.client, declared.client_options),
+    )
 
 
 def _free_group(declared: Declaration, environment: Environment) -> str:
@@ -212,10 +245,18 @@ def _free_group(declared: Declaration, environment: Environment) -> str:
     security = security_for(declared, settings)
     try:
         others = static_members(settings.kafka, group, security=security) - {declared.name}
-        gone = sorted(name for name in others if _is_abandoned(environment.session, Layout(settings.root, name)))
+        gone = sorted(
+            name
+            for name in others
+            if _is_abandoned(environment.session, Layout(settings.root, name))
+        )
         if gone:
             remove_static_members(settings.kafka, group, gone, security=security)
-            log.warning("members without candidates removed from group; group=%s members=%s", group, ", ".join(gone))
+            log.warning(
+                "members without candidates removed from group; group=%s members=%s",
+                group,
+                ", ".join(gone),
+            )
     except LeaderqError as exc:
         return f"group={group} waits for other members, which are not known: {exc}"
     waits_for = ", ".join(sorted(others.difference(gone))) or "members without a name"
@@ -236,7 +277,11 @@ def _is_abandoned(session: Session, layout: Layout) -> bool:
 
 def _require_topic(settings: Settings, declared: Declaration, topic: str) -> int | None:
     """Make the dead-letter topic, if it is missing, before it is needed; returns its size limit."""
-    address, security, timeout_s = settings.kafka, security_for(declared, settings), settings.connect_timeout_s
+    address, security, timeout_s = (
+        settings.kafka,
+        security_for(declared, settings),
+        settings.connect_timeout_s,
+    )
     sources = declared.topics
     if isinstance(sources, TopicPattern):
         sources = sources.among(existing_topics(address, security=security, timeout_s=timeout_s))
@@ -245,7 +290,9 @@ def _require_topic(settings: Settings, declared: Declaration, topic: str) -> int
     wanted = None if largest is None else largest + LETTER_ROOM_BYTES
     configs = {} if wanted is None else {"max.message.bytes": str(wanted)}
     if ensure_topic(address, topic, configs=configs, security=security, timeout_s=timeout_s):
-        log.info("dead-letter topic created topic=%s max.message.bytes=%s", topic, wanted or "default")
+        log.info(
+            "dead-letter topic created topic=%s max.message.bytes=%s", topic, wanted or "default"
+        )
         return wanted
     size = sizes.get(topic)
     if size is not None and largest is not None and size < largest:
@@ -264,7 +311,8 @@ def _require_topic(settings: Settings, declared: Declaration, topic: str) -> int
 def _consumer_class(client: ClientLibrary) -> ConsumerFactory:
     if client is ClientLibrary.KAFKA_PYTHON:
         return KafkaPythonConsumer
-    from leaderq.kafka.clients.confluent_connection import require  # an extra, loaded only where it is asked for
+    # an extra, loaded only where it is asked for
+    from leaderq.kafka.clients.confluent_connection import require
 
     require()
     from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
@@ -272,7 +320,9 @@ def _consumer_class(client: ClientLibrary) -> ConsumerFactory:
     return ConfluentConsumer
 
 
-def consumer_settings(declared: Declaration, environment: Environment, in_group: bool) -> ConsumerSettings:
+def consumer_settings(
+    declared: Declaration, environment: Environment, in_group: bool
+) -> ConsumerSettings:
     return environment.consumer_settings(
         ConsumerSettings(
             topics=declared.topics,
@@ -291,7 +341,9 @@ def _store(declared: Declaration, environment: Environment, layout: Layout) -> O
     if declared.offsets is StoreKind.EXTERNAL:
         return ExternalOffsets(environment.load_offsets, declared.where)
     if declared.offsets is StoreKind.TRANSACTION:
-        return TransactionOffsets(partial(_producer, declared, environment), max_message_bytes=declared.max_message_bytes)
+        return TransactionOffsets(
+            partial(_producer, declared, environment), max_message_bytes=declared.max_message_bytes
+        )
     return KafkaOffsets()
 
 

@@ -52,9 +52,9 @@ class KafkaLeaderCareer(LeaderCareer):
         takes; a larger one is an error about its record. Raise it where topics take more. A dead
         letter may have as many bytes, or 64 MB if that is more.
         ``client``: ``"kafka-python"``, or ``"confluent"``, which reads several times as fast (extra
-        ``leaderq[confluent]``). ``client_options``: the library's own, by the names it has for them:
-        rack, fetch sizes, compression, who gives out tokens. What a promise rests on is refused
-        (:mod:`leaderq.kafka.clients.client_options`).
+        ``leaderq[confluent]``). ``client_options``: the library's own, by the names it has for
+        them: rack, fetch sizes, compression, who gives out tokens. What a promise rests on is
+        refused (:mod:`leaderq.kafka.clients.client_options`).
 
     How it is handed over:
         ``max_records``, ``max_bytes`` (keys and values), ``max_wait_s``: a batch is handed over
@@ -178,7 +178,8 @@ class KafkaLeaderCareer(LeaderCareer):
         store = (self._assembly or self._running()).store
         if not isinstance(store, TransactionOffsets):
             raise ConfigurationError(
-                f"produce() belongs to offsets='transaction'; {type(self).__qualname__} has {self.offsets!r}"
+                f"produce() belongs to offsets='transaction'; {type(self).__qualname__} has"
+                f" {self.offsets!r}"
             )
         store.produce(Message(topic, value, key, headers, partition, timestamp_ms))
 
@@ -189,22 +190,28 @@ class KafkaLeaderCareer(LeaderCareer):
         store = self._running().store
         where = type(self).__qualname__
         if not isinstance(store, ZooKeeperOffsets):
-            raise ConfigurationError(f"write_with_offsets() belongs to offsets='zookeeper'; {where} has {self.offsets!r}")
+            raise ConfigurationError(
+                f"write_with_offsets() belongs to offsets='zookeeper'; {where} has {self.offsets!r}"
+            )
         if self._running().declared.commits_first:
             raise ConfigurationError(
-                f"write_with_offsets() in {where} has delivery='at_most_once', where offsets are committed before handle is called; "
-                "use term.write(...), or leave delivery out"
+                f"write_with_offsets() in {where} has delivery='at_most_once', where offsets are"
+                " committed before handle is called; use term.write(...), or leave delivery out"
             )
         store.add(operations)
 
     def healthy(self) -> bool:
-        """Return whether to go on leading: not while a call of :meth:`handle` is over its budget."""
+        """Return whether to go on leading: not while a call of :meth:`handle` is over its
+        budget.
+        """
         if self._assembly is None or (budget_s := self._assembly.declared.handle_budget_s) is None:
             return True
         overdue = self._assembly.calls.overdue(budget_s)
         for each in overdue:
             name = self._assembly.declared.name
-            log.error("handler over its budget career=%s handle_budget_s=%g: %s", name, budget_s, each)
+            log.error(
+                "handler over its budget career=%s handle_budget_s=%g: %s", name, budget_s, each
+            )
         return not overdue
 
     @property
@@ -235,7 +242,8 @@ class KafkaLeaderCareer(LeaderCareer):
         except BatchLost:
             assembly.store.undo()  # what of it is not committed is handed out again
         except UnknownTopic:
-            assembly.dead_letters.make_topic()  # if that is the one that is missing, the next term finds it
+            # if that is the one that is missing, the next term finds it
+            assembly.dead_letters.make_topic()
             raise
         except KafkaFenced as exc:
             if isinstance(term, OpenTerm):
@@ -290,7 +298,16 @@ class KafkaLeaderCareer(LeaderCareer):
     def _problems(cls) -> Iterable[str]:
         """What is missing of the methods that a subclass must write."""
         where = cls.__qualname__
-        if cls.handle is KafkaLeaderCareer.handle and cls.handle_record is KafkaLeaderCareer.handle_record:
-            yield f"{where} has neither handle(records, term) nor handle_record(record, term); write one of them"
+        if (
+            cls.handle is KafkaLeaderCareer.handle
+            and cls.handle_record is KafkaLeaderCareer.handle_record
+        ):
+            yield (
+                f"{where} has neither handle(records, term) nor handle_record(record, term); write"
+                " one of them"
+            )
         if cls.offsets == "external" and cls.load_offsets is KafkaLeaderCareer.load_offsets:
-            yield f"{where} has offsets='external' and no load_offsets(term); write it (leaderq.kafka.DatabaseOffsets can help)"
+            yield (
+                f"{where} has offsets='external' and no load_offsets(term); write it"
+                " (leaderq.kafka.DatabaseOffsets can help)"
+            )

@@ -47,9 +47,13 @@ def check_career(career: Any, name: str, settings: Settings) -> Iterator[CareerF
     security = security_for(declared, settings)
     topics = _topics(declared.topics, settings, security)
     wanted = [*topics, *([letters] if letters else [])]
-    views = describe_topics(settings.kafka, wanted, security=security, timeout_s=settings.connect_timeout_s)
+    views = describe_topics(
+        settings.kafka, wanted, security=security, timeout_s=settings.connect_timeout_s
+    )
     reads = f"reads {', '.join(topics) or 'no topic yet'} as group {declared.group!r}"
-    yield CareerFinding("career", Severity.FINE, f"{name} {reads}, offsets in {declared.offsets.value!r}")
+    yield CareerFinding(
+        "career", Severity.FINE, f"{name} {reads}, offsets in {declared.offsets.value!r}"
+    )
     for topic in topics:
         yield judge_topic(topic, views[topic])
     if letters:
@@ -58,17 +62,24 @@ def check_career(career: Any, name: str, settings: Settings) -> Iterator[CareerF
         yield _group(declared.group, topics[0], settings, security)
 
 
-def _topics(declared: Sequence[str] | TopicPattern, settings: Settings, security: KafkaSecurity) -> tuple[str, ...]:
+def _topics(
+    declared: Sequence[str] | TopicPattern, settings: Settings, security: KafkaSecurity
+) -> tuple[str, ...]:
     if isinstance(declared, TopicPattern):
         timeout_s = settings.connect_timeout_s
-        return declared.among(existing_topics(settings.kafka, security=security, timeout_s=timeout_s))
+        return declared.among(
+            existing_topics(settings.kafka, security=security, timeout_s=timeout_s)
+        )
     return tuple(declared)
 
 
 def judge_topic(topic: str, view: TopicView) -> CareerFinding:
     """Whether a career can read ``topic``."""
     if not view.may("DESCRIBE"):
-        return _fatal(f"topic {topic}", "this user may not see it, or it is not there; it needs READ and DESCRIBE")
+        return _fatal(
+            f"topic {topic}",
+            "this user may not see it, or it is not there; it needs READ and DESCRIBE",
+        )
     if not view.partitions:
         return _fatal(f"topic {topic}", f"is not there; create it: leaderq topics create {topic}")
     if not view.may("READ"):
@@ -80,12 +91,20 @@ def judge_dead_letters(topic: str, view: TopicView) -> CareerFinding:
     """Whether a career can set records aside on ``topic``."""
     what = f"topic {topic}"
     if not view.may("WRITE"):
-        return _fatal(what, "for dead letters: this user may not write there; it needs WRITE, and CREATE if it is missing")
+        return _fatal(
+            what,
+            "for dead letters: this user may not write there; it needs WRITE, and CREATE if it is"
+            " missing",
+        )
     if not view.partitions:
         if view.may("CREATE"):
-            return CareerFinding(what, Severity.FINE, "for dead letters; it is made when the career is run")
+            return CareerFinding(
+                what, Severity.FINE, "for dead letters; it is made when the career is run"
+            )
         return _fatal(
-            what, f"for dead letters, is not there, and this user may not create it: leaderq topics create {topic}"
+            what,
+            "for dead letters, is not there, and this user may not create it: leaderq topics"
+            f" create {topic}",
         )
     if view.min_in_sync is not None and view.in_sync < view.min_in_sync:
         return _fatal(
@@ -99,10 +118,15 @@ def judge_dead_letters(topic: str, view: TopicView) -> CareerFinding:
 def _health(topic: str, view: TopicView) -> CareerFinding:
     what = f"topic {topic}"
     if view.leaderless:
-        return _fatal(what, f"{view.leaderless} of {view.partitions} partitions have no leader; is a broker down?")
+        return _fatal(
+            what,
+            f"{view.leaderless} of {view.partitions} partitions have no leader; is a broker down?",
+        )
     copies = f"{view.partitions} partitions, {view.in_sync} of {view.replicas} replicas in sync"
     if view.replicas == 1:
-        return CareerFinding(what, Severity.ADVICE, f"{copies}: its records are lost with the disk of one broker")
+        return CareerFinding(
+            what, Severity.ADVICE, f"{copies}: its records are lost with the disk of one broker"
+        )
     if view.in_sync < view.replicas:
         return CareerFinding(what, Severity.ADVICE, f"{copies}; is a broker down?")
     return CareerFinding(what, Severity.FINE, copies)
@@ -110,10 +134,18 @@ def _health(topic: str, view: TopicView) -> CareerFinding:
 
 def _group(group: str, topic: str, settings: Settings, security: KafkaSecurity) -> CareerFinding:
     try:
-        found = committed(settings.kafka, group, topic, security=security, timeout_s=settings.connect_timeout_s)
+        found = committed(
+            settings.kafka, group, topic, security=security, timeout_s=settings.connect_timeout_s
+        )
     except AccessRefused as error:
-        return CareerFinding("group", Severity.FATAL, f"{error}; it needs READ on group {group!r}", error)
-    begun = f"has committed {len(found)} partitions of {topic}" if found else "has committed nothing yet"
+        return CareerFinding(
+            "group", Severity.FATAL, f"{error}; it needs READ on group {group!r}", error
+        )
+    begun = (
+        f"has committed {len(found)} partitions of {topic}"
+        if found
+        else "has committed nothing yet"
+    )
     return CareerFinding("group", Severity.FINE, f"{group!r} may be used; it {begun}")
 
 

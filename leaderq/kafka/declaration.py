@@ -72,23 +72,28 @@ _TUNABLE = tuple(row.name for row in TABLE if row.section is Section.DRAIN)
 _NEEDED = ("max_records", "max_wait_s", "workers", "max_message_bytes")
 _ACCEPTED = {
     StoreKind.KAFKA: (DeliveryPromise.AT_LEAST_ONCE, DeliveryPromise.AT_MOST_ONCE),
-    StoreKind.ZOOKEEPER: (DeliveryPromise.EXACTLY_ONCE, DeliveryPromise.AT_LEAST_ONCE, DeliveryPromise.AT_MOST_ONCE),
+    StoreKind.ZOOKEEPER: (
+        DeliveryPromise.EXACTLY_ONCE,
+        DeliveryPromise.AT_LEAST_ONCE,
+        DeliveryPromise.AT_MOST_ONCE,
+    ),
     StoreKind.TRANSACTION: (DeliveryPromise.EXACTLY_ONCE, DeliveryPromise.AT_LEAST_ONCE),
     StoreKind.EXTERNAL: (DeliveryPromise.EXACTLY_ONCE, DeliveryPromise.AT_LEAST_ONCE),
 }
 """What each store can do; the default first."""
 _REMEDIES = {
     (StoreKind.KAFKA, DeliveryPromise.EXACTLY_ONCE): (
-        "offsets='kafka' commits and handles in two steps, and a crash may fall between; use offsets='transaction', "
-        "'zookeeper' or 'external', or delivery='at_least_once' with a handle that may be repeated"
+        "offsets='kafka' commits and handles in two steps, and a crash may fall between; use"
+        " offsets='transaction', 'zookeeper' or 'external', or delivery='at_least_once' with a"
+        " handle that may be repeated"
     ),
     (StoreKind.TRANSACTION, DeliveryPromise.AT_MOST_ONCE): (
-        "offsets='transaction' stores offsets and results together, never offsets first; use offsets='kafka', "
-        "or leave delivery out"
+        "offsets='transaction' stores offsets and results together, never offsets first; use"
+        " offsets='kafka', or leave delivery out"
     ),
     (StoreKind.EXTERNAL, DeliveryPromise.AT_MOST_ONCE): (
-        "offsets='external' leaves it to handle() to store offsets and results together, never offsets first; use "
-        "offsets='kafka', or leave delivery out"
+        "offsets='external' leaves it to handle() to store offsets and results together, never"
+        " offsets first; use offsets='kafka', or leave delivery out"
     ),
 }
 
@@ -136,10 +141,18 @@ _CHOICES: Mapping[str, type[Enum]] = {
 
 
 def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
-    """What the class of ``career`` declares, where ``settings`` say nothing else; not checked yet."""
-    found = {each.name: getattr(career, each.name) for each in fields(Declaration) if each.name != "where"}
+    """What the class of ``career`` declares, where ``settings`` say nothing else; not checked
+    yet.
+    """
+    found = {
+        each.name: getattr(career, each.name)
+        for each in fields(Declaration)
+        if each.name != "where"
+    }
     found |= {each: value for each in _TUNABLE if (value := getattr(settings, each)) is not None}
-    found |= {each: deserializer_of(career, each) for each in ("key_deserializer", "value_deserializer")}
+    found |= {
+        each: deserializer_of(career, each) for each in ("key_deserializer", "value_deserializer")
+    }
     found |= {each: _member(kind, found[each]) or found[each] for each, kind in _CHOICES.items()}
     found |= {"where": type(career).__qualname__, "name": name, "group": found["group"] or name}
     if settings.kafka_rack is not None:
@@ -159,7 +172,9 @@ def dead_letters_of(on_error: object, name: str) -> str | None:
         found = policy(on_error, name)
     except ConfigurationError:  # told when it is checked
         return None
-    return (found.topic or dead_letter_topic(name)) if found.terminal is Ending.DEAD_LETTER else None
+    return (
+        (found.topic or dead_letter_topic(name)) if found.terminal is Ending.DEAD_LETTER else None
+    )
 
 
 Member = TypeVar("Member", bound=Enum)
@@ -177,14 +192,22 @@ def deserializer_of(career: object, name: str) -> Deserializer | None:
     declared = vars(career).get(name, getattr_static(type(career), name))
     if isinstance(declared, staticmethod | classmethod):
         return declared.__get__(career, type(career))
-    if isinstance(declared, FunctionType) and next(iter(signature(declared).parameters), "") == "self":
+    if (
+        isinstance(declared, FunctionType)
+        and next(iter(signature(declared).parameters), "") == "self"
+    ):
         return partial(declared, career)
     return cast("Deserializer | None", declared)
 
 
 def check(declared: Declaration, others: Iterable[str] = ()) -> None:
     """Return if it can be run so; else a ConfigurationError with all problems, and ``others``."""
-    problems = [*_problems_of_reading(declared), *_problems_of_batches(declared), *_problems_elsewhere(declared), *others]
+    problems = [
+        *_problems_of_reading(declared),
+        *_problems_of_batches(declared),
+        *_problems_elsewhere(declared),
+        *others,
+    ]
     if problems:
         raise ConfigurationError(*problems)
 
@@ -196,9 +219,15 @@ def _problems_of_reading(declared: Declaration) -> Iterator[str]:
         if not topics or not all(topics):
             yield f"'topics' of {where} is empty; name the topics to read"
         if (letters := dead_letters_of(declared.on_error, declared.name)) in topics:
-            yield f"'topics' of {where} has {letters!r}, where its own dead letters go; read them with another career"
+            yield (
+                f"'topics' of {where} has {letters!r}, where its own dead letters go; read them"
+                " with another career"
+            )
     if not _MEMBER_NAME.match(declared.name):
-        yield f"the career name {declared.name!r} cannot be a Kafka member name; use up to 249 letters, digits, '.', '_' and '-'"
+        yield (
+            f"the career name {declared.name!r} cannot be a Kafka member name; use up to 249"
+            " letters, digits, '.', '_' and '-'"
+        )
     client: object = declared.client
     options: Any = declared.client_options
     if not isinstance(client, ClientLibrary):
@@ -212,7 +241,11 @@ def _problems_of_reading(declared: Declaration) -> Iterator[str]:
 def _problems_of_batches(declared: Declaration) -> Iterator[str]:
     where = declared.where
     for row in TABLE:
-        value = getattr(declared, row.name) if row.section is Section.DRAIN and row.name != "client" else None
+        value = (
+            getattr(declared, row.name)
+            if row.section is Section.DRAIN and row.name != "client"
+            else None
+        )
         if (value is not None or row.name in _NEEDED) and (problem := row.problem(value)):
             remedy = "" if row.name in _NEEDED else ", or leave it out (None)"
             yield f"{row.name}={value!r} of {where} {problem}{remedy}"
@@ -220,7 +253,10 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
         yield _unknown("batches", batches, where, BatchShape)
     workers: Any = declared.workers
     if declared.atomic and isinstance(workers, int) and workers > 1:
-        yield f"{where} is atomic and has workers={workers}; a unit on several threads cannot be abandoned: choose one"
+        yield (
+            f"{where} is atomic and has workers={workers}; a unit on several threads cannot be"
+            " abandoned: choose one"
+        )
 
 
 def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
@@ -247,12 +283,16 @@ def delivery_of(delivery: object, store: object, where: str) -> DeliveryPromise:
     kept, wanted = _member(StoreKind, store), _member(DeliveryPromise, delivery)
     problems = [] if kept else [_unknown("offsets", store, where, StoreKind)]
     if delivery is not None and wanted is None:
-        problems.append(f"{_unknown('delivery', delivery, where, DeliveryPromise)}, or leave it out")
+        problems.append(
+            f"{_unknown('delivery', delivery, where, DeliveryPromise)}, or leave it out"
+        )
     if kept is None or problems:
         raise ConfigurationError(*problems)
     found = wanted or _ACCEPTED[kept][0]
     if found not in _ACCEPTED[kept]:
-        raise ConfigurationError(f"delivery={found.value!r} of {where} contradicts its offsets: {_REMEDIES[kept, found]}")
+        raise ConfigurationError(
+            f"delivery={found.value!r} of {where} contradicts its offsets: {_REMEDIES[kept, found]}"
+        )
     return found
 
 

@@ -54,7 +54,12 @@ class Record(tuple):  # type: ignore[type-arg]
         value: Any
         headers: Sequence[tuple[str, bytes]]
     else:
-        topic, partition, offset, timestamp_ms = _Fields.topic, _Fields.partition, _Fields.offset, _Fields.timestamp_ms
+        topic, partition, offset, timestamp_ms = (
+            _Fields.topic,
+            _Fields.partition,
+            _Fields.offset,
+            _Fields.timestamp_ms,
+        )
         key, value, headers = _Fields.key, _Fields.value, _Fields.headers
 
     def __new__(
@@ -106,10 +111,22 @@ class Record(tuple):  # type: ignore[type-arg]
 
 def _by_fields(name: str) -> Callable[..., Any]:
     method = getattr(tuple, name)
-    return lambda self, *words: method(tuple(self), *(tuple(each) if isinstance(each, Record) else each for each in words))
+    return lambda self, *words: method(
+        tuple(self), *(tuple(each) if isinstance(each, Record) else each for each in words)
+    )
 
 
-for _name in ("__getitem__", "__contains__", "index", "count", "__add__", "__lt__", "__le__", "__gt__", "__ge__"):
+for _name in (
+    "__getitem__",
+    "__contains__",
+    "index",
+    "count",
+    "__add__",
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
+):
     setattr(Record, _name, _by_fields(_name))
 
 
@@ -124,7 +141,9 @@ class ListLike(Sequence[T]):
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Sequence) and len(other) == len(self) and all(a == b for a, b in zip(self, other, strict=True))
+            isinstance(other, Sequence)
+            and len(other) == len(self)
+            and all(a == b for a, b in zip(self, other, strict=True))
         )
 
     def __repr__(self) -> str:
@@ -167,7 +186,10 @@ class Batch:
 
 def batch_of(records: Mapping[Partition, Sequence[Record]]) -> Batch:
     """The batch made of what one poll gave."""
-    return Batch(records=records, ends={partition: rows[-1].offset + 1 for partition, rows in records.items()})
+    return Batch(
+        records=records,
+        ends={partition: rows[-1].offset + 1 for partition, rows in records.items()},
+    )
 
 
 Deserializer = Callable[[bytes], Any]
@@ -177,7 +199,9 @@ def deserialized(record: Record, key: Deserializer | None, value: Deserializer |
     """The record with key and value decoded, ``None`` left as it is. Raises what they raise."""
     return record.replace(
         key=key(record.key) if key is not None and record.key is not None else record.key,
-        value=value(record.value) if value is not None and record.value is not None else record.value,
+        value=value(record.value)
+        if value is not None and record.value is not None
+        else record.value,
     )
 
 

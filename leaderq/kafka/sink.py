@@ -126,7 +126,9 @@ class KafkaSink:
         client = self._connected(timeout_s)
         part = batch
         if self._suspects:  # as many as may go together; a suspect goes alone
-            first = next((at for at, one in enumerate(batch) if id(one) in self._suspects), len(batch))
+            first = next(
+                (at for at, one in enumerate(batch) if id(one) in self._suspects), len(batch)
+            )
             part = batch[: max(1, first)]
         sending = _Sending(part)
         self._hand_over(client, sending)
@@ -212,7 +214,10 @@ class KafkaSink:
 
     def _named(self) -> str:
         if self._topic is None:
-            raise ConfigurationError("a record names no topic, and this KafkaSink has none; give KafkaSink(address, topic)")
+            raise ConfigurationError(
+                "a record names no topic, and this KafkaSink has none; give KafkaSink(address,"
+                " topic)"
+            )
         return self._topic
 
     def _partition(self, message: Message, count: int, number: int) -> int:
@@ -220,7 +225,9 @@ class KafkaSink:
         topic, _, key, _, partition, _ = message
         if partition is not None:
             if partition >= count:
-                raise ConfigurationError(f"topic {topic!r} has {count} partitions, and no number {partition}")
+                raise ConfigurationError(
+                    f"topic {topic!r} has {count} partitions, and no number {partition}"
+                )
             return partition
         if key is not None:
             return _partition_of(key, count)
@@ -264,13 +271,19 @@ class KafkaSink:
 
         def place_of(at: int) -> KafkaPlace | None:
             receipt = sending.receipts[at]
-            return None if receipt is None else KafkaPlace(*sending.places[at], client.offset(receipt))
+            return (
+                None if receipt is None else KafkaPlace(*sending.places[at], client.offset(receipt))
+            )
 
         if not again:
             return BatchOutcome(sending.refused, place_of=place_of)
         verdicts = (error for error in failed.values() if isinstance(error, _VERDICTS))
         # What is said of a message itself decides, if anything is.
-        why = next(verdicts, None) or next(iter(failed.values()), None) or (client.trouble() if undone else None)
+        why = (
+            next(verdicts, None)
+            or next(iter(failed.values()), None)
+            or (client.trouble() if undone else None)
+        )
         if isinstance(why, _VERDICTS):
             self._hear_verdict(sending, again, why)
             again = [at for at in again if at not in sending.refused]
@@ -279,7 +292,9 @@ class KafkaSink:
             self._drop()  # it may have lost its place in the sequence
         else:
             self._keep(sending, undone)
-        return BatchOutcome(sending.refused, again, self._told(why or sending.error, undone), place_of)
+        return BatchOutcome(
+            sending.refused, again, self._told(why or sending.error, undone), place_of
+        )
 
     def _hear_verdict(self, sending: _Sending, again: list[int], why: LeaderqError) -> None:
         """The broker finds fault with a message; the client fails all behind it, and those beside
@@ -308,7 +323,8 @@ class KafkaSink:
         if why is None:
             where = ", ".join(f"{topic}-{number}" for topic, number in sorted(self._stuck)[:5])
             return SinkBusy(
-                f"Kafka {self._settings.address!r} has not acknowledged {len(undone)} messages yet, to {where}; is it there?"
+                f"Kafka {self._settings.address!r} has not acknowledged {len(undone)} messages yet,"
+                f" to {where}; is it there?"
             )
         is_broken = isinstance(why, UnknownTopic | AccessRefused)
         told = SinkBroken(str(why)) if is_broken else SinkAway(str(why))

@@ -31,7 +31,10 @@ from leaderq.kafka.clients.kafka_python_connection import (
 )
 
 T = TypeVar("T")
-Feed = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
+Feed = (
+    tuple[bytes | None, bytes | None]
+    | tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
+)
 _ASK_AGAIN_S = 0.1
 _LARGEST, _LEAST_IN_SYNC = "max.message.bytes", "min.insync.replicas"
 _REFUSED = 29  # TOPIC_AUTHORIZATION_FAILED
@@ -52,7 +55,10 @@ def create_topics(
     """
     created = []
     options = {"replication_factor": replication, "configs": dict(configs or {})}
-    with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("creating topics", address):
+    with (
+        _opened(KafkaAdminClient, address, security, timeout_s) as admin,
+        errors_translated("creating topics", address),
+    ):
         for topic, partitions in topics.items():
             try:
                 admin.create_topics({topic: {"num_partitions": partitions, **options}})
@@ -75,33 +81,60 @@ def ensure_topic(
     if topic in existing_topics(address, security=security, timeout_s=timeout_s):
         return False
     try:
-        create_topics(address, {topic: -1}, configs=configs, replication=-1, security=security, timeout_s=timeout_s)
+        create_topics(
+            address,
+            {topic: -1},
+            configs=configs,
+            replication=-1,
+            security=security,
+            timeout_s=timeout_s,
+        )
     except (AccessRefused, KafkaError) as exc:
-        raise UnknownTopic(f"no topic {topic!r} on Kafka {address!r}, and it cannot be created: {exc}; create it") from exc
+        raise UnknownTopic(
+            f"no topic {topic!r} on Kafka {address!r}, and it cannot be created: {exc}; create it"
+        ) from exc
     return True
 
 
-def existing_topics(address: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0) -> frozenset[str]:
+def existing_topics(
+    address: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
+) -> frozenset[str]:
     """The topics that this user may see, but for Kafka's own."""
-    with _opened(KafkaConsumer, address, security, timeout_s) as consumer, errors_translated("asking for topics", address):
+    with (
+        _opened(KafkaConsumer, address, security, timeout_s) as consumer,
+        errors_translated("asking for topics", address),
+    ):
         return frozenset(consumer.topics())
 
 
 def largest_batches(
-    address: str, topics: Sequence[str], *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
+    address: str,
+    topics: Sequence[str],
+    *,
+    security: KafkaSecurity | None = None,
+    timeout_s: float = 10.0,
 ) -> dict[str, int]:
     """The ``max.message.bytes`` of each topic, where it is there and this user may ask."""
     asked = [ConfigResource("TOPIC", topic, [_LARGEST]) for topic in topics]
-    with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("asking for sizes", address):
+    with (
+        _opened(KafkaAdminClient, address, security, timeout_s) as admin,
+        errors_translated("asking for sizes", address),
+    ):
         told = admin.describe_configs(asked, config_filter="all")
-    return {name: int(row[_LARGEST]["value"]) for name, row in told.get("topic", {}).items() if _LARGEST in row}
+    return {
+        name: int(row[_LARGEST]["value"])
+        for name, row in told.get("topic", {}).items()
+        if _LARGEST in row
+    }
 
 
 def end_offsets(
     address: str, topic: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
 ) -> dict[int, int]:
     """For each partition of ``topic`` the offset after its last stable record."""
-    with _opened(KafkaConsumer, address, security, timeout_s, isolation_level="read_committed") as consumer:
+    with _opened(
+        KafkaConsumer, address, security, timeout_s, isolation_level="read_committed"
+    ) as consumer:
         where = _partitions(consumer, topic, address)
         with errors_translated("asking for offsets", address):
             ends = consumer.end_offsets(where, timeout_ms=timeout_s * 1000)
@@ -109,39 +142,63 @@ def end_offsets(
 
 
 def committed(
-    address: str, group: str, topic: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
+    address: str,
+    group: str,
+    topic: str,
+    *,
+    security: KafkaSecurity | None = None,
+    timeout_s: float = 10.0,
 ) -> dict[int, int]:
     """What ``group`` has committed of ``topic``; a broker that loads its groups is asked again."""
     with _opened(KafkaConsumer, address, security, timeout_s) as consumer:
         where = _partitions(consumer, topic, address)
     with _opened(KafkaAdminClient, address, security, timeout_s) as admin:
         kept = _once_it_answers(
-            lambda: admin.list_group_offsets({group: where})[group], "asking for offsets", address, timeout_s
+            lambda: admin.list_group_offsets({group: where})[group],
+            "asking for offsets",
+            address,
+            timeout_s,
         )
-    return {partition.partition: stored.offset for partition, stored in kept.items() if stored.offset >= 0}
+    return {
+        partition.partition: stored.offset
+        for partition, stored in kept.items()
+        if stored.offset >= 0
+    }
 
 
 def produce(
-    address: str, topic: str, records: Iterable[Feed], *, security: KafkaSecurity | None = None, timeout_s: float = 60.0
+    address: str,
+    topic: str,
+    records: Iterable[Feed],
+    *,
+    security: KafkaSecurity | None = None,
+    timeout_s: float = 60.0,
 ) -> int:
     """Send ``(key, value)`` or ``(key, value, headers)`` records, each once, in order within a key;
     return their number, or raise if one was not acknowledged within ``timeout_s`` of the last.
     """
     failed: list[Exception] = []
     sent: Counter[str] = Counter()
-    with _opened(KafkaProducer, address, security, min(timeout_s, 30.0), linger_ms=5, acks="all") as producer:
+    with _opened(
+        KafkaProducer, address, security, min(timeout_s, 30.0), linger_ms=5, acks="all"
+    ) as producer:
         with errors_translated("producing", address):
             for key, value, *more in records:
                 headers = list(more[0]) if more else None
-                producer.send(topic, value=value, key=key, headers=headers).add_errback(failed.append)
+                producer.send(topic, value=value, key=key, headers=headers).add_errback(
+                    failed.append
+                )
                 sent[topic] += 1
             try:
                 producer.flush(timeout=timeout_s)
             except native.KafkaTimeoutError:
-                private_api.drop(producer, 1.0)  # closing it would wait for the same, without a bound
+                # closing it would wait for the same, without a bound
+                private_api.drop(producer, 1.0)
                 raise
         if failed:
-            raise KafkaError(f"{len(failed)} of {sent[topic]} records were not produced: {failed[0]}") from failed[0]
+            raise KafkaError(
+                f"{len(failed)} of {sent[topic]} records were not produced: {failed[0]}"
+            ) from failed[0]
     return sent[topic]
 
 
@@ -165,10 +222,17 @@ class TopicView:
 
 
 def describe_topics(
-    address: str, topics: Sequence[str], *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
+    address: str,
+    topics: Sequence[str],
+    *,
+    security: KafkaSecurity | None = None,
+    timeout_s: float = 10.0,
 ) -> dict[str, TopicView]:
     """What the cluster says of each of ``topics``, also of those that are not there."""
-    with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("describing topics", address):
+    with (
+        _opened(KafkaAdminClient, address, security, timeout_s) as admin,
+        errors_translated("describing topics", address),
+    ):
         found = {each["name"]: each for each in admin.describe_topics(list(topics))}
         there = [name for name, each in found.items() if each["partitions"]]
         asked = [ConfigResource("TOPIC", name, [_LEAST_IN_SYNC]) for name in there]
@@ -194,21 +258,36 @@ def static_members(
     address: str, group: str, *, security: KafkaSecurity | None = None, timeout_s: float = 5.0
 ) -> frozenset[str]:
     """The names (``group.instance.id``) under which members of ``group`` stay in it when gone."""
-    with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("asking for members", address):
+    with (
+        _opened(KafkaAdminClient, address, security, timeout_s) as admin,
+        errors_translated("asking for members", address),
+    ):
         members = admin.describe_groups([group])[group].get("members", ())
-    return frozenset(member["group_instance_id"] for member in members if member["group_instance_id"])
+    return frozenset(
+        member["group_instance_id"] for member in members if member["group_instance_id"]
+    )
 
 
 def remove_static_members(
-    address: str, group: str, names: Iterable[str], *, security: KafkaSecurity | None = None, timeout_s: float = 5.0
+    address: str,
+    group: str,
+    names: Iterable[str],
+    *,
+    security: KafkaSecurity | None = None,
+    timeout_s: float = 5.0,
 ) -> None:
     """Let ``group`` wait no longer for these; one that lives joins again by itself, if it may."""
     gone = [MemberToRemove(group_instance_id=name) for name in names]
-    with _opened(KafkaAdminClient, address, security, timeout_s) as admin, errors_translated("removing members", address):
+    with (
+        _opened(KafkaAdminClient, address, security, timeout_s) as admin,
+        errors_translated("removing members", address),
+    ):
         admin.remove_group_members(group, gone)
 
 
-def check_reachable(address: str, security: KafkaSecurity | None = None, timeout_s: float = 5.0) -> None:
+def check_reachable(
+    address: str, security: KafkaSecurity | None = None, timeout_s: float = 5.0
+) -> None:
     """Return if a broker at ``address`` answers and lets this user in."""
     with _opened(KafkaConsumer, address, security, timeout_s):
         pass
@@ -228,7 +307,11 @@ def _once_it_answers(ask: Callable[[], T], doing: str, address: str, timeout_s: 
 
 @contextmanager
 def _opened(
-    kind: Callable[..., Client], address: str, security: KafkaSecurity | None, timeout_s: float, **more: Any
+    kind: Callable[..., Client],
+    address: str,
+    security: KafkaSecurity | None,
+    timeout_s: float,
+    **more: Any,
 ) -> Iterator[Client]:
     quiet_client_logs()
     options = connection_options(address, security or KafkaSecurity(), open_timeout_s=timeout_s)

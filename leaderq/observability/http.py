@@ -59,8 +59,8 @@ Routes = Mapping[str, Route]
 
 
 def health_routes(*careers: Health) -> Routes:
-    """What :mod:`leaderq.observability.health` decides, under its paths: of all careers, and of each
-    below its name.
+    """What :mod:`leaderq.observability.health` decides, under its paths: of all careers, and of
+    each below its name.
     """
     routes = _routes("", careers)
     for health in careers:
@@ -73,14 +73,18 @@ def _routes(name: str, careers: Sequence[Health]) -> dict[str, Route]:
         f"/livez{name}": lambda: _probed("live", why_all_dead([one.look() for one in careers])),
         f"/readyz{name}": lambda: _probed("ready", _first(careers, Health.why_unready)),
         f"/leader{name}": lambda: _probed("leader", _first(careers, Health.why_no_leader)),
-        f"/status{name}": lambda: HttpReply(200, json.dumps(_told(careers), indent=2) + "\n", _JSON),
+        f"/status{name}": lambda: HttpReply(
+            200, json.dumps(_told(careers), indent=2) + "\n", _JSON
+        ),
     }
 
 
 def _first(careers: Sequence[Health], why: Callable[[Health], str | None]) -> str | None:
     """Why not all careers are so: what the first says that is not."""
     said = ((one.look().career, why(one)) for one in careers)
-    told = (f"{career}: {reason}" if len(careers) > 1 else reason for career, reason in said if reason)
+    told = (
+        f"{career}: {reason}" if len(careers) > 1 else reason for career, reason in said if reason
+    )
     return next(told, None)
 
 

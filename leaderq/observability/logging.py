@@ -113,7 +113,11 @@ def _configure_by(file: Path) -> None:
             parser.read_string(text)
             config.fileConfig(parser, disable_existing_loggers=False)
             return
-        found = {"version": 1, "disable_existing_loggers": False, **_DICTIONARIES[file.suffix](text)}
+        found = {
+            "version": 1,
+            "disable_existing_loggers": False,
+            **_DICTIONARIES[file.suffix](text),
+        }
         config.dictConfig(found)
     except Exception as exc:
         why = f"{exc} ({exc.__cause__})" if exc.__cause__ else str(exc)

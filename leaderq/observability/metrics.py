@@ -285,7 +285,9 @@ class _CareerCounts:
     def samples(self) -> Iterator[Sample]:
         """Yield every value but those of :meth:`stages`."""
         counts = self._counts.copy()
-        for row in {row.name: row for row, _ in (*_COUNTED.values(), (UNCLEAN_ENDS, None))}.values():
+        for row in {
+            row.name: row for row, _ in (*_COUNTED.values(), (UNCLEAN_ENDS, None))
+        }.values():
             known = dict.fromkeys(row.values, 0) | {
                 value: count for (name, value), count in counts.items() if name == row.name
             }

@@ -140,8 +140,9 @@ class Admission:
         return f"{text}; the sink is too slow, or away"
 
     def _drop_oldest(self) -> bool:
-        """Give up what is oldest; return whether anything was, or may be in a moment. With a journal
-        by many, since only whole segments give room on the disk."""
+        """Give up what is oldest; return whether anything was, or may be in a moment. With a
+        journal by many, since only whole segments give room on the disk.
+        """
         buffer, spill = self._buffer, self._buffer.spill
         before = buffer.account.gone[LossReason.OLDEST]
         most = 1 if spill is None else _PIECE

@@ -7,7 +7,8 @@ journal about what survives the process. Callers put requests in
 reader moves them from the journal into memory, and whoever learns the end of one tells it to
 :meth:`RequestBuffer.settle`. No file is written under the lock, and no listener told; requests are
 queued for the journal under it, since two must not change places between memory and journal; if the
-journal has too much under way to the disk, that is tried again later, and the lock let go meanwhile.
+journal has too much under way to the disk, that is tried again later, and the lock let go
+meanwhile.
 
 Order: whoever waits for room is admitted first come, first served, as soon as there is room.
 """

@@ -1,5 +1,5 @@
-"""The queues for programs on asyncio. The work is done by the queue itself, on threads; the loop is never
-kept waiting. What happens when a task is cancelled while it waits:
+"""The queues for programs on asyncio. The work is done by the queue itself, on threads; the loop is
+never kept waiting. What happens when a task is cancelled while it waits:
 
 * **a take**: an item that has come meanwhile is given back, and no attempt is counted;
 * **a put**: it is not sent, or it is stored once; nobody is told which;
@@ -34,8 +34,8 @@ _SLICE_S = 0.2
 
 
 class AsyncItem(Generic[T]):
-    """An :class:`~leaderq.queues.Item` for a program on asyncio; ``async with`` acknowledges it at a clean
-    end, and has it tried again after an error, a cancelled task included.
+    """An :class:`~leaderq.queues.Item` for a program on asyncio; ``async with`` acknowledges it at
+    a clean end, and has it tried again after an error, a cancelled task included.
     """
 
     def __init__(self, item: Item[T], run: Callable[..., Any]) -> None:
@@ -67,7 +67,9 @@ class AsyncItem(Generic[T]):
 
         return await self._run_job(settle)
 
-    async def ack(self, ops: Iterable[Operation] = (), *, term: Term | None = None) -> list[Any] | None:
+    async def ack(
+        self, ops: Iterable[Operation] = (), *, term: Term | None = None
+    ) -> list[Any] | None:
         """As :meth:`Item.ack() <leaderq.queues.Item.ack>`."""
         done: list[Any] | None = await self._run(lambda: self._item.ack(ops, term=term))
         return done
@@ -84,7 +86,10 @@ class AsyncItem(Generic[T]):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
     ) -> None:
         if self.is_settled:
             return
@@ -104,9 +109,10 @@ class AsyncQueue(Generic[T]):
     AsyncQueue(DistributedQueue(session, "/q")) as queue: await queue.put(b"item")``. A simple queue
     offers what is put, and what is taken of it can be given back, or be put at the end again.
 
-    ``takers``: that many tasks may wait for an item at a time, each on a thread; further ones wait for
-    their turn. A queue with a consumer only puts. *Guarantees:* those of the queue; no item is lost or
-    doubled by a task that is cancelled. *Not guaranteed:* that a put that was cancelled was not stored.
+    ``takers``: that many tasks may wait for an item at a time, each on a thread; further ones wait
+    for their turn. A queue with a consumer only puts. *Guarantees:* those of the queue; no item is
+    lost or doubled by a task that is cancelled. *Not guaranteed:* that a put that was cancelled was
+    not stored.
 
     :raises ConfigurationError: ``takers`` is less than 1.
     """
@@ -115,9 +121,15 @@ class AsyncQueue(Generic[T]):
         if takers < 1:
             raise ConfigurationError(f"takers={takers!r}: give 1 or more")
         is_simple = isinstance(queue, SimpleDistributedQueue)
-        self._put: Callable[..., str | bool | None] = getattr(queue, "offer" if is_simple else "put")
-        self._put_many: Callable[..., int | None] = getattr(queue, "offer_many" if is_simple else "put_many")
-        self._take: Callable[[float], Item[T] | None] = getattr(queue, "take_item" if is_simple else "take")
+        self._put: Callable[..., str | bool | None] = getattr(
+            queue, "offer" if is_simple else "put"
+        )
+        self._put_many: Callable[..., int | None] = getattr(
+            queue, "offer_many" if is_simple else "put_many"
+        )
+        self._take: Callable[[float], Item[T] | None] = getattr(
+            queue, "take_item" if is_simple else "take"
+        )
         self.queue = queue
         """The queue that does the work: for what never waits, as ``pause`` or ``path``."""
         self._takes = ThreadPoolExecutor(takers, "leaderq-queue-take")
@@ -159,7 +171,9 @@ class AsyncQueue(Generic[T]):
         """
         queue = self.queue
         if isinstance(queue, SimpleDistributedQueue):
-            raise ConfigurationError("a simple queue does not tell the names of its items; they cannot be cancelled")
+            raise ConfigurationError(
+                "a simple queue does not tell the names of its items; they cannot be cancelled"
+            )
         return await self._write(lambda: queue.cancel(name))
 
     @overload

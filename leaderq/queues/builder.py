@@ -9,7 +9,12 @@ from concurrent.futures import Executor
 from typing import Any, Generic, TypeVar
 
 from leaderq.queues.consumers import ErrorMode, QueueConsumer
-from leaderq.queues.recipes import DistributedDelayQueue, DistributedIdQueue, DistributedPriorityQueue, DistributedQueue
+from leaderq.queues.recipes import (
+    DistributedDelayQueue,
+    DistributedIdQueue,
+    DistributedPriorityQueue,
+    DistributedQueue,
+)
 from leaderq.queues.serializers import BYTES, QueueSerializer
 from leaderq.retrying import RetryPolicy
 from leaderq.zookeeper import AnyClient
@@ -70,7 +75,9 @@ class QueueBuilder(Generic[T]):
     def concurrency(self, count: int) -> QueueBuilder[T]:
         return self._set("concurrency", count)
 
-    def consume_batch(self, consumer: Callable[[Sequence[T]], object], batch_items: int = 100) -> QueueBuilder[T]:
+    def consume_batch(
+        self, consumer: Callable[[Sequence[T]], object], batch_items: int = 100
+    ) -> QueueBuilder[T]:
         """Consume lists of up to that many values, in place of a consumer of single ones."""
         return self._set("consume_batch", consumer)._set("batch_items", batch_items)
 
@@ -97,7 +104,9 @@ class QueueBuilder(Generic[T]):
         """A :class:`~leaderq.queues.DistributedIdQueue`, not started."""
         return DistributedIdQueue(self._client, self._path, **self._keywords)
 
-    def build_priority_queue(self, min_items_before_refresh: int = 0) -> DistributedPriorityQueue[T]:
+    def build_priority_queue(
+        self, min_items_before_refresh: int = 0
+    ) -> DistributedPriorityQueue[T]:
         """A :class:`~leaderq.queues.DistributedPriorityQueue`, not started."""
         more = {**self._keywords, "min_items_before_refresh": min_items_before_refresh}
         return DistributedPriorityQueue(self._client, self._path, **more)

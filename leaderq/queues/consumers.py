@@ -62,10 +62,10 @@ class ConsumeOptions(Generic[T]):
     """How a queue is consumed. At most one of ``consumer`` and ``consume_batch``; with neither,
     items are taken on request.
 
-    ``batch_items``: as many values at most are given to ``consume_batch`` at once. ``concurrency``, by default the
-    executor's threads: as many items are worked on at a time, on as many threads (on ``executor``, if one is given).
-    ``min_items_before_refresh``: priority queues only; after that many items of one listing, news
-    of more urgent ones are applied before each next.
+    ``batch_items``: as many values at most are given to ``consume_batch`` at once. ``concurrency``,
+    by default the executor's threads: as many items are worked on at a time, on as many threads (on
+    ``executor``, if one is given). ``min_items_before_refresh``: priority queues only; after that
+    many items of one listing, news of more urgent ones are applied before each next.
     """
 
     serializer: QueueSerializer[T] = BYTES  # type: ignore[assignment]
@@ -89,21 +89,28 @@ class ConsumeOptions(Generic[T]):
             require_plain_function(self.consume_batch, "consume_batch")
         if isinstance(self.executor, ProcessPoolExecutor):
             problems.append(
-                "executor is a ProcessPoolExecutor: items are acknowledged by the process that claimed them; "
-                "give a ThreadPoolExecutor, whose functions may use a process pool"
+                "executor is a ProcessPoolExecutor: items are acknowledged by the process that"
+                " claimed them; give a ThreadPoolExecutor, whose functions may use a process pool"
             )
         if self.batch_items < 1 or self.workers < 1:
-            problems.append(f"batch_items={self.batch_items!r}, concurrency={self.concurrency!r}: give 1 or more")
+            problems.append(
+                f"batch_items={self.batch_items!r}, concurrency={self.concurrency!r}: give 1 or"
+                " more"
+            )
         if self.claim_ahead < 0:
             problems.append(f"claim_ahead={self.claim_ahead!r}: give 0 or more values")
         if self.min_items_before_refresh < 0:
-            problems.append(f"min_items_before_refresh={self.min_items_before_refresh!r}: give 0 or more")
+            problems.append(
+                f"min_items_before_refresh={self.min_items_before_refresh!r}: give 0 or more"
+            )
         if problems:
             raise ConfigurationError(*problems)
 
     @property
     def workers(self) -> int:
-        """How many items are worked on at a time: by default as many as the executor has threads."""
+        """How many items are worked on at a time: by default as many as the executor has
+        threads.
+        """
         if self.concurrency is not None:
             return self.concurrency
         return int(getattr(self.executor, "_max_workers", 1))
@@ -155,7 +162,11 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         """
         entry = _Entry(value)
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or self._capacity is None or len(self._waiting) < self._capacity)
+            self._changed.wait_for(
+                lambda: (
+                    self._is_closed or self._capacity is None or len(self._waiting) < self._capacity
+                )
+            )
             if self._is_closed:
                 raise ConsumerClosed("the queue was closed before this item was taken")
             self._waiting.append(entry)
@@ -173,7 +184,9 @@ class BlockingQueueConsumer(QueueConsumer[T]):
             self._taken.clear()
             self._changed.notify_all()
         for entry in left:
-            entry.outcome.set_exception(ConsumerClosed("the queue was closed before the work on this item was done"))
+            entry.outcome.set_exception(
+                ConsumerClosed("the queue was closed before the work on this item was done")
+            )
 
     def take(self, timeout_s: float | None = None) -> T | None:
         """The next value, or ``None`` if none comes within ``timeout_s`` seconds (``None``: wait
@@ -235,7 +248,9 @@ class BlockingQueueConsumer(QueueConsumer[T]):
             if not self._taken:
                 if self._is_closed:
                     raise QueueClosed("the queue was closed; the item was given back")
-                raise ValueError("no value is being worked on: task_done() was called more often than take()")
+                raise ValueError(
+                    "no value is being worked on: task_done() was called more often than take()"
+                )
             me = threading.get_ident()
             entry = next((one for one in self._taken if one.taker == me), self._taken[0])
             self._taken.remove(entry)

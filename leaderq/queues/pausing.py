@@ -1,9 +1,9 @@
 """Whether consumers rest: because the user of this queue said so here, or an operator did in
 ZooKeeper, for all of them.
 
-The operator's wish is the znode ``<path>-meta/control``, ``{"paused": true}``. It is persistent, so it
-also holds for consumers that come later. No znode, or one that cannot be understood, pauses nobody.
-Java's consumers do not know of it.
+The operator's wish is the znode ``<path>-meta/control``, ``{"paused": true}``. It is persistent, so
+it also holds for consumers that come later. No znode, or one that cannot be understood, pauses
+nobody. Java's consumers do not know of it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,11 @@ class PauseSwitch:
             self._is_stale = True
             raise
         if paused is not self._by_operator:
-            log.info("queue %s: an operator %s its consumers", self._paths.path, "paused" if paused else "resumed")
+            log.info(
+                "queue %s: an operator %s its consumers",
+                self._paths.path,
+                "paused" if paused else "resumed",
+            )
             self._by_operator = paused
             self._notify()
 

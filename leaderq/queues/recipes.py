@@ -13,7 +13,14 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
-from leaderq.errors import BadVersion, ConfigurationError, LeaderqError, NodeExists, NoNode, QueueClosed
+from leaderq.errors import (
+    BadVersion,
+    ConfigurationError,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    QueueClosed,
+)
 from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
 from leaderq.queues.admin.bulk import removal
 from leaderq.queues.consumers import ConsumeOptions, ErrorMode, QueueConsumer
@@ -53,19 +60,20 @@ class QueueRecipe(Generic[T]):
       :class:`~leaderq.queues.QueueSerializer`;
     * ``lock_path``: where an item is marked as being worked on, so that a crash of its consumer
       does not lose it. All processes of one queue, Java's too, must be given the same;
-    * ``meta_path``: where the queue keeps its side data, by default beside its path, at ``<path>-meta`` and
-      ``<path>-dead``: for credentials that may not create znodes there. The same for all processes;
+    * ``meta_path``: where the queue keeps its side data, by default beside its path, at
+      ``<path>-meta`` and ``<path>-dead``: for credentials that may not create znodes there. The
+      same for all processes;
     * ``max_items``: a put waits while the queue holds that many, tight among leaderq's producers;
     * ``put_in_background``: puts do not wait until stored; failures go to the listeners,
       :meth:`flush_puts` and :meth:`close`;
     * ``final_flush_s``: how long :meth:`close` waits, in seconds, for puts on their way, and for
       consumers at work;
-    * ``concurrency`` items are worked on at a time, on threads of the queue or on ``executor``, a thread
-      pool; by default one, or as many as the pool has threads;
-    * ``claim_ahead``: values are claimed before the consumer is free for them, as many as it works on in
-      50 ms by its own measured rate, at most this many (100). Without a lock path they are deleted by
-      then, and lost if the process dies; 0 claims nothing ahead, and is slower. What a stuck consumer
-      has not begun is given back after 150 ms;
+    * ``concurrency`` items are worked on at a time, on threads of the queue or on ``executor``, a
+      thread pool; by default one, or as many as the pool has threads;
+    * ``claim_ahead``: values are claimed before the consumer is free for them, as many as it works
+      on in 50 ms by its own measured rate, at most this many (100). Without a lock path they are
+      deleted by then, and lost if the process dies; 0 claims nothing ahead, and is slower. What a
+      stuck consumer has not begun is given back after 150 ms;
     * ``error_mode`` and ``retry``: what becomes of an item whose consumer raised or, with a lock
       path, died;
     * ``compress``: write items as gzip (all readers must be leaderq, or Curator 5.8 with its
@@ -107,17 +115,22 @@ class QueueRecipe(Generic[T]):
         )
         if meta_path is not None and (meta_path + "/").startswith((path + "/", f"{lock_path}/")):
             raise ConfigurationError(
-                f"meta_path={meta_path!r} lies in the queue or among its locks; give it a place of its own"
+                f"meta_path={meta_path!r} lies in the queue or among its locks; give it a place of"
+                " its own"
             )
         if path == "/" or lock_path == path:
             raise ConfigurationError(
-                f"path={path!r}, lock_path={lock_path!r}: give the queue and its locks znodes of their own"
+                f"path={path!r}, lock_path={lock_path!r}: give the queue and its locks znodes of"
+                " their own"
             )
         if self.KIND is QueueKind.ID and "|" in path:
-            raise ConfigurationError(f"path {path!r} of an id queue holds '|', which separates the ids in it")
+            raise ConfigurationError(
+                f"path {path!r} of an id queue holds '|', which separates the ids in it"
+            )
         if min_items_before_refresh and self.KIND is not QueueKind.PRIORITY:
             raise ConfigurationError(
-                f"min_items_before_refresh={min_items_before_refresh!r}: only a priority queue can use it"
+                f"min_items_before_refresh={min_items_before_refresh!r}: only a priority queue can"
+                " use it"
             )
         options = ConsumeOptions(
             serializer=serializer,
@@ -198,7 +211,9 @@ class QueueRecipe(Generic[T]):
                 self._death_watcher.close()
         try:
             if not self._consumption.close(max(_LEAST_CLOSE_S, self._final_flush_s)):
-                log.warning("queue %s: its consumer was still at work when it was closed", self.path)
+                log.warning(
+                    "queue %s: its consumer was still at work when it was closed", self.path
+                )
         finally:
             try:
                 self._putter.close()
@@ -210,7 +225,12 @@ class QueueRecipe(Generic[T]):
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             self.close()
         except LeaderqError:
@@ -240,8 +260,9 @@ class QueueRecipe(Generic[T]):
         return self._putter.flush(timeout_s)
 
     def cancel(self, name: str) -> bool:
-        """Take back the item of this name, as :meth:`put` returned it; returns whether that was done.
-        ``False``: a consumer has it, or had it, or has claimed it ahead. Waits for the connection.
+        """Take back the item of this name, as :meth:`put` returned it; returns whether that was
+        done. ``False``: a consumer has it, or had it, or has claimed it ahead. Waits for the
+        connection.
 
         :raises QueueClosed: not started, or closed before it was done.
         """
@@ -254,13 +275,17 @@ class QueueRecipe(Generic[T]):
         for error in [outcome.exception() for outcome in errors]:
             if error is None:
                 count += 1
-            elif not isinstance(error, NodeExists | NoNode | BadVersion):  # these: somebody was first
+            elif not isinstance(error, NodeExists | NoNode | BadVersion):
+                # these: somebody was first
                 raise error
         return count
 
     def _check_open(self) -> None:
         if not self._is_started or self._is_closed:
-            raise QueueClosed(f"queue {self.path} is {'closed' if self._is_closed else 'not started; call start()'}")
+            raise QueueClosed(
+                f"queue {self.path} is"
+                f" {'closed' if self._is_closed else 'not started; call start()'}"
+            )
 
     @overload
     def take(self, timeout_s: None = None) -> Item[T]: ...
@@ -326,14 +351,16 @@ class QueueRecipe(Generic[T]):
         return self._admin.purge(held_too=held_too)
 
     def delete(self, *, force: bool = False) -> int:
-        """Delete the queue's znode and everything beside it, after :meth:`close`, or instead of it: this
-        object is closed first. Returns how many znodes were deleted.
+        """Delete the queue's znode and everything beside it, after :meth:`close`, or instead of it:
+        this object is closed first. Returns how many znodes were deleted.
 
-        :raises RequestRefused: the queue holds items or dead letters, or others consume it; with ``force``
-            these go as well.
+        :raises RequestRefused: the queue holds items or dead letters, or others consume it; with
+            ``force`` these go as well.
         """
         if not self._is_lent:
-            raise ConfigurationError("delete() needs a session that the queue does not close itself")
+            raise ConfigurationError(
+                "delete() needs a session that the queue does not close itself"
+            )
         self.close()
         return self._admin.delete(force=force)
 
@@ -356,9 +383,9 @@ class DistributedQueue(QueueRecipe[T]):
     only when it was worked on, and given to another consumer as soon as the session of its own is
     over; nothing of that one's is written then. *Not guaranteed:* an order among several consumers.
     With ``lock_path``, exactly-once work: a consumer that dies between its work and the
-    acknowledgement has it repeated (let it write its results with ``item.ack(ops)``). Without ``lock_path``, anything about an
-    item whose consumer dies, nor about up to ``claim_ahead`` values (100) that it had claimed and not
-    begun: they were removed when they were claimed.
+    acknowledgement has it repeated (let it write its results with ``item.ack(ops)``). Without
+    ``lock_path``, anything about an item whose consumer dies, nor about up to ``claim_ahead``
+    values (100) that it had claimed and not begun: they were removed when they were claimed.
 
     Keywords: see :class:`~leaderq.queues.recipes.QueueRecipe`.
     """
@@ -421,7 +448,9 @@ class DistributedIdQueue(QueueRecipe[T]):
         """
         return self._putter.put(item, prefix_for(QueueKind.ID, id=id), timeout_s=timeout_s)
 
-    def put_multi(self, items: Iterable[T], id: str, *, timeout_s: float | None = None) -> str | bool:
+    def put_multi(
+        self, items: Iterable[T], id: str, *, timeout_s: float | None = None
+    ) -> str | bool:
         """Put all ``items`` as one znode under ``id`` (Curator cannot do that, but reads it)."""
         return self._putter.put_multi(items, prefix_for(QueueKind.ID, id=id), timeout_s=timeout_s)
 
@@ -429,7 +458,9 @@ class DistributedIdQueue(QueueRecipe[T]):
         """Put each of these ``(item, id)`` as a znode of its own; see
         :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
         named = ((item, prefix_for(QueueKind.ID, id=id)) for item, id in items)
-        return self._putter.put_pairs(named, timeout_s=timeout_s, is_at_hand=isinstance(items, Sized))
+        return self._putter.put_pairs(
+            named, timeout_s=timeout_s, is_at_hand=isinstance(items, Sized)
+        )
 
     def remove(self, id: str) -> int:
         """Remove all items put under ``id`` that nobody works on; returns their number.
@@ -469,7 +500,9 @@ class DistributedPriorityQueue(QueueRecipe[T]):
         """
         return self._putter.put(item, _of_priority(priority), timeout_s=timeout_s)
 
-    def put_multi(self, items: Iterable[T], priority: int, *, timeout_s: float | None = None) -> str | bool:
+    def put_multi(
+        self, items: Iterable[T], priority: int, *, timeout_s: float | None = None
+    ) -> str | bool:
         """Put all ``items`` as one znode with this priority."""
         return self._putter.put_multi(items, _of_priority(priority), timeout_s=timeout_s)
 
@@ -502,7 +535,9 @@ class DistributedDelayQueue(QueueRecipe[T]):
 
     KIND: ClassVar[QueueKind] = QueueKind.DELAY
 
-    def put(self, item: T, *, delay_s: _Seconds = None, due: _Due = None, timeout_s: _Seconds = None) -> str | bool:
+    def put(
+        self, item: T, *, delay_s: _Seconds = None, due: _Due = None, timeout_s: _Seconds = None
+    ) -> str | bool:
         """Put ``item``, due in ``delay_s`` seconds, or at ``due``: a ``datetime`` (without a zone:
         local time), or seconds since 1970. With neither it is due now. Otherwise as
         :meth:`DistributedQueue.put() <leaderq.queues.DistributedQueue.put>`.
@@ -512,12 +547,24 @@ class DistributedDelayQueue(QueueRecipe[T]):
         return self._putter.put(item, _of_time(delay_s, due), timeout_s=timeout_s)
 
     def put_multi(
-        self, items: Iterable[T], *, delay_s: _Seconds = None, due: _Due = None, timeout_s: _Seconds = None
+        self,
+        items: Iterable[T],
+        *,
+        delay_s: _Seconds = None,
+        due: _Due = None,
+        timeout_s: _Seconds = None,
     ) -> str | bool:
         """Put all ``items`` as one znode, due at one time."""
         return self._putter.put_multi(items, _of_time(delay_s, due), timeout_s=timeout_s)
 
-    def put_many(self, items: Iterable[T], *, delay_s: _Seconds = None, due: _Due = None, timeout_s: _Seconds = None) -> int:
+    def put_many(
+        self,
+        items: Iterable[T],
+        *,
+        delay_s: _Seconds = None,
+        due: _Due = None,
+        timeout_s: _Seconds = None,
+    ) -> int:
         """Put each of ``items`` as a znode of its own, all due at one time; see
         :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
         return self._putter.put_many(items, _of_time(delay_s, due), timeout_s=timeout_s)

@@ -27,7 +27,10 @@ class QueueSerializer(Protocol[T]):
 class _Bytes:
     def serialize(self, value: bytes) -> bytes:
         if not isinstance(value, bytes | bytearray | memoryview):
-            raise TypeError(f"a queue of BYTES takes bytes, not {type(value).__name__}; give it serializer=TEXT or JSON")
+            raise TypeError(
+                f"a queue of BYTES takes bytes, not {type(value).__name__}; give it serializer=TEXT"
+                " or JSON"
+            )
         return bytes(value)
 
     def deserialize(self, data: bytes) -> bytes:
@@ -38,7 +41,10 @@ class _Bytes:
 class _Text:
     def serialize(self, value: str) -> bytes:
         if not isinstance(value, str):
-            raise TypeError(f"a queue of TEXT takes str, not {type(value).__name__}; give it serializer=BYTES or JSON")
+            raise TypeError(
+                f"a queue of TEXT takes str, not {type(value).__name__}; give it serializer=BYTES"
+                " or JSON"
+            )
         return value.encode()
 
     def deserialize(self, data: bytes) -> str:

@@ -77,15 +77,21 @@ class SimpleDistributedQueue:
     :class:`~leaderq.errors.ConnectionLost` if no answer came in the time given.
     """
 
-    def __init__(self, client: AnyClient, path: str, *, claim_ahead: int = 0, meta_path: str | None = None) -> None:
+    def __init__(
+        self, client: AnyClient, path: str, *, claim_ahead: int = 0, meta_path: str | None = None
+    ) -> None:
         options: ConsumeOptions[bytes] = ConsumeOptions(claim_ahead=claim_ahead)
         self._session = as_session(client)
         self._is_lent = self._session is client
         self.path = validated_path(path)
         if path == "/":
             raise ConfigurationError("a queue needs a path of its own; '/' is no place for one")
-        self._paths = QueuePaths(path, meta_path=None if meta_path is None else validated_path(meta_path))
-        self._offers = SequencedWriter(self._session, f"{self._paths.tallies}/offers-{uuid.uuid4()}")
+        self._paths = QueuePaths(
+            path, meta_path=None if meta_path is None else validated_path(meta_path)
+        )
+        self._offers = SequencedWriter(
+            self._session, f"{self._paths.tallies}/offers-{uuid.uuid4()}"
+        )
         self._consumption = Consumption(self._session, self._paths, QueueKind.SIMPLE, options)
         self._opening = threading.Lock()
         self._is_open = self._is_closed = False
@@ -131,9 +137,15 @@ class SimpleDistributedQueue:
                 future.result(min(max(0.0, deadline - now_s()), TIMEOUT_MAX))
         except FutureTimeout as exc:
             if all(future.done() or future.cancel() for future in futures):
-                why = f"what is left of the offer to {self.path} was not sent in the time given, nor will be"
+                why = (
+                    f"what is left of the offer to {self.path} was not sent in the time given, nor"
+                    " will be"
+                )
                 raise NotConnected(why, path=self.path) from exc
-            why = f"no answer in the time given: what was offered to {self.path} may be stored, or yet will be"
+            why = (
+                f"no answer in the time given: what was offered to {self.path} may be stored, or"
+                " yet will be"
+            )
             raise ConnectionLost(why, path=self.path) from exc
         finally:  # after an interruption too, nothing more is sent than what the caller knows of
             for future in futures:
@@ -192,7 +204,9 @@ class SimpleDistributedQueue:
             names = self._session.children(self.path)
         except NoNode:
             return None
-        for name in sorted((name for name in names if is_item(QueueKind.SIMPLE, name)), key=sequence_of):
+        for name in sorted(
+            (name for name in names if is_item(QueueKind.SIMPLE, name)), key=sequence_of
+        ):
             try:
                 return self._session.get(self._paths.item(name))[0]
             except NoNode:
@@ -247,7 +261,8 @@ class SimpleDistributedQueue:
                         self._is_open = True
                 if self._session.state is SessionState.CONNECTED:
                     return
-            except (ConnectionLost, SessionExpired, NoNode) as exc:  # NoNode: its parent was taken away that very moment
+            except (ConnectionLost, SessionExpired, NoNode) as exc:
+                # NoNode: its parent was taken away that very moment
                 problem = exc
             if now_s() >= deadline:
                 why = f"there was no connection in the time given; nothing was sent to {self.path}"
@@ -300,7 +315,9 @@ class SimpleDistributedQueue:
             ready.put(got)
             raise
         if is_late:
-            raise ConnectionLost(f"no answer in time; what is claimed of {self.path} goes to the next who asks")
+            raise ConnectionLost(
+                f"no answer in time; what is claimed of {self.path} goes to the next who asks"
+            )
         engine.settle([done(claim) for claim in got])
         return [claim.data for claim in got]
 
@@ -308,7 +325,10 @@ class SimpleDistributedQueue:
         if not isinstance(item, bytes | bytearray | memoryview):
             raise TypeError(f"a simple queue takes bytes, not {type(item).__name__}")
         create = Create(self._paths.item(SIMPLE_PREFIX), bytes(item), sequential=True)
-        size, limit = estimated_bytes([create], len(self._session.chroot.encode())), self._offers.limit
+        size, limit = (
+            estimated_bytes([create], len(self._session.chroot.encode())),
+            self._offers.limit,
+        )
         if size > limit:
             raise TooLarge(f"an item of {self.path}", size=size, limit=limit, path=self.path)
         return create

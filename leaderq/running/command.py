@@ -86,7 +86,9 @@ class CommandCareer(LeaderCareer):
         try:
             process = self._start(term, self._deadline.path)
         except OSError as exc:
-            self._ended(CommandFailed(self._command[0], f"cannot be run: {exc.strerror}", _code_of(exc)))
+            self._ended(
+                CommandFailed(self._command[0], f"cannot be run: {exc.strerror}", _code_of(exc))
+            )
             return
         while term.wait(_LOOK_S):
             self._deadline.tell(term.deadline)
@@ -195,7 +197,8 @@ class DeadlineFile:
         self._told_s = deadline_s
         new = os.memfd_create("leaderq-deadline")
         try:
-            os.write(new, f"{int(deadline_s * 1000) / 1000:.3f}\n".encode())  # never later than it is
+            # never later than it is
+            os.write(new, f"{int(deadline_s * 1000) / 1000:.3f}\n".encode())
             os.dup2(new, self._number, inheritable=False)
         finally:
             os.close(new)

@@ -44,8 +44,8 @@ def children_of(pid: int) -> set[int]:
 
 
 def stat_of(task: int | str) -> list[str]:
-    """The fields of ``/proc/TASK/stat`` from the state on; empty if there is none to be read. A task
-    is a process by its number, or a thread: ``PID/task/TID``.
+    """The fields of ``/proc/TASK/stat`` from the state on; empty if there is none to be read. A
+    task is a process by its number, or a thread: ``PID/task/TID``.
     """
     try:
         return Path(f"/proc/{task}/stat").read_text().rpartition(")")[2].split()
@@ -75,7 +75,8 @@ def send(processes: set[Started], number: signal.Signals) -> set[Started]:
 
 
 def kill_below(root: int, *, but: int = 0) -> set[Started]:
-    """Kill everything below ``root``; returns what was alive. What that starts meanwhile may escape.
+    """Kill everything below ``root``; returns what was alive. What that starts meanwhile may
+    escape.
 
     ``but`` is spared, a process below ``root`` that leads its group. Of other groups than its and
     this process's all are killed, those of the dead included: a process that forks and ends, again

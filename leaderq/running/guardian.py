@@ -66,8 +66,8 @@ log = logging.getLogger(__name__)
 
 GUARDIAN_FD = "LEADERQ_GUARDIAN_FD"
 SAME_REQUEST_S = 0.3
-"""A second signal to stop within this time after the first is the same request: systemd sends one to
-every process of a service, and the guardian passes its own on.
+"""A second signal to stop within this time after the first is the same request: systemd sends one
+to every process of a service, and the guardian passes its own on.
 """
 _ALWAYS_PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 _PASSED_ON_UNLESS_IGNORED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -127,7 +127,9 @@ class Guardian:
     def _start(self, command: Sequence[str], link: socket.socket) -> subprocess.Popen[bytes]:
         number = link.fileno()
         environment = {**os.environ, GUARDIAN_FD: str(number)}
-        return subprocess.Popen(command, env=environment, pass_fds=(number,), start_new_session=True)
+        return subprocess.Popen(
+            command, env=environment, pass_fds=(number,), start_new_session=True
+        )
 
     def _take_signals(self, wake: socket.socket) -> Callable[[], None]:
         # Handlers that do nothing: the wake-up descriptor carries the numbers to the loop below.
@@ -135,7 +137,10 @@ class Guardian:
             return None
 
         heard = [n for n in _PASSED_ON_UNLESS_IGNORED if signal.getsignal(n) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, nothing) for number in (*_ALWAYS_PASSED_ON, *heard, signal.SIGCHLD)}
+        before = {
+            number: signal.signal(number, nothing)
+            for number in (*_ALWAYS_PASSED_ON, *heard, signal.SIGCHLD)
+        }
         descriptor = signal.set_wakeup_fd(wake.fileno())
 
         def restore() -> None:
@@ -147,7 +152,9 @@ class Guardian:
 
     # ---- the loop ---------------------------------------------------------------------------
 
-    def _stay(self, worker: subprocess.Popen[bytes], link: socket.socket, wake: socket.socket) -> None:
+    def _stay(
+        self, worker: subprocess.Popen[bytes], link: socket.socket, wake: socket.socket
+    ) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(link, selectors.EVENT_READ)
             selector.register(wake, selectors.EVENT_READ)
@@ -172,7 +179,8 @@ class Guardian:
                 self._told_s = now_s()
                 self._told_to_stop += 1
                 if self._told_to_stop == 1 and self._has_asked:
-                    continue  # the worker is on its way out; it would read a second one as "at once"
+                    # the worker is on its way out; it would read a second one as "at once"
+                    continue
             # A worker that does not follow a second request to leave is not asked again.
             is_over = self._told_to_stop > 2
             self._signal(worker, signal.SIGKILL if is_over else signal.Signals(number))
@@ -238,7 +246,8 @@ class Guardian:
             # Listed before anything dies: orphans move in the midst of a listing and are missed.
             started = descendants_of(os.getpid())
             with suppress(ProcessLookupError):
-                os.killpg(worker.pid, how)  # one call for nearly all; then those that left the group
+                # one call for nearly all; then those that left the group
+                os.killpg(worker.pid, how)
             kill(started)
             self._watchdog = self._watchdog.heard(None)
         else:
@@ -295,7 +304,9 @@ class Guardian:
         if known is None or ender is None:
             return
         began_s = now_s()
-        closed = ender.end(known.credentials, timeout_s=known.timeout_s, session_timeout_s=known.timeout_s)
+        closed = ender.end(
+            known.credentials, timeout_s=known.timeout_s, session_timeout_s=known.timeout_s
+        )
         log.info(
             "worker's session ended: closed=%s ms=%.0f",
             closed,
@@ -313,7 +324,8 @@ class Guardian:
 
 
 def _session_ender(message: dict[str, Any]) -> SessionEnder:
-    from leaderq.zookeeper import Security, SessionEnder  # here, so that a worker can start meanwhile
+    # here, so that a worker can start meanwhile
+    from leaderq.zookeeper import Security, SessionEnder
 
     known = message["security"]
     return SessionEnder(message["zookeeper"], security=None if known is None else Security(**known))

@@ -248,5 +248,7 @@ def _line(message: dict[str, Any]) -> bytes:
 def _peer(link: socket.socket) -> int:
     if not hasattr(socket, "SO_PEERCRED"):
         return os.getppid()
-    pid: int = _CREDENTIALS.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[0]
+    pid: int = _CREDENTIALS.unpack(
+        link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    )[0]
     return pid

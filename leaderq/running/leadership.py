@@ -165,7 +165,9 @@ class _Standing:
         self._settings = settings
         self._career, self._id = str(settings.career), settings.id
         self._events = EventBus() if events is None else events
-        self._candidate = Candidate(session, self._career, id=self._id, root=settings.root, events=self._events)
+        self._candidate = Candidate(
+            session, self._career, id=self._id, root=settings.root, events=self._events
+        )
         self._record = CoolOff()
         self._term: OpenTerm | None = None
         self._given_up = threading.Event()
@@ -287,7 +289,9 @@ def _refuse_event_loop(what: str, instead: str) -> None:
 
 
 def _started(call: Callable[[], T]) -> Future[T]:
-    """What ``call`` will return, on a thread of its own: a pool's could all be waiting for terms."""
+    """What ``call`` will return, on a thread of its own: a pool's could all be waiting for
+    terms.
+    """
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()  # a task that is cancelled does not cancel the call
 

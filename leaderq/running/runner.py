@@ -45,7 +45,14 @@ from leaderq.running.descendants import StartedInTerm
 from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.running.guardian_link import GuardianLink
 from leaderq.running.stages import StageRunner
-from leaderq.running.supervision import Allowance, Budgets, CoolOff, CoolOffPolicy, after_term, watch_health
+from leaderq.running.supervision import (
+    Allowance,
+    Budgets,
+    CoolOff,
+    CoolOffPolicy,
+    after_term,
+    watch_health,
+)
 from leaderq.term import OpenTerm, Reason
 from leaderq.zookeeper import AnyClient, as_session
 
@@ -60,9 +67,9 @@ class Runner:
     """Runs ``career`` in this process until :meth:`stop`.
 
     ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; it stays the
-    caller's to close. Events are logged as ``leaderq.events``. ``candidate_id`` is by default ``settings.id``. ``leave`` ends the process,
-    given an exit code, when nothing else can stop the user's code; ``None`` waits for that code
-    instead.
+    caller's to close. Events are logged as ``leaderq.events``. ``candidate_id`` is by default
+    ``settings.id``. ``leave`` ends the process, given an exit code, when nothing else can stop the
+    user's code; ``None`` waits for that code instead.
     """
 
     def __init__(
@@ -84,7 +91,11 @@ class Runner:
         self._career = career
         self._session = as_session(session)
         self._candidate = Candidate(
-            self._session, self.career_name, id=self.candidate_id, root=self.settings.root, events=self.events
+            self._session,
+            self.career_name,
+            id=self.candidate_id,
+            root=self.settings.root,
+            events=self.events,
         )
         self._guardian = guardian
         self._leave = leave
@@ -95,7 +106,9 @@ class Runner:
         self._ended = False
         self._units = 0  # of former terms
         self._failure: LeaderqError | None = None
-        self._cool_off_policy = CoolOffPolicy(self.settings.cool_off_s, self.settings.max_failures, self.settings.yield_s)
+        self._cool_off_policy = CoolOffPolicy(
+            self.settings.cool_off_s, self.settings.max_failures, self.settings.yield_s
+        )
 
     # ---- the supervisor's thread ----------------------------------------------------------------
 
@@ -109,9 +122,15 @@ class Runner:
         unsubscribe = self.events.subscribe(TermEnding, self._term_ending)
         if self._guardian is not None:
             self._guardian.attach(
-                self._session, self.events, career=self.career_name, candidate=self.candidate_id, lost=self.stop
+                self._session,
+                self.events,
+                career=self.career_name,
+                candidate=self.candidate_id,
+                lost=self.stop,
             )
-        thread = threading.Thread(target=self._live, name=f"leaderq-career-{self.career_name}", daemon=True)
+        thread = threading.Thread(
+            target=self._live, name=f"leaderq-career-{self.career_name}", daemon=True
+        )
         thread.start()
         try:
             while (missed := self._budgets.next_missed()) is not None:
@@ -160,8 +179,8 @@ class Runner:
         self._candidate.wake()
         if term is not None and self._leave is not None:
             log.info(
-                "stopping; what is in hand is finished within the budget; a second signal leaves at once: "
-                "career=%s id=%s term=%d budget_s=%g",
+                "stopping; what is in hand is finished within the budget; a second signal leaves at"
+                " once: career=%s id=%s term=%d budget_s=%g",
                 self.career_name,
                 self.candidate_id,
                 term.number,
@@ -170,7 +189,13 @@ class Runner:
 
     def _budget_missed(self, missed: Allowance) -> None:
         self.events.publish(
-            BudgetMissed(self.career_name, self.candidate_id, missed.term.number, missed.stage, missed.budget_s)
+            BudgetMissed(
+                self.career_name,
+                self.candidate_id,
+                missed.term.number,
+                missed.stage,
+                missed.budget_s,
+            )
         )
         if missed.stage != Stage.HANDOVER:
             self._candidate.step_down(Reason.BUDGET, term=missed.term)
@@ -192,7 +217,11 @@ class Runner:
     def _time_hand_over(self, term: OpenTerm) -> None:
         deposed = term.reason is not None and term.reason.deposes
         budget_s = self.settings.handover_budget_s
-        self._budgets.allow(term, Stage.HANDOVER, min(budget_s, self._session.timeout_s / 4) if deposed else budget_s)
+        self._budgets.allow(
+            term,
+            Stage.HANDOVER,
+            min(budget_s, self._session.timeout_s / 4) if deposed else budget_s,
+        )
 
     # ---- the career thread ----------------------------------------------------------------------
 
@@ -255,7 +284,11 @@ class Runner:
         if self._stopping.is_set():
             return
         if record.why:
-            self.events.publish(CoolingOff(self.career_name, self.candidate_id, record.seconds, record.failures, record.why))
+            self.events.publish(
+                CoolingOff(
+                    self.career_name, self.candidate_id, record.seconds, record.failures, record.why
+                )
+            )
         self._stopping.wait(record.seconds)
 
     def _serve(self, term: OpenTerm, record: CoolOff) -> CoolOff:
@@ -293,7 +326,8 @@ class Runner:
         self._budgets.close_term()
         if started is not None and (killed := started.kill_left()):
             log.warning(
-                "killed what was started in the term and outlived handOver: career=%s term=%d pids=%s",
+                "killed what was started in the term and outlived handOver: career=%s term=%d"
+                " pids=%s",
                 self.career_name,
                 term.number,
                 ",".join(str(one.pid) for one in sorted(killed)),
@@ -349,5 +383,6 @@ def handling(*runners: Runner) -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            if signal.getsignal(number) is handle:  # else it was replaced within the block, for good
+            # else it was replaced within the block, for good
+            if signal.getsignal(number) is handle:
                 signal.signal(number, handler)

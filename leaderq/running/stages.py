@@ -114,7 +114,9 @@ class StageRunner:
             return False
         self._budgets.allow(self._term, Stage.INAUGURATION, self._inaugurate_budget_s)
         self._say(Stage.INAUGURATION)
-        if isinstance(self._career, LeaderCareer) and not self._call(Stage.INAUGURATION, self._career._begin):
+        if isinstance(self._career, LeaderCareer) and not self._call(
+            Stage.INAUGURATION, self._career._begin
+        ):
             return False
         done = self._call(Stage.INAUGURATION, self._career.inaugurate)
         self._budgets.settle()
@@ -130,7 +132,9 @@ class StageRunner:
                 self.units += 1
 
     def _call(self, stage: Stage, code: Callable[[OpenTerm], object]) -> bool:
-        """Call the user's ``code``; returns whether it returned. After ``False`` no unit may begin."""
+        """Call the user's ``code``; returns whether it returned. After ``False`` no unit may
+        begin.
+        """
         if stage is not Stage.HANDOVER and not self._is_on():
             return False
         try:
@@ -146,7 +150,11 @@ class StageRunner:
         except BaseException as exc:  # noqa: BLE001  (published, and the term ends)
             self._error = self._error or CareerFailed(self._term.career, stage.value, exc)
             self._error.__cause__ = self._error.__cause__ or exc
-            self._events.publish(CareerError(self._term.career, self._term.candidate, self._term.number, stage.value, exc))
+            self._events.publish(
+                CareerError(
+                    self._term.career, self._term.candidate, self._term.number, stage.value, exc
+                )
+            )
             self._term.wind_up(Reason.FAILED)  # at once, so that handOver is told why
             self._step_down()
             return False
@@ -158,7 +166,9 @@ class StageRunner:
 
     def _say(self, stage: Stage) -> None:
         self._stage = stage
-        self._events.publish(StageBegan(self._term.career, self._term.candidate, self._term.number, stage))
+        self._events.publish(
+            StageBegan(self._term.career, self._term.candidate, self._term.number, stage)
+        )
 
 
 class UnitAbandoned(BaseException):
@@ -181,7 +191,8 @@ class AbandonableUnit:
         """Call ``unit``; returns ``False`` if it was abandoned."""
         try:
             return self._run(unit)
-        except UnitAbandoned:  # struck between the unit's end and the lock; there is never a second one
+        except UnitAbandoned:
+            # struck between the unit's end and the lock; there is never a second one
             self._leave()
             return False
 

@@ -105,8 +105,11 @@ class Budgets:
             return None
 
 
-def watch_health(career: object, term: Term, *, interval_s: float, unhealthy: Callable[[], None]) -> None:
-    """Call ``unhealthy`` once if ``career`` says no, raises, or does not answer while ``term`` is on.
+def watch_health(
+    career: object, term: Term, *, interval_s: float, unhealthy: Callable[[], None]
+) -> None:
+    """Call ``unhealthy`` once if ``career`` says no, raises, or does not answer while ``term`` is
+    on.
 
     A career without a health check costs no thread.
     """
@@ -180,12 +183,22 @@ def after_term(
     if reason in _FAILURES:
         failures = 1 if lasted_s > policy.yield_s else record.failures + 1
         if failures >= policy.max_failures:
-            why = f"{failures} terms in a row have failed, the last because {reason.sentence}; it yields to the others"
+            why = (
+                f"{failures} terms in a row have failed, the last because {reason.sentence}; it"
+                " yields to the others"
+            )
             return CoolOff(failures, policy.yield_s, why)
-        return CoolOff(failures, backoff.delay_s(failures, chance), f"the last term ended because {reason.sentence}")
+        return CoolOff(
+            failures,
+            backoff.delay_s(failures, chance),
+            f"the last term ended because {reason.sentence}",
+        )
     if reason.deposes:
-        return replace(record, seconds=backoff.delay_s(1, chance), why=f"it was deposed: {reason.sentence}")
-    if reason in (Reason.RESIGNED, Reason.WITHDRAWN):  # by itself: it may have nothing to do next time either
+        return replace(
+            record, seconds=backoff.delay_s(1, chance), why=f"it was deposed: {reason.sentence}"
+        )
+    # by itself: it may have nothing to do next time either
+    if reason in (Reason.RESIGNED, Reason.WITHDRAWN):
         asked_s = policy.first_s if stand_again_after_s is None else stand_again_after_s
         return CoolOff(seconds=max(GIVE_WAY_S, asked_s))
     return CoolOff(seconds=GIVE_WAY_S)

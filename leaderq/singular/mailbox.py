@@ -80,7 +80,9 @@ class Mailbox:
         self._permit: Callable[[], None] = _no_permit
         is_bounded = capacity is not None
         self._open_permit = self._permits.pop if is_bounded else repeat(None).__next__
-        self.give_back: Callable[[None], object] = self._permits.append if is_bounded else deque[None](maxlen=0).append
+        self.give_back: Callable[[None], object] = (
+            self._permits.append if is_bounded else deque[None](maxlen=0).append
+        )
 
     @property
     def is_closed(self) -> bool:

@@ -99,7 +99,9 @@ class SingularUpdateQueue(Generic[R, S]):
     """
 
     @overload
-    def __init__(self, handler: Callable[[R], S], *, max_batch: None = ..., **options: Unpack[Options]) -> None: ...
+    def __init__(
+        self, handler: Callable[[R], S], *, max_batch: None = ..., **options: Unpack[Options]
+    ) -> None: ...
     @overload
     def __init__(
         self,
@@ -135,7 +137,9 @@ class SingularUpdateQueue(Generic[R, S]):
         self._timeout_s = timeout_s
         self._deadline_s = deadline_s
         parts = (self.name, handler, on_error, capacity)
-        self._writer = Writer(*parts) if max_batch is None else BatchWriter(*parts, max_batch=max_batch)
+        self._writer = (
+            Writer(*parts) if max_batch is None else BatchWriter(*parts, max_batch=max_batch)
+        )
         self._mailbox = self._writer.mailbox
         self._put_now = self._mailbox.put_now
         self._next: SingularUpdateQueue[Any, Any] | None = None
@@ -144,7 +148,9 @@ class SingularUpdateQueue(Generic[R, S]):
 
     # -- requests ------------------------------------------------------------------------------
 
-    def submit(self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET) -> RequestFuture[S]:
+    def submit(
+        self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
+    ) -> RequestFuture[S]:
         """Have ``request`` applied; return the future of its outcome, which can be awaited too.
 
         ``deadline_s`` and ``timeout_s`` stand for those of the queue; ``None``: no deadline, and
@@ -159,7 +165,9 @@ class SingularUpdateQueue(Generic[R, S]):
         self._put(entry, wait_s)
         return future
 
-    def post(self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET) -> None:
+    def post(
+        self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
+    ) -> None:
         """Have ``request`` applied, without a future; otherwise as :meth:`submit`.
 
         What the handler raises reaches ``on_error``.
@@ -173,7 +181,9 @@ class SingularUpdateQueue(Generic[R, S]):
         elif self._mailbox.has_ended:
             self._writer.sweep(_LATE)
 
-    async def apost(self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET) -> None:
+    async def apost(
+        self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
+    ) -> None:
         """As :meth:`post`, in an asyncio loop, which goes on meanwhile, also if the queue is full.
 
         A request that got in just before its task was cancelled is applied all the same.
@@ -181,7 +191,9 @@ class SingularUpdateQueue(Generic[R, S]):
         wait_s = self._wait_s(timeout_s)
         await self._aput(TrackedRequest(request, None, self._expiry_s(deadline_s)), wait_s)
 
-    async def call(self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET) -> S:
+    async def call(
+        self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
+    ) -> S:
         """Have ``request`` applied and wait for its outcome, in an asyncio loop, which goes on
         meanwhile, also if the queue is full.
 
@@ -239,10 +251,13 @@ class SingularUpdateQueue(Generic[R, S]):
             ahead = ahead._next
         if ahead is not None:
             raise ConfigurationError(
-                f"queue {self.name!r}: then({other.name!r}) would make a ring, which fills up and stands still"
+                f"queue {self.name!r}: then({other.name!r}) would make a ring, which fills up and"
+                " stands still"
             )
         if self._writer.is_started or self._next is not None:
-            raise ConfigurationError(f"queue {self.name!r}: call then() once, and before the first request")
+            raise ConfigurationError(
+                f"queue {self.name!r}: call then() once, and before the first request"
+            )
         if as_request is not None:
             require_plain_function(as_request, "as_request")
         self._next = other
@@ -303,7 +318,9 @@ class SingularUpdateQueue(Generic[R, S]):
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _submitted(self, request: R, deadline_s: float | None) -> tuple[TrackedRequest, RequestFuture[S]]:
+    def _submitted(
+        self, request: R, deadline_s: float | None
+    ) -> tuple[TrackedRequest, RequestFuture[S]]:
         is_urgent = deadline_s is not AS_SET or self._deadline_s is not None
         expiry_s = self._expiry_s(deadline_s) if is_urgent else None
         future: RequestFuture[S] = RequestFuture(self._writer.home, expiry_s)
@@ -323,7 +340,9 @@ class SingularUpdateQueue(Generic[R, S]):
         elif self._mailbox.has_ended:
             self._writer.sweep(_LATE)
 
-    def _receiver(self, as_request: Callable[[Any], Any] | None) -> Callable[[Any, TrackedRequest | None], None]:
+    def _receiver(
+        self, as_request: Callable[[Any], Any] | None
+    ) -> Callable[[Any, TrackedRequest | None], None]:
         """Return what takes outcomes from the queue before this one in a chain."""
 
         def receive(outcome: Any, entry: TrackedRequest | None) -> None:
@@ -352,7 +371,9 @@ class SingularUpdateQueue(Generic[R, S]):
         return timeout_s
 
 
-def _check(capacity: int | None, timeout_s: float | None, deadline_s: float | None, max_batch: int | None) -> None:
+def _check(
+    capacity: int | None, timeout_s: float | None, deadline_s: float | None, max_batch: int | None
+) -> None:
     problems = [timeout_problem("timeout_s", timeout_s), timeout_problem("deadline_s", deadline_s)]
     if capacity is not None and capacity < 1:
         problems.append(f"capacity is {capacity!r}; give 1 or more, or None for no bound")

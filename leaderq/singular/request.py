@@ -177,7 +177,9 @@ class TrackedRequest:
 
     __slots__ = ("expiry_s", "future", "is_begun", "request")
 
-    def __init__(self, request: Any, future: RequestFuture[Any] | None, expiry_s: float | None = None) -> None:
+    def __init__(
+        self, request: Any, future: RequestFuture[Any] | None, expiry_s: float | None = None
+    ) -> None:
         self.request = request
         self.future = future
         self.expiry_s = expiry_s

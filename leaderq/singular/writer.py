@@ -55,7 +55,9 @@ class Writer:
     without being closed is drained and leaves no thread behind.
     """
 
-    def __init__(self, name: str, handler: Callable[[Any], Any], on_error: OnError, capacity: int | None) -> None:
+    def __init__(
+        self, name: str, handler: Callable[[Any], Any], on_error: OnError, capacity: int | None
+    ) -> None:
         self.home = Home(name)
         self.mailbox = Mailbox(self.home, capacity)
         self.pass_on: PassOn | None = None
@@ -96,7 +98,9 @@ class Writer:
             return True
         if not drain:
             self.sweep("the queue was closed")
-        if self._service.is_current or not self._ended.wait(None if timeout_s is None else bounded_s(timeout_s)):
+        if self._service.is_current or not self._ended.wait(
+            None if timeout_s is None else bounded_s(timeout_s)
+        ):
             return False
         self._service.stop()
         return self.failure is None
@@ -232,7 +236,9 @@ class Writer:
         else:
             self._cancelled += 1
 
-    def _fail(self, request: Any, error: BaseException, entry: TrackedRequest | None = None) -> None:
+    def _fail(
+        self, request: Any, error: BaseException, entry: TrackedRequest | None = None
+    ) -> None:
         self._failed += 1
         self.tell(request, error)
         if isinstance(error, FATAL):
@@ -401,7 +407,9 @@ def _close_all() -> None:
     for writer in list(_running):
         is_drained = writer.close(drain=True, timeout_s=max(0.0, until_s - now_s()))
         if not is_drained and writer.failure is None:
-            log.error("queue not closed at exit name=%s lost=%d", writer.home.name, writer.mailbox.depth)
+            log.error(
+                "queue not closed at exit name=%s lost=%d", writer.home.name, writer.mailbox.depth
+            )
 
 
 os.register_at_fork(after_in_child=_renounce_all)

@@ -1,7 +1,9 @@
-"""A candidate as a real process: ``leaderq run`` as its user starts it, to be killed, frozen and cut off.
+"""A candidate as a real process: ``leaderq run`` as its user starts it, to be killed, frozen and
+cut off.
 
-The process is started with JSON logs; a thread reads them as they come, so that a test waits for what the candidate *says* rather
-than for time to pass. Signals go to the guardian (:attr:`pid`) or to the worker (:attr:`worker_pid`), which does the work.
+The process is started with JSON logs; a thread reads them as they come, so that a test waits for
+what the candidate *says* rather than for time to pass. Signals go to the guardian (:attr:`pid`) or
+to the worker (:attr:`worker_pid`), which does the work.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ from leaderq.testing.waiting import eventually, patience
 class CandidateProcess:
     """``python -m leaderq run TARGET`` with the given options.
 
-    ``target`` is ``module:Class``, looked for in ``cwd``. ``arguments`` are further command line options; ``environment`` is laid
-    over this process's own; ``under`` is a command that is to run it, such as ``unshare``. ``lines`` holds what it logged so far,
-    as objects; what is no JSON stands under ``message``.
+    ``target`` is ``module:Class``, looked for in ``cwd``. ``arguments`` are further command line
+    options; ``environment`` is laid over this process's own; ``under`` is a command that is to run
+    it, such as ``unshare``. ``lines`` holds what it logged so far, as objects; what is no JSON
+    stands under ``message``.
 
     With ``command`` it is ``leaderq lead``, and ``target`` the name of the career.
     """
@@ -48,8 +51,24 @@ class CandidateProcess:
         self.id = id
         self.lines: list[dict[str, Any]] = []
         verb = ["lead", "--career", target] if command else ["run", target]
-        self._command = [*under, sys.executable, "-m", "leaderq", *verb, "--id", id, "--zookeeper", zookeeper]
-        self._command += ["--session-timeout-s", str(session_timeout_s), "--log-format", "json", *arguments]
+        self._command = [
+            *under,
+            sys.executable,
+            "-m",
+            "leaderq",
+            *verb,
+            "--id",
+            id,
+            "--zookeeper",
+            zookeeper,
+        ]
+        self._command += [
+            "--session-timeout-s",
+            str(session_timeout_s),
+            "--log-format",
+            "json",
+            *arguments,
+        ]
         if kafka is not None:
             self._command += ["--kafka", kafka]
         if command:
@@ -62,15 +81,23 @@ class CandidateProcess:
     def start(self) -> CandidateProcess:
         """Start it; returns without waiting for anything."""
         self._process = subprocess.Popen(
-            self._command, cwd=self._cwd, env=self._environment, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+            self._command,
+            cwd=self._cwd,
+            env=self._environment,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
         )
-        self._reader = threading.Thread(target=self._read, name=f"leaderq-log-of-{self.id}", daemon=True)
+        self._reader = threading.Thread(
+            target=self._read, name=f"leaderq-log-of-{self.id}", daemon=True
+        )
         self._reader.start()
         return self
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """The process that was started: the guardian, or with ``--no-guardian`` the worker itself."""
+        """The process that was started: the guardian, or with ``--no-guardian`` the worker
+        itself.
+        """
         if self._process is None:
             raise RuntimeError(f"candidate {self.id!r} was not started; call start() first")
         return self._process
@@ -82,14 +109,18 @@ class CandidateProcess:
 
     @property
     def worker_pid(self) -> int:
-        """The worker's process id: the guardian's only child, or the process itself without a guardian. Linux only."""
+        """The worker's process id: the guardian's only child, or the process itself without a
+        guardian. Linux only.
+        """
         children = self.children_of(self.pid)
         return children[0] if children else self.pid
 
     @staticmethod
     def children_of(pid: int) -> list[int]:
         """The process ids of the children of ``pid``. Linux only."""
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [
+            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        ]
 
     @property
     def alive(self) -> bool:
@@ -99,19 +130,29 @@ class CandidateProcess:
     def said(self, event: str, **fields: Any) -> list[dict[str, Any]]:
         """The lines logged so far for ``event`` whose fields have these values."""
         wanted = {"event": event, **fields}
-        return [line for line in list(self.lines) if all(line.get(name) == value for name, value in wanted.items())]
+        return [
+            line
+            for line in list(self.lines)
+            if all(line.get(name) == value for name, value in wanted.items())
+        ]
 
-    def wait_for(self, event: str, *, timeout_s: float = 60.0, count: int = 1, **fields: Any) -> dict[str, Any]:
+    def wait_for(
+        self, event: str, *, timeout_s: float = 60.0, count: int = 1, **fields: Any
+    ) -> dict[str, Any]:
         """The newest line for ``event``, once there are ``count`` of them.
 
-        :raises AssertionError: not within ``timeout_s`` (times the patience); the last lines logged are in the message.
+        :raises AssertionError: not within ``timeout_s`` (times the patience); the last lines logged
+        are in the message.
         """
         try:
-            return eventually(lambda: self.said(event, **fields)[count - 1 :], timeout_s=timeout_s)[-1]
+            return eventually(lambda: self.said(event, **fields)[count - 1 :], timeout_s=timeout_s)[
+                -1
+            ]
         except AssertionError as exc:
             last = "\n".join(str(line) for line in self.lines[-15:])
             raise AssertionError(
-                f"{self.id}: no {event} {fields or ''} within {timeout_s:g} s; it logged last:\n{last}"
+                f"{self.id}: no {event} {fields or ''} within {timeout_s:g} s; it logged"
+                f" last:\n{last}"
             ) from exc
 
     def signal_worker(self, number: signal.Signals) -> None:
@@ -147,7 +188,12 @@ class CandidateProcess:
     def __enter__(self) -> CandidateProcess:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
     def _read(self) -> None:

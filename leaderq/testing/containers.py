@@ -1,16 +1,20 @@
 """ZooKeeper and Kafka in containers: the official images, pinned, single or as a group.
 
-A server in a container, through testcontainers; the same life as one from jars (``LEADERQ_SERVERS=docker``).
+A server in a container, through testcontainers; the same life as one from jars
+(``LEADERQ_SERVERS=docker``).
 
-Each server has its own container with a fixed port of the host, so that it comes back under the same address; kill is
-``docker kill``, freeze is ``docker pause``. The port is published on the loopback interface only, unless the engine is on another
-host. The data live in the container and its volumes: ``stop`` removes them. The engine is authoritative for what state a container is in;
-it is asked each time.
+Each server has its own container with a fixed port of the host, so that it comes back under the
+same address; kill is ``docker kill``, freeze is ``docker pause``. The port is published on the
+loopback interface only, unless the engine is on another host. The data live in the container and
+its volumes: ``stop`` removes them. The engine is authoritative for what state a container is in; it
+is asked each time.
 
-Who cleans up: ``stop``; at the exit of this process :mod:`leaderq.testing.server`; after a process that was killed testcontainers'
-reaper, a container of its own (``testcontainers/ryuk``) that notices the end of the connection. With ``TESTCONTAINERS_RYUK_DISABLED=true``
-(the image cannot be had, or the engine's socket must not be given to a container) there is none, and only a process that a signal
-killed (SIGTERM too, if nothing handles it) leaves its containers behind; they bear the label ``org.testcontainers=true``.
+Who cleans up: ``stop``; at the exit of this process :mod:`leaderq.testing.server`; after a process
+that was killed testcontainers' reaper, a container of its own (``testcontainers/ryuk``) that
+notices the end of the connection. With ``TESTCONTAINERS_RYUK_DISABLED=true`` (the image cannot be
+had, or the engine's socket must not be given to a container) there is none, and only a process that
+a signal killed (SIGTERM too, if nothing handles it) leaves its containers behind; they bear the
+label ``org.testcontainers=true``.
 """
 
 from __future__ import annotations
@@ -26,12 +30,21 @@ from leaderq.errors import MissingPiece, ServerFailed
 from leaderq.testing.java_server import QUICK_START, ScratchFolder
 from leaderq.testing.kafka_server import SMALL_BROKER, new_id, registered_brokers, replication
 from leaderq.testing.ports import HOST, LeasedPort, lease_port
-from leaderq.testing.server import M, Server, ServerGroup, forget, log_tail, remember, wait_until_serving
+from leaderq.testing.server import (
+    M,
+    Server,
+    ServerGroup,
+    forget,
+    log_tail,
+    remember,
+    wait_until_serving,
+)
 from leaderq.testing.zookeeper_server import AskedServer, LedGroup, opens_session, session_settings
 
 _GRACE_S: Final = 10
 _KILL_TIMEOUT_S: Final = 30
-# testcontainers makes its reaper with the first container, and two threads that start one each would make two of one name.
+# testcontainers makes its reaper with the first container, and two threads that start one each
+# would make two of one name.
 _starting: Final = threading.Lock()
 
 C = TypeVar("C", bound="ContainerServer")
@@ -39,12 +52,19 @@ C = TypeVar("C", bound="ContainerServer")
 
 @contextlib.contextmanager
 def docker_errors(doing: str) -> Iterator[None]:
-    """Let the errors of the engine, of its client and of testcontainers be :class:`~leaderq.errors.ServerFailed`."""
+    """Let the errors of the engine, of its client and of testcontainers be
+    :class:`~leaderq.errors.ServerFailed`.
+    """
     try:
         from docker.errors import DockerException  # type: ignore[import-untyped]
-        from testcontainers.core.exceptions import ContainerConnectException, ContainerStartException
+        from testcontainers.core.exceptions import (
+            ContainerConnectException,
+            ContainerStartException,
+        )
     except ImportError as exc:
-        raise MissingPiece("LEADERQ_SERVERS is 'docker'; to use it: pip install 'leaderq[docker]'") from exc
+        raise MissingPiece(
+            "LEADERQ_SERVERS is 'docker'; to use it: pip install 'leaderq[docker]'"
+        ) from exc
     try:
         yield
     except (DockerException, ContainerStartException, ContainerConnectException, OSError) as exc:
@@ -52,7 +72,8 @@ def docker_errors(doing: str) -> Iterator[None]:
 
 
 def engine_host() -> str:
-    """The host of the Docker engine, as clients of its published ports name it; ``localhost`` if it is this one.
+    """The host of the Docker engine, as clients of its published ports name it; ``localhost`` if it
+    is this one.
 
     :raises MissingPiece: testcontainers is not installed, or no engine answers.
     """
@@ -60,14 +81,16 @@ def engine_host() -> str:
         from docker.errors import DockerException
         from testcontainers.core.docker_client import DockerClient
     except ImportError as exc:
-        raise MissingPiece("LEADERQ_SERVERS is 'docker'; to use it: pip install 'leaderq[docker]'") from exc
+        raise MissingPiece(
+            "LEADERQ_SERVERS is 'docker'; to use it: pip install 'leaderq[docker]'"
+        ) from exc
     try:
         client = DockerClient()
         client.client.ping()
     except (DockerException, OSError) as exc:
         raise MissingPiece(
-            f"LEADERQ_SERVERS is 'docker', and no Docker engine answers ({exc}); start one, name it in DOCKER_HOST, "
-            "or unset LEADERQ_SERVERS to run the servers from jars"
+            f"LEADERQ_SERVERS is 'docker', and no Docker engine answers ({exc}); start one, name it"
+            " in DOCKER_HOST, or unset LEADERQ_SERVERS to run the servers from jars"
         ) from exc
     try:
         return str(client.host())
@@ -81,7 +104,9 @@ class ContainerServer(Server):
     image: str
     inner_port: int
 
-    def __init__(self, *, name: str, alias: str = "localhost", network: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self, *, name: str, alias: str = "localhost", network: Callable[[], Any] | None = None
+    ) -> None:
         self.name = name
         self._alias = alias
         self._network = network
@@ -138,7 +163,9 @@ class ContainerServer(Server):
             return self
         try:
             self._launch()
-            wait_until_serving(f"{self.what} ({self.name}, {self.image})", self._answers, self._problem)
+            wait_until_serving(
+                f"{self.what} ({self.name}, {self.image})", self._answers, self._problem
+            )
         except ServerFailed as exc:
             tail = "\n".join(log_tail(path) for path in self.log_paths)
             self._give_up()
@@ -213,7 +240,9 @@ class ContainerServer(Server):
                 container.start()
 
     def _give_up(self) -> None:
-        """As after a start that failed: a server that has served keeps its data, for another try."""
+        """As after a start that failed: a server that has served keeps its data, for another
+        try.
+        """
         if self._has_served:
             self.kill()
         else:
@@ -230,7 +259,9 @@ class ContainerServer(Server):
         return self._container.get_wrapped_container()
 
     def _state(self) -> str:
-        """What the engine says of it; ``absent`` if there is none, or someone else has removed it."""
+        """What the engine says of it; ``absent`` if there is none, or someone else has removed
+        it.
+        """
         if self._container is None:
             return "absent"
         from docker.errors import NotFound
@@ -251,21 +282,29 @@ class ContainerServer(Server):
         return f"its container is {state}" if state in ("exited", "dead", "absent") else None
 
 
-# The name of a member resolves only while its container runs, and Java would remember for 10 s that it did not: members that start
-# together, or come back, would not find each other for so long. Only a file can say otherwise, and the images have none to mount.
+# The name of a member resolves only while its container runs, and Java would remember for 10 s that
+# it did not: members that start together, or come back, would not find each other for so long. Only
+# a file can say otherwise, and the images have none to mount.
 _NAMES_FILE: Final = "/tmp/names.security"
 _NAMES_OPTION: Final = f"-Djava.security.properties={_NAMES_FILE}"
 
 
 class ZooKeeperContainer(ContainerServer, AskedServer):
-    """One ZooKeeper server; ``tick_ms`` and ``settings`` as of :class:`~leaderq.testing.zookeeper_server.ZooKeeperServer`."""
+    """One ZooKeeper server; ``tick_ms`` and ``settings`` as of
+    :class:`~leaderq.testing.zookeeper_server.ZooKeeperServer`.
+    """
 
     what = "ZooKeeper"
     image = "zookeeper:3.9.5"
     inner_port = 2181
 
     def __init__(
-        self, *, tick_ms: int = 500, settings: Mapping[str, str] | None = None, name: str = "zookeeper", **place: Any
+        self,
+        *,
+        tick_ms: int = 500,
+        settings: Mapping[str, str] | None = None,
+        name: str = "zookeeper",
+        **place: Any,
     ) -> None:
         super().__init__(name=name, **place)
         self.tick_ms = tick_ms
@@ -288,13 +327,20 @@ class ZooKeeperContainer(ContainerServer, AskedServer):
         }
         if self.members > 1:
             environment["SERVER_JVMFLAGS"] += f" {_NAMES_OPTION}"
-            peers = [f"server.{number}=zookeeper-{number}:2888:3888;2181" for number in range(1, self.members + 1)]
+            peers = [
+                f"server.{number}=zookeeper-{number}:2888:3888;2181"
+                for number in range(1, self.members + 1)
+            ]
             environment |= {"ZOO_MY_ID": str(self.number), "ZOO_SERVERS": " ".join(peers)}
             environment |= {"ZOO_INIT_LIMIT": "20", "ZOO_SYNC_LIMIT": "10"}
         return environment
 
     def _entry_point(self) -> list[str] | None:
-        return _looking_up_names_anew("/docker-entrypoint.sh zkServer.sh start-foreground") if self.members > 1 else None
+        return (
+            _looking_up_names_anew("/docker-entrypoint.sh zkServer.sh start-foreground")
+            if self.members > 1
+            else None
+        )
 
 
 class KafkaContainer(ContainerServer):
@@ -304,7 +350,9 @@ class KafkaContainer(ContainerServer):
     image = "apache/kafka:4.3.1"
     inner_port = 9092
 
-    def __init__(self, *, properties: Mapping[str, str] | None = None, name: str = "kafka", **place: Any) -> None:
+    def __init__(
+        self, *, properties: Mapping[str, str] | None = None, name: str = "kafka", **place: Any
+    ) -> None:
         super().__init__(name=name, **place)
         self._properties = dict(properties or {})
         self.members = 1
@@ -315,16 +363,26 @@ class KafkaContainer(ContainerServer):
         return registered_brokers(self._host, self.port) >= self.members
 
     def _environment(self) -> Mapping[str, str]:
-        hosts = [f"kafka-{number}" if self.members > 1 else "localhost" for number in range(1, self.members + 1)]
+        hosts = [
+            f"kafka-{number}" if self.members > 1 else "localhost"
+            for number in range(1, self.members + 1)
+        ]
         own = hosts[self.number - 1]
         properties = {
             "process.roles": "broker,controller",
             "node.id": str(self.number),
-            "controller.quorum.voters": ",".join(f"{number}@{host}:9093" for number, host in enumerate(hosts, start=1)),
-            "listeners": "PLAINTEXT://0.0.0.0:9092,INTERNAL://0.0.0.0:19092,CONTROLLER://0.0.0.0:9093",
-            # Clients come through the port of the host; the brokers reach each other in their own network.
+            "controller.quorum.voters": ",".join(
+                f"{number}@{host}:9093" for number, host in enumerate(hosts, start=1)
+            ),
+            "listeners": (
+                "PLAINTEXT://0.0.0.0:9092,INTERNAL://0.0.0.0:19092,CONTROLLER://0.0.0.0:9093"
+            ),
+            # Clients come through the port of the host; the brokers reach each other in their own
+            # network.
             "advertised.listeners": f"PLAINTEXT://{self.address},INTERNAL://{own}:19092",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
+            ),
             "inter.broker.listener.name": "INTERNAL",
             "controller.listener.names": "CONTROLLER",
             **replication(self.members),
@@ -334,7 +392,11 @@ class KafkaContainer(ContainerServer):
         java = {"KAFKA_HEAP_OPTS": "-Xmx512m", "KAFKA_JVM_PERFORMANCE_OPTS": " ".join(QUICK_START)}
         if self.members > 1:
             java["KAFKA_OPTS"] = _NAMES_OPTION
-        return {"CLUSTER_ID": self.cluster_id, **java, **{_variable(key): value for key, value in properties.items()}}
+        return {
+            "CLUSTER_ID": self.cluster_id,
+            **java,
+            **{_variable(key): value for key, value in properties.items()},
+        }
 
     def _entry_point(self) -> list[str] | None:
         return _looking_up_names_anew("/etc/kafka/docker/run") if self.members > 1 else None
@@ -374,7 +436,10 @@ class ZooKeeperContainerEnsemble(_ContainerGroup[ZooKeeperContainer], LedGroup[Z
 
     def __init__(self, size: int = 3, **options: Any) -> None:
         names = [f"zookeeper-{number}" for number in range(1, size + 1)]
-        members = [ZooKeeperContainer(name=name, alias=name, network=self.network, **options) for name in names]
+        members = [
+            ZooKeeperContainer(name=name, alias=name, network=self.network, **options)
+            for name in names
+        ]
         for number, member in enumerate(members, start=1):
             member.members, member.number = size, number
         super().__init__("zookeeper", members)
@@ -387,7 +452,9 @@ class KafkaContainerCluster(_ContainerGroup[KafkaContainer]):
 
     def __init__(self, size: int = 3, **options: Any) -> None:
         names = [f"kafka-{number}" for number in range(1, size + 1)]
-        members = [KafkaContainer(name=name, alias=name, network=self.network, **options) for name in names]
+        members = [
+            KafkaContainer(name=name, alias=name, network=self.network, **options) for name in names
+        ]
         for number, member in enumerate(members, start=1):
             member.members, member.number, member.cluster_id = size, number, members[0].cluster_id
         super().__init__("kafka", members)
@@ -399,5 +466,7 @@ def _looking_up_names_anew(command: str) -> list[str]:
 
 
 def _variable(key: str) -> str:
-    """The image's name for a property: ``_`` for ``.``, and one more of them for what is one already."""
+    """The image's name for a property: ``_`` for ``.``, and one more of them for what is one
+    already.
+    """
     return "KAFKA_" + key.replace("_", "__").replace("-", "___").replace(".", "_").upper()

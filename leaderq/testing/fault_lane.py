@@ -1,10 +1,12 @@
-"""One direction of a proxied connection: what becomes of the bytes. Pure: no socket, no thread, the time is given.
+"""One direction of a proxied connection: what becomes of the bytes. Pure: no socket, no thread, the
+time is given.
 
-ZooKeeper and Kafka both speak in frames of four bytes of length and a body, so a lane can tell one request or reply from the next
-and lose exactly one. A stream that is not of this kind (TLS, four-letter words) is passed on as it is, and no rule finds a frame.
+ZooKeeper and Kafka both speak in frames of four bytes of length and a body, so a lane can tell one
+request or reply from the next and lose exactly one. A stream that is not of this kind (TLS,
+four-letter words) is passed on as it is, and no rule finds a frame.
 
-Rules say which requests are lost, and which replies lost, held or falsified. Used by the proxy's thread only, except that all
-threads may read ``dropped``.
+Rules say which requests are lost, and which replies lost, held or falsified. Used by the proxy's
+thread only, except that all threads may read ``dropped``.
 """
 
 from __future__ import annotations
@@ -100,7 +102,9 @@ class ReplyRules:
         def judge_reply(body: bytes) -> LaneDecision | bytes:
             reply = (connection, body[:4])
             if self._is_lost(reply, body):
-                return LaneDecision.LOSE_AND_CUT if self._cut and not self._left else LaneDecision.LOSE
+                return (
+                    LaneDecision.LOSE_AND_CUT if self._cut and not self._left else LaneDecision.LOSE
+                )
             if self._is_held(reply):
                 return LaneDecision.HOLD
             return self._as_of_old(reply, body) or LaneDecision.PASS
@@ -170,7 +174,8 @@ class Weather:
 class Lane:
     """The bytes on their way in one direction.
 
-    ``must_cut`` turns true when a rule wants the connection cut; ``has_lost`` when bytes are gone, so that the stream cannot go on.
+    ``must_cut`` turns true when a rule wants the connection cut; ``has_lost`` when bytes are gone,
+    so that the stream cannot go on.
     """
 
     weather: Weather
@@ -244,7 +249,8 @@ class Lane:
     def _pieces(self, chunk: bytes) -> list[bytes]:
         """Cut ``chunk`` at the frame borders, judge the frames, and give what passes.
 
-        Without a rule bytes pass at once, and only the borders are tracked. With one, a frame waits until it is complete.
+        Without a rule bytes pass at once, and only the borders are tracked. With one, a frame waits
+        until it is complete.
         """
         if not self.is_framed:
             return [chunk]
@@ -281,7 +287,9 @@ class Lane:
         return frame
 
     def _pass_or_lose(self, frame: bytes, passed: list[bytes]) -> None:
-        verdict = self.judge(frame[4:]) if self.is_framed and not self.must_cut else LaneDecision.PASS
+        verdict = (
+            self.judge(frame[4:]) if self.is_framed and not self.must_cut else LaneDecision.PASS
+        )
         if isinstance(verdict, bytes):
             frame, verdict = len(verdict).to_bytes(4, "big") + verdict, LaneDecision.PASS
         if verdict is LaneDecision.PASS and not self.must_cut:

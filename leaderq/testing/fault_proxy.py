@@ -1,7 +1,8 @@
 """A TCP proxy that stands between a client and a server and does to their traffic what networks do.
 
-One thread moves all bytes. A method that changes the weather returns when the change is in force. ``heal`` ends every fault;
-connections that lost bytes are reset then, for a stream with a hole in it cannot go on, and the others continue.
+One thread moves all bytes. A method that changes the weather returns when the change is in force.
+``heal`` ends every fault; connections that lost bytes are reset then, for a stream with a hole in
+it cannot go on, and the others continue.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from leaderq.errors import ConfigurationError, ServerFailed
 from leaderq.testing.fault_lane import Lane, ReplyRules, Weather
@@ -52,10 +53,13 @@ class Side:
 class Link:
     """A client's connection and the one made to the server on its behalf.
 
-    While bytes are swallowed or held, the end of one side is not told to the other: a network that is cut tells nobody anything.
+    While bytes are swallowed or held, the end of one side is not told to the other: a network that
+    is cut tells nobody anything.
     """
 
-    def __init__(self, client: socket.socket, upstream: tuple[str, int], to_server: Lane, to_client: Lane) -> None:
+    def __init__(
+        self, client: socket.socket, upstream: tuple[str, int], to_server: Lane, to_client: Lane
+    ) -> None:
         self._upstream = upstream
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -73,7 +77,8 @@ class Link:
 
     def serve(self, ready: dict[socket.socket, int], *, now: float) -> None:
         """Read and write what can be; ``ready`` are the sockets with something to do."""
-        if self.is_over:  # cut by an order of this very round: nothing may be opened for it any more
+        # cut by an order of this very round: nothing may be opened for it any more
+        if self.is_over:
             return
         if self.server is None and not self._lanes[0].weather.is_swallowed:
             self._connect()
@@ -92,7 +97,12 @@ class Link:
         wishes = {}
         for side in self._sides:
             mask = 0
-            if not side.is_gone and side.is_connected and not side.has_ended and side.feeds.has_room:
+            if (
+                not side.is_gone
+                and side.is_connected
+                and not side.has_ended
+                and side.feeds.has_room
+            ):
                 mask |= selectors.EVENT_READ
             if not side.is_gone and (not side.is_connected or side.drains.due(now=now)):
                 mask |= selectors.EVENT_WRITE
@@ -101,7 +111,9 @@ class Link:
         return wishes
 
     def next_due(self, *, now: float) -> float | None:
-        """When delayed bytes become due; what is due already waits for its socket, not for a time."""
+        """When delayed bytes become due; what is due already waits for its socket, not for a
+        time.
+        """
         times = [lane.next_due for lane in self._lanes]
         return min((time for time in times if time is not None and time > now), default=None)
 
@@ -168,12 +180,19 @@ class Link:
         if self.is_over or self.server is None:
             return
         if any(lane.must_cut and lane.is_empty for lane in self._lanes):
-            # Orderly, for a reset could also destroy the replies before the lost one that the client has not read yet.
+            # Orderly, for a reset could also destroy the replies before the lost one that the
+            # client has not read yet.
             self.cut(reset=False)
             return
         for side, other in ((self.client, self.server), (self.server, self.client)):
             silent = side.feeds.weather.is_swallowed or side.feeds.weather.is_held
-            if side.has_ended and not other.is_told and not silent and side.feeds.is_empty and other.is_connected:
+            if (
+                side.has_ended
+                and not other.is_told
+                and not silent
+                and side.feeds.is_empty
+                and other.is_connected
+            ):
                 self._tell_end(other)
         if all(side.is_told or side.is_gone for side in self._sides):
             self.cut(reset=False)
@@ -194,17 +213,23 @@ _ANSWER_TIMEOUT_S: Final = 60.0
 
 
 class FaultProxy:
-    """Clients connect to ``address`` and reach ``upstream`` (``host:port``), until a fault is put in between.
+    """Clients connect to ``address`` and reach ``upstream`` (``host:port``), until a fault is put
+    in between.
 
-    A context manager; ``start`` and ``stop`` may be called again. ``address`` stays the same until ``stop``; ``port`` fixes it, by
-    number or as a lease that the caller keeps. ``framed`` is false for traffic that is not in the
-    frames of ZooKeeper's or Kafka's clients, such as that between servers: no rule finds a reply in it.
+    A context manager; ``start`` and ``stop`` may be called again. ``address`` stays the same until
+    ``stop``; ``port`` fixes it, by number or as a lease that the caller keeps. ``framed`` is false
+    for traffic that is not in the frames of ZooKeeper's or Kafka's clients, such as that between
+    servers: no rule finds a reply in it.
     """
 
-    def __init__(self, upstream: str, *, port: int | LeasedPort | None = None, framed: bool = True) -> None:
+    def __init__(
+        self, upstream: str, *, port: int | LeasedPort | None = None, framed: bool = True
+    ) -> None:
         host, _, number = upstream.rpartition(":")
         if not host or "," in upstream or not number.isdigit():
-            raise ConfigurationError(f"a fault proxy stands before one server, host:port; {upstream!r} is not that")
+            raise ConfigurationError(
+                f"a fault proxy stands before one server, host:port; {upstream!r} is not that"
+            )
         self._upstream = (host, int(number))
         self._wanted_port = port
         self._framed = framed
@@ -219,7 +244,7 @@ class FaultProxy:
         self.rounds = 0
         """How often the thread woke up; it does only when there is something to do."""
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- life
 
     @property
     def address(self) -> str:
@@ -243,7 +268,9 @@ class FaultProxy:
         self._alarm.setblocking(False)
         self._selector.register(self._alarm, selectors.EVENT_READ)
         self._listen()
-        self._thread = threading.Thread(target=self._run, name=f"fault-proxy-{self._port.number}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"fault-proxy-{self._port.number}", daemon=True
+        )
         self._thread.start()
         return self
 
@@ -264,24 +291,35 @@ class FaultProxy:
     def __enter__(self) -> FaultProxy:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
-    # -- faults ----------------------------------------------------------------------------------------------------
+    # -- faults
 
     def black_hole(self) -> None:
-        """Swallow all bytes both ways. Connections stay open, new ones are accepted, and nothing is ever answered.
+        """Swallow all bytes both ways. Connections stay open, new ones are accepted, and nothing is
+        ever answered.
 
-        The end of a connection is not passed on either: the server does not learn that a client went away.
+        The end of a connection is not passed on either: the server does not learn that a client
+        went away.
         """
         self._order(lambda: self._set_weather(is_swallowed=True))
 
     def freeze_direction(self, direction: Direction) -> None:
-        """Hold the bytes of one direction; unlike in a black hole they are delivered, late, at ``heal``."""
+        """Hold the bytes of one direction; unlike in a black hole they are delivered, late, at
+        ``heal``.
+        """
         self._order(lambda: setattr(self._weather[direction], "is_held", True))
 
     def swallow_direction(self, direction: Direction) -> None:
-        """Swallow the bytes of one direction, as :meth:`black_hole` does of both; the other one goes on."""
+        """Swallow the bytes of one direction, as :meth:`black_hole` does of both; the other one
+        goes on.
+        """
         self._order(lambda: setattr(self._weather[direction], "is_swallowed", True))
 
     def delay(self, seconds: float) -> None:
@@ -297,51 +335,65 @@ class FaultProxy:
         self._order(self._refuse)
 
     def drop_next_reply(self) -> None:
-        """Lose the next reply of the server whole, then end that connection; see :meth:`drop_replies`."""
+        """Lose the next reply of the server whole, then end that connection; see
+        :meth:`drop_replies`.
+        """
         self.drop_replies(1)
 
     def drop_replies(self, which: int | Callable[[bytes], bool], *, cut: bool = True) -> None:
-        """Lose the next ``which`` replies, or the first one of which ``which(body)`` is true; then end that connection.
+        """Lose the next ``which`` replies, or the first one of which ``which(body)`` is true; then
+        end that connection.
 
-        Without ``cut`` the connection goes on until ``heal``. Only a watch event can be lost unnoticed: a client misses a reply.
+        Without ``cut`` the connection goes on until ``heal``. Only a watch event can be lost
+        unnoticed: a client misses a reply.
 
-        A reply is a frame of ZooKeeper or Kafka without its length; the answer to a ping and a watch event are such too. What came
-        before the lost reply arrives. The server has done its work, and the client cannot know.
+        A reply is a frame of ZooKeeper or Kafka without its length; the answer to a ping and a
+        watch event are such too. What came before the lost reply arrives. The server has done its
+        work, and the client cannot know.
         """
         self._order(lambda: self._rules.drop(which, cut=cut))
 
     def drop_reply_to(self, request: Callable[[bytes], bool], *, id_at: int = 0) -> None:
-        """Lose the reply to the first request of which ``request(body)`` is true, then end that connection.
+        """Lose the reply to the first request of which ``request(body)`` is true, then end that
+        connection.
 
-        A reply is known by the four bytes it begins with, which stand at ``id_at`` in the request: 0 in ZooKeeper, 4 in Kafka.
+        A reply is known by the four bytes it begins with, which stand at ``id_at`` in the request:
+        0 in ZooKeeper, 4 in Kafka.
         """
         self._order(lambda: self._rules.drop_reply_to(request, id_at))
 
     def drop_requests(self, request: Callable[[bytes], bool]) -> None:
-        """Lose every request of which ``request(body)`` is true, and end its connection, until ``heal``.
+        """Lose every request of which ``request(body)`` is true, and end its connection, until
+        ``heal``.
 
-        The server never hears of them. The first frame of a connection counts as one: in ZooKeeper it
-        opens a session, or takes one up.
+        The server never hears of them. The first frame of a connection counts as one: in ZooKeeper
+        it opens a session, or takes one up.
         """
         self._order(lambda: self._rules.drop_requests(request))
 
     def hold_replies_to(self, request: Callable[[bytes], bool]) -> None:
-        """Hold the replies to all requests of which ``request(body)`` is true, until ``heal`` delivers them. For ZooKeeper.
+        """Hold the replies to all requests of which ``request(body)`` is true, until ``heal``
+        delivers them. For ZooKeeper.
 
-        A server without its quorum does so to writes. It answers each connection in order: what comes behind a held reply is held
-        too, except pings and watch events. Other connections are answered.
+        A server without its quorum does so to writes. It answers each connection in order: what
+        comes behind a held reply is held too, except pings and watch events. Other connections are
+        answered.
         """
         self._order(lambda: self._rules.hold_replies_to(request))
 
     def answer_from_the_past(self, request: Callable[[bytes], bool]) -> None:
-        """Give the second request of which ``request(body)`` is true the answer that the first one got. For ZooKeeper.
+        """Give the second request of which ``request(body)`` is true the answer that the first one
+        got. For ZooKeeper.
 
-        A server that lags behind the others answers reads so. The rule is over after that one answer.
+        A server that lags behind the others answers reads so. The rule is over after that one
+        answer.
         """
         self._order(lambda: self._rules.answer_from_the_past(request))
 
     def heal(self) -> None:
-        """End all faults and forget all rules. Connections that lost bytes are reset, held bytes are delivered."""
+        """End all faults and forget all rules. Connections that lost bytes are reset, held bytes
+        are delivered.
+        """
         self._order(self._heal)
 
     @property
@@ -354,7 +406,7 @@ class FaultProxy:
         """How many clients are connected now."""
         return self._order(lambda: sum(not link.client.is_gone for link in self._links))
 
-    # -- the proxy's thread ----------------------------------------------------------------------------------------
+    # -- the proxy's thread
 
     def _order(self, act: Callable[[], T]) -> T:
         thread = self._thread
@@ -377,7 +429,8 @@ class FaultProxy:
         while not self._stopping:
             self.rounds += 1
             wait_s = self._register(registered)
-            ready: dict[socket.socket, int] = {key.fileobj: mask for key, mask in self._selector.select(wait_s)}  # type: ignore[misc]
+            selected = self._selector.select(wait_s)
+            ready: dict[Any, int] = {key.fileobj: mask for key, mask in selected}
             if self._alarm in ready:
                 self._carry_out_orders()
             if self._listener is not None and self._listener in ready:
@@ -398,7 +451,8 @@ class FaultProxy:
         if self._listener is not None:
             wishes[self._listener] = selectors.EVENT_READ
         for sock in [sock for sock in registered if wishes.get(sock) != registered[sock]]:
-            with contextlib.suppress(KeyError, ValueError):  # closed since: the system has forgotten it by itself
+            # closed since: the system has forgotten it by itself
+            with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(sock)
             del registered[sock]
         for sock, mask in wishes.items():
@@ -422,7 +476,9 @@ class FaultProxy:
             listener.bind((HOST, self._port.number))
         except OSError as exc:
             listener.close()
-            raise ServerFailed(f"the fault proxy cannot listen at {self._port.address}: {exc}") from exc
+            raise ServerFailed(
+                f"the fault proxy cannot listen at {self._port.address}: {exc}"
+            ) from exc
         listener.listen(128)
         listener.setblocking(False)
         self._listener = listener
@@ -433,12 +489,16 @@ class FaultProxy:
             client, _ = self._listener.accept()
             judges = self._rules.for_connection()
             lanes = [
-                Lane(self._weather[way], judge, lambda: self._rules.are_armed, is_framed=self._framed)
+                Lane(
+                    self._weather[way], judge, lambda: self._rules.are_armed, is_framed=self._framed
+                )
                 for way, judge in zip(("to_server", "to_client"), judges, strict=True)
             ]
             self._links.append(Link(client, self._upstream, lanes[0], lanes[1]))
 
-    def _set_weather(self, *, is_swallowed: bool | None = None, delay_s: float | None = None) -> None:
+    def _set_weather(
+        self, *, is_swallowed: bool | None = None, delay_s: float | None = None
+    ) -> None:
         for weather in self._weather.values():
             weather.is_swallowed = weather.is_swallowed if is_swallowed is None else is_swallowed
             weather.delay_s = weather.delay_s if delay_s is None else delay_s

@@ -1,15 +1,18 @@
-"""The servers' jars: fetched once into the cache, checked against ``jars.lock``, found again in a millisecond.
+"""The servers' jars: fetched once into the cache, checked against ``jars.lock``, found again in a
+millisecond.
 
-A set of jars lives in ``<cache>/jars/<set>-<digest of its lock lines>/``. A jar gets there by a rename after its checksum was
-found right, and a folder counts only once its ``complete`` file is there; so a fetch that is interrupted leaves nothing broken
-and the next one goes on where it stopped. One process fetches while the others wait for it. ``jgo`` is imported only to fetch.
+A set of jars lives in ``<cache>/jars/<set>-<digest of its lock lines>/``. A jar gets there by a
+rename after its checksum was found right, and a folder counts only once its ``complete`` file is
+there; so a fetch that is interrupted leaves nothing broken and the next one goes on where it
+stopped. One process fetches while the others wait for it. ``jgo`` is imported only to fetch.
 
-The cache folder is ``$LEADERQ_CACHE``, else ``$XDG_CACHE_HOME/leaderq``, else ``~/.cache/leaderq``. It may be deleted at any time
-while no server is starting: everything in it can be fetched again.
+The cache folder is ``$LEADERQ_CACHE``, else ``$XDG_CACHE_HOME/leaderq``, else ``~/.cache/leaderq``.
+It may be deleted at any time while no server is starting: everything in it can be fetched again.
 
-``jars.lock`` is the authority at run time: nothing is resolved on a user's machine, so no answer of a repository can change what
-runs. Each line holds ``<set> <sha256> <bytes> <group:artifact:version>``. For maintainers: ``python -m leaderq.testing.jars`` resolves
-``ROOTS`` again and writes it; review the difference. That needs ``leaderq[servers]`` and the network.
+``jars.lock`` is the authority at run time: nothing is resolved on a user's machine, so no answer of
+a repository can change what runs. Each line holds ``<set> <sha256> <bytes>
+<group:artifact:version>``. For maintainers: ``python -m leaderq.testing.jars`` resolves ``ROOTS``
+again and writes it; review the difference. That needs ``leaderq[servers]`` and the network.
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ ROOTS: Final[dict[str, tuple[str, ...]]] = {
     "kafka": (
         "org.apache.kafka:kafka_2.13:4.3.1",
         "org.apache.kafka:kafka-tools:4.3.1",
-        "org.slf4j:slf4j-simple:1.7.36",  # without a binding Kafka logs nothing, and a failed start could not be explained
+        # without a binding Kafka logs nothing, and a failed start could not be explained
+        "org.slf4j:slf4j-simple:1.7.36",
     ),
 }
 
@@ -78,7 +82,11 @@ def cache_folder() -> Path:
     """
     named = os.environ.get("LEADERQ_CACHE")
     shared = os.environ.get("XDG_CACHE_HOME")
-    folder = Path(named).expanduser() if named else (Path(shared) if shared else Path.home() / ".cache") / "leaderq"
+    folder = (
+        Path(named).expanduser()
+        if named
+        else (Path(shared) if shared else Path.home() / ".cache") / "leaderq"
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
@@ -86,15 +94,19 @@ def cache_folder() -> Path:
             f"the cache folder {str(folder)!r} cannot be made ({exc.strerror}); set LEADERQ_CACHE"
         ) from exc
     if not os.access(folder, os.W_OK):
-        raise ConfigurationError(f"the cache folder {str(folder)!r} cannot be written; set LEADERQ_CACHE to one that can")
+        raise ConfigurationError(
+            f"the cache folder {str(folder)!r} cannot be written; set LEADERQ_CACHE to one that can"
+        )
     return folder.resolve()
 
 
 @contextmanager
 def alone(name: str) -> Iterator[None]:
-    """Hold the cache's lock ``name`` against every other process and thread; the kernel frees it if this process dies.
+    """Hold the cache's lock ``name`` against every other process and thread; the kernel frees it if
+    this process dies.
 
-    The wait has no bound of its own: it lasts as long as the other process fetches, and that is bounded by its time-outs.
+    The wait has no bound of its own: it lasts as long as the other process fetches, and that is
+    bounded by its time-outs.
     """
     with (cache_folder() / f".{name}.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -116,12 +128,13 @@ def to_stderr(line: str) -> None:
 
 
 def class_path(set_name: str, *, progress: Progress = to_stderr) -> str:
-    """The Java class path of "zookeeper" or "kafka"; its jars are fetched if they are not in the cache.
+    """The Java class path of "zookeeper" or "kafka"; its jars are fetched if they are not in the
+    cache.
 
     ``progress`` gets one line for each jar, and is not called when nothing is fetched.
 
-    :raises MissingPiece: a jar is not in the cache and cannot be fetched, or ``jgo`` is not installed.
-    :raises ServerFailed: a fetched jar has not the locked checksum; it is refused.
+    :raises MissingPiece: a jar is not in the cache and cannot be fetched, or ``jgo`` is not
+    installed. :raises ServerFailed: a fetched jar has not the locked checksum; it is refused.
     """
     jars = locked_jars(set_name)
     folder = _folder(set_name, jars)
@@ -133,7 +146,9 @@ def class_path(set_name: str, *, progress: Progress = to_stderr) -> str:
 
 
 def _folder(set_name: str, jars: tuple[LockedJar, ...]) -> Path:
-    digest = hashlib.sha256("\n".join(f"{jar.sha256} {jar.file_name}" for jar in jars).encode()).hexdigest()
+    digest = hashlib.sha256(
+        "\n".join(f"{jar.sha256} {jar.file_name}" for jar in jars).encode()
+    ).hexdigest()
     return cache_folder() / "jars" / f"{set_name}-{digest[:12]}"
 
 
@@ -161,10 +176,14 @@ def _is_right(path: Path, jar: LockedJar) -> bool:
     return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == jar.sha256
 
 
-def _fetch_all(wanted: list[LockedJar], folder: Path, staging: Path, set_name: str, progress: Progress) -> None:
+def _fetch_all(
+    wanted: list[LockedJar], folder: Path, staging: Path, set_name: str, progress: Progress
+) -> None:
     fetch = _fetcher(staging)
     megabytes = sum(jar.size for jar in wanted) / 1e6
-    progress(f"fetching {len(wanted)} jars of {set_name} ({megabytes:.0f} MB), this once, into {folder}")
+    progress(
+        f"fetching {len(wanted)} jars of {set_name} ({megabytes:.0f} MB), this once, into {folder}"
+    )
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="leaderq-jars") as pool:
         pending = {pool.submit(_fetch_checked, fetch, jar, folder): jar for jar in wanted}
         try:
@@ -183,8 +202,8 @@ def _fetch_checked(fetch: Callable[[LockedJar], Path], jar: LockedJar, folder: P
         found = hashlib.sha256(fetched.read_bytes()).hexdigest()
         fetched.unlink()
         raise ServerFailed(
-            f"{jar.coordinate} was fetched with SHA-256 {found}, but {jar.sha256} is locked: it is refused; "
-            "a proxy or mirror may have changed it"
+            f"{jar.coordinate} was fetched with SHA-256 {found}, but {jar.sha256} is locked: it is"
+            " refused; a proxy or mirror may have changed it"
         )
     fetched.replace(folder / jar.file_name)
 
@@ -193,7 +212,9 @@ def _fetcher(staging: Path) -> Callable[[LockedJar], Path]:
     try:
         from jgo.maven import MavenContext, PythonResolver
     except ImportError as exc:
-        raise MissingPiece("the servers' jars are not in the cache; to fetch them: pip install 'leaderq[servers]'") from exc
+        raise MissingPiece(
+            "the servers' jars are not in the cache; to fetch them: pip install 'leaderq[servers]'"
+        ) from exc
     context = MavenContext(resolver=PythonResolver(), repo_cache=staging, timeout=_SOCKET_TIMEOUT_S)
 
     def fetch(jar: LockedJar) -> Path:
@@ -205,7 +226,8 @@ def _fetcher(staging: Path) -> Callable[[LockedJar], Path]:
             except Exception as exc:  # noqa: BLE001 - requests' errors and jgo's bare RuntimeError alike: it was not fetched
                 last = exc
                 if artifact.cached_path is not None:
-                    artifact.cached_path.unlink(missing_ok=True)  # jgo would take the partial file for the whole
+                    # jgo would take the partial file for the whole
+                    artifact.cached_path.unlink(missing_ok=True)
         raise MissingPiece(
             f"{jar.coordinate} could not be fetched ({type(last).__name__}: {last}); "
             "the servers' jars are fetched once: is this host online?"
@@ -214,17 +236,20 @@ def _fetcher(staging: Path) -> Callable[[LockedJar], Path]:
     return fetch
 
 
-# What the roots name but the servers and their tools never load; half of all bytes. Found by starting both without them.
+# What the roots name but the servers and their tools never load; half of all bytes. Found by
+# starting both without them.
 UNUSED: Final[tuple[str, ...]] = (
     # ZooKeeper 3.9 lists its own test libraries as compile dependencies.
     "org.mockito:", "net.bytebuddy:", "org.objenesis:", "org.apache.yetus:",
     # Native TLS and epoll: there is one jar for each system, and Java's own do as well.
     "io.netty:netty-tcnative-boringssl-static:", "io.netty:netty-transport-native-epoll:",
-    # Kafka Connect with its web server: pulled in by kafka-tools for a command that lists Connect plug-ins.
-    "org.apache.kafka:connect-", "org.glassfish.", "org.eclipse.jetty", "jakarta.", "javax.", "com.sun.activation:",
-    "com.fasterxml.jackson.jakarta.rs:", "com.fasterxml.jackson.module:", "io.swagger.core.v3:", "io.github.classgraph:",
-    "org.apache.maven:", "org.codehaus.plexus:", "org.javassist:", "commons-beanutils:", "commons-digester:",
-    "commons-collections:", "org.scala-lang:scala-reflect:",
+    # Kafka Connect with its web server: pulled in by kafka-tools for a command that lists Connect
+    # plug-ins.
+    "org.apache.kafka:connect-", "org.glassfish.", "org.eclipse.jetty", "jakarta.", "javax.",
+    "com.sun.activation:", "com.fasterxml.jackson.jakarta.rs:", "com.fasterxml.jackson.module:",
+    "io.swagger.core.v3:", "io.github.classgraph:", "org.apache.maven:", "org.codehaus.plexus:",
+    "org.javassist:", "commons-beanutils:", "commons-digester:", "commons-collections:",
+    "org.scala-lang:scala-reflect:",
 )  # fmt: skip
 
 
@@ -236,14 +261,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         context = MavenContext(resolver=PythonResolver(), repo_cache=Path(folder), timeout=60)
         for set_name, roots in ROOTS.items():
-            inputs, transitive = context.resolver.resolve([context.create_dependency(root) for root in roots])
+            inputs, transitive = context.resolver.resolve(
+                [context.create_dependency(root) for root in roots]
+            )
             for dependency in [*inputs, *transitive]:
                 artifact = dependency.artifact
                 coordinate = f"{artifact.groupId}:{artifact.artifactId}:{artifact.version}"
                 if coordinate.startswith(UNUSED):
                     continue
                 content = artifact.resolve().read_bytes()
-                lines.append(f"{set_name} {hashlib.sha256(content).hexdigest()} {len(content)} {coordinate}")
+                lines.append(
+                    f"{set_name} {hashlib.sha256(content).hexdigest()} {len(content)} {coordinate}"
+                )
                 sys.stderr.write(f"{lines[-1]}\n")
     Path(__file__).with_name("jars.lock").write_text("\n".join(lines) + "\n")
     return 0

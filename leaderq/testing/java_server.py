@@ -1,16 +1,20 @@
-"""A server that is one Java process on this host: folder, ports, process and readiness; what to run is the subclass's business.
+"""A server that is one Java process on this host: folder, ports, process and readiness; what to run
+is the subclass's business.
 
 The process dies with its starter, whatever kills the starter.
-The child is started through ``/bin/sh``, which first leaves a watcher behind in the same new process group and then becomes
-(``exec``) the server. The watcher waits on a pipe whose other end only the starter holds. When the starter dies, kill -9 included,
-the kernel closes that end and the watcher kills its own group. No process id is remembered for that, so none can be reused
-by a stranger; no thread matters either (``PR_SET_PDEATHSIG`` would fire when the *thread* that forked ends).
+The child is started through ``/bin/sh``, which first leaves a watcher behind in the same new
+process group and then becomes (``exec``) the server. The watcher waits on a pipe whose other end
+only the starter holds. When the starter dies, kill -9 included, the kernel closes that end and the
+watcher kills its own group. No process id is remembered for that, so none can be reused by a
+stranger; no thread matters either (``PR_SET_PDEATHSIG`` would fire when the *thread* that forked
+ends).
 
-The group is a session of its own: Ctrl-C on the terminal reaches the starter only, which then stops its servers in order.
+The group is a session of its own: Ctrl-C on the terminal reaches the starter only, which then stops
+its servers in order.
 
 Data lie in folders that do not outlive their owner.
-Each folder holds a locked file. The owner removes its folder when done; folders of owners that were killed are known by their
-lock being free, and are swept when the next one is made.
+Each folder holds a locked file. The owner removes its folder when done; folders of owners that were
+killed are known by their lock being free, and are swept when the next one is made.
 """
 
 from __future__ import annotations
@@ -81,15 +85,20 @@ def _remove_if_ownerless(folder: Path) -> None:
         return  # locked by its owner, someone else's, or just removed
 
 
-# Descriptor 3 is the pipe. The watcher ignores what the server is told to do politely, and dies with the group.
-_LAUNCH: Final = "exec 3<&0; (trap '' HUP INT TERM; read -r _ <&3; {}) >/dev/null 2>&1 & exec 3<&- </dev/null; exec \"$@\""
+# Descriptor 3 is the pipe. The watcher ignores what the server is told to do politely, and dies
+# with the group.
+_LAUNCH: Final = (
+    "exec 3<&0; (trap '' HUP INT TERM; read -r _ <&3; {}) >/dev/null 2>&1 & exec 3<&- </dev/null;"
+    ' exec "$@"'
+)
 
 
 class WatchedProcess:
     """A running program whose output goes to the end of ``log_path``.
 
-    Guarantees: it does not outlive this process. A forked child of this process does not keep it alive and cannot stop it.
-    ``orphaned``: what a shell does then, in its process group and with its id as ``$$``.
+    Guarantees: it does not outlive this process. A forked child of this process does not keep it
+    alive and cannot stop it. ``orphaned``: what a shell does then, in its process group and with
+    its id as ``$$``.
     """
 
     def __init__(
@@ -108,8 +117,13 @@ class WatchedProcess:
             with log_path.open("ab") as log:
                 self._child = subprocess.Popen(
                     ["/bin/sh", "-c", _LAUNCH.format(orphaned), "leaderq-launch", *command],
-                    stdin=reading, stdout=log, stderr=log, cwd=folder, env=env, start_new_session=True,
-                )  # fmt: skip
+                    stdin=reading,
+                    stdout=log,
+                    stderr=log,
+                    cwd=folder,
+                    env=env,
+                    start_new_session=True,
+                )
         except BaseException:
             self._let_go()
             raise
@@ -138,14 +152,17 @@ class WatchedProcess:
         return self.exit_code is not None
 
     def end(self, *, grace_s: float) -> int:
-        """End it: SIGTERM, and after ``grace_s`` seconds SIGKILL. Gives the exit code when it is gone; may be called again."""
+        """End it: SIGTERM, and after ``grace_s`` seconds SIGKILL. Gives the exit code when it is
+        gone; may be called again.
+        """
         if os.getpid() != self._owner:
             return 0
         if grace_s > 0:
             self.send(signal.SIGCONT)
             self.send(signal.SIGTERM)
             self.wait(grace_s)
-        if self._leash >= 0:  # the watcher is in the group until the leash is let go, so the group is still ours
+        # the watcher is in the group until the leash is let go, so the group is still ours
+        if self._leash >= 0:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
         code = self._child.wait()
@@ -175,11 +192,22 @@ _GRACE_S: Final = 30.0
 _GRACE_OF_DISCARDED_S: Final = 2.0  # the data go anyway; clients only see their connections end
 _GRACE_TO_ARCHIVE_S: Final = 30.0
 
-# Tests start servers often and keep them briefly: compile little, collect serially, share the JDK's classes.
-QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData")
+# Tests start servers often and keep them briefly: compile little, collect serially, share the JDK's
+# classes.
+QUICK_START: Final = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Xshare:auto",
+    "-XX:-UsePerfData",
+)
 LOGGING: Final = tuple(
     f"-Dorg.slf4j.simpleLogger.{setting}"
-    for setting in ("defaultLogLevel=info", "showDateTime=true", "dateTimeFormat=HH:mm:ss.SSS", "showShortLogName=true")
+    for setting in (
+        "defaultLogLevel=info",
+        "showDateTime=true",
+        "dateTimeFormat=HH:mm:ss.SSS",
+        "showShortLogName=true",
+    )
 )
 
 J = TypeVar("J", bound="JavaServer")
@@ -188,8 +216,9 @@ J = TypeVar("J", bound="JavaServer")
 class JavaServerOptions(TypedDict, total=False):
     """What every server from jars takes.
 
-    ``port``: a fixed client port instead of a free one. ``data_dir``: a folder of yours, kept, instead of a temporary one.
-    ``keep_data``: leave the temporary folder (data, configuration, log) behind at ``stop``.
+    ``port``: a fixed client port instead of a free one. ``data_dir``: a folder of yours, kept,
+    instead of a temporary one. ``keep_data``: leave the temporary folder (data, configuration, log)
+    behind at ``stop``.
     """
 
     name: str
@@ -202,7 +231,9 @@ class JavaServerOptions(TypedDict, total=False):
 
 
 class JavaServer(Server):
-    """See :class:`leaderq.testing.server.Server` for the life of a server, and :class:`JavaServerOptions`."""
+    """See :class:`leaderq.testing.server.Server` for the life of a server, and
+    :class:`JavaServerOptions`.
+    """
 
     jar_set: str
     port_names: Sequence[str] = ("client",)
@@ -226,11 +257,15 @@ class JavaServer(Server):
 
     @abstractmethod
     def _prepare(self, folder: Path) -> list[str]:
-        """Write the configuration into ``folder`` and give the main class with its arguments (and its own JVM options before)."""
+        """Write the configuration into ``folder`` and give the main class with its arguments (and
+        its own JVM options before).
+        """
 
     @abstractmethod
     def _answers(self) -> bool:
-        """Whether the server answers a real request now; never raises, returns within a few seconds."""
+        """Whether the server answers a real request now; never raises, returns within a few
+        seconds.
+        """
 
     @property
     def folder(self) -> Path:
@@ -335,7 +370,9 @@ class JavaServer(Server):
         return not self._has_served and self._wanted_port is None and self._is_alone()
 
     def _is_alone(self) -> bool:
-        """Whether it is no member of a group; members know each other's ports, and would all archive their classes at once."""
+        """Whether it is no member of a group; members know each other's ports, and would all
+        archive their classes at once.
+        """
         return True
 
     def _start_once(self, *, may_retry: bool) -> bool:
@@ -362,7 +399,14 @@ class JavaServer(Server):
             self._scratch = ScratchFolder(self.name)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._archive = ClassArchive(java, jars, self.jar_set, may_make=self._is_alone())
-        return [str(java.program), *self._jvm, *self._archive.options, "-cp", jars, *self._prepare(self.folder)]
+        return [
+            str(java.program),
+            *self._jvm,
+            *self._archive.options,
+            "-cp",
+            jars,
+            *self._prepare(self.folder),
+        ]
 
     def _problem(self) -> str | None:
         code = self._process.exit_code if self._process is not None else None
@@ -370,7 +414,12 @@ class JavaServer(Server):
 
     def _end(self, *, grace_s: float) -> None:
         if self._process is not None:
-            is_drafting = grace_s > 0 and self._archive is not None and self._archive.is_drafting and self._has_served
+            is_drafting = (
+                grace_s > 0
+                and self._archive is not None
+                and self._archive.is_drafting
+                and self._has_served
+            )
             code = self._process.end(grace_s=_GRACE_TO_ARCHIVE_S if is_drafting else grace_s)
             if self._archive is not None:
                 self._archive.settle(is_whole=code != -signal.SIGKILL)

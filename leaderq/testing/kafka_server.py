@@ -1,13 +1,17 @@
 """Kafka on demand: one broker, or a cluster; KRaft, every node broker and controller at once.
 
-The two questions that tell whether a Kafka broker serves: which API versions, and which brokers are registered.
+The two questions that tell whether a Kafka broker serves: which API versions, and which brokers are
+registered.
 
-Spoken by hand over a socket, since only ``leaderq.kafka`` may import a Kafka client, and readiness needs few bytes of one.
+Spoken by hand over a socket, since only ``leaderq.kafka`` may import a Kafka client, and readiness
+needs few bytes of one.
 
-Formatting a broker's storage, with Kafka's own tool once for each set of jars, and by copying its result afterwards.
+Formatting a broker's storage, with Kafka's own tool once for each set of jars, and by copying its
+result afterwards.
 
-The tool takes a second of a JVM to write two files: the features of the new cluster, the same for all (kept in the cache), and three
-ids. Only pinned jars are formatted this way, so what the tool wrote once is what it would write again.
+The tool takes a second of a JVM to write two files: the features of the new cluster, the same for
+all (kept in the cache), and three ids. Only pinned jars are formatted this way, so what the tool
+wrote once is what it would write again.
 """
 
 from __future__ import annotations
@@ -46,15 +50,16 @@ def registered_brokers(host: str, port: int, *, timeout_s: float = 3.0) -> int:
             answer = _ask(connection, _API_VERSIONS, version=0, correlation=1, body=b"")
             if struct.unpack(">h", answer[:2]) != (0,):
                 return 0
-            answer = _ask(
-                connection, _METADATA, version=1, correlation=2, body=struct.pack(">i", 0)
-            )  # an empty list of topics
+            no_topics = struct.pack(">i", 0)
+            answer = _ask(connection, _METADATA, version=1, correlation=2, body=no_topics)
             return int(struct.unpack(">i", answer[:4])[0])
     except (OSError, struct.error):
         return 0
 
 
-def _ask(connection: socket.socket, api: int, *, version: int, correlation: int, body: bytes) -> bytes:
+def _ask(
+    connection: socket.socket, api: int, *, version: int, correlation: int, body: bytes
+) -> bytes:
     client = b"leaderq"
     request = struct.pack(">hhih", api, version, correlation, len(client)) + client + body
     connection.sendall(struct.pack(">i", len(request)) + request)
@@ -69,18 +74,28 @@ _FEATURES = "bootstrap.checkpoint"
 
 
 def new_id() -> str:
-    """An id as Kafka writes them; none that begins with a dash, which its tools take for an option."""
-    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+    """An id as Kafka writes them; none that begins with a dash, which its tools take for an
+    option.
+    """
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith(
+        "-"
+    ):
         pass
     return text
 
 
-def format_storage(data: Path, configuration: Path, *, class_path: str, cluster_id: str, node_id: int) -> None:
+def format_storage(
+    data: Path, configuration: Path, *, class_path: str, cluster_id: str, node_id: int
+) -> None:
     """Make ``data`` the storage of broker ``node_id``, as ``configuration`` says.
 
     :raises ServerFailed: Kafka's tool refused, or took too long.
     """
-    template = cache_folder() / "formats" / f"kafka-{hashlib.sha256(class_path.encode()).hexdigest()[:12]}.checkpoint"
+    template = (
+        cache_folder()
+        / "formats"
+        / f"kafka-{hashlib.sha256(class_path.encode()).hexdigest()[:12]}.checkpoint"
+    )
     if not template.exists():
         _format_with_tool(configuration, class_path, cluster_id)
         template.parent.mkdir(exist_ok=True)
@@ -96,25 +111,38 @@ def format_storage(data: Path, configuration: Path, *, class_path: str, cluster_
 
 
 def _format_with_tool(configuration: Path, class_path: str, cluster_id: str) -> None:
-    command = [str(find_java().program), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", class_path]
+    command = [
+        str(find_java().program),
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-cp",
+        class_path,
+    ]
     command += ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(configuration)]
     timeout_s = START_TIMEOUT_S * patience()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_s)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=timeout_s
+        )
     except subprocess.TimeoutExpired as exc:
-        raise ServerFailed(f"formatting Kafka's storage as {configuration} says took longer than {timeout_s:g} s") from exc
+        raise ServerFailed(
+            f"formatting Kafka's storage as {configuration} says took longer than {timeout_s:g} s"
+        ) from exc
     if done.returncode != 0:
         words = (done.stdout + done.stderr).strip()
-        raise ServerFailed(f"Kafka's storage could not be formatted as {configuration} says: {words}")
+        raise ServerFailed(
+            f"Kafka's storage could not be formatted as {configuration} says: {words}"
+        )
 
 
 class KafkaBroker(JavaServer):
     """One Kafka broker, a cluster by itself unless a :class:`KafkaCluster` made it.
 
-    ``properties`` are added to the broker's configuration, and win. ``listeners`` are further listeners beside the plain one, name
-    to protocol (``{"SECURE": "SASL_SSL"}``): each gets a port (``address_of("SECURE")``), its security goes into ``properties``.
-    ``advertised`` (also an attribute, read at each start) gives the address that a further listener tells its clients to use: that of
-    a fault proxy before it. Topics are not created by being used.
+    ``properties`` are added to the broker's configuration, and win. ``listeners`` are further
+    listeners beside the plain one, name to protocol (``{"SECURE": "SASL_SSL"}``): each gets a port
+    (``address_of("SECURE")``), its security goes into ``properties``. ``advertised`` (also an
+    attribute, read at each start) gives the address that a further listener tells its clients to
+    use: that of a fault proxy before it. Topics are not created by being used.
     """
 
     what = "Kafka"
@@ -168,11 +196,19 @@ class KafkaBroker(JavaServer):
         file.chmod(0o600)
         if not (folder / "data" / "meta.properties").exists():
             jars = class_path("kafka", progress=self._progress)
-            format_storage(folder / "data", file, class_path=jars, cluster_id=self._cluster_id, node_id=self.node_id)
+            format_storage(
+                folder / "data",
+                file,
+                class_path=jars,
+                cluster_id=self._cluster_id,
+                node_id=self.node_id,
+            )
         return ["kafka.Kafka", str(file)]
 
     def _identity(self, folder: Path) -> dict[str, str]:
-        voters = ",".join(f"{member.node_id}@{member._port('controller').address}" for member in self._members)
+        voters = ",".join(
+            f"{member.node_id}@{member._port('controller').address}" for member in self._members
+        )
         return {
             "process.roles": "broker,controller",
             "node.id": str(self.node_id),
@@ -182,20 +218,33 @@ class KafkaBroker(JavaServer):
 
     def _network(self) -> dict[str, str]:
         protocols = {"PLAINTEXT": "PLAINTEXT", **self._listeners}
-        clients = [f"PLAINTEXT://{self.address}", *(f"{name}://{self.address_of(name)}" for name in self._listeners)]
+        clients = [
+            f"PLAINTEXT://{self.address}",
+            *(f"{name}://{self.address_of(name)}" for name in self._listeners),
+        ]
         protocols["CONTROLLER"] = "PLAINTEXT"
-        told = {"PLAINTEXT": self.address, **{name: self.address_of(name) for name in self._listeners}, **self.advertised}
+        told = {
+            "PLAINTEXT": self.address,
+            **{name: self.address_of(name) for name in self._listeners},
+            **self.advertised,
+        }
         return {
             "listeners": ",".join([*clients, f"CONTROLLER://{self._port('controller').address}"]),
-            "advertised.listeners": ",".join(f"{name}://{address}" for name, address in told.items()),
-            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+            "advertised.listeners": ",".join(
+                f"{name}://{address}" for name, address in told.items()
+            ),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}" for name, protocol in protocols.items()
+            ),
             "inter.broker.listener.name": "PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
         }
 
 
 def replication(brokers: int) -> dict[str, str]:
-    """The properties by which a cluster of ``brokers`` keeps up to three copies, and goes on with one of them lost."""
+    """The properties by which a cluster of ``brokers`` keeps up to three copies, and goes on with
+    one of them lost.
+    """
     copies = min(3, brokers)
     keys = ("default", "offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
     in_sync = str(max(1, copies - 1))
@@ -219,19 +268,25 @@ SMALL_BROKER = {
     "num.io.threads": "4",
     "background.threads": "2",
     "log.cleaner.dedupe.buffer.size": "8388608",
-    # A killed broker may register again only when the controller has given up its former self: 9 s by default.
+    # A killed broker may register again only when the controller has given up its former self: 9 s
+    # by default.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
 
 
 class KafkaCluster(ServerGroup[KafkaBroker]):
-    """``size`` brokers in one cluster; serving when each of them knows all. ``options`` are those of each."""
+    """``size`` brokers in one cluster; serving when each of them knows all. ``options`` are those
+    of each.
+    """
 
     what = "a Kafka cluster"
 
     def __init__(self, size: int = 3, *, name: str = "kafka", **options: Any) -> None:
-        members = [KafkaBroker(**{"heap_mb": 384, **options, "name": f"{name}-{number}"}) for number in range(1, size + 1)]
+        members = [
+            KafkaBroker(**{"heap_mb": 384, **options, "name": f"{name}-{number}"})
+            for number in range(1, size + 1)
+        ]
         super().__init__(name, members)
         for member in members:
             member._members = members

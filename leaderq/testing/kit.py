@@ -91,7 +91,9 @@ class FakeTerm(OpenTerm):
         return [None for _ in ops]
 
 
-def term(number: int = 1, *, career: str = "career", unclean: bool = False, lasts_s: float = 3600.0) -> FakeTerm:
+def term(
+    number: int = 1, *, career: str = "career", unclean: bool = False, lasts_s: float = 3600.0
+) -> FakeTerm:
     """A term that is on until a test ends it, or ``lasts_s`` seconds are waited up."""
     return FakeTerm(number=number, career=career, unclean=unclean, lasts_s=lasts_s)
 
@@ -105,7 +107,10 @@ def records(
 ) -> list[Record]:
     """Records of one partition with these values, or pairs of key and value."""
     pairs = [value if isinstance(value, tuple) else (None, value) for value in values]
-    return [Record(topic, partition, first_offset + at, 0, key, value) for at, (key, value) in enumerate(pairs)]
+    return [
+        Record(topic, partition, first_offset + at, 0, key, value)
+        for at, (key, value) in enumerate(pairs)
+    ]
 
 
 @dataclass
@@ -204,7 +209,9 @@ class _Limited(LeaderCareer):
 class _Source:
     """The records given, what of them is committed, and the faults."""
 
-    def __init__(self, given: Sequence[Record], deposed_at: int | None, failing: int | None) -> None:
+    def __init__(
+        self, given: Sequence[Record], deposed_at: int | None, failing: int | None
+    ) -> None:
         self.given = given
         self.deposed_at = None if deposed_at is None else given[deposed_at]
         self.failing = failing
@@ -217,7 +224,9 @@ class _Source:
         found: dict[Partition, list[Record]] = {}
         size = count = 0
         for record in filter(self.is_left, self.given):
-            if count and (count == max_records or size + record.size > (max_bytes or size + record.size)):
+            if count and (
+                count == max_records or size + record.size > (max_bytes or size + record.size)
+            ):
                 break
             found.setdefault(Partition(record.topic, record.partition), []).append(record)
             size, count = size + record.size, count + 1
@@ -259,7 +268,11 @@ class _Consumer:
             raise KafkaError("this commit fails, as the test wants")
         self._source.ends.update(ends)
         if isinstance(self._store, _UntilCommit):
-            at = self._driven.produced if isinstance(self._store, _Transactions) else self._driven.written
+            at = (
+                self._driven.produced
+                if isinstance(self._store, _Transactions)
+                else self._driven.written
+            )
             at.extend(self._store.taken())
 
     def finish(self, _term: Term) -> None:
@@ -306,7 +319,9 @@ class _Letters:
 
     def send(self, term: Term, topic: str, letter: NewDeadLetter) -> None:
         term.check()
-        found = Record(topic, 0, len(self._driven.dead_letters), 0, letter.key, letter.value, letter.headers)
+        found = Record(
+            topic, 0, len(self._driven.dead_letters), 0, letter.key, letter.value, letter.headers
+        )
         self._driven.dead_letters.append(read_dead_letter(found))
 
     def close(self) -> None:
@@ -314,7 +329,9 @@ class _Letters:
 
 
 class _Watched(Sequence[Record]):
-    """A batch during which the leadership is lost: when ``at`` is looked at, or left unlooked at."""
+    """A batch during which the leadership is lost: when ``at`` is looked at, or left unlooked
+    at.
+    """
 
     def __init__(self, batch: Sequence[Record], fall: Callable[[Record], None]) -> None:
         self._batch, self._fall = batch, fall
@@ -354,10 +371,14 @@ def _assembly(career: KafkaLeaderCareer, source: _Source, driven: Driven) -> Ass
         send_dead_letter=letters.send,
         on_skipped=lambda record, _error, _attempts: driven.skipped.append(record),
     )
-    return Assembly(declared, store, consumer, BatchHandler(context), letters, None, calls, context.figures)
+    return Assembly(
+        declared, store, consumer, BatchHandler(context), letters, None, calls, context.figures
+    )
 
 
-def _handling(career: KafkaLeaderCareer, source: _Source, driven: Driven) -> Callable[[Sequence[Record], Term], None]:
+def _handling(
+    career: KafkaLeaderCareer, source: _Source, driven: Driven
+) -> Callable[[Sequence[Record], Term], None]:
     def fall(record: Record) -> None:
         at = source.deposed_at
         if at is not None and record[:3] == at[:3]:

@@ -1,23 +1,26 @@
-"""pytest fixtures for tests on real servers. Ask for it in ``conftest.py``: ``pytest_plugins = ["leaderq.testing.plugin"]``.
+"""pytest fixtures for tests on real servers. Ask for it in ``conftest.py``: ``pytest_plugins =
+["leaderq.testing.plugin"]``.
 
-===================  ========  ======================================================================================
+===================  ========  =====================================================================
 fixture              scope     gives
-===================  ========  ======================================================================================
-zookeeper_server     session   a running ZooKeeper server (``.address``; kill, freeze, thaw, start, restart)
-zookeeper_ensemble   session   three of them that elect a leader (``.members``, ``.leader``, ``.followers``)
+===================  ========  =====================================================================
+zookeeper_server     session   a ZooKeeper server (``.address``; kill, freeze, thaw, start, restart)
+zookeeper_ensemble   session   three of them (``.members``, ``.leader``, ``.followers``)
 kafka_broker         session   a running Kafka broker
 kafka_cluster        session   three of them (``.members``)
 znode_root           function  a path that no other test uses, such as ``/t-0f3c...``
 topic_name           function  a topic name that no other test uses
-fault_proxy          function  ``fault_proxy(address)``: a :class:`~leaderq.testing.fault_proxy.FaultProxy` before that server
-kafka_fault_proxy    function  a fault proxy before ``kafka_broker``; clients that begin at its address stay behind it
-===================  ========  ======================================================================================
+fault_proxy          function  ``fault_proxy(address)``: a ``FaultProxy`` before that server
+kafka_fault_proxy    function  one before ``kafka_broker``; clients that begin there stay behind it
+===================  ========  =====================================================================
 
-The servers run from jars, in containers or are given, as the environment says (``LEADERQ_SERVERS``, ``LEADERQ_ZOOKEEPER``,
-``LEADERQ_KAFKA``). What a test does to a server of the session is undone after it: frozen ones are thawed, killed ones started. A
-server that cannot be had for want of Java, jars or Docker skips the test with the reason, and fails it if ``CI`` is set. A fault asked
-of a given server skips the test. When a test fails, the logs of all servers that run are copied to ``logs/<session>``, and the
-summary says so. Sessions and xdist workers each have their own servers, ports and folders.
+The servers run from jars, in containers or are given, as the environment says (``LEADERQ_SERVERS``,
+``LEADERQ_ZOOKEEPER``, ``LEADERQ_KAFKA``). What a test does to a server of the session is undone
+after it: frozen ones are thawed, killed ones started. A server that cannot be had for want of Java,
+jars or Docker skips the test with the reason, and fails it if ``CI`` is set. A fault asked of a
+given server skips the test. When a test fails, the logs of all servers that run are copied to
+``logs/<session>``, and the summary says so. Sessions and xdist workers each have their own servers,
+ports and folders.
 """
 
 from __future__ import annotations
@@ -107,7 +110,10 @@ def kafka_fault_proxy(kafka_broker: Any) -> Iterator[FaultProxy]:
 
     port = _before_kafka.get(kafka_broker)
     if port is None:
-        pytest.skip("Kafka is given or in a container; a proxy can stand only before one that runs from jars")
+        pytest.skip(
+            "Kafka is given or in a container; a proxy can stand only before one that runs from"
+            " jars"
+        )
     with FaultProxy(kafka_broker.address_of(PROXIED), port=port) as proxy:
         yield proxy
 
@@ -115,8 +121,8 @@ def kafka_fault_proxy(kafka_broker: Any) -> Iterator[FaultProxy]:
 def serve_kafka(config: pytest.Config) -> Iterator[Server]:
     """What ``kafka_broker`` does, for a fixture of that name with another scope.
 
-    A broker that is killed looks through all its partitions when it starts again: tests that kill one are better off with one that
-    has not held the topics of a whole session.
+    A broker that is killed looks through all its partitions when it starts again: tests that kill
+    one are better off with one that has not held the topics of a whole session.
     """
     from leaderq.testing import provision
     from leaderq.testing.ports import lease_port
@@ -135,12 +141,16 @@ def serve_kafka(config: pytest.Config) -> Iterator[Server]:
 def serve_ensemble(config: pytest.Config, **options: Any) -> Iterator[Server]:
     """What ``zookeeper_ensemble`` does, for a fixture of another scope and with ``options``.
 
-    They are those of a :class:`~leaderq.testing.zookeeper_server.ZooKeeperEnsemble`, which must run from jars.
+    They are those of a :class:`~leaderq.testing.zookeeper_server.ZooKeeperEnsemble`, which must run
+    from jars.
     """
     from leaderq.testing import provision
 
     if not provision.runs_from_jars("ZooKeeper"):
-        pytest.skip("ZooKeeper is given or in containers; only servers from jars can be set up for this test")
+        pytest.skip(
+            "ZooKeeper is given or in containers; only servers from jars can be set up for this"
+            " test"
+        )
     yield from _for_the_session(config, "zookeeper_ensemble", **options)
 
 
@@ -174,7 +184,9 @@ def _skip(reason: str) -> NoReturn:
 
 
 def _reporter(config: pytest.Config) -> Progress:
-    """Show progress on the terminal although output is captured: the first run fetches 50 MB, and must not look stuck."""
+    """Show progress on the terminal although output is captured: the first run fetches 50 MB, and
+    must not look stuck.
+    """
     from leaderq.testing.jars import to_stderr
 
     capture = config.pluginmanager.getplugin("capturemanager")
@@ -189,7 +201,7 @@ def _reporter(config: pytest.Config) -> Progress:
     return report
 
 
-# -- undoing faults, keeping logs ------------------------------------------------------------------------------------
+# -- undoing faults, keeping logs
 
 
 @pytest.hookimpl(trylast=True)
@@ -200,8 +212,12 @@ def pytest_runtest_teardown() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    """Copy the servers' logs when a test fails, while the servers of the test itself are still there."""
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, Any, Any]:
+    """Copy the servers' logs when a test fails, while the servers of the test itself are still
+    there.
+    """
     report = yield
     item.config.stash[_KEEPER].settle(has_failed=report.failed)
     return report
@@ -241,7 +257,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 class _LogKeeper:
-    """Logs of servers whose ``with`` block failed are held until the test's outcome is known: the error may be expected."""
+    """Logs of servers whose ``with`` block failed are held until the test's outcome is known: the
+    error may be expected.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -251,7 +269,9 @@ class _LogKeeper:
 
     def hold(self, server: Server, error: BaseException) -> None:
         if not isinstance(error, pytest.skip.Exception):
-            self._held |= {path.name: path.read_bytes() for path in server.log_paths if path.exists()}
+            self._held |= {
+                path.name: path.read_bytes() for path in server.log_paths if path.exists()
+            }
 
     def settle(self, *, has_failed: bool) -> None:
         held, self._held = self._held, {}

@@ -1,9 +1,10 @@
 """Ports that nobody else takes while a server is down for a moment.
 
-A port that the kernel gives for "any" lies in the ephemeral range: while its server is killed and not yet restarted, any outgoing
-connection of this host may take it, and a client that keeps trying to reconnect on the loopback interface can even end up
-connected to itself. So ports are chosen below that range, and each is held by a file lock for the life of its server: two test
-sessions on one host never choose the same one, and the kernel frees the lock of a session that is killed.
+A port that the kernel gives for "any" lies in the ephemeral range: while its server is killed and
+not yet restarted, any outgoing connection of this host may take it, and a client that keeps trying
+to reconnect on the loopback interface can even end up connected to itself. So ports are chosen
+below that range, and each is held by a file lock for the life of its server: two test sessions on
+one host never choose the same one, and the kernel frees the lock of a session that is killed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _TRIES: Final = 500
 
 
 class LeasedPort:
-    """A free TCP port of the loopback interface, kept from other leaderq sessions until ``release``."""
+    """A free TCP port of the loopback interface, kept from other leaderq sessions until
+    ``release``.
+    """
 
     def __init__(self, number: int, lock: IO[str]) -> None:
         self.number = number
@@ -53,14 +56,17 @@ def can_be_leased(number: int) -> bool:
 def lease_port(wanted: int | None = None) -> LeasedPort:
     """A free port, or exactly ``wanted``.
 
-    Not guaranteed: that a program which is not leaderq binds it first; starting a server answers that by trying another.
+    Not guaranteed: that a program which is not leaderq binds it first; starting a server answers
+    that by trying another.
 
     :raises ServerFailed: ``wanted`` is taken, or no port is free.
     """
     if wanted is not None:
         leased = _try_lease(wanted)
         if leased is None:
-            raise ServerFailed(f"port {wanted} of {HOST} is taken; name another, or none to have one chosen")
+            raise ServerFailed(
+                f"port {wanted} of {HOST} is taken; name another, or none to have one chosen"
+            )
         return leased
     for _ in range(_TRIES):
         leased = _try_lease(random.randint(_FIRST, _LAST))

@@ -1,5 +1,6 @@
-"""Which servers the environment asks for: from jars (the default), in containers, or given by address (``LEADERQ_ZOOKEEPER`` and
-``LEADERQ_KAFKA``); and ZooKeeper and Kafka together, which ``leaderq servers up``, the demo and the examples run on.
+"""Which servers the environment asks for: from jars (the default), in containers, or given by
+address (``LEADERQ_ZOOKEEPER`` and ``LEADERQ_KAFKA``); and ZooKeeper and Kafka together, which
+``leaderq servers up``, the demo and the examples run on.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ def _refuse(sentence: str) -> NoReturn:
 
 
 class GivenServer(Server):
-    """A server of someone else's. ``start`` and ``stop`` leave it alone; it cannot be killed, frozen or restarted.
+    """A server of someone else's. ``start`` and ``stop`` leave it alone; it cannot be killed,
+    frozen or restarted.
 
-    ``on_fault`` is called with a sentence when a fault is asked for (a test plugin skips the test there).
+    ``on_fault`` is called with a sentence when a fault is asked for (a test plugin skips the test
+    there).
     """
 
-    def __init__(self, what: str, address: str, *, source: str, on_fault: Callable[[str], NoReturn] = _refuse) -> None:
+    def __init__(
+        self, what: str, address: str, *, source: str, on_fault: Callable[[str], NoReturn] = _refuse
+    ) -> None:
         self.what = what
         self.name = what.lower()
         self._address = address
@@ -85,13 +90,17 @@ def runs_from_jars(what: str) -> bool:
 
 
 def zookeeper_server(*, progress: Progress = to_stderr, **options: Any) -> Server:
-    """One ZooKeeper server, not started; ``options`` as of :class:`~leaderq.testing.ZooKeeperServer`."""
+    """One ZooKeeper server, not started; ``options`` as of
+    :class:`~leaderq.testing.ZooKeeperServer`.
+    """
     return _chosen("ZooKeeper", "ZooKeeperServer", "ZooKeeperContainer", progress, options)
 
 
 def zookeeper_ensemble(*, progress: Progress = to_stderr, **options: Any) -> Server:
     """A ZooKeeper ensemble of three, not started."""
-    return _chosen("ZooKeeper", "ZooKeeperEnsemble", "ZooKeeperContainerEnsemble", progress, options)
+    return _chosen(
+        "ZooKeeper", "ZooKeeperEnsemble", "ZooKeeperContainerEnsemble", progress, options
+    )
 
 
 def kafka_server(*, progress: Progress = to_stderr, **options: Any) -> Server:
@@ -104,7 +113,9 @@ def kafka_cluster(*, progress: Progress = to_stderr, **options: Any) -> Server:
     return _chosen("Kafka", "KafkaCluster", "KafkaContainerCluster", progress, options)
 
 
-def _chosen(what: str, from_jars: str, contained: str, progress: Progress, options: dict[str, Any]) -> Server:
+def _chosen(
+    what: str, from_jars: str, contained: str, progress: Progress, options: dict[str, Any]
+) -> Server:
     if (given := _given(what)) is not None:
         return given
     made: Server
@@ -124,10 +135,10 @@ def _given(what: str) -> GivenServer | None:
 class ServerPair(ServerGroup[Server]):
     """One ZooKeeper server and one Kafka broker; a context manager.
 
-    They are what the environment asks for: from jars, in containers (``LEADERQ_SERVERS=docker``), or given by address
-    (``LEADERQ_ZOOKEEPER``, ``LEADERQ_KAFKA``; a given server is neither started nor stopped).
-    ``usual_ports``: on 2181 and 9092, where everybody looks first, as far as these are free.
-    ``progress`` gets a line for each jar fetched and for each server that is up.
+    They are what the environment asks for: from jars, in containers (``LEADERQ_SERVERS=docker``),
+    or given by address (``LEADERQ_ZOOKEEPER``, ``LEADERQ_KAFKA``; a given server is neither started
+    nor stopped). ``usual_ports``: on 2181 and 9092, where everybody looks first, as far as these
+    are free. ``progress`` gets a line for each jar fetched and for each server that is up.
     """
 
     def __init__(self, *, progress: Progress = to_stderr, usual_ports: bool = False) -> None:

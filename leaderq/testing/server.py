@@ -1,10 +1,13 @@
-"""The life of a server that ``leaderq.testing`` runs, the same for ZooKeeper and Kafka, jar and container.
+"""The life of a server that ``leaderq.testing`` runs, the same for ZooKeeper and Kafka, jar and
+container.
 
-States: *new* (no process, no data), *serving*, *frozen*, *down* (killed; data and port kept). ``start`` leads from new and down to
-serving, and returns only when a real request was answered; ``stop`` leads from anywhere to new. A server that cannot start, or
-dies while it starts, raises :class:`~leaderq.errors.ServerFailed` with its last log lines, and nothing of it stays behind.
+States: *new* (no process, no data), *serving*, *frozen*, *down* (killed; data and port kept).
+``start`` leads from new and down to serving, and returns only when a real request was answered;
+``stop`` leads from anywhere to new. A server that cannot start, or dies while it starts, raises
+:class:`~leaderq.errors.ServerFailed` with its last log lines, and nothing of it stays behind.
 
-The servers that this process runs are stopped at its exit. Several may act as one: an ensemble, a cluster.
+The servers that this process runs are stopped at its exit. Several may act as one: an ensemble, a
+cluster.
 """
 
 from __future__ import annotations
@@ -39,7 +42,9 @@ def forget(server: Server) -> None:
 
 
 def started_servers() -> list[Server]:
-    """The servers that were started and not stopped, by this process and not by the one that forked it."""
+    """The servers that were started and not stopped, by this process and not by the one that forked
+    it.
+    """
     return [server for server, owner in list(_started.items()) if owner == os.getpid()]
 
 
@@ -56,7 +61,9 @@ S = TypeVar("S", bound="Server")
 
 
 class Server(ABC):
-    """A server, or several that act as one. Not to be started and stopped from two threads at once."""
+    """A server, or several that act as one. Not to be started and stopped from two threads at
+    once.
+    """
 
     name: str = "server"
     what: str = "a server"
@@ -64,7 +71,9 @@ class Server(ABC):
     @property
     @abstractmethod
     def address(self) -> str:
-        """Where clients connect: ``host:port``, or several with commas; the same over all restarts until ``stop``."""
+        """Where clients connect: ``host:port``, or several with commas; the same over all restarts
+        until ``stop``.
+        """
 
     @property
     @abstractmethod
@@ -82,7 +91,9 @@ class Server(ABC):
 
     @abstractmethod
     def stop(self, *, keep_data: bool = False) -> None:
-        """Stop it gracefully and remove its data, unless ``keep_data``: then ``start`` goes on with them. May be called again."""
+        """Stop it gracefully and remove its data, unless ``keep_data``: then ``start`` goes on with
+        them. May be called again.
+        """
 
     @abstractmethod
     def kill(self) -> None:
@@ -108,7 +119,12 @@ class Server(ABC):
     def __enter__(self: S) -> S:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if error is not None:
             for listener in failure_listeners:
                 listener(self, error)
@@ -126,10 +142,13 @@ def log_tail(path: Path, *, since: int = 0, lines: int = _LOG_LINES) -> str:
     return "\n".join(text.splitlines()[-lines:]) or "(the log is empty)"
 
 
-def wait_until_serving(what: str, answers: Callable[[], bool], problem: Callable[[], str | None]) -> None:
+def wait_until_serving(
+    what: str, answers: Callable[[], bool], problem: Callable[[], str | None]
+) -> None:
     """Wait until ``answers`` says so.
 
-    :raises ServerFailed: ``problem`` gave a sentence, or the time (120 s times the patience) is over.
+    :raises ServerFailed: ``problem`` gave a sentence, or the time (120 s times the patience) is
+    over.
     """
     deadline = time.monotonic() + START_TIMEOUT_S * patience()
     while not answers():
@@ -157,7 +176,9 @@ G = TypeVar("G", bound="ServerGroup[Any]")
 
 
 class ServerGroup(Server, Generic[M]):
-    """``members`` are the single servers, to be killed, frozen and started one by one; the methods of the group act on all."""
+    """``members`` are the single servers, to be killed, frozen and started one by one; the methods
+    of the group act on all.
+    """
 
     def __init__(self, name: str, members: Sequence[M]) -> None:
         self.name = name

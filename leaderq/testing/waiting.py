@@ -1,6 +1,7 @@
 """Waiting for facts: the only way tests wait here.
 
-``LEADERQ_TEST_PATIENCE`` (a factor, default 1) stretches every wait of the tests and of the servers at once, for slow machines.
+``LEADERQ_TEST_PATIENCE`` (a factor, default 1) stretches every wait of the tests and of the servers
+at once, for slow machines.
 """
 
 from __future__ import annotations
@@ -27,17 +28,23 @@ def patience() -> float:
     except ValueError:
         factor = 0.0
     if not 0 < factor < float("inf"):
-        raise ConfigurationError(f"LEADERQ_TEST_PATIENCE is {text!r}; it must be a number above 0, such as 2.5")
+        raise ConfigurationError(
+            f"LEADERQ_TEST_PATIENCE is {text!r}; it must be a number above 0, such as 2.5"
+        )
     return factor
 
 
-def eventually(fact: Callable[[], T], *, timeout_s: float = 30.0, interval_s: float = 0.02, message: str = "") -> T:
+def eventually(
+    fact: Callable[[], T], *, timeout_s: float = 30.0, interval_s: float = 0.02, message: str = ""
+) -> T:
     """Call ``fact`` until it returns something true, and give that back.
 
-    An exception from ``fact`` counts as "not yet". ``fact`` is always asked at least once, and once more after the time is over,
-    so a test process that was itself not scheduled does not fail for it. A long ``timeout_s`` costs nothing where the fact comes.
+    An exception from ``fact`` counts as "not yet". ``fact`` is always asked at least once, and once
+    more after the time is over, so a test process that was itself not scheduled does not fail for
+    it. A long ``timeout_s`` costs nothing where the fact comes.
 
-    :raises AssertionError: ``timeout_s`` (times the patience) passed; it names ``message`` and the last value, and chains the last error.
+    :raises AssertionError: ``timeout_s`` (times the patience) passed; it names ``message`` and the
+    last value, and chains the last error.
     """
     require_plain_function(fact, "fact")  # a coroutine is always true
     deadline = time.monotonic() + timeout_s * patience()
@@ -54,5 +61,7 @@ def eventually(fact: Callable[[], T], *, timeout_s: float = 30.0, interval_s: fl
         if is_last:
             seen = f"it raised {error!r}" if error is not None else f"its last value was {value!r}"
             what = message or getattr(fact, "__name__", "the fact")
-            raise AssertionError(f"{what}: not true within {timeout_s * patience():g} s; {seen}") from error
+            raise AssertionError(
+                f"{what}: not true within {timeout_s * patience():g} s; {seen}"
+            ) from error
         time.sleep(interval_s)

@@ -1,7 +1,8 @@
-"""ZooKeeper on demand: one server, or an ensemble; and the questions that tell whether it serves, and who leads.
+"""ZooKeeper on demand: one server, or an ensemble; and the questions that tell whether it serves,
+and who leads.
 
-Spoken by hand over a socket: it is a few bytes, and the answer comes from the server itself rather than through a client library
-with reconnecting and threads of its own.
+Spoken by hand over a socket: it is a few bytes, and the answer comes from the server itself rather
+than through a client library with reconnecting and threads of its own.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from leaderq.testing.waiting import eventually
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_CONNECT = struct.pack(
-    ">iqiqi16s?", 0, 0, 2000, 0, 16, bytes(16), False
-)  # protocol, zxid, time-out ms, session, password, read-only
+# Protocol, zxid, time-out ms, session, password, read-only.
+_CONNECT = struct.pack(">iqiqi16s?", 0, 0, 2000, 0, 16, bytes(16), False)
 _CLOSE = struct.pack(">ii", 1, -11)
 
 
 def opens_session(host: str, port: int, *, timeout_s: float = 3.0) -> bool:
-    """Whether the server opens a session (an ensemble does so only with a quorum); the session is closed again."""
+    """Whether the server opens a session (an ensemble does so only with a quorum); the session is
+    closed again.
+    """
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
             connection.sendall(struct.pack(">i", len(_CONNECT)) + _CONNECT)
@@ -68,7 +70,9 @@ class AskedServer(Server, ABC):
         try:
             return four_letter_word(host, int(port), word)
         except OSError as exc:
-            raise ServerFailed(f"{self.name} at {self.address} did not answer {word!r}: {exc}") from exc
+            raise ServerFailed(
+                f"{self.name} at {self.address} did not answer {word!r}: {exc}"
+            ) from exc
 
     @property
     def mode(self) -> str:
@@ -77,7 +81,11 @@ class AskedServer(Server, ABC):
             answer = self.ask("srvr")
         except ServerFailed:
             return ""
-        modes = [line.partition(":")[2].strip() for line in answer.splitlines() if line.startswith("Mode:")]
+        modes = [
+            line.partition(":")[2].strip()
+            for line in answer.splitlines()
+            if line.startswith("Mode:")
+        ]
         return modes[0] if modes else ""
 
 
@@ -109,7 +117,8 @@ class LedGroup(ServerGroup[A]):
 class Tls:
     """PEM files (or another ``kind`` of key store) for a secure port beside the plain one.
 
-    ``keystore`` holds the server's private key and its certificates; ``truststore`` the authorities of clients.
+    ``keystore`` holds the server's private key and its certificates; ``truststore`` the authorities
+    of clients.
     """
 
     keystore: Path
@@ -122,15 +131,20 @@ class Tls:
 def session_settings(tick_ms: int) -> dict[str, str]:
     """By which sessions of 1 s to 60 s can be had, and all kinds of znodes."""
     shortest = str(min(1000, 2 * tick_ms))
-    return {"minSessionTimeout": shortest, "maxSessionTimeout": "60000", "extendedTypesEnabled": "true"}
+    return {
+        "minSessionTimeout": shortest,
+        "maxSessionTimeout": "60000",
+        "extendedTypesEnabled": "true",
+    }
 
 
 class ZooKeeperServer(JavaServer, AskedServer):
     """One ZooKeeper server, standalone unless an ensemble made it.
 
-    ``tick_ms`` is the server's unit of time: sessions end on its borders. Sessions of 1 s to 60 s can be had whatever it is.
-    ``settings`` are added to the configuration file, and win. ``jaas`` is the text of a JAAS file with a ``Server`` section, and
-    turns SASL on. ``tls`` adds a secure port (``secure_address``). Writes are forced to disk as in production (``settings={"forceSync":
+    ``tick_ms`` is the server's unit of time: sessions end on its borders. Sessions of 1 s to 60 s
+    can be had whatever it is. ``settings`` are added to the configuration file, and win. ``jaas``
+    is the text of a JAAS file with a ``Server`` section, and turns SASL on. ``tls`` adds a secure
+    port (``secure_address``). Writes are forced to disk as in production (``settings={"forceSync":
     "no"}`` for those who would rather be quick).
     """
 
@@ -170,7 +184,12 @@ class ZooKeeperServer(JavaServer, AskedServer):
     def _prepare(self, folder: Path) -> list[str]:
         data = folder / "data"
         data.mkdir(exist_ok=True)
-        lines = {**self._basics(data), **self._membership(data), **self._security(), **self._settings}
+        lines = {
+            **self._basics(data),
+            **self._membership(data),
+            **self._security(),
+            **self._settings,
+        }
         file = folder / "zoo.cfg"
         file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         file.chmod(0o600)
@@ -209,7 +228,9 @@ class ZooKeeperServer(JavaServer, AskedServer):
     def _security(self) -> dict[str, str]:
         lines: dict[str, str] = {}
         if self._jaas is not None:
-            lines["authProvider.sasl"] = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+            lines["authProvider.sasl"] = (
+                "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+            )
         if self._tls is not None:
             lines |= {
                 "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
@@ -227,8 +248,8 @@ class ZooKeeperServer(JavaServer, AskedServer):
 
 
 class ZooKeeperEnsemble(LedGroup[ZooKeeperServer]):
-    """``size`` ZooKeeper servers that elect a leader among them; serving when each of them opens sessions.
-    ``options`` are those of each.
+    """``size`` ZooKeeper servers that elect a leader among them; serving when each of them opens
+    sessions. ``options`` are those of each.
 
     ``isolable``: the first member is a follower, and fault proxies stand between it and the others,
     so that :meth:`isolate` can cut it off while its clients still reach it.
@@ -245,7 +266,8 @@ class ZooKeeperEnsemble(LedGroup[ZooKeeperServer]):
         **options: Any,
     ) -> None:
         members = [
-            ZooKeeperServer(**{"heap_mb": 192, **options, "name": f"{name}-{number}"}) for number in range(1, size + 1)
+            ZooKeeperServer(**{"heap_mb": 192, **options, "name": f"{name}-{number}"})
+            for number in range(1, size + 1)
         ]
         super().__init__(name, members)
         self._isolable = isolable

@@ -30,10 +30,14 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MULTI_BYTES = 64 * 1024
-"""Bytes of one multi, by estimate, unless one group is larger. A server keeps its last 500 transactions
-in memory, twice: at 64 KB that is about 80 MB more than single creates leave there, at 768 KB 500 MB."""
+"""Bytes of one multi, by estimate, unless one group is larger. A server keeps its last 500
+transactions in memory, twice: at 64 KB that is about 80 MB more than single creates leave there, at
+768 KB 500 MB.
+"""
 MULTI_OPS = 256
-"""Operations of one multi, unless one group has more; each costs the server some 300 bytes as long."""
+"""Operations of one multi, unless one group has more; each costs the server some 300 bytes as
+long.
+"""
 _OP_BYTES = 96  # header, lengths, flags, version, ACL: an upper bound for all kinds of operation
 MARGIN_BYTES = 4096
 """Bytes of a request that are left to the writer's own operation, the request's header, and errors
@@ -185,7 +189,9 @@ class PackedMulti:
             self.status, self.results = MultiStatus.APPLIED, answer.result()
             return
         self.error = (
-            error if isinstance(error, LeaderqError) else ConnectionLost("the multi was given up: the outcome is unknown")
+            error
+            if isinstance(error, LeaderqError)
+            else ConnectionLost("the multi was given up: the outcome is unknown")
         )
         self.status = status_of(self.error)
         if self.status is MultiStatus.UNKNOWN:
@@ -197,7 +203,11 @@ class PackedMulti:
         former try was applied.
         """
         error = self.error
-        return self.status is MultiStatus.REFUSED and isinstance(error, ZooKeeperError) and bool(error.index)
+        return (
+            self.status is MultiStatus.REFUSED
+            and isinstance(error, ZooKeeperError)
+            and bool(error.index)
+        )
 
     def settle(self) -> None:
         """It was applied: tell each group."""

@@ -1,5 +1,6 @@
 """The groups of a writer, from their submission to their outcome: what is sent next, and what
-becomes of what failed (pure). :class:`~leaderq.writing.writer.SequencedWriter` calls it under its lock.
+becomes of what failed (pure). :class:`~leaderq.writing.writer.SequencedWriter` calls it under its
+lock.
 
 A group waits in ``waiting``, is sent in a batch of ``flight``, and is done; or it comes back:
 
@@ -44,7 +45,9 @@ class Reconciliation:
 class SendQueue:
     """See the module."""
 
-    def __init__(self, *, max_ops: int, max_bytes: int, window: int, window_bytes: float = math.inf) -> None:
+    def __init__(
+        self, *, max_ops: int, max_bytes: int, window: int, window_bytes: float = math.inf
+    ) -> None:
         self.waiting: deque[OperationGroup] = deque()
         self.flight: deque[PackedMulti] = deque()
         self.again: deque[PackedMulti] = deque()
@@ -77,7 +80,9 @@ class SendQueue:
         waiting = self.waiting
         if is_full or not waiting:
             return False
-        return under_way <= 1 or len(waiting) >= _PACE * under_way or waiting[-1].size >= _LARGE_BYTES
+        return (
+            under_way <= 1 or len(waiting) >= _PACE * under_way or waiting[-1].size >= _LARGE_BYTES
+        )
 
     @property
     def needs_renewal(self) -> bool:
@@ -148,7 +153,9 @@ class SendQueue:
         that waits again.
         """
         batches = [*failed, *self.again]
-        keep = 1 + max((position for position, batch in enumerate(batches) if batch.is_doubtful), default=-1)
+        keep = 1 + max(
+            (position for position, batch in enumerate(batches) if batch.is_doubtful), default=-1
+        )
         self.again = deque(batches[:keep])
         self._undo(batches[keep:])
 
@@ -160,7 +167,8 @@ class SendQueue:
         self.again.clear()
         left = [batch for batch in batches if batch.number >= version]
         is_off = bool(left) and left[0].number > version
-        is_foreign = any(batch.number < version and not batch.is_doubtful for batch in batches)  # somebody else wrote
+        # somebody else wrote
+        is_foreign = any(batch.number < version and not batch.is_doubtful for batch in batches)
         if is_new or is_off or is_foreign:
             lost = [batch for batch in batches if batch.is_doubtful]
             self._undo([batch for batch in batches if not batch.is_doubtful])

@@ -9,10 +9,10 @@ multis are under way at a time.
 Who is authoritative: the guard's version on the servers. States:
 
 * **open**: batches are sent in order, up to ``window`` under way;
-* **halted**: some answer was no success. Nothing more is sent until all under way are answered. Then
-  a group that ZooKeeper refused is told its error, all others are sent again, in their order. If
-  anything is *unknown*, a thread waits for the connection, reads the guard, and sends again unchanged
-  what was not applied (see :mod:`~leaderq.writing.send_queue`);
+* **halted**: some answer was no success. Nothing more is sent until all under way are answered.
+  Then a group that ZooKeeper refused is told its error, all others are sent again, in their order.
+  If anything is *unknown*, a thread waits for the connection, reads the guard, and sends again
+  unchanged what was not applied (see :mod:`~leaderq.writing.send_queue`);
 * **over**: closed, or an *ephemeral* guard whose session is gone. Everything left fails: what was
   surely not applied with :class:`~leaderq.errors.SessionExpired`,
   :class:`~leaderq.errors.SessionClosed` or :class:`~leaderq.errors.QueueClosed`, what may have been
@@ -24,9 +24,9 @@ killed process leaves behind is swept (:func:`sweep`).
 
 What happens on each failure: **reply or connection lost**: as above; the groups' futures stay open
 meanwhile, and can be cancelled while they have not been sent; **parent missing** (queue deleted,
-container reaped): made again, and the group sent again; **2^30 multis**: the guard is made again before
-its version runs over; **guard missing** (deleted by hand): the groups in doubt at that moment fail
-with ``ConnectionLost``, all others are sent with a new count.
+container reaped): made again, and the group sent again; **2^30 multis**: the guard is made again
+before its version runs over; **guard missing** (deleted by hand): the groups in doubt at that
+moment fail with ``ConnectionLost``, all others are sent with a new count.
 """
 
 from __future__ import annotations
@@ -160,7 +160,11 @@ class SequencedWriter:
         with self._lock:
             if self._is_open or self._end is not None:
                 return
-            self._owner, self._born, self._queue.number = stat.ephemeral_owner, stat.czxid, stat.version
+            self._owner, self._born, self._queue.number = (
+                stat.ephemeral_owner,
+                stat.czxid,
+                stat.version,
+            )
             self._is_open = True
             self._queue.is_halted = False
         self._session.add_listener(self._on_state)
@@ -186,7 +190,9 @@ class SequencedWriter:
         if self._is_open and not was_over:
             left_s = max(_LEAST_S, deadline - now_s())
             try:
-                retry_until_connected(self._session, lambda: self._session.delete(self.path, timeout_s=left_s), left_s)
+                retry_until_connected(
+                    self._session, lambda: self._session.delete(self.path, timeout_s=left_s), left_s
+                )
             except NoNode:
                 return is_clean
             except LeaderqError as exc:
@@ -208,7 +214,10 @@ class SequencedWriter:
         """As :meth:`submit` for each; better packed, since all are known before the first
         is sent.
         """
-        made = [FutureGroup(validated(one), estimated_bytes(one, self.chroot_bytes)) for one in map(tuple, groups)]
+        made = [
+            FutureGroup(validated(one), estimated_bytes(one, self.chroot_bytes))
+            for one in map(tuple, groups)
+        ]
         self.send(made)
         for group in made:
             group.future.add_done_callback(partial(self._on_done, group))
@@ -220,7 +229,11 @@ class SequencedWriter:
         """
         limit = self.limit
         refused = [group for group in groups if not group.count or group.size > limit]
-        fit = [group for group in groups if group.count and group.size <= limit] if refused else groups
+        fit = (
+            [group for group in groups if group.count and group.size <= limit]
+            if refused
+            else groups
+        )
         with self._lock:
             end = self._end
             if end is None:
@@ -239,8 +252,8 @@ class SequencedWriter:
             self._send_more()
 
     def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
-        """Give up all that are ``wanted`` and certainly were not sent, which will hear nothing then;
-        returns which.
+        """Give up all that are ``wanted`` and certainly were not sent, which will hear nothing
+        then; returns which.
         """
         with self._lock:
             found = [group for group in self._queue.waiting if wanted(group)]
@@ -249,7 +262,9 @@ class SequencedWriter:
         return found
 
     def _on_done(self, group: OperationGroup, future: Future[Any]) -> None:
-        """A future can be cancelled until its group is sent; then that need not be kept any more."""
+        """A future can be cancelled until its group is sent; then that need not be kept any
+        more.
+        """
         if future.cancelled():
             with self._lock:
                 self._queue.drop(group)
@@ -275,7 +290,8 @@ class SequencedWriter:
                 self._settled.notify_all()
 
     def _send_more(self, *, is_answering: bool = False) -> None:
-        # One thread sends at a time, or two batches could overtake each other; who comes meanwhile has it go round again.
+        # One thread sends at a time, or two batches could overtake each other; who comes meanwhile
+        # has it go round again.
         with self._lock:
             self._sends_wanted += 1
             if self._sends_wanted > 1:
@@ -283,8 +299,13 @@ class SequencedWriter:
         sent = 0
         while True:
             with self._lock:
-                if not is_answering and sent > self._window and any(one.status is None for one in self._queue.flight):
-                    self._sends_wanted = 0  # an answer still to come goes on: nobody sends for all others for ever
+                if (
+                    not is_answering
+                    and sent > self._window
+                    and any(one.status is None for one in self._queue.flight)
+                ):
+                    # an answer still to come goes on: nobody sends for all others for ever
+                    self._sends_wanted = 0
                     return
                 batch = self._queue.next_batch()
                 if batch is None:
@@ -305,7 +326,9 @@ class SequencedWriter:
         except LeaderqError as exc:
             answer = failed_future(exc)
         except (TypeError, ValueError, OverflowError, struct.error) as exc:
-            answer = failed_future(ConfigurationError(f"an operation cannot be written down: {exc}"))
+            answer = failed_future(
+                ConfigurationError(f"an operation cannot be written down: {exc}")
+            )
         answer.add_done_callback(partial(self._answered, batch))
 
     def _answered(self, batch: PackedMulti, answer: Future[list[Any]]) -> None:
@@ -371,7 +394,9 @@ class SequencedWriter:
         self._send_more()
 
     def _renew(self) -> None:
-        """Make the guard again, in one transaction: nobody sees it gone, and its count begins at 0."""
+        """Make the guard again, in one transaction: nobody sees it gone, and its count begins at
+        0.
+        """
         create = Create(self.path, self._data, ephemeral=self.is_ephemeral)
         try:
             self._session.multi([Delete(self.path), create])
@@ -400,12 +425,15 @@ class SequencedWriter:
         try:
             session.sync(self.path)
             stat = session.exists(self.path)
-            if stat is None and not self.is_ephemeral:  # made again: its czxid tells that it is another one
+            # made again: its czxid tells that it is another one
+            if stat is None and not self.is_ephemeral:
                 session.ensure_path(parent_of(self.path))
                 session.create(self.path, self._data)
                 stat = session.get(self.path)[1]
         except LeaderqError as exc:
-            level = logging.DEBUG if isinstance(exc, ConnectionLost | NodeExists) else logging.WARNING
+            level = (
+                logging.DEBUG if isinstance(exc, ConnectionLost | NodeExists) else logging.WARNING
+            )
             log.log(level, "%s cannot be read for now: %s", self.path, exc)
             return False
         if stat is None or stat.ephemeral_owner != self._owner:
@@ -421,7 +449,9 @@ class SequencedWriter:
             batch.settle()
             self._count_down(batch.groups)
         for batch in reconciliation.lost:
-            lost = ConnectionLost(f"{self.path} was deleted meanwhile: the outcome is unknown", path=self.path)
+            lost = ConnectionLost(
+                f"{self.path} was deleted meanwhile: the outcome is unknown", path=self.path
+            )
             self._settle(batch.groups, lost)
         self._go_on()
         return True
@@ -429,7 +459,8 @@ class SequencedWriter:
     def _is_ephemeral_over(self) -> bool:
         current = self._session.id
         return self.is_ephemeral and (
-            self._session.state is SessionState.LOST or (current is not None and current != self._owner)
+            self._session.state is SessionState.LOST
+            or (current is not None and current != self._owner)
         )
 
     def _finish(self, error: LeaderqError) -> None:
@@ -450,7 +481,11 @@ class SequencedWriter:
         """
         self._woken.wake()
         if self.is_ephemeral and state is SessionState.LOST and self._end is None:
-            self._in_background(lambda: self._finish(SessionExpired("the session of this consumer is over", path=self.path)))
+            self._in_background(
+                lambda: self._finish(
+                    SessionExpired("the session of this consumer is over", path=self.path)
+                )
+            )
 
     def _in_background(self, job: Callable[[], None]) -> None:
         Service("leaderq-writer", lambda _: job()).start()
@@ -474,7 +509,8 @@ def sweep(session: Session, parent: str, *, old_s: float = OLD_S) -> int:
     swept = 0
     try:
         found = _stats(session, parent)
-        newest_ms = max((stat.mtime_ms for stat in found.values()), default=0)  # the sweeper's own: the time of the servers
+        # the sweeper's own: the time of the servers
+        newest_ms = max((stat.mtime_ms for stat in found.values()), default=0)
         old = [
             session.delete_async(path, stat.version)
             for path, stat in found.items()
@@ -491,7 +527,9 @@ def _stats(session: Session, parent: str) -> dict[str, Stat]:
     found: dict[str, Stat] = {}
     for begin in range(0, len(paths), _AT_A_TIME):
         some = paths[begin : begin + _AT_A_TIME]
-        for path, answer in zip(some, session.multi_read([GetData(path) for path in some]), strict=True):
+        for path, answer in zip(
+            some, session.multi_read([GetData(path) for path in some]), strict=True
+        ):
             if isinstance(answer, tuple):
                 found[path] = answer[1]
     return found

@@ -99,7 +99,9 @@ class Transport(SequentialThreadingHandler):
     queue_impl: ClassVar[type[Any]] = queue.SimpleQueue
     _wake_up: tuple[socket.socket, socket.socket]
 
-    def __init__(self, label: str, limit_s: Callable[[], float], tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, label: str, limit_s: Callable[[], float], tls: ssl.SSLContext | None
+    ) -> None:
         super().__init__()
         self._label = label
         self._limit_s = limit_s

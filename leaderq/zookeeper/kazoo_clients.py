@@ -45,7 +45,8 @@ STOP_S = 1.0
 
 
 def as_session(client: AnyClient) -> Session:
-    """Return ``client`` itself if it is a ``Session``, else the one session of that ``KazooClient``.
+    """Return ``client`` itself if it is a ``Session``, else the one session of that
+    ``KazooClient``.
 
     The first call with a client opens it, and may take as long as :func:`leaderq.connect`: with the
     client's hosts, chroot, credentials (``auth_data`` and SASL), default ACL, TLS files and

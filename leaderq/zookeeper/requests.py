@@ -133,7 +133,9 @@ class Requests:
         return self._send(request, lambda raw: (raw[0] or b"", Stat(*raw[1])), path)
 
     def exists_async(self, path: str, watch: Watch | None = None) -> Future[Stat | None]:
-        """A znode's metadata or ``None``. ``watch`` hears once of its creation, change, deletion."""
+        """A znode's metadata or ``None``. ``watch`` hears once of its creation, change,
+        deletion.
+        """
         request = kazoo_wire.Exists(self._server_path(path), _one_shot(watch, path))
         return self._send(request, lambda raw: None if raw is None else Stat(*raw), path)
 
@@ -191,19 +193,27 @@ class Requests:
         future = self.create_async(path, data, ephemeral=ephemeral, sequential=sequential)
         return self._wait(future, timeout_s, path)
 
-    def get(self, path: str, watch: Watch | None = None, *, timeout_s: float | None = None) -> tuple[bytes, Stat]:
+    def get(
+        self, path: str, watch: Watch | None = None, *, timeout_s: float | None = None
+    ) -> tuple[bytes, Stat]:
         """See :meth:`get_async`."""
         return self._wait(self.get_async(path, watch), timeout_s, path)
 
-    def exists(self, path: str, watch: Watch | None = None, *, timeout_s: float | None = None) -> Stat | None:
+    def exists(
+        self, path: str, watch: Watch | None = None, *, timeout_s: float | None = None
+    ) -> Stat | None:
         """See :meth:`exists_async`."""
         return self._wait(self.exists_async(path, watch), timeout_s, path)
 
-    def children(self, path: str, watch: Watch | None = None, *, timeout_s: float | None = None) -> list[str]:
+    def children(
+        self, path: str, watch: Watch | None = None, *, timeout_s: float | None = None
+    ) -> list[str]:
         """See :meth:`children_async`."""
         return self._wait(self.children_async(path, watch), timeout_s, path)
 
-    def set(self, path: str, data: bytes, version: int = -1, *, timeout_s: float | None = None) -> Stat:
+    def set(
+        self, path: str, data: bytes, version: int = -1, *, timeout_s: float | None = None
+    ) -> Stat:
         """See :meth:`set_async`."""
         return self._wait(self.set_async(path, data, version), timeout_s, path)
 
@@ -215,11 +225,15 @@ class Requests:
         """See :meth:`sync_async`."""
         return self._wait(self.sync_async(path), timeout_s, path)
 
-    def multi(self, operations: Sequence[Operation], *, timeout_s: float | None = None) -> list[Any]:
+    def multi(
+        self, operations: Sequence[Operation], *, timeout_s: float | None = None
+    ) -> list[Any]:
         """See :meth:`multi_async`."""
         return self._wait(self.multi_async(operations), timeout_s, None)
 
-    def multi_read(self, reads: Sequence[Read], *, timeout_s: float | None = None) -> list[ReadResult]:
+    def multi_read(
+        self, reads: Sequence[Read], *, timeout_s: float | None = None
+    ) -> list[ReadResult]:
         """See :meth:`multi_read_async`."""
         return self._wait(self.multi_read_async(reads), timeout_s, None)
 
@@ -278,7 +292,9 @@ class Requests:
         future.set_result(convert([]))
         return future
 
-    def _send_sized(self, request: Any, hint: int, convert: Callable[[Any], T], path: str | None) -> Future[T]:
+    def _send_sized(
+        self, request: Any, hint: int, convert: Callable[[Any], T], path: str | None
+    ) -> Future[T]:
         if hint + 4096 > self.max_request_bytes:  # only then is the exact size worth its price
             size, limit = len(request.serialize()) + wire.HEADER_BYTES, self.max_request_bytes
             if size > limit:

@@ -203,7 +203,9 @@ class Session(Requests):
 
     # -- persistent watches ------------------------------------------------------------------------
 
-    def watch_tree(self, path: str, callback: Watch, *, timeout_s: float | None = None) -> Subscription:
+    def watch_tree(
+        self, path: str, callback: Watch, *, timeout_s: float | None = None
+    ) -> Subscription:
         """Call ``callback(WatchEvent)`` for all that is created, changed or deleted at or below
         ``path``, until closed.
 
@@ -215,12 +217,16 @@ class Session(Requests):
         """
         return self._subscribe(path, WatchMode.TREE, callback, timeout_s)
 
-    def watch_node(self, path: str, callback: Watch, *, timeout_s: float | None = None) -> Subscription:
+    def watch_node(
+        self, path: str, callback: Watch, *, timeout_s: float | None = None
+    ) -> Subscription:
         """As :meth:`watch_tree`, for one znode: its creation, change, deletion, and children
         created or deleted (``CHILDREN``)."""
         return self._subscribe(path, WatchMode.NODE, callback, timeout_s)
 
-    def _subscribe(self, path: str, mode: int, callback: Watch, timeout_s: float | None) -> Subscription:
+    def _subscribe(
+        self, path: str, mode: int, callback: Watch, timeout_s: float | None
+    ) -> Subscription:
         subscription, answer = self._watches.add(path, self._server_path(path), mode, callback)
         try:
             self._wait(answer, timeout_s, path)
@@ -267,7 +273,9 @@ class Session(Requests):
         :raises WouldDeadlock: this thread leads or waits for the same career in a block around this
             one, or it runs an event loop.
         """
-        made: LeadershipBlock = _upwards().Leadership(self, career, id=id, root=root, timeout_s=timeout_s, events=events)
+        made: LeadershipBlock = _upwards().Leadership(
+            self, career, id=id, root=root, timeout_s=timeout_s, events=events
+        )
         return made
 
     def terms(

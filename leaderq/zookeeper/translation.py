@@ -38,7 +38,9 @@ _TABLE: tuple[tuple[_Kind, type[ours.ZooKeeperError], str], ...] = (
 )
 
 
-def translated(exc: BaseException, path: str | None = None, index: int | None = None) -> LeaderqError:
+def translated(
+    exc: BaseException, path: str | None = None, index: int | None = None
+) -> LeaderqError:
     """Return the leaderq error that ``exc`` means, with ``exc`` as its cause."""
     if isinstance(exc, LeaderqError):
         return exc

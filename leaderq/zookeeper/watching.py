@@ -111,7 +111,9 @@ class PersistentWatches:
         self._lock = threading.Lock()
         self.all: tuple[Subscription, ...] = ()
 
-    def add(self, path: str, server_path: str, mode: int, callback: Watch) -> tuple[Subscription, Future[Any]]:
+    def add(
+        self, path: str, server_path: str, mode: int, callback: Watch
+    ) -> tuple[Subscription, Future[Any]]:
         """Return the subscription, known before it is sent, and the server's answer to it."""
         require_plain_function(callback, "callback")
         subscription = Subscription(self, path, server_path, mode, callback)

@@ -209,7 +209,9 @@ class Multi(PackedRequest):
         _ERROR: _read_failed,
     }
 
-    def __init__(self, operations: Sequence[Operation], server_path: ServerPath, acl: Sequence[ACL]) -> None:
+    def __init__(
+        self, operations: Sequence[Operation], server_path: ServerPath, acl: Sequence[ACL]
+    ) -> None:
         packed_acl = b"".join((_INT.pack(len(acl)), *map(_packed_entry, acl)))
         parts = [part for op in operations for part in _operation(op, server_path, packed_acl)]
         super().__init__(parts, len(operations))

@@ -1,4 +1,6 @@
-"""What acceptance tests start and look at: candidates as processes, and the history that their careers write."""
+"""What acceptance tests start and look at: candidates as processes, and the history that their
+careers write.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,24 @@ class History:
     def lines(self, what: str | None = None, **fields: Any) -> list[dict[str, Any]]:
         if not self.path.exists():
             return []
-        found = [json.loads(line) for line in self.path.read_text().splitlines() if line.endswith("}")]
+        found = [
+            json.loads(line) for line in self.path.read_text().splitlines() if line.endswith("}")
+        ]
         wanted = {**fields, **({"what": what} if what else {})}
-        matching = [line for line in found if all(line.get(name) == value for name, value in wanted.items())]
+        matching = [
+            line for line in found if all(line.get(name) == value for name, value in wanted.items())
+        ]
         return sorted(matching, key=lambda line: line["at"])
 
     def overlap_s(self) -> float:
-        """The longest time for which one term was believed in after a later one had begun; 0 or less is what must be."""
+        """The longest time for which one term was believed in after a later one had begun; 0 or
+        less is what must be.
+        """
         worst = float("-inf")
         for begun in self.lines("inaugurate"):
-            believed = [line["at"] for line in self.lines("believed") if line["term"] < begun["term"]]
+            believed = [
+                line["at"] for line in self.lines("believed") if line["term"] < begun["term"]
+            ]
             worst = max([worst, *(at - begun["at"] for at in believed)])
         return worst
 
@@ -53,15 +63,24 @@ def history(tmp_path: Path) -> History:
 
 @pytest.fixture
 def start(history: History, znode_root: str, fault_proxy: Any) -> Iterator[Start]:
-    """Start a candidate of a career in ``careers/``; all are stopped after the test, and before the proxies they go through."""
+    """Start a candidate of a career in ``careers/``; all are stopped after the test, and before the
+    proxies they go through.
+    """
     started: list[CandidateProcess] = []
 
     def begin(target: str, *, id: str, zookeeper: str, **options: Any) -> CandidateProcess:
         arguments = ["--root", znode_root, "--cool-off-s", "0.2", *options.pop("arguments", [])]
         environment = {"HISTORY": str(history.path), **options.pop("environment", {})}
-        options.setdefault("session_timeout_s", 15)  # leaders are to go when a test wants it, not when a machine stalls
+        # leaders are to go when a test wants it, not when a machine stalls
+        options.setdefault("session_timeout_s", 15)
         candidate = CandidateProcess(
-            target, id=id, zookeeper=zookeeper, cwd=CAREERS, arguments=arguments, environment=environment, **options
+            target,
+            id=id,
+            zookeeper=zookeeper,
+            cwd=CAREERS,
+            arguments=arguments,
+            environment=environment,
+            **options,
         )
         started.append(candidate)
         return candidate.start()

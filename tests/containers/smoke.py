@@ -1,8 +1,11 @@
-"""The demo cluster put up on a real engine, every plug pulled, its ledger audited, and all of it taken down: ``make smoke``.
+"""The demo cluster put up on a real engine, every plug pulled, its ledger audited, and all of it
+taken down: ``make smoke``.
 
-Contract: exit code 0 if every record that was sent is billed once and in order and each promise held, 1 if not, 2 if it could not be
-tried (no engine, an old Compose, a port in use ...), which is said in one sentence. Whatever happens, Ctrl-C too, no container, volume or
-network of the cluster stays behind. The image ``leaderq-demo`` stays, as a cache. After a failure the logs are in ``logs/``.
+Contract: exit code 0 if every record that was sent is billed once and in order and each promise
+held, 1 if not, 2 if it could not be tried (no engine, an old Compose, a port in use ...), which is
+said in one sentence. Whatever happens, Ctrl-C too, no container, volume or network of the cluster
+stays behind. The image ``leaderq-demo`` stays, as a cache. After a failure the logs are in
+``logs/``.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ from leaderq.cli.demo.ad_billing.shared_totals import Totals
 _UP_WITHIN_S = 300.0
 _BUILT_WITHIN_S = 900.0
 _DRAINED_WITHIN_S = 60.0
-_SENT = re.compile(r"^sent (\d+) records, numbers 1 to (\d+); Kafka has acknowledged them all$", re.MULTILINE)
+_SENT = re.compile(
+    r"^sent (\d+) records, numbers 1 to (\d+); Kafka has acknowledged them all$", re.MULTILINE
+)
 
 
 def main() -> int:
@@ -41,11 +46,15 @@ def main() -> int:
         prog="smoke.py", description="Put up the demo cluster, pull every plug, audit the ledger."
     )
     parser.add_argument(
-        "--standins", action="store_true", help="build stand-ins for the official images instead of pulling them"
+        "--standins",
+        action="store_true",
+        help="build stand-ins for the official images instead of pulling them",
     )
     parser.add_argument("--keep", action="store_true", help="leave the cluster up at the end")
     given = parser.parse_args()
-    logging.basicConfig(format="%(asctime)s  %(message)s", datefmt="%H:%M:%S", level=logging.WARNING)
+    logging.basicConfig(
+        format="%(asctime)s  %(message)s", datefmt="%H:%M:%S", level=logging.WARNING
+    )
     for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell had SIGINT ignored
         signal.signal(number, _interrupt)
     compose: Compose | None = None
@@ -54,7 +63,10 @@ def main() -> int:
         published = ports()
         if given.standins:
             _build_standins()
-        with _cluster(compose, list(published.values()), keep=given.keep) as (cluster, healthy_after_s):
+        with _cluster(compose, list(published.values()), keep=given.keep) as (
+            cluster,
+            healthy_after_s,
+        ):
             result = _smoked(cluster, healthy_after_s)
     except (Unfit, Broken, LeaderqError) as exc:
         print(f"smoke: error: {exc}", file=sys.stderr)
@@ -81,13 +93,17 @@ def _build_standins() -> None:
 
 
 @contextmanager
-def _cluster(compose: Compose, published: list[int], *, keep: bool) -> Iterator[tuple[Cluster, float]]:
+def _cluster(
+    compose: Compose, published: list[int], *, keep: bool
+) -> Iterator[tuple[Cluster, float]]:
     _tell(f"building the image, and looking for the others (project {compose.project})")
     try:
         compose.run("build", timeout_s=_BUILT_WITHIN_S)
         _pull_what_is_missing(compose)
     except Unfit as exc:
-        raise Unfit(f"{exc}; where the official images cannot be pulled: make smoke STANDINS=1") from exc
+        raise Unfit(
+            f"{exc}; where the official images cannot be pulled: make smoke STANDINS=1"
+        ) from exc
     try:
         began_s = time.monotonic()
         compose.run("up", "-d", timeout_s=_UP_WITHIN_S)
@@ -119,11 +135,19 @@ def _pull_what_is_missing(compose: Compose) -> None:
 def _smoked(cluster: Cluster, healthy_after_s: float) -> Result:
     first = cluster.all_stand()
     _tell(
-        f"{first.leader} leads term {first.term}; {', '.join(name for name in first.candidates if name != first.leader)} wait"
+        f"{first.leader} leads term {first.term};"
+        f" {', '.join(name for name in first.candidates if name != first.leader)} wait"
     )
     cluster.bills_on()
     plugs = Plugs(cluster, _tell)
-    for pull in (plugs.kill, plugs.stop, plugs.pause, plugs.cut_off, plugs.restart_zookeeper, plugs.restart_kafka):
+    for pull in (
+        plugs.kill,
+        plugs.stop,
+        plugs.pause,
+        plugs.cut_off,
+        plugs.restart_zookeeper,
+        plugs.restart_kafka,
+    ):
         pull()
         cluster.bills_on(more=400)
     sent = _last_number(cluster)
@@ -139,7 +163,10 @@ def _last_number(cluster: Cluster) -> int:
     said = cluster.compose.docker("logs", generator)
     found = _SENT.search(said)
     if found is None or found[1] != found[2]:
-        raise Broken(f"the generator did not say that all it sent from number 1 on was acknowledged, but: {said[-200:]!r}")
+        raise Broken(
+            "the generator did not say that all it sent from number 1 on was acknowledged, but:"
+            f" {said[-200:]!r}"
+        )
     return int(found[1])
 
 
@@ -148,7 +175,9 @@ def _keep_logs(compose: Compose, error: BaseException) -> None:
     folder.mkdir(exist_ok=True)
     path = folder / f"{compose.project}.log"
     try:
-        path.write_text(f"{error!r}\n\n{compose.run('ps')}\n{compose.run('logs', '--no-color', '--timestamps')}")
+        path.write_text(
+            f"{error!r}\n\n{compose.run('ps')}\n{compose.run('logs', '--no-color', '--timestamps')}"
+        )
     except (Unfit, OSError) as exc:
         print(f"smoke: the logs could not be kept: {exc}", file=sys.stderr)
     else:

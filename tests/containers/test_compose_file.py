@@ -1,4 +1,6 @@
-"""``docker-compose.yml`` as both kinds of Compose see it, and what an operator may copy from it without thinking."""
+"""``docker-compose.yml`` as both kinds of Compose see it, and what an operator may copy from it
+without thinking.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ def services(composed: dict[str, Any]) -> dict[str, Any]:
 
 def todays_schema() -> dict[str, Any]:
     tool("check_jsonschema")
-    text = resources.files("check_jsonschema").joinpath("builtin_schemas", "vendor", "compose-spec.json").read_text()
+    text = (
+        resources.files("check_jsonschema")
+        .joinpath("builtin_schemas", "vendor", "compose-spec.json")
+        .read_text()
+    )
     return dict(json.loads(text))
 
 
@@ -57,16 +63,26 @@ def test_the_file_is_valid_in(kind: str, composed: dict[str, Any]) -> None:
     schema = json.loads(OLD_SCHEMA.read_text()) if "1.29" in kind else todays_schema()
     # The old one calls its draft by a name that it does not have.
     validator = validator_for(schema, default=Draft201909Validator)
-    faults = [f"{'/'.join(map(str, fault.path))}: {fault.message}" for fault in validator(schema).iter_errors(composed)]
+    faults = [
+        f"{'/'.join(map(str, fault.path))}: {fault.message}"
+        for fault in validator(schema).iter_errors(composed)
+    ]
     assert faults == []
 
 
 @pytest.mark.parametrize("command", [["docker", "compose"], ["docker-compose"]], ids=" ".join)
 @pytest.mark.parametrize("profile", [[], ["--profile", "ui"]], ids=["without profile", "ui"])
-def test_compose_itself_has_nothing_to_say_against_it(command: list[str], profile: list[str]) -> None:
-    if shutil.which(command[0]) is None or subprocess.run([*command, "version"], capture_output=True).returncode != 0:
+def test_compose_itself_has_nothing_to_say_against_it(
+    command: list[str], profile: list[str]
+) -> None:
+    if (
+        shutil.which(command[0]) is None
+        or subprocess.run([*command, "version"], capture_output=True).returncode != 0
+    ):
         pytest.skip(f"{' '.join(command)} is not installed here")
-    done = subprocess.run([*command, *profile, "config", "--quiet"], cwd=CHECKOUT, capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, *profile, "config", "--quiet"], cwd=CHECKOUT, capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -83,16 +99,29 @@ def test_no_image_is_a_moving_target(services: dict[str, Any]) -> None:
         assert re.fullmatch(r"[a-z0-9/-]+:v?\d+[\w.-]*", service["image"])
 
 
-def test_ports_are_published_on_the_loopback_interface_only_and_can_be_chosen(services: dict[str, Any]) -> None:
+def test_ports_are_published_on_the_loopback_interface_only_and_can_be_chosen(
+    services: dict[str, Any],
+) -> None:
     published = [port for service in services.values() for port in service.get("ports", [])]
-    found = dict(re.fullmatch(r"127\.0\.0\.1:\$\{(\w+):-(\d+)\}:\d+", port).groups() for port in published)  # type: ignore[union-attr]
-    demo = {name: int(port) for name, port in found.items() if "UI" not in name and "NAVIGATOR" not in name}
+    pattern = re.compile(r"127\.0\.0\.1:\$\{(\w+):-(\d+)\}:\d+")
+    found = dict(pattern.fullmatch(port).groups() for port in published)  # type: ignore[union-attr]
+    demo = {
+        name: int(port)
+        for name, port in found.items()
+        if "UI" not in name and "NAVIGATOR" not in name
+    }
     assert demo == PORTS
     assert len(set(found.values())) == len(published)
 
 
-def test_what_is_kept_is_kept_in_named_volumes(composed: dict[str, Any], services: dict[str, Any]) -> None:
-    used = [volume.split(":")[0] for service in services.values() for volume in service.get("volumes", [])]
+def test_what_is_kept_is_kept_in_named_volumes(
+    composed: dict[str, Any], services: dict[str, Any]
+) -> None:
+    used = [
+        volume.split(":")[0]
+        for service in services.values()
+        for volume in service.get("volumes", [])
+    ]
     assert sorted(used) == sorted(composed["volumes"])
 
 
@@ -101,10 +130,14 @@ def test_services_start_when_what_they_need_is_healthy(services: dict[str, Any])
         for needed, how in service.get("depends_on", {}).items():
             wanted = "service_completed_successfully" if needed == "topic" else "service_healthy"
             assert how["condition"] == wanted
-    assert {"zookeeper1", "zookeeper2", "zookeeper3", "postgres", "topic"} == set(services["candidate"]["depends_on"])
+    assert {"zookeeper1", "zookeeper2", "zookeeper3", "postgres", "topic"} == set(
+        services["candidate"]["depends_on"]
+    )
 
 
-def test_a_leader_has_more_time_to_stop_than_its_hand_over_may_take(services: dict[str, Any]) -> None:
+def test_a_leader_has_more_time_to_stop_than_its_hand_over_may_take(
+    services: dict[str, Any],
+) -> None:
     candidate = services["candidate"]
     budget_s = float(candidate["environment"]["LEADERQ_HANDOVER_BUDGET_S"])
     assert float(candidate["stop_grace_period"].removesuffix("s")) > budget_s
@@ -114,7 +147,9 @@ def test_a_leader_has_more_time_to_stop_than_its_hand_over_may_take(services: di
 
 
 def test_what_is_ours_runs_with_nothing_it_does_not_need(services: dict[str, Any]) -> None:
-    ours = [service for service in services.values() if service["image"].startswith("leaderq-demo:")]
+    ours = [
+        service for service in services.values() if service["image"].startswith("leaderq-demo:")
+    ]
     assert len(ours) == 4
     for service in ours:
         assert service["read_only"] is True
@@ -130,7 +165,9 @@ def test_the_guardian_is_process_1_of_a_candidate(services: dict[str, Any]) -> N
 
 
 def test_only_what_one_may_look_at_is_in_a_profile(services: dict[str, Any]) -> None:
-    assert {name: service["profiles"] for name, service in services.items() if "profiles" in service} == {
+    assert {
+        name: service["profiles"] for name, service in services.items() if "profiles" in service
+    } == {
         "kafka-ui": ["ui"],
         "zoonavigator": ["ui"],
     }
@@ -142,11 +179,17 @@ def test_the_image_has_the_version_of_the_package(services: dict[str, Any]) -> N
     assert services["candidate"]["image"] == f"leaderq-demo:{version[1]}"
 
 
-def test_every_image_that_is_needed_has_a_stand_in(services: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_image_that_is_needed_has_a_stand_in(
+    services: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     listed = subprocess.run(
         [sys.executable, "-c", "from standins import images; print(*images.IMAGES)"],
         cwd=Path(__file__).parent, capture_output=True, text=True, check=True,
     )  # fmt: skip
     bases = re.findall(r"^FROM (\S+)", (CHECKOUT / "Dockerfile").read_text(), re.MULTILINE)
-    official = {service["image"] for service in services.values() if "profiles" not in service and "build" not in service}
+    official = {
+        service["image"]
+        for service in services.values()
+        if "profiles" not in service and "build" not in service
+    }
     assert (official | set(bases)) - set(listed.stdout.split()) == set()

@@ -33,7 +33,9 @@ def test_hadolint_has_nothing_to_say() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_it_is_built_in_stages_from_images_that_say_their_version(instructions: list[tuple[str, str]]) -> None:
+def test_it_is_built_in_stages_from_images_that_say_their_version(
+    instructions: list[tuple[str, str]],
+) -> None:
     bases = [value.split()[0] for name, value in instructions if name == "FROM"]
     assert len(bases) == 2
     for base in bases:
@@ -46,7 +48,9 @@ def test_it_does_not_run_as_root(instructions: list[tuple[str, str]]) -> None:
     assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", users[0])
 
 
-def test_no_shell_stands_between_signals_and_the_program(instructions: list[tuple[str, str]]) -> None:
+def test_no_shell_stands_between_signals_and_the_program(
+    instructions: list[tuple[str, str]],
+) -> None:
     given = dict(instructions)
     assert json.loads(given["ENTRYPOINT"]) == ["leaderq"]
     assert json.loads(given["CMD"]) == ["--help"]
@@ -57,17 +61,27 @@ def test_its_health_is_asked_for_without_a_shell(instructions: list[tuple[str, s
     assert json.loads(command) == ["leaderq", "doctor", "--quick"]
 
 
-def test_the_index_of_packages_is_all_it_needs_of_the_network(instructions: list[tuple[str, str]]) -> None:
+def test_the_index_of_packages_is_all_it_needs_of_the_network(
+    instructions: list[tuple[str, str]],
+) -> None:
     runs = [value for name, value in instructions if name == "RUN"]
     assert not [run for run in runs if re.search(r"apt|curl|wget|git|https?:", run)]
     assert not [value for name, value in instructions if name == "ADD"]
 
 
 def test_what_is_copied_is_let_in_and_secrets_are_not(instructions: list[tuple[str, str]]) -> None:
-    lines = [line for line in (CHECKOUT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+    lines = [
+        line
+        for line in (CHECKOUT / ".dockerignore").read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
     assert lines[0] == "*"
     let_in = {line[1:] for line in lines if line.startswith("!")}
-    copied = [value.split()[:-1] for name, value in instructions if name == "COPY" and "--from" not in value]
+    copied = [
+        value.split()[:-1]
+        for name, value in instructions
+        if name == "COPY" and "--from" not in value
+    ]
     sources = {source for each in copied for source in each}
     assert sources <= let_in | {"examples"}
     assert not [line for line in let_in if line.startswith(".")]

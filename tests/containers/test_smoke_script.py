@@ -1,4 +1,6 @@
-"""The smoke script where it cannot be tried: one clear sentence, and exit code 2. And the end of it, which needs no engine."""
+"""The smoke script where it cannot be tried: one clear sentence, and exit code 2. And the end of
+it, which needs no engine.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ ENGINE_ANSWERS = 'if [ "$1" = version ]; then echo 20.10.24; exit; fi'
 
 @pytest.fixture
 def smoke(tmp_path: Path) -> Smoke:
-    """Run the script with these programs, and no others, to be found; ``settings`` are variables."""
+    """Run the script with these programs, and no others, to be found; ``settings`` are
+    variables.
+    """
 
     def run(programs: Mapping[str, str], **settings: str) -> subprocess.CompletedProcess[str]:
         folder = tmp_path / "bin"
@@ -59,7 +63,11 @@ def test_without_docker_it_says_what_to_install(smoke: Smoke) -> None:
 def test_an_engine_that_does_not_answer_is_named(smoke: Smoke) -> None:
     docker = shutil.which("docker")
     # The real command, where there is one, with an address at which nobody listens.
-    program = f'exec {docker} "$@"' if docker else 'echo "Cannot connect to the Docker daemon at $DOCKER_HOST" >&2; exit 1'
+    program = (
+        f'exec {docker} "$@"'
+        if docker
+        else 'echo "Cannot connect to the Docker daemon at $DOCKER_HOST" >&2; exit 1'
+    )
     said = refused(smoke({"docker": program}, DOCKER_HOST="tcp://127.0.0.1:1"))
     assert said.startswith("the Docker engine cannot be reached: ")
     assert "127.0.0.1:1" in said
@@ -72,9 +80,13 @@ def test_an_engine_without_compose_is_told_apart(smoke: Smoke) -> None:
 
 
 def test_an_old_compose_is_named_with_its_version(smoke: Smoke) -> None:
-    said = refused(smoke({"docker": f"{ENGINE_ANSWERS}; exit 125", "docker-compose": "echo 1.25.0"}))
+    said = refused(
+        smoke({"docker": f"{ENGINE_ANSWERS}; exit 125", "docker-compose": "echo 1.25.0"})
+    )
     assert (
-        said == "Compose is too old: docker-compose 1.25.0; the demo cluster needs docker-compose 1.29 or docker compose v2"
+        said
+        == "Compose is too old: docker-compose 1.25.0; the demo cluster needs docker-compose 1.29"
+        " or docker compose v2"
     )
 
 
@@ -90,24 +102,37 @@ def fit() -> Iterator[Callable[..., dict[str, str]]]:
     leased = [lease_port() for _ in PORTS]
 
     def settings(**chosen: str) -> dict[str, str]:
-        return {**{name: str(port.number) for name, port in zip(PORTS, leased, strict=True)}, **chosen}
+        return {
+            **{name: str(port.number) for name, port in zip(PORTS, leased, strict=True)},
+            **chosen,
+        }
 
     yield settings
     for port in leased:
         port.release()
 
 
-def test_a_port_in_use_is_named_with_its_variable(smoke: Smoke, taken: str, fit: Callable[..., dict[str, str]]) -> None:
-    said = refused(smoke({"docker": f"{ENGINE_ANSWERS}; echo 2.40.3"}, **fit(LEADERQ_DEMO_KAFKA_PORT=taken)))
-    assert said == (
-        f"port {taken} of 127.0.0.1 cannot be had (Address already in use); stop what uses it, or choose another: "
-        "LEADERQ_DEMO_KAFKA_PORT=..."
+def test_a_port_in_use_is_named_with_its_variable(
+    smoke: Smoke, taken: str, fit: Callable[..., dict[str, str]]
+) -> None:
+    said = refused(
+        smoke({"docker": f"{ENGINE_ANSWERS}; echo 2.40.3"}, **fit(LEADERQ_DEMO_KAFKA_PORT=taken))
+    )
+    assert (
+        said
+        == f"port {taken} of 127.0.0.1 cannot be had (Address already in use); stop what uses it,"
+        " or choose another: LEADERQ_DEMO_KAFKA_PORT=..."
     )
 
 
 def test_a_port_that_is_none_is_refused(smoke: Smoke, fit: Callable[..., dict[str, str]]) -> None:
-    said = refused(smoke({"docker": f"{ENGINE_ANSWERS}; echo 2.40.3"}, **fit(LEADERQ_DEMO_LEDGER_PORT="0x50")))
-    assert said == "LEADERQ_DEMO_LEDGER_PORT is '0x50'; it must be a port of this machine, from 1 to 65535"
+    said = refused(
+        smoke({"docker": f"{ENGINE_ANSWERS}; echo 2.40.3"}, **fit(LEADERQ_DEMO_LEDGER_PORT="0x50"))
+    )
+    assert (
+        said
+        == "LEADERQ_DEMO_LEDGER_PORT is '0x50'; it must be a port of this machine, from 1 to 65535"
+    )
 
 
 def test_make_smoke_runs_the_script_with_stand_ins_only_if_asked(tmp_path: Path) -> None:
@@ -116,7 +141,11 @@ def test_make_smoke_runs_the_script_with_stand_ins_only_if_asked(tmp_path: Path)
 
     def told(*more: str) -> str:
         done = subprocess.run(
-            ["make", "-n", "smoke", *more], cwd=CHECKOUT, capture_output=True, text=True, env={**os.environ}
+            ["make", "-n", "smoke", *more],
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+            env={**os.environ},
         )
         return done.stdout
 
@@ -126,8 +155,13 @@ def test_make_smoke_runs_the_script_with_stand_ins_only_if_asked(tmp_path: Path)
 
 
 def test_the_line_that_says_why_is_found_in_what_compose_printed() -> None:
-    words = "Container a  Starting\nError response from daemon: driver failed: port is already allocated\n\n exit 1\n"
-    assert explained(words) == "Error response from daemon: driver failed: port is already allocated"
+    words = (
+        "Container a  Starting\nError response from daemon: driver failed: port is already"
+        " allocated\n\n exit 1\n"
+    )
+    assert (
+        explained(words) == "Error response from daemon: driver failed: port is already allocated"
+    )
     assert explained("") == "it did not say why"
 
 
@@ -168,6 +202,9 @@ def test_the_verdict_is_good_only_if_every_promise_held_and_the_ledger_is_right(
     assert verdict(Result([KILLED], ALL_WELL, 30.0))[-1].startswith("VERDICT: all held")
     late = Gap("docker stop", "a", "b", 3, 1000.0, 1000.0, 1.0)
     said = verdict(Result([late], Audit(10, 9, 0, 1, 0, 0, 0), 30.0))[-1]
-    assert said.startswith("VERDICT: not everything held: docker stop: the next led after 1000.00 s, and 1 s are promised")
+    assert said.startswith(
+        "VERDICT: not everything held: docker stop: the next led after 1000.00 s, and 1 s are"
+        " promised"
+    )
     assert "1 records were skipped" in said
     assert "90 s are promised" in verdict(Result([KILLED], ALL_WELL, 9000.0))[-1]

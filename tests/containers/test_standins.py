@@ -1,4 +1,6 @@
-"""The stand-ins, as far as no engine is needed; tests/integration/servers/test_containers.py and the smoke script run on them."""
+"""The stand-ins, as far as no engine is needed; tests/integration/servers/test_containers.py and
+the smoke script run on them.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_they_stand_in_for_the_very_images_that_are_used() -> None:
     services, *_ = (CHECKOUT / "docker-compose.yml").read_text().partition("\n  kafka-ui:")
     used = set(re.findall(r"^ +image: (\S+)$", services, re.MULTILINE)) - {"leaderq-demo:0.1.0"}
     used |= set(re.findall(r"^FROM (\S+:\S+)", (CHECKOUT / "Dockerfile").read_text(), re.MULTILINE))
-    assert used | {ZooKeeperContainer.image, KafkaContainer.image} == {name for name in IMAGES if "ryuk" not in name}
+    assert used | {ZooKeeperContainer.image, KafkaContainer.image} == {
+        name for name in IMAGES if "ryuk" not in name
+    }
 
 
 @pytest.mark.parametrize("image", IMAGES.values(), ids=list(IMAGES))
@@ -62,7 +66,9 @@ def test_a_stand_in_is_built_anew_only_when_its_recipe_has_changed() -> None:
     image = IMAGES["zookeeper:3.9.5"]
     assert state(Labelled(None), image).must_be_built  # type: ignore[arg-type]
     assert state(Labelled({STANDIN: "true", RECIPE: "old"}), image).must_be_built  # type: ignore[arg-type]
-    assert not state(Labelled({STANDIN: "true", RECIPE: images._recipe(image)}), image).must_be_built  # type: ignore[arg-type]
+    assert not state(
+        Labelled({STANDIN: "true", RECIPE: images._recipe(image)}), image
+    ).must_be_built  # type: ignore[arg-type]
 
 
 def test_what_others_built_on_a_stand_in_is_not_removed_with_it() -> None:
@@ -82,13 +88,19 @@ def test_what_others_built_on_a_stand_in_is_not_removed_with_it() -> None:
 def test_without_an_engine_one_sentence_says_so() -> None:
     done = run("--list", DOCKER_HOST="unix:///nowhere/docker.sock", PATH=os.environ["PATH"])
     assert done.returncode == 2
-    assert re.fullmatch(r"standins: (no Docker engine answers|there is no docker command).*\n", done.stderr)
+    assert re.fullmatch(
+        r"standins: (no Docker engine answers|there is no docker command).*\n", done.stderr
+    )
 
 
 def test_without_docker_it_is_said_how_to_get_it(tmp_path: Path) -> None:
     done = run(PATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "standins: there is no docker command; install Docker (on Debian: apt-get install docker.io)\n"
+    assert (
+        done.stderr
+        == "standins: there is no docker command; install Docker (on Debian: apt-get install"
+        " docker.io)\n"
+    )
 
 
 def test_an_unknown_image_is_refused_with_the_known_ones() -> None:
@@ -111,7 +123,10 @@ def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_the_mirror_is_the_machines_own_or_the_one_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    configured = "http://a.invalid/debian-security bookworm-security main\nhttp://b.invalid/debian bookworm main\n"
+    configured = (
+        "http://a.invalid/debian-security bookworm-security main\nhttp://b.invalid/debian bookworm"
+        " main\n"
+    )
     monkeypatch.delenv(roots.MIRROR_VARIABLE, raising=False)
     monkeypatch.setattr(roots, "_run", lambda *command, **_: configured)
     assert roots.mirror() == "http://b.invalid/debian"
@@ -138,7 +153,13 @@ def test_zookeepers_entry_point_writes_what_the_variables_say_and_only_once(tmp_
         str(tmp_path / "zoo.cfg"),
         str(tmp_path / "myid"),
     ]
-    first = subprocess.run(command, env={**os.environ, **folders, **variables}, capture_output=True, text=True, check=True)
+    first = subprocess.run(
+        command,
+        env={**os.environ, **folders, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     lines = first.stdout.splitlines()
     wanted = {
         "tickTime=500",
@@ -149,5 +170,7 @@ def test_zookeepers_entry_point_writes_what_the_variables_say_and_only_once(tmp_
     }
     assert wanted <= set(lines)
     assert lines[-1] == "2"
-    second = subprocess.run(command, env={**os.environ, **folders}, capture_output=True, text=True, check=True)
+    second = subprocess.run(
+        command, env={**os.environ, **folders}, capture_output=True, text=True, check=True
+    )
     assert second.stdout == first.stdout

@@ -1,4 +1,6 @@
-"""What the tests under faults run: three candidates of one career, each behind a fault proxy of its own, and who does them harm."""
+"""What the tests under faults run: three candidates of one career, each behind a fault proxy of its
+own, and who does them harm.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ PATIENCE_S = 40
 
 
 class Cluster:
-    """Three candidates for ``career`` (``target`` in ``careers/``), and a session that watches them."""
+    """Three candidates for ``career`` (``target`` in ``careers/``), and a session that watches
+    them.
+    """
 
     def __init__(
         self,
@@ -73,8 +77,8 @@ class Cluster:
     def led(self, *, supervised: bool = False) -> View:
         """The view once somebody executes and all three stand.
 
-        ``supervised``: whoever has ended meanwhile is started again, as a supervisor does. On a busy machine a guardian may find
-        its worker late, and end it, without any fault of ours.
+        ``supervised``: whoever has ended meanwhile is started again, as a supervisor does. On a
+        busy machine a guardian may find its worker late, and end it, without any fault of ours.
         """
 
         def is_led(seen: View) -> bool:
@@ -94,11 +98,15 @@ class Cluster:
 
     def succeeded(self, before: View) -> View:
         """The view once another term has begun."""
-        view = self.observer.wait_until(lambda seen: seen.term > before.term, timeout_s=PATIENCE_S * patience())
+        view = self.observer.wait_until(
+            lambda seen: seen.term > before.term, timeout_s=PATIENCE_S * patience()
+        )
         assert view.term > before.term, f"nobody succeeded {before}\n" + self.last_words()
         return view
 
-    def eventually(self, fact: Callable[[], object], message: str, *, timeout_s: float = PATIENCE_S) -> None:
+    def eventually(
+        self, fact: Callable[[], object], message: str, *, timeout_s: float = PATIENCE_S
+    ) -> None:
         """Until ``fact`` is true; if it never is, the error says what the candidates said last."""
         try:
             eventually(fact, timeout_s=timeout_s, message=message)
@@ -106,17 +114,22 @@ class Cluster:
             raise AssertionError(f"{exc}\n{self.last_words()}") from None
 
     def last_words(self) -> str:
-        """The last lines of the log of every candidate ever started, with its exit code if it has ended."""
+        """The last lines of the log of every candidate ever started, with its exit code if it has
+        ended.
+        """
         return "\n".join(
-            f"{line.get('candidate', line.get('id', ''))} ({one.process.pid}, {one.process.poll()}):"
-            f" {line.get('time', '')} {line['message']}{line.get('traceback', '')}"
+            f"{line.get('candidate', line.get('id', ''))} ({one.process.pid},"
+            f" {one.process.poll()}): {line.get('time', '')}"
+            f" {line['message']}{line.get('traceback', '')}"
             for one in self._all
             for line in one.lines[-20:] or [{"message": "nothing said"}]
         )
 
     def close(self) -> None:
         """Stop all candidates, at once: one after the other would hand the leadership round."""
-        threads = [threading.Thread(target=candidate.stop) for candidate in self.candidates.values()]
+        threads = [
+            threading.Thread(target=candidate.stop) for candidate in self.candidates.values()
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -125,9 +138,11 @@ class Cluster:
 
 
 class Nemesis:
-    """Every way in which a leader loses its office; each method returns when the fault has had its effect and is healed.
+    """Every way in which a leader loses its office; each method returns when the fault has had its
+    effect and is healed.
 
-    ``kafka`` is the proxy behind which all candidates reach Kafka, ``None`` if they reach it directly.
+    ``kafka`` is the proxy behind which all candidates reach Kafka, ``None`` if they reach it
+    directly.
     """
 
     def __init__(self, cluster: Cluster, kafka: FaultProxy | None = None) -> None:
@@ -137,8 +152,20 @@ class Nemesis:
     @property
     def faults(self) -> list[Callable[[View], None]]:
         """All of them."""
-        found = [self.kill, self.freeze, self.cut_off, self.transfer, self.step_down, self.stop, self.freeze_and_kill]
-        return found if self._kafka is None else [*found, self.lose_kafka, self.reset_kafka, self.change_without_kafka]
+        found = [
+            self.kill,
+            self.freeze,
+            self.cut_off,
+            self.transfer,
+            self.step_down,
+            self.stop,
+            self.freeze_and_kill,
+        ]
+        return (
+            found
+            if self._kafka is None
+            else [*found, self.lose_kafka, self.reset_kafka, self.change_without_kafka]
+        )
 
     def kill(self, view: View) -> None:
         """kill -9."""
@@ -177,11 +204,15 @@ class Nemesis:
         leader = self._leader(view)
         leader.terminate()
         self._cluster.succeeded(view)
-        assert leader.wait() == 0, f"exit code {leader.process.returncode}\n" + self._cluster.last_words()
+        assert leader.wait() == 0, (
+            f"exit code {leader.process.returncode}\n" + self._cluster.last_words()
+        )
         self._cluster.start(leader.id)
 
     def lose_kafka(self, view: View) -> None:
-        """Swallow what goes between all candidates and Kafka, for longer than a lease and shorter than patience."""
+        """Swallow what goes between all candidates and Kafka, for longer than a lease and shorter
+        than patience.
+        """
         assert self._kafka is not None
         self._kafka.black_hole()
         threading.Event().wait(2.0)  # how long Kafka is away: the fault itself, no fact to wait for
@@ -193,14 +224,18 @@ class Nemesis:
         self._kafka.cut()
 
     def change_without_kafka(self, view: View) -> None:
-        """Kill the leader while Kafka is away: the next one takes office without it, and works when it is back."""
+        """Kill the leader while Kafka is away: the next one takes office without it, and works when
+        it is back.
+        """
         assert self._kafka is not None
         self._kafka.black_hole()
         self.kill(view)
         self._kafka.heal()
 
     def freeze_and_kill(self, view: View) -> None:
-        """Freeze the leader, kill its successor at work, and let the one go on while the third leads."""
+        """Freeze the leader, kill its successor at work, and let the one go on while the third
+        leads.
+        """
         pid = self._leader(view).worker_pid
         freeze(pid)
         try:

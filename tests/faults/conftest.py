@@ -1,4 +1,6 @@
-"""What every test under faults begins with: a topic, a feeder, and a maker of clusters on a career's results."""
+"""What every test under faults begins with: a topic, a feeder, and a maker of clusters on a
+career's results.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,16 @@ def hold(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def results_of(
-    zookeeper_server: Any, kafka_broker: Any, topic_name: str, znode_root: str, tmp_path: Path, request: Any
+    zookeeper_server: Any,
+    kafka_broker: Any,
+    topic_name: str,
+    znode_root: str,
+    tmp_path: Path,
+    request: Any,
 ) -> Iterator[Callable[[str], Results]]:
-    """An empty place for the results of a career that keeps its offsets in the store of this name."""
+    """An empty place for the results of a career that keeps its offsets in the store of this
+    name.
+    """
     with ExitStack() as cleanup:
 
         def make(store: str) -> Results:
@@ -46,7 +55,10 @@ def results_of(
                 cleanup.callback(made.close)
                 return made
             if store == "zookeeper":
-                return CoveredRanges(cleanup.enter_context(connect(zookeeper_server.address)), f"{znode_root}-results")
+                return CoveredRanges(
+                    cleanup.enter_context(connect(zookeeper_server.address)),
+                    f"{znode_root}-results",
+                )
             if store == "sqlite":
                 return SqliteTable(tmp_path / "results.sqlite3")
             return PostgresTable(request.getfixturevalue("postgres"))
@@ -62,7 +74,12 @@ def a_cluster(
     with ExitStack() as cleanup:
 
         def make(results: Results, kafka: str, **more: Any) -> Cluster:
-            environment = {"TOPIC": topic_name, "HOLD": str(hold), **results.environment, **more.pop("environment", {})}
+            environment = {
+                "TOPIC": topic_name,
+                "HOLD": str(hold),
+                **results.environment,
+                **more.pop("environment", {}),
+            }
             made = Cluster(
                 more.pop("target", results.target),
                 career=topic_name,

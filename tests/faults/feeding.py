@@ -40,4 +40,7 @@ class Feeder:
 
     def ends(self) -> Offsets:
         """For each partition, the offset after the last record fed."""
-        return {Partition(self._topic, number): end for number, end in end_offsets(self._kafka, self._topic).items()}
+        return {
+            Partition(self._topic, number): end
+            for number, end in end_offsets(self._kafka, self._topic).items()
+        }

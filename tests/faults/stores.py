@@ -1,4 +1,6 @@
-"""Where the careers under faults leave their results, and how the tests read them without leaderq's help."""
+"""Where the careers under faults leave their results, and how the tests read them without leaderq's
+help.
+"""
 
 from __future__ import annotations
 
@@ -58,9 +60,14 @@ class OutputTopic:
     def __init__(self, kafka: str, topic: str, partitions: int) -> None:
         self.environment = {"OUTPUT": topic}
         self._seen: list[Result] = []
-        # Made by leaderq, as one made plainly leaves a socket behind at each attempt while the broker is away.
+        # Made by leaderq, as one made plainly leaves a socket behind at each attempt while the
+        # broker is away.
         options = connection_options(kafka, KafkaSecurity())
-        reading = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+        reading = {
+            "isolation_level": "read_committed",
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+        }
         self._consumer: Any = connected(KafkaConsumer, kafka, {**options, **reading})
         self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
         self._consumer.assign(self._partitions)
@@ -70,7 +77,9 @@ class OutputTopic:
         return list(self._seen)
 
     def all_results(self) -> list[Result]:
-        """All that will ever be, once nobody produces any more: read to the end of every partition, open transactions included."""
+        """All that will ever be, once nobody produces any more: read to the end of every partition,
+        open transactions included.
+        """
         ends = self._consumer.end_offsets(self._partitions)
         while any(self._consumer.position(where) < end for where, end in ends.items()):
             self._read()
@@ -107,7 +116,9 @@ class CoveredRanges:
 
 
 class SqliteTable:
-    """The table of ``database_career`` in a SQLite file; nothing in it is unique, so repetitions show."""
+    """The table of ``database_career`` in a SQLite file; nothing in it is unique, so repetitions
+    show.
+    """
 
     target = "database_career:Stored"
 
@@ -117,12 +128,15 @@ class SqliteTable:
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(
-                "CREATE TABLE results (number INTEGER, offset_ INTEGER, term INTEGER, id INTEGER PRIMARY KEY AUTOINCREMENT)"
+                "CREATE TABLE results (number INTEGER, offset_ INTEGER, term INTEGER, id INTEGER"
+                " PRIMARY KEY AUTOINCREMENT)"
             )
 
     def results(self) -> list[Result]:
         with closing(sqlite3.connect(self._path, timeout=20)) as connection:
-            rows = connection.execute("SELECT number, offset_, term FROM results ORDER BY id").fetchall()
+            rows = connection.execute(
+                "SELECT number, offset_, term FROM results ORDER BY id"
+            ).fetchall()
         return [Result(*row) for row in rows]
 
 
@@ -135,9 +149,13 @@ class PostgresTable:
         self._database = database
         self.environment = {"RESULTS": database.conninfo}
         with database.connect(autocommit=True) as connection:
-            connection.execute("CREATE TABLE results (number INTEGER, offset_ BIGINT, term BIGINT, id BIGSERIAL)")
+            connection.execute(
+                "CREATE TABLE results (number INTEGER, offset_ BIGINT, term BIGINT, id BIGSERIAL)"
+            )
 
     def results(self) -> list[Result]:
         with self._database.connect() as connection:
-            rows = connection.execute("SELECT number, offset_, term FROM results ORDER BY id").fetchall()
+            rows = connection.execute(
+                "SELECT number, offset_, term FROM results ORDER BY id"
+            ).fetchall()
         return [Result(*row) for row in rows]

@@ -1,4 +1,6 @@
-"""The broker itself is killed, frozen and brought back, alone and together with a leader: exactly once all the same."""
+"""The broker itself is killed, frozen and brought back, alone and together with a leader: exactly
+once all the same.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,19 @@ class Brokers:
         self._nemesis = Nemesis(cluster)
 
     def restart(self, view: View) -> None:
-        """Kill the broker and start it on the same data; the leader does not lose its term for that."""
+        """Kill the broker and start it on the same data; the leader does not lose its term for
+        that.
+        """
         leader = self._cluster.candidates[view.leader or ""]
         self._broker.kill()
         self._broker.start()
         newest = self._cluster.led(supervised=True)
         reasons = {line["reason"] for line in leader.said("term_ended", term=view.term)}
-        lost = reasons - {Reason.SESSION.value, Reason.LEASE.value}  # a machine that let it sleep too long does that
-        assert newest.term == view.term or (reasons and not lost), f"it ended for {reasons}\n" + self._cluster.last_words()
+        # a machine that let it sleep too long does that
+        lost = reasons - {Reason.SESSION.value, Reason.LEASE.value}
+        assert newest.term == view.term or (reasons and not lost), (
+            f"it ended for {reasons}\n" + self._cluster.last_words()
+        )
 
     def restart_and_kill(self, view: View) -> None:
         """Kill broker and leader together."""
@@ -59,7 +66,8 @@ class Brokers:
 
 
 @pytest.mark.parametrize(
-    ("store", "client"), [("kafka", "kafka-python"), ("transaction", "kafka-python"), ("transaction", "confluent")]
+    ("store", "client"),
+    [("kafka", "kafka-python"), ("transaction", "kafka-python"), ("transaction", "confluent")],
 )
 def test_records_are_handled_as_promised_whatever_befalls_the_broker(
     a_cluster: Callable[..., Cluster],
@@ -78,7 +86,12 @@ def test_records_are_handled_as_promised_whatever_befalls_the_broker(
     def handled() -> int:
         return len({(one.partition, one.offset) for one in results.results()})
 
-    for fault in (brokers.restart, brokers.restart_and_kill, brokers.freeze, brokers.freeze_in_transfer):
+    for fault in (
+        brokers.restart,
+        brokers.restart_and_kill,
+        brokers.freeze,
+        brokers.freeze_in_transfer,
+    ):
         before = handled()
         feeder.feed(300).join()
         cluster.eventually(lambda before=before: handled() > before, "the leader works")

@@ -1,8 +1,9 @@
-"""The main job under every kind of change of leadership: 200,000 records, 20 changes, each record billed once and in order.
+"""The main job under every kind of change of leadership: 200,000 records, 20 changes, each record
+billed once and in order.
 
-The nemesis kills, freezes, cuts off, transfers and stops leaders while records keep coming. The checker does not rest on Kafka's
-offsets or on leaderq's own word: each record carries the number that its feeder gave it, the ledger says in which order and by which
-term it was billed.
+The nemesis kills, freezes, cuts off, transfers and stops leaders while records keep coming. The
+checker does not rest on Kafka's offsets or on leaderq's own word: each record carries the number
+that its feeder gave it, the ledger says in which order and by which term it was billed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ CHANGES = 20
 
 
 @pytest.fixture
-def cluster(zookeeper_server, kafka_broker, fault_proxy, znode_root, topic_name, tmp_path) -> Iterator[Cluster]:
+def cluster(
+    zookeeper_server, kafka_broker, fault_proxy, znode_root, topic_name, tmp_path
+) -> Iterator[Cluster]:
     create_topics(kafka_broker.address, {topic_name: PARTITIONS})
     made = Cluster(
         "billing_career:Billing",
@@ -53,7 +56,15 @@ def test_twenty_changes_of_every_kind_bill_each_of_200_000_records_once_and_in_o
     ledger = tmp_path / "ledger.sqlite3"
     nemesis = Nemesis(cluster)
     faults = itertools.cycle(
-        [nemesis.kill, nemesis.freeze, nemesis.transfer, nemesis.cut_off, nemesis.kill, nemesis.step_down, nemesis.stop]
+        [
+            nemesis.kill,
+            nemesis.freeze,
+            nemesis.transfer,
+            nemesis.cut_off,
+            nemesis.kill,
+            nemesis.step_down,
+            nemesis.stop,
+        ]
     )
     feeder = Feeder(kafka_broker.address, topic_name, numbered(generated(RECORDS)))
     first_term = cluster.led(supervised=True).term

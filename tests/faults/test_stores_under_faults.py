@@ -1,7 +1,8 @@
-"""Every offset store under every kind of fault, while records keep coming: the results are what the store promises.
+"""Every offset store under every kind of fault, while records keep coming: the results are what the
+store promises.
 
-``LEADERQ_TEST_FAULTS`` says how many faults each store suffers (default 6, of ten kinds; ``make faults``: 30). They are mixed
-by a seed, ``LEADERQ_TEST_SEED``, which is shown when a test fails.
+``LEADERQ_TEST_FAULTS`` says how many faults each store suffers (default 6, of ten kinds; ``make
+faults``: 30). They are mixed by a seed, ``LEADERQ_TEST_SEED``, which is shown when a test fails.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture
 def endure(a_cluster: Any, feeder: Feeder, kafka_fault_proxy: Any) -> Callable[..., list[Result]]:
-    """Let a career suffer; gives its results once all records are handled and all candidates have stopped."""
+    """Let a career suffer; gives its results once all records are handled and all candidates have
+    stopped.
+    """
 
     def run(results: Results, **more: Any) -> list[Result]:
         print(f"LEADERQ_TEST_SEED={SEED} LEADERQ_TEST_FAULTS={FAULTS}")
@@ -39,7 +42,9 @@ def endure(a_cluster: Any, feeder: Feeder, kafka_fault_proxy: Any) -> Callable[.
             feeding = feeder.feed(SHARE)
             cluster.eventually(lambda before=before: handled(results) > before, "the leader works")
             view = cluster.led(supervised=True)
-            print(f"term {view.term} of {view.leader}: {fault.__name__}, {handled(results)} handled")
+            print(
+                f"term {view.term} of {view.leader}: {fault.__name__}, {handled(results)} handled"
+            )
             fault(view)
             feeding.join()
         cluster.led(supervised=True)
@@ -82,19 +87,26 @@ def test_a_read_committed_consumer_sees_the_result_of_each_record_exactly_once(
 ) -> None:
     if client == "confluent":
         pytest.importorskip("confluent_kafka")
-    found = endure(results_of("transaction"), environment={"CLIENT": client, "WORKERS": workers, "FLAKY": "0.05"})
+    found = endure(
+        results_of("transaction"),
+        environment={"CLIENT": client, "WORKERS": workers, "FLAKY": "0.05"},
+    )
     ends = numbered(feeder)
     assert exactly_once(found, ends) == []
     assert committed(kafka_broker.address, topic_name, topic_name) == ends
 
 
 @pytest.mark.parametrize("store", ["zookeeper", "sqlite", "postgres"])
-def test_results_stored_with_the_offsets_are_stored_exactly_once(endure, results_of, feeder, store) -> None:
+def test_results_stored_with_the_offsets_are_stored_exactly_once(
+    endure, results_of, feeder, store
+) -> None:
     found = endure(results_of(store), environment={"FLAKY": "0.05"})
     assert exactly_once(found, numbered(feeder)) == []
 
 
-def test_batches_that_are_abandoned_at_any_instruction_are_stored_exactly_once(endure, results_of, feeder) -> None:
+def test_batches_that_are_abandoned_at_any_instruction_are_stored_exactly_once(
+    endure, results_of, feeder
+) -> None:
     found = endure(results_of("sqlite"), target="database_career:Abandoned")
     assert exactly_once(found, numbered(feeder)) == []
 

@@ -1,4 +1,5 @@
-"""Careers of every store on three brokers: leaders and brokers fail, strangers join the group and leave.
+"""Careers of every store on three brokers: leaders and brokers fail, strangers join the group and
+leave.
 
 The long run, for ``make faults``: about ten minutes a store. ``make test`` has a short one
 (``tests/integration/kafka/test_three_brokers.py``).
@@ -34,7 +35,9 @@ SHARE = 200
 FROZEN_S = 5.0
 pytestmark = [
     pytest.mark.timeout(3600),
-    pytest.mark.skipif(not FAULTS, reason="ten minutes for each store: make faults (LEADERQ_TEST_FAULTS=30)"),
+    pytest.mark.skipif(
+        not FAULTS, reason="ten minutes for each store: make faults (LEADERQ_TEST_FAULTS=30)"
+    ),
 ]
 
 
@@ -65,7 +68,11 @@ class Brokers:
     def faults(self, store: str) -> list[Callable[[View], None]]:
         """Each fault on each role that the store knows."""
         roles = [role for role in self._roles if role != "transactions" or store == "transaction"]
-        return [partial(fault, role) for role in roles for fault in (self.kill, self.freeze, self.restart)]
+        return [
+            partial(fault, role)
+            for role in roles
+            for fault in (self.kill, self.freeze, self.restart)
+        ]
 
     def kill(self, role: str, _view: View) -> None:
         broker = self._roles[role]()
@@ -86,7 +93,9 @@ class Brokers:
 
 def told(fault: Any) -> str:
     """What it is called, and whom it befalls."""
-    return f"{fault.func.__name__} {fault.args[0]}" if isinstance(fault, partial) else fault.__name__
+    return (
+        f"{fault.func.__name__} {fault.args[0]}" if isinstance(fault, partial) else fault.__name__
+    )
 
 
 @contextmanager
@@ -141,28 +150,40 @@ def test_records_are_handled_as_promised_whatever_befalls_leaders_and_brokers(
     results = results_of(store)
     more = {"CLIENT": client, "FLAKY": "0.05", "RUDE": "1"}
     cluster = a_cluster(results, kafka_cluster.address, environment=more)
-    kinds = [*Nemesis(cluster).faults, *Brokers(kafka_cluster, topic_name, znode_root).faults(store)]
+    kinds = [
+        *Nemesis(cluster).faults,
+        *Brokers(kafka_cluster, topic_name, znode_root).faults(store),
+    ]
     order = random.Random(SEED)
     rounds = iter(lambda: order.sample(kinds, len(kinds)), None)
     with strangers(kafka_cluster.address, topic_name):
         for fault in islice((fault for each in rounds for fault in each), FAULTS):
             before = handled()
             feeding = feeder.feed(SHARE)
-            cluster.eventually(lambda before=before: handled() > before, "the leader works", timeout_s=120)
+            cluster.eventually(
+                lambda before=before: handled() > before, "the leader works", timeout_s=120
+            )
             view = cluster.led(supervised=True)
-            print(f"term {view.term} of {view.leader}: {told(fault)}, {handled()} of {feeder.fed} handled", flush=True)
+            print(
+                f"term {view.term} of {view.leader}: {told(fault)}, {handled()} of {feeder.fed}"
+                " handled",
+                flush=True,
+            )
             fault(view)
             feeding.join()
         cluster.led(supervised=True)
         try:
-            cluster.eventually(lambda: handled() >= feeder.fed, "all records are handled", timeout_s=60)
+            cluster.eventually(
+                lambda: handled() >= feeder.fed, "all records are handled", timeout_s=60
+            )
         except AssertionError:
             print(f"{handled()} of {feeder.fed}; ends {feeder.ends()}")
             print(f"committed {committed(kafka_cluster.address, topic_name, topic_name)}")
             if isinstance(results, OutputTopic):
                 again = OutputTopic(kafka_cluster.address, f"{topic_name}-output", PARTITIONS)
                 print(
-                    f"stable {end_offsets(kafka_cluster.address, again.environment['OUTPUT'])}, read {len(again.all_results())}"
+                    f"stable {end_offsets(kafka_cluster.address, again.environment['OUTPUT'])},"
+                    f" read {len(again.all_results())}"
                 )
                 again.close()
             raise
@@ -171,7 +192,8 @@ def test_records_are_handled_as_promised_whatever_befalls_leaders_and_brokers(
     failed = [line for line in cluster.said("term_ended") if line.get("reason") == "failed"]
     found = results.all_results() if isinstance(results, OutputTopic) else results.results()
     print(
-        f"{store} {client}: {feeder.fed} records, {len(found)} handled or stored, {len(failed)} failed terms of {view.term}"
+        f"{store} {client}: {feeder.fed} records, {len(found)} handled or stored, {len(failed)}"
+        f" failed terms of {view.term}"
     )
     if isinstance(results, HandledFiles):
         assert skipped(results.handled(), ends) == []

@@ -1,7 +1,9 @@
-"""A leader frozen past its term, whose clock stood still meanwhile and which ZooKeeper cannot reach: only a server can stop it.
+"""A leader frozen past its term, whose clock stood still meanwhile and which ZooKeeper cannot
+reach: only a server can stop it.
 
-In each store it thaws in the middle of a batch, believing that it leads, and goes on. What it produces and commits is refused by
-the server; it demotes itself for that reason, goes back into the line, and leads again when its turn comes.
+In each store it thaws in the middle of a batch, believing that it leads, and goes on. What it
+produces and commits is refused by the server; it demotes itself for that reason, goes back into the
+line, and leads again when its turn comes.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class Zombie:
         self._cluster, self._results, self._feeder, self._hold = cluster, results, feeder, hold
 
     def freeze(self) -> View:
-        """Freeze the leader in the middle of a batch, let another one work, and thaw it; gives the view of its term."""
+        """Freeze the leader in the middle of a batch, let another one work, and thaw it; gives the
+        view of its term.
+        """
         self._feeder.feed(SHARE).join()
         view = self._cluster.led()
         self._works(view.term)
@@ -43,7 +47,9 @@ class Zombie:
         wish = self._hold / view.leader
         wish.touch()
         self._feeder.feed(SHARE).join()  # what was fed before may all have been handled by now
-        self._cluster.eventually((self._hold / f"{view.leader}.held").exists, "the leader is in the middle of a batch")
+        self._cluster.eventually(
+            (self._hold / f"{view.leader}.held").exists, "the leader is in the middle of a batch"
+        )
         self._cluster.proxies[view.leader].black_hole()
         freeze(leader.worker_pid)
         try:
@@ -61,7 +67,9 @@ class Zombie:
 
     def is_deposed(self, view: View, reason: str) -> dict[str, Any]:
         """Until the zombie has ended its term for ``reason``; gives what it logged."""
-        return self._cluster.candidates[view.leader].wait_for("term_ended", reason=reason, term=view.term, timeout_s=30)
+        return self._cluster.candidates[view.leader].wait_for(
+            "term_ended", reason=reason, term=view.term, timeout_s=30
+        )
 
     def leads_again(self, view: View) -> None:
         """Let ZooKeeper reach it; it stands, is given the leadership, and works."""
@@ -78,7 +86,9 @@ class Zombie:
     def finish(self) -> None:
         """Until all records are handled; all candidates have stopped then."""
         places = lambda: {(one.partition, one.offset) for one in self._results.results()}  # noqa: E731
-        self._cluster.eventually(lambda: len(places()) >= self._feeder.fed, "all records are handled")
+        self._cluster.eventually(
+            lambda: len(places()) >= self._feeder.fed, "all records are handled"
+        )
         self._cluster.close()
 
     def _works(self, term: int) -> None:
@@ -98,7 +108,8 @@ def zombie(a_cluster: Any, kafka_broker: Any, feeder: Feeder, hold: Path) -> Cal
             kafka_broker.address,
             environment=environment,
             session_timeout_s=3,
-            arguments=["--no-guardian"],  # its clock, unlike a guardian's in the same machine, would not have stood still
+            # its clock, unlike a guardian's in the same machine, would not have stood still
+            arguments=["--no-guardian"],
             **more,
         )
         return Zombie(cluster, results, feeder, hold)
@@ -111,7 +122,9 @@ def ends(feeder: Feeder) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_bug_22_a_zombies_commit_after_its_successors_first_read_is_refused(zombie, results_of, feeder, client) -> None:
+def test_bug_22_a_zombies_commit_after_its_successors_first_read_is_refused(
+    zombie, results_of, feeder, client
+) -> None:
     needs(client)
     results: HandledFiles = results_of("kafka")
     one: Zombie = zombie(results, environment={"CLIENT": client})
@@ -126,12 +139,18 @@ def test_bug_22_a_zombies_commit_after_its_successors_first_read_is_refused(zomb
 def test_bug_22_a_plain_consumers_commit_is_accepted_after_its_successors(
     kafka_broker: Any, feeder: Feeder, topic_name
 ) -> None:
-    """The control: where partitions are assigned by hand, the broker takes an offset from anybody."""
+    """The control: where partitions are assigned by hand, the broker takes an offset from
+    anybody.
+    """
     where = TopicPartition(topic_name, 0)
     with ExitStack() as cleanup:
 
         def plain() -> KafkaConsumer:
-            consumer = KafkaConsumer(bootstrap_servers=kafka_broker.address, group_id=topic_name, enable_auto_commit=False)
+            consumer = KafkaConsumer(
+                bootstrap_servers=kafka_broker.address,
+                group_id=topic_name,
+                enable_auto_commit=False,
+            )
             cleanup.callback(consumer.close)
             consumer.assign([where])
             return consumer
@@ -145,7 +164,9 @@ def test_bug_22_a_plain_consumers_commit_is_accepted_after_its_successors(
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_the_broker_refuses_what_a_zombie_produces_and_commits_in_a_transaction(zombie, results_of, feeder, client) -> None:
+def test_the_broker_refuses_what_a_zombie_produces_and_commits_in_a_transaction(
+    zombie, results_of, feeder, client
+) -> None:
     needs(client)
     results: OutputTopic = results_of("transaction")
     one: Zombie = zombie(results, environment={"CLIENT": client})
@@ -156,7 +177,9 @@ def test_the_broker_refuses_what_a_zombie_produces_and_commits_in_a_transaction(
     assert exactly_once(results.all_results(), ends(feeder)) == []
 
 
-def test_the_session_of_a_zombie_that_writes_with_its_offsets_is_refused_by_zookeeper(zombie, results_of, feeder) -> None:
+def test_the_session_of_a_zombie_that_writes_with_its_offsets_is_refused_by_zookeeper(
+    zombie, results_of, feeder
+) -> None:
     results = results_of("zookeeper")
     one: Zombie = zombie(results)
     view = one.freeze()
@@ -178,7 +201,9 @@ def test_the_database_refuses_a_zombies_transaction(zombie, results_of, feeder, 
     assert exactly_once(results.results(), ends(feeder)) == []
 
 
-def test_a_zombie_frozen_in_the_middle_of_a_database_transaction_keeps_nobody_waiting(zombie, results_of, feeder) -> None:
+def test_a_zombie_frozen_in_the_middle_of_a_database_transaction_keeps_nobody_waiting(
+    zombie, results_of, feeder
+) -> None:
     results = results_of("postgres")
     one: Zombie = zombie(results, environment={"IDLE_TIMEOUT": "1s"})
     view = one.freeze()

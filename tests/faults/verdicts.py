@@ -1,7 +1,8 @@
 """Was each record handled once, and in order? Pure checkers of what careers left behind.
 
-They trust neither leaderq nor the consumer group: they compare what stands in the *results* with the offsets that were fed. Records
-are fed without transactions, so the offsets of a partition have no gaps.
+They trust neither leaderq nor the consumer group: they compare what stands in the *results* with
+the offsets that were fed. Records are fed without transactions, so the offsets of a partition have
+no gaps.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ class Result(NamedTuple):
 
 
 class Handled(NamedTuple):
-    """One record handled by a career whose effects are not undone: ``batch`` counts the batches of its term, from 1."""
+    """One record handled by a career whose effects are not undone: ``batch`` counts the batches of
+    its term, from 1.
+    """
 
     term: int
     batch: int
@@ -30,16 +33,24 @@ class Handled(NamedTuple):
 
 
 def exactly_once(results: Sequence[Result], ends: Mapping[int, int]) -> list[str]:
-    """What is wrong with ``results``, which are in the order in which they were stored; empty if nothing is."""
+    """What is wrong with ``results``, which are in the order in which they were stored; empty if
+    nothing is.
+    """
     counts = Counter((result.partition, result.offset) for result in results)
     fed = {(partition, offset) for partition, end in ends.items() for offset in range(end)}
-    problems = _told("stored more than once", [place for place, count in counts.items() if count > 1])
+    problems = _told(
+        "stored more than once", [place for place, count in counts.items() if count > 1]
+    )
     problems += _told("skipped", fed - counts.keys())
     problems += _told("stored, and fed by nobody", counts.keys() - fed)
     for partition, rows in _by_partition(results).items():
         problems += _told(
             f"out of order in partition {partition}",
-            [(before.offset, after.offset) for before, after in pairwise(rows) if after.offset <= before.offset],
+            [
+                (before.offset, after.offset)
+                for before, after in pairwise(rows)
+                if after.offset <= before.offset
+            ],
         )
         problems += _told(
             f"stored in partition {partition} by a term after a newer one",
@@ -49,10 +60,12 @@ def exactly_once(results: Sequence[Result], ends: Mapping[int, int]) -> list[str
 
 
 def repeated_at_changes_only(handled: Iterable[Handled], ends: Mapping[int, int]) -> list[str]:
-    """What is wrong where effects cannot be undone: nothing skipped; repeated is at most the last batch of earlier terms.
+    """What is wrong where effects cannot be undone: nothing skipped; repeated is at most the last
+    batch of earlier terms.
 
-    Records of one term are in the order in which they were handled; terms come in any order. All batches of a term but its last
-    must have been saved, so a later term may not begin before their end; nor after the end of what was handled at all.
+    Records of one term are in the order in which they were handled; terms come in any order. All
+    batches of a term but its last must have been saved, so a later term may not begin before their
+    end; nor after the end of what was handled at all.
     """
     terms: dict[int, list[Handled]] = defaultdict(list)
     for one in handled:
@@ -64,11 +77,19 @@ def repeated_at_changes_only(handled: Iterable[Handled], ends: Mapping[int, int]
         rows = terms[term]
         for partition, offsets in _offsets(rows).items():
             steps = [(before, after) for before, after in pairwise(offsets) if after != before + 1]
-            problems += _told(f"not one after the other in term {term}, partition {partition}", steps)
+            problems += _told(
+                f"not one after the other in term {term}, partition {partition}", steps
+            )
             if offsets[0] > reached[partition]:
-                problems.append(f"term {term} skipped {reached[partition]} to {offsets[0] - 1} of partition {partition}")
+                problems.append(
+                    f"term {term} skipped {reached[partition]} to {offsets[0] - 1} of partition"
+                    f" {partition}"
+                )
             if offsets[0] < saved[partition]:
-                problems.append(f"term {term} began partition {partition} at {offsets[0]}; {saved[partition]} was saved")
+                problems.append(
+                    f"term {term} began partition {partition} at {offsets[0]}; {saved[partition]}"
+                    " was saved"
+                )
         last = rows[-1].batch
         for row in rows:
             reached[row.partition] = max(reached[row.partition], row.offset + 1)
@@ -83,7 +104,8 @@ def repeated_at_changes_only(handled: Iterable[Handled], ends: Mapping[int, int]
 
 
 def skipped(handled: Iterable[Handled], ends: Mapping[int, int]) -> list[str]:
-    """What is wrong where a term may go back too, since partitions come and go: only what was skipped.
+    """What is wrong where a term may go back too, since partitions come and go: only what was
+    skipped.
 
     Records of one term are in the order in which they were handled; terms come in any order.
     """
@@ -91,7 +113,10 @@ def skipped(handled: Iterable[Handled], ends: Mapping[int, int]) -> list[str]:
     problems = []
     for one in sorted(handled, key=lambda each: each.term):  # stable
         if one.offset > reached[one.partition]:
-            problems.append(f"term {one.term} skipped {reached[one.partition]} to {one.offset - 1} of {one.partition}")
+            problems.append(
+                f"term {one.term} skipped {reached[one.partition]} to {one.offset - 1} of"
+                f" {one.partition}"
+            )
         reached[one.partition] = max(reached[one.partition], one.offset + 1)
     return problems + [
         f"partition {partition} was handled up to {reached[partition]}, and fed up to {end}"
@@ -106,8 +131,12 @@ def repetitions(handled: Sequence[Handled]) -> int:
 
 
 def _by_partition(results: Sequence[Result]) -> dict[int, list[Result]]:
-    ordered = sorted(results, key=lambda result: result.partition)  # stable: the order of storing stays
-    return {partition: list(rows) for partition, rows in groupby(ordered, key=lambda result: result.partition)}
+    # stable: the order of storing stays
+    ordered = sorted(results, key=lambda result: result.partition)
+    return {
+        partition: list(rows)
+        for partition, rows in groupby(ordered, key=lambda result: result.partition)
+    }
 
 
 def _offsets(rows: Sequence[Handled]) -> dict[int, list[int]]:

@@ -19,18 +19,24 @@ def address(zookeeper_server: ZooKeeperServer, znode_root: str) -> str:
 
 
 @pytest.fixture
-def proxy(zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy]) -> FaultProxy:
+def proxy(
+    zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy]
+) -> FaultProxy:
     """A way to the server on which faults can be made."""
     return fault_proxy(zookeeper_server.address)
 
 
 @pytest.fixture
 def opened(zookeeper_server: ZooKeeperServer, znode_root: str) -> Iterator[Open]:
-    """Sessions whose chroot is the test's own root, by default straight on the server; closed after the test."""
+    """Sessions whose chroot is the test's own root, by default straight on the server; closed after
+    the test.
+    """
     made: list[Session] = []
 
     def open_one(address: str | None = None, timeout_s: float = 10.0) -> Session:
-        made.append(connect((address or zookeeper_server.address) + znode_root, timeout_s=timeout_s))
+        made.append(
+            connect((address or zookeeper_server.address) + znode_root, timeout_s=timeout_s)
+        )
         return made[-1]
 
     yield open_one

@@ -75,12 +75,20 @@ MUTANTS = [
     mutant(
         "a command that has nothing to do is run ten times a second",
         f"{PURE_COOL_OFF}a_career_that_ends_its_own_term_stands_again_after_a_pause_and_has_not_failed",
-        Edit(SUPERVISION, "    if reason in (Reason.RESIGNED, Reason.WITHDRAWN):  # by", "    if False:  # by"),
+        Edit(
+            SUPERVISION,
+            "    if reason in (Reason.RESIGNED, Reason.WITHDRAWN):",
+            "    if False:",
+        ),
     ),
     mutant(
         "who forks and ends again and again escapes",
         f"{PURE_DESCENDANTS}a_chain_of_processes_that_fork_and_end_is_ended",
-        Edit(DESCENDANTS, "if (group := os.getpgid(pid)) not in spared:", "if (group := 0) not in spared:"),
+        Edit(
+            DESCENDANTS,
+            "if (group := os.getpgid(pid)) not in spared:",
+            "if (group := 0) not in spared:",
+        ),
     ),
     mutant(
         "a process whose first thread has ended escapes",

@@ -21,7 +21,11 @@ MUTANTS = [
     mutant(
         "a message that is removed as it is first delivered leaves its claim over",
         f"{RUDE}a_message_that_is_first_delivered_while_it_is_removed_leaves_no_claim_over[remove]",
-        Edit(TRANSITIONS, "claimed = absence(claim) if version is None else", "claimed = () if version is None else"),
+        Edit(
+            TRANSITIONS,
+            "claimed = absence(claim) if version is None else",
+            "claimed = () if version is None else",
+        ),
     ),
     mutant(
         "what is written with an acknowledgement is not",
@@ -47,7 +51,11 @@ MUTANTS = [
     mutant(
         "a receipt that somebody has overtaken acknowledges",
         f"{MESSAGES}a_lease_that_is_over_passes_to_another_and_the_former_owner_changes_nothing",
-        Edit(TRANSITIONS, "return Delete(paths.claim(name), version), Delete", "return Delete(paths.claim(name)), Delete"),
+        Edit(
+            TRANSITIONS,
+            "return Delete(paths.claim(name), version), Delete",
+            "return Delete(paths.claim(name)), Delete",
+        ),
     ),
     mutant(
         "a lease of one's own that is over is nobody's",
@@ -57,12 +65,20 @@ MUTANTS = [
     mutant(
         "who has just come is taken for one who has gone",
         f"{RUDE}the_lease_of_one_who_has_just_come_is_not_taken_for_that_of_one_who_has_gone",
-        Edit(CONSUMER, "partial(self._session.children, self._paths.members)", "lambda: self._members"),
+        Edit(
+            CONSUMER,
+            "partial(self._session.children, self._paths.members)",
+            "lambda: self._members",
+        ),
     ),
     mutant(
         "all that a consumer writes has all others list the members",
         f"{RUDE}a_worker_asks_for_claims_and_members_no_more_often_when_it_works",
-        Edit(CONSUMER, "self._session.watch_node(self._paths.members", "self._session.watch_tree(self._paths.members"),
+        Edit(
+            CONSUMER,
+            "self._session.watch_node(self._paths.members",
+            "self._session.watch_tree(self._paths.members",
+        ),
     ),
     mutant(
         "each message that a worker begins has it look at all leases",
@@ -72,12 +88,18 @@ MUTANTS = [
     mutant(
         "what was known of a former lease puts off the look at the next",
         f"{RUDE}a_message_whose_marker_was_deleted_by_hand_can_be_removed_and_comes_again",
-        Edit(INDEX, "setdefault(rest.name, KnownLease(0, 0))", "setdefault(rest.name, KnownLease(0, 2**60))"),
+        Edit(
+            INDEX,
+            "setdefault(rest.name, KnownLease(0, 0))",
+            "setdefault(rest.name, KnownLease(0, 2**60))",
+        ),
     ),
     mutant(
         "a large payload stops the loop",
         f"{HERE}test_async_messages.py::test_the_loop_goes_on_while_a_large_payload_is_read",
-        Edit("leaderq/dyno/async_queue.py", "if self.delivery.record.frame.body is None:", "if True:"),
+        Edit(
+            "leaderq/dyno/async_queue.py", "if self.delivery.record.frame.body is None:", "if True:"
+        ),
     ),
     mutant(
         "a lease that is shortened is looked at when it was to end",
@@ -87,7 +109,11 @@ MUTANTS = [
     mutant(
         "who meets another consumer is refused message by message",
         f"{RUDE}who_meets_another_consumer_is_not_refused_message_by_message",
-        Edit(CONSUMER, "for together in (CLAIMED_TOGETHER, CLAIMED_TOGETHER, 1):", "for together in (1,):"),
+        Edit(
+            CONSUMER,
+            "for together in (CLAIMED_TOGETHER, CLAIMED_TOGETHER, 1):",
+            "for together in (1,):",
+        ),
     ),
     mutant(
         "who is away asks again and again for what is due",
@@ -127,7 +153,11 @@ MUTANTS = [
     mutant(
         "an outage ends a pop that waits",
         f"{RUDE}a_pop_outlasts_an_outage_and_what_was_held_is_settled_after_it",
-        Edit(CONSUMER, "return is_change or isinstance(error, ConnectionLost | SessionExpired)", "return is_change"),
+        Edit(
+            CONSUMER,
+            "return is_change or isinstance(error, ConnectionLost | SessionExpired)",
+            "return is_change",
+        ),
     ),
     mutant(
         "a pop hangs in a fork",
@@ -137,11 +167,16 @@ MUTANTS = [
     mutant(
         "the end of a message takes its id from the next one",
         f"{UNIQUE}an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on[ack]",
-        Edit(TRANSITIONS, "if not frame.id or (has_started and", "if not frame.id or (not has_started and"),
+        Edit(
+            TRANSITIONS,
+            "if not frame.id or (has_started and",
+            "if not frame.id or (not has_started and",
+        ),
     ),
     mutant(
         "who waits is not told that the next of a group may go",
-        f"{HEARD}who_waits_hears_of_what_is_done_only_if_that_may_let_the_next_of_a_group_go[a group-3]",
+        f"{HEARD}who_waits_hears_of_what_is_done_only_if_that_may_let_the_next_of_a_group_go[a"
+        " group-3]",
         Edit(VIEW, ' and f"-{NO_GROUP}-" in event.path', ""),
     ),
     mutant(

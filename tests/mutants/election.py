@@ -105,7 +105,8 @@ PLACE = [
         Edit(
             ENLISTMENT,
             "            self._watched = None\n        self._changed()\n",
-            "            self._watched = None\n        if event.kind is WatchKind.DELETED:\n            self._changed()\n",
+            "            self._watched = None\n        if event.kind is WatchKind.DELETED:\n       "
+            "     self._changed()\n",
         ),
     ),
     mutant(
@@ -150,8 +151,8 @@ CLAIM = [
         Edit(
             ENLISTMENT,
             "            self._session.multi([Check(path), *claim], timeout_s=self._patience_s)\n",
-            "            if claim:\n"
-            "                self._session.multi([Check(path), *claim], timeout_s=self._patience_s)\n",
+            "            if claim:\n                self._session.multi([Check(path), *claim],"
+            " timeout_s=self._patience_s)\n",
         ),
     ),
     mutant(
@@ -159,8 +160,10 @@ CLAIM = [
         f"{TABLE}a_claim_without_an_answer_is_looked_into_and_not_believed",
         Edit(
             DECISION,
-            "the next survey reads who won.\n        Input.FAILED: (Role.WAITING, (Effect.RETRY_SOON,)),",
-            "the next survey reads who won.\n        Input.FAILED: (Role.LEADING, (Effect.BEGIN_TERM,)),",
+            "the next survey reads who won.\n        Input.FAILED: (Role.WAITING,"
+            " (Effect.RETRY_SOON,)),",
+            "the next survey reads who won.\n        Input.FAILED: (Role.LEADING,"
+            " (Effect.BEGIN_TERM,)),",
         ),
     ),
     mutant(
@@ -238,7 +241,9 @@ CLAIM = [
     mutant(
         "a new leader of a paused career begins its term at work",
         f"{ENDS}a_new_leader_begins_its_term_paused_if_an_operator_has_paused_the_career",
-        Edit(CAMPAIGN, "self._operator_paused = won.wishes.paused", "self._operator_paused = False"),
+        Edit(
+            CAMPAIGN, "self._operator_paused = won.wishes.paused", "self._operator_paused = False"
+        ),
     ),
     mutant(
         "a term won while the candidate closes is given back by nobody",
@@ -393,7 +398,8 @@ HOLDING = [
         f"{LATER_BUG}20_a_leader_is_demoted_although_its_ghosts_znode_stands",
         Edit(
             CANDIDATE,
-            "        tenure = self._campaign.tenure\n        if tenure is not None and state in (SessionState.LOST,",
+            "        tenure = self._campaign.tenure\n        if tenure is not None and state in"
+            " (SessionState.LOST,",
             "        if state is SessionState.LOST:\n"
             "            return\n"
             "        tenure = self._campaign.tenure\n"
@@ -436,7 +442,8 @@ FENCE = [
         f"{BUG}11_a_write_never_lands_after_its_term",
         Edit(
             TENURE,
-            "                time.sleep(min(0.02, term.remaining_s()))\n                term.check()\n",
+            "                time.sleep(min(0.02, term.remaining_s()))\n               "
+            " term.check()\n",
             "                time.sleep(0.02)\n",
         ),
         may_hang=True,
@@ -466,8 +473,8 @@ FENCE = [
         Edit(
             ENLISTMENT,
             "        self._newest = decode(TermRecord, data, path=self._layout.term)\n",
-            '        spoilt = data[:1] not in (b"{", b"")\n'
-            "        self._newest = TermRecord() if spoilt else decode(TermRecord, data, path='')\n",
+            '        spoilt = data[:1] not in (b"{", b"")\n        self._newest = TermRecord() if'
+            " spoilt else decode(TermRecord, data, path='')\n",
         ),
     ),
     mutant(
@@ -484,7 +491,8 @@ FENCE = [
         f"{ENDS}wishes_that_are_spoilt_under_a_leader_leave_its_career_paused",
         Edit(
             TENURE,
-            "        if wishes is not None:  # else those known before stand\n            self._hear_wishes(wishes)",
+            "        if wishes is not None:  # else those known before stand\n           "
+            " self._hear_wishes(wishes)",
             "        self._hear_wishes(wishes or Wishes())",
         ),
     ),
@@ -515,7 +523,8 @@ ENDING = [
         Edit(
             DECISION,
             "        Input.CONNECTED: (Role.ENDING, (Effect.RENEW,)),\n",
-            "        Input.CONNECTED: (Role.ENDING, (Effect.RENEW,)),\n        Input.TOLD: _TOLD,\n",
+            "        Input.CONNECTED: (Role.ENDING, (Effect.RENEW,)),\n        Input.TOLD:"
+            " _TOLD,\n",
         ),
     ),
     mutant(
@@ -551,7 +560,8 @@ ENDING = [
         Edit(
             DECISION,
             "    Role.OUSTED: {\n        Input.HANDED_OVER: _LET_GO,",
-            "    Role.OUSTED: {\n        Input.HANDED_OVER: (Role.OUSTED, (Effect.RELEASE, Effect.REST)),",
+            "    Role.OUSTED: {\n        Input.HANDED_OVER: (Role.OUSTED, (Effect.RELEASE,"
+            " Effect.REST)),",
         ),
     ),
     *(
@@ -560,8 +570,10 @@ ENDING = [
             f"{ENDS}a_refused_login_is_outlived[{what}]",
             Edit(
                 ENLISTMENT,
-                f'        except LeaderqError as exc:\n            return self._failed("{what}", exc)\n',
-                f'        except (ConnectionLost, SessionExpired) as exc:\n            return self._failed("{what}", exc)\n',
+                f'        except LeaderqError as exc:\n            return self._failed("{what}",'
+                " exc)\n",
+                "        except (ConnectionLost, SessionExpired) as exc:\n            return"
+                f' self._failed("{what}", exc)\n',
             ),
         )
         for what in ("enlisting", "surveying", "claiming", "leaving", "giving the term back")
@@ -629,7 +641,8 @@ ENDING = [
         f"{RUNNERS}the_code_of_a_candidate_that_broke_down_has_a_quarter_of_the_time_out_too",
         Edit(
             CAMPAIGN,
-            "            self._publish(TermEnding(self._career, self._id, term.number, term.reason or reason))\n",
+            "            self._publish(TermEnding(self._career, self._id, term.number, term.reason"
+            " or reason))\n",
             "",
         ),
     ),

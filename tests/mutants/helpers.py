@@ -1,4 +1,6 @@
-"""The mutants of ``leaderq.singular`` and ``leaderq.coalescing``: full means full, covered means covered."""
+"""The mutants of ``leaderq.singular`` and ``leaderq.coalescing``: full means full, covered means
+covered.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,11 @@ MUTANTS = [
     mutant(
         "an interrupt between permit and request costs a place for good",
         f"{FULL}an_interrupt_withdraws_the_request_and_costs_no_room[putting]",
-        Edit(MAILBOX, "            if has_permit:  # Ctrl-C came in between\n", "            if False:\n"),
+        Edit(
+            MAILBOX,
+            "            if has_permit:  # Ctrl-C came in between\n",
+            "            if False:\n",
+        ),
     ),
     mutant(
         "a request that got in after the writer had ended is forgotten",
@@ -65,13 +71,21 @@ MUTANTS = [
     mutant(
         "a signal handler waits for room under the lock of the post that it interrupted",
         f"{RUDE_QUEUE}a_signal_handler_that_posts_to_a_full_queue_in_the_midst_of_a_post_is_not_stuck",
-        Edit(MAILBOX, "            if is_nested or self._home.is_mine:\n", "            if self._home.is_mine:\n"),
+        Edit(
+            MAILBOX,
+            "            if is_nested or self._home.is_mine:\n",
+            "            if self._home.is_mine:\n",
+        ),
         may_hang=True,
     ),
     mutant(
         "a callback that raises what nobody expects ends the queue",
         f"{RUDE_QUEUE}a_callback_that_raises_anything_is_its_owners_business[Rude]",
-        Edit(FUTURE, "super().add_done_callback(partial(self._call_back, fn))", "super().add_done_callback(fn)"),
+        Edit(
+            FUTURE,
+            "super().add_done_callback(partial(self._call_back, fn))",
+            "super().add_done_callback(fn)",
+        ),
         may_hang=True,
     ),
     mutant(
@@ -89,7 +103,11 @@ MUTANTS = [
     mutant(
         "a call that raises what nobody expects keeps the key",
         f"{RUDE}a_call_that_raises_anything_gives_the_key_back_and_the_one_who_called_hears_of_it[Rude]",
-        Edit(STRIPE, "            self.leave(token, has_run=False)\n            raise\n", "            raise\n"),
+        Edit(
+            STRIPE,
+            "            self.leave(token, has_run=False)\n            raise\n",
+            "            raise\n",
+        ),
     ),
     mutant(
         "a call that raises what nobody expects ends the thread that ends debounce windows",
@@ -100,7 +118,7 @@ MUTANTS = [
     mutant(
         "a cover that raises what nobody expects is called again without end",
         f"{RUDE}a_cover_that_raises_anything_gives_the_key_back[Rude]",
-        Edit(STRIPE, "elif not state.debt.is_tried and (cover", "elif (cover"),
+        Edit(STRIPE, "            not state.debt.is_tried and (cover", "            (cover"),
         may_hang=True,
     ),
     mutant(
@@ -143,7 +161,11 @@ MUTANTS = [
     mutant(
         "a head does not run again for a debt",
         f"{COVERED}whoever_runs_by_its_function_runs_again_and_returns_its_first_result[run]",
-        Edit(STRIPE, "        if state.debt is None:\n            return False\n", "        return False\n"),
+        Edit(
+            STRIPE,
+            "        if state.debt is None:\n            return False\n",
+            "        return False\n",
+        ),
     ),
     mutant(
         "a key that is idle again stays with the timer",
@@ -171,28 +193,35 @@ MUTANTS = [
         Edit(
             RELEASES,
             "            answer = self._session.multi_async([one.fence for one in part])\n",
-            "            answer = self._session.multi_async([one.fence for one in part])\n            sent_s = now_s()\n",
+            "            answer = self._session.multi_async([one.fence for one in part])\n         "
+            "   sent_s = now_s()\n",
         ),
     ),
     mutant(
         "across processes, those declined for a waiter that gives up are forgotten",
         f"{FAR}if_the_waiter_gives_up_whoever_was_declined_runs",
         Edit(
-            COVERAGE, "            self._owed[self._watched.pop(token)] = None\n", "            self._watched.pop(token)\n"
+            COVERAGE,
+            "            self._owed[self._watched.pop(token)] = None\n",
+            "            self._watched.pop(token)\n",
         ),
     ),
     mutant(
         "a waiter that begins does not say so, and others run in vain",
         f"{FAR}a_waiter_that_begins_covers_and_nobody_runs_needlessly",
-        Edit(REQUEST, "        self._session.set_async(self.fence.path, self._who(begun=time.time()))\n", "        pass\n"),
+        Edit(
+            REQUEST,
+            "        self._session.set_async(self.fence.path, self._who(begun=time.time()))\n",
+            "        pass\n",
+        ),
     ),
     mutant(
         "across processes, a thread that has a key waits for itself",
         f"{TURNS}whoever_asks_for_the_key_that_it_has_is_told_at_once_and_leaves_no_place_taken",
         Edit(
             "leaderq/coalescing/distributed/coordinator.py",
-            "            if any(one.owner == get_ident() and one.znodes == znodes",
-            "            if any(one.owner == -1 and one.znodes == znodes",
+            "                one.owner == get_ident() and one.znodes == znodes for",
+            "                one.owner == -1 and one.znodes == znodes for",
         ),
         may_hang=True,
     ),
@@ -200,6 +229,10 @@ MUTANTS = [
         "of three readings at different moments somebody is declined",
         "tests/unit/coalescing/test_distributed_slots.py::"
         "test_nobody_is_declined_unless_somebody_waits_at_some_moment_of_the_looking",
-        Edit(SLOTS, "    if first is not None and first.number == again.number:\n", "    if first is not None:\n"),
+        Edit(
+            SLOTS,
+            "    if first is not None and first.number == again.number:\n",
+            "    if first is not None:\n",
+        ),
     ),
 ]

@@ -1,4 +1,6 @@
-"""The mutants of ``leaderq.kafka``: positions, what is committed when, and the gate before a join."""
+"""The mutants of ``leaderq.kafka``: positions, what is committed when, and the gate before a
+join.
+"""
 
 from __future__ import annotations
 
@@ -52,12 +54,21 @@ MUTANTS = [
     mutant(
         "a batch that was committed is read again after it was let go of",
         f"{UNIT}a_batch_let_go_of_although_it_was_committed_is_not_read_again",
-        Edit(POSITIONS, "            again.update(self.in_hand.ends)  # a part of it may be in the store after all\n", ""),
+        Edit(
+            POSITIONS,
+            "            again.update(self.in_hand.ends)  # a part of it may be in the store after"
+            " all\n",
+            "",
+        ),
     ),
     mutant(
         "offsets that somebody else has moved are not heeded",
         f"{UNIT}offsets_moved_by_somebody_else_are_the_truth_and_the_batch_is_let_go_of",
-        Edit(POSITIONS, "        again = set(moved)\n", "        moved = frozenset()\n        again = set(moved)\n"),
+        Edit(
+            POSITIONS,
+            "        again = set(moved)\n",
+            "        moved = frozenset()\n        again = set(moved)\n",
+        ),
     ),
     mutant(
         "positions go back",
@@ -72,12 +83,20 @@ MUTANTS = [
     mutant(
         "what was under way for a batch that was let go of may be stored after the newer",
         "tests/unit/kafka/test_commits.py::test_what_was_under_way_when_its_batch_was_let_go_of_is_over_before_the_next_begins",
-        Edit(COMMITS, "self._dropped, self._commit = self._commit or self._dropped, None", "self._commit = None"),
+        Edit(
+            COMMITS,
+            "self._dropped, self._commit = self._commit or self._dropped, None",
+            "self._commit = None",
+        ),
     ),
     mutant(
         "a commit that happens after its batch was let go of is not heeded",
         f"{LET_GO}records_of_a_batch_let_go_of_are_handed_out_again_only_if_its_commit_has_failed[True]",
-        Edit(TERM_CONSUMER, "self.joined = not self.commits.has_let_go()", "self.commits.has_let_go()"),
+        Edit(
+            TERM_CONSUMER,
+            "self.joined = not self.commits.has_let_go()",
+            "self.commits.has_let_go()",
+        ),
     ),
     mutant(
         "what was read behind a batch let go of is handed out before it",
@@ -87,26 +106,39 @@ MUTANTS = [
     mutant(
         "offsets that are gone are taken for a new group's",
         f"{SHARED}a_group_whose_offsets_are_gone_is_not_read_again_without_a_word[kafka-python]",
-        Edit(TERM_CONSUMER, "        if not reached or isinstance(", "        if reached or isinstance("),
+        Edit(
+            TERM_CONSUMER,
+            "        if not reached or isinstance(",
+            "        if reached or isinstance(",
+        ),
     ),
     mutant(
         "the group is never rid of a career's former name",
         f"{SHARED}a_career_renamed_inside_its_group_reads_on_within_seconds[kafka-python]",
         Edit(
             ASSEMBLY,
-            "        return not session.children(layout.candidates)\n    except NoNode:\n        return True\n",
+            "        return not session.children(layout.candidates)\n    except NoNode:\n       "
+            " return True\n",
             "        return False\n    except NoNode:\n        return False\n",
         ),
     ),
     mutant(
         "a member whose career has candidates is removed from the group",
         f"{SHARED}a_member_whose_career_has_candidates_stays_in_the_group",
-        Edit(ASSEMBLY, "        return not session.children(layout.candidates)\n", "        return True\n"),
+        Edit(
+            ASSEMBLY,
+            "        return not session.children(layout.candidates)\n",
+            "        return True\n",
+        ),
     ),
     mutant(
         "a gate that is shut lets a leader join",
         f"{GATE}a_gate_that_is_shut_refuses_although_the_lease_lasts",
-        Edit(CONSUMER_THREAD, "        if self.is_shut:\n            raise", "        if False:\n            raise"),
+        Edit(
+            CONSUMER_THREAD,
+            "        if self.is_shut:\n            raise",
+            "        if False:\n            raise",
+        ),
     ),
     mutant(
         "the gate lets a leader join whose term is over",
@@ -141,7 +173,11 @@ MUTANTS = [
         "what a rebuild was tried for is forgotten when positions are set again",
         "tests/unit/kafka/test_consumer_check.py::"
         "test_after_a_rebuild_time_and_polls_are_counted_anew_and_the_same_stall_is_not_told_again",
-        Edit("leaderq/kafka/consuming/consumer_check.py", "        if still.tried is not None\n", "        if False\n"),
+        Edit(
+            "leaderq/kafka/consuming/consumer_check.py",
+            "        if still.tried is not None\n",
+            "        if False\n",
+        ),
     ),
     mutant(
         "time-outs of kafka-python keep what was fetched",
@@ -175,12 +211,20 @@ MUTANTS = [
     mutant(
         "a record that waits for its retry is committed past",
         f"{RESTING}the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again",
-        Edit(BATCH_HANDLER, "self._batch.ends.items() if where not in self._let_go}", "self._batch.ends.items()}"),
+        Edit(
+            BATCH_HANDLER,
+            "self._batch.ends.items() if where not in self._let_go}",
+            "self._batch.ends.items()}",
+        ),
     ),
     mutant(
         "records are handled that stand behind one that waits for its retry",
         f"{RESTING}the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again",
-        Edit(BATCH_HANDLER, "(left := each.without(where)) is not None)", "(left := each) is not None)"),
+        Edit(
+            BATCH_HANDLER,
+            "(left := each.without(where)) is not None\n",
+            "(left := each) is not None\n",
+        ),
     ),
     mutant(
         "a record is tried for ever, a rest between two attempts",
@@ -191,7 +235,11 @@ MUTANTS = [
         "the positions of many partitions are set by a look at all of them for each",
         "tests/integration/kafka/test_kafka_python_consumer.py::TestKafkaPythonConsumer::"
         "test_many_partitions_are_looked_over_as_a_whole_not_once_for_each",
-        Edit(PRIVATE, "consumer._subscription.assignment[partition].seek(offset)", "consumer.seek(partition, offset)"),
+        Edit(
+            PRIVATE,
+            "consumer._subscription.assignment[partition].seek(offset)",
+            "consumer.seek(partition, offset)",
+        ),
     ),
     mutant(
         "kafka-python never fetches again what was paused",
@@ -214,7 +262,11 @@ MUTANTS = [
     mutant(
         "an option on which a promise rests is passed on to the client",
         f"{OPTIONS}all_options_that_a_career_may_not_set_are_told_at_once",
-        Edit(CLIENT_OPTIONS, "        if row is not None:\n", "        if row is not None and name != 'acks':\n"),
+        Edit(
+            CLIENT_OPTIONS,
+            "        if row is not None:\n",
+            "        if row is not None and name != 'acks':\n",
+        ),
     ),
     mutant(
         "a setting does not go before what the class says",
@@ -224,17 +276,29 @@ MUTANTS = [
     mutant(
         "a career reads its own dead letters by a pattern",
         f"{OPTIONS}where_dead_letters_go_is_left_out_of_a_pattern_and_refused_as_a_topic",
-        Edit(CONSUMER, "name for name in names if name != self.without and not", "name for name in names if not"),
+        Edit(
+            CONSUMER,
+            "name for name in names if name != self.without and not",
+            "name for name in names if not",
+        ),
     ),
     mutant(
         "of a topic made later only what comes after its discovery is read",
         f"{OPTIONS_AT_WORK}topics_that_match_are_read_also_those_made_later_and_one_that_is_deleted_ends_no_term[kafka-kafka-python]",
-        Edit(TERM_CONSUMER, "known = fresh if self._plan.by_pattern and stored else stored", "known = stored"),
+        Edit(
+            TERM_CONSUMER,
+            "known = fresh if self._plan.by_pattern and stored else stored",
+            "known = stored",
+        ),
     ),
     mutant(
         "a career starts on a kafka-python that does not ask the gate",
-        f"{READ_BEFORE}one_that_would_let_a_zombie_fence_its_successor_is_refused_at_the_start"
-        "[ConsumerCoordinator-group_protocols-group_protocols_without_asking-the assignor is not asked]",
-        Edit(PRIVATE, '        yield "the assignor is not asked when a group is joined"\n', "        pass\n"),
+        f"{READ_BEFORE}one_that_would_let_a_zombie_fence_its_successor_is_refused_at_the_start[ConsumerCoordinator-group_protocols-group_protocols_without_asking-the"
+        " assignor is not asked]",
+        Edit(
+            PRIVATE,
+            '        yield "the assignor is not asked when a group is joined"\n',
+            "        pass\n",
+        ),
     ),
 ]

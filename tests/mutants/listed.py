@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from mutants import cli, command, dyno, election, helpers, kafka, producing, queues, running, session
+from mutants import (
+    cli,
+    command,
+    dyno,
+    election,
+    helpers,
+    kafka,
+    producing,
+    queues,
+    running,
+    session,
+)
 
 MUTANTS = [
     *cli.MUTANTS,

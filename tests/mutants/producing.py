@@ -18,9 +18,7 @@ STORE = "leaderq/producing/journal/store.py"
 
 UNIT = "tests/unit/producing/test_"
 CUT = "tests/unit/producing/journal/test_power_cut.py::test_a_power_cut_"
-LEFT_BEHIND = (
-    "tests/unit/producing/journal/test_power_cut.py::test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out"
-)
+LEFT_BEHIND = "tests/unit/producing/journal/test_power_cut.py::test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out"
 SEND = "tests/integration/producing/test_journal_send.py::test_"
 PROMISED = f"{CUT}costs_nothing_that_was_promised"
 
@@ -30,8 +28,8 @@ MUTANTS = [
         f"{UNIT}errors_nobody_knows.py::test_a_postgresql_that_is_down_costs_no_record",
         Edit(
             SINK,
-            "        except Exception as exc:  # noqa: BLE001 - the user's callable: told, and tried again\n"
-            "            return first, exc\n",
+            "        except Exception as exc:  # noqa: BLE001 - the user's callable: told, and"
+            " tried again\n            return first, exc\n",
             "        except Exception as exc:\n"
             "            refused.update(dict.fromkeys(range(first, first + len(records)), exc))\n",
         ),
@@ -58,7 +56,9 @@ MUTANTS = [
     mutant(
         "a block in which requests were lost ends in silence",
         f"{UNIT}closing_truthfully.py::test_a_block_in_which_requests_were_lost_ends_with_that",
-        Edit(PRODUCER, "    if error is None and not settlement.is_as_chosen:\n", "    if False:\n"),
+        Edit(
+            PRODUCER, "    if error is None and not settlement.is_as_chosen:\n", "    if False:\n"
+        ),
     ),
     mutant(
         "a call may interrupt its own thread inside the buffer",
@@ -69,7 +69,11 @@ MUTANTS = [
     mutant(
         "a thread that makes room waits for room",
         f"{UNIT}sending_from_anywhere.py::test_a_logging_handler_may_send_the_producers_own_log",
-        Edit(PRODUCER, "            timeout_s = 0.0  # a thread that makes room", "            pass  # a thread"),
+        Edit(
+            PRODUCER,
+            "            timeout_s = 0.0  # a thread that makes room",
+            "            pass  # a thread",
+        ),
         may_hang=True,
     ),
     mutant(
@@ -115,7 +119,11 @@ MUTANTS = [
     mutant(
         "a stuck key holds up all others",
         f"{UNIT}stuck_keys.py::test_the_healthy_keys_go_on_and_the_stuck_one_keeps_its_order",
-        Edit(SENDING, "        self._has_keys = options.key is not None\n", "        self._has_keys = False\n"),
+        Edit(
+            SENDING,
+            "        self._has_keys = options.key is not None\n",
+            "        self._has_keys = False\n",
+        ),
     ),
     mutant(
         "what is tried again and fails holds up all others",
@@ -140,12 +148,20 @@ MUTANTS = [
     mutant(
         "a partition without a leader holds up all",
         "tests/integration/producing/test_partition_without_leader.py::test_the_others_go_on_and_nothing_is_doubled_or_out_of_order[kafka-python]",
-        Edit("leaderq/kafka/sink.py", "            return SinkBusy(\n", "            raise SinkBusy(\n"),
+        Edit(
+            "leaderq/kafka/sink.py",
+            "            return SinkBusy(\n",
+            "            raise SinkBusy(\n",
+        ),
     ),
     mutant(
         "what Kafka holds is sent once more",
         "tests/integration/producing/test_partition_without_leader.py::test_the_others_go_on_and_nothing_is_doubled_or_out_of_order[kafka-python]",
-        Edit("leaderq/kafka/sink.py", "            if self._kept and (kept :=", "            if False and (kept :="),
+        Edit(
+            "leaderq/kafka/sink.py",
+            "            if self._kept and (kept :=",
+            "            if False and (kept :=",
+        ),
     ),
     mutant(
         "what was struck out of the journal is read from it",
@@ -162,8 +178,8 @@ MUTANTS = [
         f"{SEND}what_stopped_half_way_goes_on_where_it_was",
         Edit(
             "leaderq/cli/journal/send.py",
-            " and at not in outcome.refused]",
-            "]",
+            " and at not in outcome.refused\n",
+            "\n",
         ),
     ),
     mutant(
@@ -185,8 +201,10 @@ MUTANTS = [
         PROMISED,
         Edit(
             STORE,
-            "        try:\n            self._sync()\n        except OSError:\n            self._writer.cut(begin)\n",
-            "        try:\n            pass\n        except OSError:\n            self._writer.cut(begin)\n",
+            "        try:\n            self._sync()\n        except OSError:\n           "
+            " self._writer.cut(begin)\n",
+            "        try:\n            pass\n        except OSError:\n           "
+            " self._writer.cut(begin)\n",
         ),
     ),
     mutant(
@@ -201,14 +219,19 @@ MUTANTS = [
     mutant(
         "a flush forgets the segments left behind",
         LEFT_BEHIND,
-        Edit(STORE, "                force(self._disk, self._unforced[0])\n", "                pass\n"),
+        Edit(
+            STORE,
+            "                force(self._disk, self._unforced[0])\n",
+            "                pass\n",
+        ),
     ),
     mutant(
         "a segment is left behind with records that wait for a sync",
         LEFT_BEHIND,
         Edit(
             STORE,
-            "        if not isinstance(self._policy, NoSync):\n            self.sync()\n        elif",
+            "        if not isinstance(self._policy, NoSync):\n            self.sync()\n       "
+            " elif",
             "        if not isinstance(self._policy, NoSync):\n            pass\n        elif",
         ),
     ),
@@ -254,7 +277,11 @@ MUTANTS = [
     mutant(
         "the name of the copy of a damaged tail is not forced out",
         f"{CUT}deletes_no_damaged_tail",
-        Edit(RECOVERY, "        self.disk.sync_directory(self.directory)  # before the original is cut off\n", ""),
+        Edit(
+            RECOVERY,
+            "        self.disk.sync_directory(self.directory)  # before the original is cut off\n",
+            "",
+        ),
     ),
     mutant(
         "ids that may have been told are not promised",

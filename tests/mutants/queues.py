@@ -37,7 +37,9 @@ MUTANTS = [
     mutant(
         "nothing pushes large items out of a server's last transactions",
         f"{HERE}test_kind_to_the_server.py::test_large_items_that_stay_cost_a_server_no_more_than_single_creates_do[256-80]",
-        Edit(SEND_QUEUE, "self._small_due += batch.size // self._max_bytes", "self._small_due += 0"),
+        Edit(
+            SEND_QUEUE, "self._small_due += batch.size // self._max_bytes", "self._small_due += 0"
+        ),
     ),
     mutant(
         "items are read without asking for their sizes",
@@ -47,12 +49,20 @@ MUTANTS = [
     mutant(
         "what is not of its own share a consumer leaves lying",
         f"{FAIRNESS}a_free_consumer_takes_what_another_leaves_lying_while_the_flow_lasts[hung-/locks]",
-        Edit(PENDING, "        if not count or not most:\n            return []\n", "        return []\n"),
+        Edit(
+            PENDING,
+            "        if not count or not most:\n            return []\n",
+            "        return []\n",
+        ),
     ),
     mutant(
         "priority queues are shared out as well",
         f"{FAIRNESS}the_most_urgent_item_is_begun_next_by_whoever_is_free",
-        Edit(ENGINE, "share = self._members.share if self._is_shared_out else None", "share = self._members.share"),
+        Edit(
+            ENGINE,
+            "share = self._members.share if self._is_shared_out else None",
+            "share = self._members.share",
+        ),
     ),
     mutant(
         "a stuck consumer keeps what it has claimed ahead",
@@ -85,7 +95,11 @@ MUTANTS = [
     mutant(
         "a claim does not say which items it holds",
         f"{DIES}[0-2]",
-        Edit(DEATHS, "return () if self._own is None else (SetData", "return () if True else (SetData"),
+        Edit(
+            DEATHS,
+            "() if self._own is None else (SetData",
+            "() if True else (SetData",
+        ),
     ),
     mutant(
         "deaths are noted and not counted",
@@ -95,7 +109,11 @@ MUTANTS = [
     mutant(
         "the guard of a consumer outlives its session",
         f"{HERE}test_consuming.py::test_an_acknowledgement_after_the_session_is_over_writes_nothing",
-        Edit(MEMBERS, "ephemeral=True, data=self._name.encode()", "ephemeral=False, data=self._name.encode()"),
+        Edit(
+            MEMBERS,
+            "ephemeral=True, data=self._name.encode()",
+            "ephemeral=False, data=self._name.encode()",
+        ),
     ),
     mutant(
         "a claim stands until a thread has noted the end of its session",
@@ -105,12 +123,16 @@ MUTANTS = [
     mutant(
         "what other consumers there are is not asked again when the answer was lost",
         f"{CONSUMERS}other_consumers_are_counted_although_the_first_answer_was_lost",
-        Edit(MEMBERS, "            self._is_stale = True\n            raise\n", "            raise\n"),
+        Edit(
+            MEMBERS, "            self._is_stale = True\n            raise\n", "            raise\n"
+        ),
     ),
     mutant(
         "an operator's wish is not asked again when the answer was lost",
         f"{CONSUMERS}an_operators_pause_is_heeded_although_the_first_answer_was_lost",
-        Edit(PAUSING, "            self._is_stale = True\n            raise\n", "            raise\n"),
+        Edit(
+            PAUSING, "            self._is_stale = True\n            raise\n", "            raise\n"
+        ),
     ),
     mutant(
         "a name that became free again is claimed twice at once",
@@ -157,12 +179,20 @@ MUTANTS = [
     mutant(
         "what is claimed when the connection is lost is in nobody's hands",
         f"{HERE}test_claim_ahead.py::test_what_was_claimed_when_the_connection_was_lost_is_worked_on",
-        Edit(ENGINE, "        finally:  # they are ours", "        except ZeroDivisionError:  # they are ours"),
+        Edit(
+            ENGINE,
+            "        finally:  # they are ours",
+            "        except ZeroDivisionError:  # they are ours",
+        ),
     ),
     mutant(
         "a paused consumer keeps what it has claimed ahead",
         f"{HERE}test_claim_ahead.py::test_a_consumer_that_is_paused_holds_nothing_that_it_has_not_begun[/locks]",
-        Edit(ENGINE, "            self._give_back_ahead()\n            self.ready.answer", "            self.ready.answer"),
+        Edit(
+            ENGINE,
+            "            self._give_back_ahead()\n            self.ready.answer",
+            "            self.ready.answer",
+        ),
     ),
     mutant(
         "names of two listings close to each other are left to their owner for ever",
@@ -187,6 +217,10 @@ MUTANTS = [
     mutant(
         "what is claimed when closing is over is in nobody's hands",
         f"{HERE}test_consumers.py::test_what_is_claimed_when_closing_is_over_goes_back[None]",
-        Edit(ENGINE, "        if self.ready.is_closed:  # nobody waited", "        if False:  # nobody waited"),
+        Edit(
+            ENGINE,
+            "        if self.ready.is_closed:\n            self._give_back",
+            "        if False:\n            self._give_back",
+        ),
     ),
 ]

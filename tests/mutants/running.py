@@ -81,8 +81,8 @@ STAGES_OF_A_TERM = [
         f"{PURE_ABANDONMENT}an_abandonment_between_the_end_of_a_unit_and_its_leaving_does_not_strike_what_follows",
         Edit(
             STAGES,
-            "except UnitAbandoned:  # struck between",
-            "except ZeroDivisionError:  # struck between",
+            "except UnitAbandoned:\n            # struck between",
+            "except ZeroDivisionError:\n            # struck between",
         ),
     ),
     mutant(
@@ -152,8 +152,8 @@ RUNNING = [
         f"{CHANGES}a_worker_whose_guardian_died_says_so_hands_over_and_leaves",
         Edit(
             RUNNER,
-            "candidate=self.candidate_id, lost=self.stop",
-            "candidate=self.candidate_id, lost=lambda: None",
+            "lost=self.stop,\n",
+            "lost=lambda: None,\n",
         ),
     ),
     mutant(
@@ -307,7 +307,8 @@ WATCHING = [
         f"{PURE_WATCHDOG}a_stopped_worker_harms_nobody_and_is_left_alone_but_not_what_it_has_started",
         Edit(
             WATCHDOG,
-            "            return Intervention.KILL_STARTED if is_due else Intervention.LEAVE_ALONE\n",
+            "            return Intervention.KILL_STARTED if is_due else"
+            " Intervention.LEAVE_ALONE\n",
             "            if is_due:\n                return Intervention.KILL\n",
         ),
     ),
@@ -325,7 +326,8 @@ WATCHING = [
         f"{PURE_WATCHDOG}no_running_worker_outlives_its_time_and_looks_are_planned_when_they_are_due",
         Edit(
             WATCHDOG,
-            "return min((at for at in times if at is not None and at > now_s), default=now_s + 0.01)",
+            "return min((at for at in times if at is not None and at > now_s), default=now_s +"
+            " 0.01)",
             "return None",
         ),
     ),
@@ -335,7 +337,9 @@ REPORTING = [
     mutant(
         "a deposed worker has its hand-over budget",
         f"{PURE_LINK}a_deposing_reason_ends_the_lease_now_whatever_the_budget",
-        Edit(LINK, "        elif reason is not None and reason.deposes:\n", "        elif False:\n"),
+        Edit(
+            LINK, "        elif reason is not None and reason.deposes:\n", "        elif False:\n"
+        ),
     ),
     mutant(
         "a deposed worker has the rest of its lease",
@@ -502,7 +506,9 @@ GUARDING = [
     mutant(
         "the helpers of multiprocessing end with a term",
         f"{PURE_DESCENDANTS}the_helpers_of_multiprocessing_live_on",
-        Edit(DESCENDANTS, "kept = {os.getpid(), *_multiprocessing_helpers()}", "kept = {os.getpid()}"),
+        Edit(
+            DESCENDANTS, "kept = {os.getpid(), *_multiprocessing_helpers()}", "kept = {os.getpid()}"
+        ),
     ),
 ]
 
@@ -515,17 +521,27 @@ CAREERS = [
     mutant(
         "a coroutine function is taken for a method of a career",
         f"{PURE_CAREERS}a_method_that_does_nothing_when_called_is_refused",
-        Edit(CAREER, 'for name in getattr(kind, "_called", LeaderCareer._called):', "for name in ():"),
+        Edit(
+            CAREER, 'for name in getattr(kind, "_called", LeaderCareer._called):', "for name in ():"
+        ),
     ),
     mutant(
         "a unit that returns work to do counts as done",
         f"{PURE_STAGES}a_stage_that_returns_work_to_do_has_failed",
-        Edit(STAGES, 'require_finished(code(self._term), getattr(code, "__name__", stage.value))', "code(self._term)"),
+        Edit(
+            STAGES,
+            'require_finished(code(self._term), getattr(code, "__name__", stage.value))',
+            "code(self._term)",
+        ),
     ),
     mutant(
         "a career that has finished stands again if it was deposed on its way out",
         f"{PURE_TERM}who_has_finished_has_finished_whatever_ends_the_term",
-        Edit(TERM, "        self._finished = True\n", "        self._finished = self._reason is None\n"),
+        Edit(
+            TERM,
+            "        self._finished = True\n",
+            "        self._finished = self._reason is None\n",
+        ),
     ),
     mutant(
         "the log handlers of a module are thrown away",
@@ -549,7 +565,11 @@ LEADERSHIP = [
     mutant(
         "the body of a block begins while the career is paused",
         f"{BLOCKS}a_paused_career_begins_no_body",
-        Edit(LEADERSHIPS, "        while term.paused and now_s() < until_s", "        while False and now_s() < until_s"),
+        Edit(
+            LEADERSHIPS,
+            "        while term.paused and now_s() < until_s",
+            "        while False and now_s() < until_s",
+        ),
         Edit(LEADERSHIPS, "return term.wait(0) and not term.paused and", "return term.wait(0) and"),
     ),
     mutant(
@@ -565,7 +585,11 @@ LEADERSHIP = [
     mutant(
         "a unit that resigned is abandoned",
         f"{RUNNERS}a_career_ends_its_own_terms_and_its_own_process",
-        Edit(RUNNER, "            if event.reason not in (Reason.RESIGNED, Reason.FINISHED):", "            if True:"),
+        Edit(
+            RUNNER,
+            "            if event.reason not in (Reason.RESIGNED, Reason.FINISHED):",
+            "            if True:",
+        ),
     ),
     mutant(
         "a career that has finished but failed on its way out ends well",

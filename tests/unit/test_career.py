@@ -115,7 +115,14 @@ def test_the_hand_over_has_two_names(name: str) -> None:
     called: list[Any] = []
     kind = type("Right", (Work,), {name: lambda _self, term: called.append(term)})
     check_career(kind)
-    term = OpenTerm(number=1, id="x", career="c", candidate="a", deadline=now_s() + 60, write=lambda _t, ops: [*ops])
+    term = OpenTerm(
+        number=1,
+        id="x",
+        career="c",
+        candidate="a",
+        deadline=now_s() + 60,
+        write=lambda _t, ops: [*ops],
+    )
     kind().handOver(term)
     assert called == [term]
 
@@ -131,7 +138,9 @@ TAKEN: dict[str, Callable[[Any], Any]] = {
     "a listener of events": lambda given: EventBus().subscribe(Event, given),
     "a listener of anything": lambda given: Listeners[int]().add(given),
     "a fact of a test": eventually,
-    "a fact about a career": lambda given: Observer(Unconnected(), "c").wait_until(given, timeout_s=0),
+    "a fact about a career": lambda given: Observer(Unconnected(), "c").wait_until(
+        given, timeout_s=0
+    ),
     "a watch": lambda given: Unconnected().get_async("/", given),
 }
 

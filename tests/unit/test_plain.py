@@ -59,6 +59,9 @@ def test_what_runs_nothing_when_it_is_called_is_refused_with_its_name(value: Any
         require_plain_function(value, "process")
 
 
-@pytest.mark.parametrize("value", [print, len, int, lambda: 1, [].append, WithCall(), WithCall().method, partial(print, 1)])
+@pytest.mark.parametrize(
+    "value",
+    [print, len, int, lambda: 1, [].append, WithCall(), WithCall().method, partial(print, 1)],
+)
 def test_what_is_done_when_it_returns_is_taken(value: Any) -> None:
     require_plain_function(value, "process")

@@ -1,4 +1,6 @@
-"""The Python of README and the docs, and the programs of tests/acceptance, pass strict type checkers."""
+"""The Python of README and the docs, and the programs of tests/acceptance, pass strict type
+checkers.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,15 @@ def folder(tmp_path: Path) -> Path:
     for page in PAGES:
         for number, snippet in enumerate(blocks(page, "python"), 1):
             name = page.stem.replace("-", "_").lower()
-            (tmp_path / f"{name}_{number}.py").write_text(f"{GIVEN.get(page.stem, '')}\n\n{snippet}")
+            (tmp_path / f"{name}_{number}.py").write_text(
+                f"{GIVEN.get(page.stem, '')}\n\n{snippet}"
+            )
     # What the page about tests calls billing.py is the career that the quickstart shows.
     (tmp_path / "billing.py").write_text("from quickstart_3 import Billing as Billing\n")
     for name in PROGRAMS:
-        (tmp_path / name).write_text((ROOT / "tests" / "acceptance" / "programs" / name).read_text())
+        (tmp_path / name).write_text(
+            (ROOT / "tests" / "acceptance" / "programs" / name).read_text()
+        )
     (tmp_path / "wrong.py").write_text(WRONG)
     assert len(list(tmp_path.glob("*.py"))) > 20
     return tmp_path
@@ -38,13 +44,29 @@ def folder(tmp_path: Path) -> Path:
 
 def test_mypy_finds_no_mistake_but_the_one_made_on_purpose(folder: Path) -> None:
     pytest.importorskip("mypy", reason="the types are checked where mypy is installed")
-    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--config-file="]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--follow-imports=silent",
+        "--config-file=",
+    ]
     files = sorted(str(each) for each in folder.glob("*.py"))
     cache = ["--cache-dir", str(ROOT / ".mypy_cache" / "users")]
     environment = {**os.environ, "MYPYPATH": f"{folder}:{ROOT / 'tests' / 'typings'}"}
-    done = subprocess.run([*command, *cache, *files], cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(
+        [*command, *cache, *files],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
     told = [line for line in done.stdout.splitlines() if ": error: " in line]
-    assert [Path(line.split(":")[0]).name for line in told] == ["wrong.py"] * 2, done.stdout + done.stderr
+    assert [Path(line.split(":")[0]).name for line in told] == ["wrong.py"] * 2, (
+        done.stdout + done.stderr
+    )
 
 
 @pytest.mark.skipif(find_spec("pyright") is None, reason="needs pip install 'pyright[nodejs]'")
@@ -53,6 +75,8 @@ def test_pyright_finds_no_mistake_but_the_one_made_on_purpose(folder: Path) -> N
     options = {"extraPaths": paths, "include": ["*.py"]}
     (folder / "pyrightconfig.json").write_text(json.dumps(options))
     command = [sys.executable, "-m", "pyright", "--outputjson", "--project", str(folder)]
-    told = subprocess.run([*command, "--pythonpath", sys.executable], capture_output=True, text=True, check=False).stdout
+    told = subprocess.run(
+        [*command, "--pythonpath", sys.executable], capture_output=True, text=True, check=False
+    ).stdout
     errors = [one for one in json.loads(told)["generalDiagnostics"] if one["severity"] == "error"]
     assert [Path(one["file"]).name for one in errors] == ["wrong.py"] * 2, told

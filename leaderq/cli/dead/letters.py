@@ -49,11 +49,15 @@ def as_place(ctx: click.Context, param: click.Parameter, value: str) -> tuple[in
     """``PARTITION:OFFSET`` as two numbers: a callback of an argument."""
     partition, _, offset = value.partition(":")
     if not (partition.isdecimal() and offset.isdecimal()):
-        raise click.BadParameter(f"{value!r} is not PARTITION:OFFSET, as 0:41; leaderq dead ls lists both", ctx, param)
+        raise click.BadParameter(
+            f"{value!r} is not PARTITION:OFFSET, as 0:41; leaderq dead ls lists both", ctx, param
+        )
     return int(partition), int(offset)
 
 
-def as_places(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> frozenset[tuple[int, int]]:
+def as_places(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> frozenset[tuple[int, int]]:
     """The same of an option given several times."""
     return frozenset(as_place(ctx, param, value) for value in values)
 
@@ -121,7 +125,11 @@ def ls(
         done = replay_progress(reader)
         every = _rows(reader, DeadLetterFilter(error=error, origin=origin), done)
         found = islice((row for row in every if not (pending and row["replayed"])), limit)
-        rows = found if as_json else map(_cells, sorted(found, key=lambda row: (row["partition"], row["offset"])))
+        rows = (
+            found
+            if as_json
+            else map(_cells, sorted(found, key=lambda row: (row["partition"], row["offset"])))
+        )
         shown = write_rows(rows, as_json=as_json)
     if not shown:
         kind = "of that kind " if error or origin or pending else ""
@@ -167,7 +175,11 @@ def as_dict(letter: DeadLetter) -> dict[str, Any]:
         "partition": letter.record.partition,
         "offset": letter.record.offset,
         "at": iso(letter.at_ms),
-        "origin": {"topic": letter.origin.topic, "partition": letter.origin.number, "offset": letter.offset},
+        "origin": {
+            "topic": letter.origin.topic,
+            "partition": letter.origin.number,
+            "offset": letter.offset,
+        },
         "origin_at": iso(letter.timestamp_ms),
         "error": letter.error,
         "text": letter.text,
@@ -200,7 +212,13 @@ def _cells(row: dict[str, Any]) -> dict[str, Any]:
     shown = error if len(error) <= _WIDEST_ERROR else error[: _WIDEST_ERROR - 1] + "…"
     replayed = "yes" if row["replayed"] else None
     first = {"partition": row["partition"], "offset": row["offset"], "time": at}
-    return {**first, "origin": origin, "attempts": row.get("attempts"), "replayed": replayed, "error": shown}
+    return {
+        **first,
+        "origin": origin,
+        "attempts": row.get("attempts"),
+        "replayed": replayed,
+        "error": shown,
+    }
 
 
 @click.command(cls=Verb)
@@ -236,12 +254,22 @@ def _said(record: Record) -> dict[str, Any]:
         return as_dict(read_dead_letter(record))
     except CorruptRecord as exc:
         click.echo(str(exc), err=True)
-        return {"partition": record.partition, "offset": record.offset, "at": iso(record.timestamp_ms), "size": record.size}
+        return {
+            "partition": record.partition,
+            "offset": record.offset,
+            "at": iso(record.timestamp_ms),
+            "size": record.size,
+        }
 
 
 def _json(record: Record) -> dict[str, Any]:
     headers = [{"name": name, "value": json_value(value)} for name, value in record.headers]
-    return {**_said(record), "key": json_value(record.key), "value": json_value(record.value), "headers": headers}
+    return {
+        **_said(record),
+        "key": json_value(record.key),
+        "value": json_value(record.value),
+        "headers": headers,
+    }
 
 
 def _write(record: Record) -> None:

@@ -10,7 +10,14 @@ import click
 
 from leaderq.cli.completion import ONE_CAREER
 from leaderq.cli.connecting import named_career
-from leaderq.cli.dead.letters import SECTIONS, as_places, error_option, letters_topic, origin_option, topic_option
+from leaderq.cli.dead.letters import (
+    SECTIONS,
+    as_places,
+    error_option,
+    letters_topic,
+    origin_option,
+    topic_option,
+)
 from leaderq.cli.options import Given, Verb, json_option, number, switch, takes_settings
 from leaderq.cli.output import quiet, write_json, write_rows
 from leaderq.errors import ConfigurationError
@@ -32,9 +39,18 @@ if TYPE_CHECKING:
     metavar="PARTITION:OFFSET",
     help="only this letter; may be given several times",
 )
-@number("--rate", "send N letters a second at most; 0 is as fast as Kafka takes them", least=0.0, default=100.0)
-@click.option("--to", metavar="TOPIC", help="send all records to TOPIC instead of the topics they came from")
-@switch("--same-partition", help="send each record to the partition it was read from, whatever its key")
+@number(
+    "--rate",
+    "send N letters a second at most; 0 is as fast as Kafka takes them",
+    least=0.0,
+    default=100.0,
+)
+@click.option(
+    "--to", metavar="TOPIC", help="send all records to TOPIC instead of the topics they came from"
+)
+@switch(
+    "--same-partition", help="send each record to the partition it was read from, whatever its key"
+)
 @switch("--from-start", help="forget what was replayed before, and begin again")
 @switch("--dry-run", help="say what would be sent where, and change nothing")
 @switch("--yes", help="really send; needed unless it is a dry run")
@@ -82,10 +98,12 @@ def replay(
     career = named_career(settings)
     if not dry_run and not yes:
         raise ConfigurationError(
-            "a replay sends records to topics that careers read; see what with --dry-run, then give --yes"
+            "a replay sends records to topics that careers read; see what with --dry-run, then give"
+            " --yes"
         )
     quiet()
-    # As Ctrl-C: what is open is aborted rather than left to the broker, and the exit code says that it is not complete.
+    # As Ctrl-C: what is open is aborted rather than left to the broker, and the exit code says that
+    # it is not complete.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     from leaderq.kafka.dead_letters.replay import DeadLetterFilter, DeadLetterReplay
 
@@ -128,10 +146,18 @@ def _sum_up(work: DeadLetterReplay, dry_run: bool, as_json: bool) -> None:
     counts = work.counts
     about = "up to " if counts.unseen or counts.held else ""
     if as_json and not dry_run:
-        write_json({"replayed": counts.sent, "skipped": counts.foreign, "left_out": counts.left, "remain": counts.remain})
+        write_json(
+            {
+                "replayed": counts.sent,
+                "skipped": counts.foreign,
+                "left_out": counts.left,
+                "remain": counts.remain,
+            }
+        )
     verb = "would be replayed" if dry_run else "replayed"
     click.echo(
-        f"{counts.sent} {verb}; {counts.foreign} skipped, being no letters of leaderq; {about}{counts.remain} remain"
+        f"{counts.sent} {verb}; {counts.foreign} skipped, being no letters of leaderq;"
+        f" {about}{counts.remain} remain"
         + (f", {counts.left} of them left out by what was asked for" if counts.left else ""),
         err=True,
     )

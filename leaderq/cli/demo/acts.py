@@ -39,19 +39,29 @@ class Acts:
         def executes() -> bool:
             view = self.stage.observer.view()
             seen.append(view)
-            return view.term > after and view.leader is not None and view.stage == Stage.EXECUTION.value
+            return (
+                view.term > after
+                and view.leader is not None
+                and view.stage == Stage.EXECUTION.value
+            )
 
-        self.stage.until(executes, f"a leader after term {after} is at work", timeout_s=_LED_WITHIN_S)
+        self.stage.until(
+            executes, f"a leader after term {after} is at work", timeout_s=_LED_WITHIN_S
+        )
         return seen[-1]
 
     def let_work(self, seconds: float) -> View:
         """Wait until the present leader has billed something, and for so long after."""
         view = self.await_leader()
         self.stage.until(
-            lambda: self.stage.billed()[1] >= view.term, f"{view.leader} bills in term {view.term}", timeout_s=_LED_WITHIN_S
+            lambda: self.stage.billed()[1] >= view.term,
+            f"{view.leader} bills in term {view.term}",
+            timeout_s=_LED_WITHIN_S,
         )
         end = time.monotonic() + seconds
-        self.stage.until(lambda: time.monotonic() >= end, "the clock goes on", timeout_s=seconds + 5)
+        self.stage.until(
+            lambda: time.monotonic() >= end, "the clock goes on", timeout_s=seconds + 5
+        )
         return self.await_leader()
 
     def kill(self) -> None:
@@ -60,7 +70,9 @@ class Acts:
         self.stage.leaving.add(contender.id)
         self._change("kill -9", view, lambda: os.kill(pid, signal.SIGKILL))
         if not contender.wait(15.0):
-            self.broken.append(f"the guardian of {contender.id} did not end after its worker was killed")
+            self.broken.append(
+                f"the guardian of {contender.id} did not end after its worker was killed"
+            )
         contender.end()
         contender.start()
         self.stage.leaving.discard(contender.id)
@@ -68,7 +80,9 @@ class Acts:
         self.stage.screen.tell(f"{contender.id} was started again and waits for its turn")
 
     def freeze(self) -> None:
-        """SIGSTOP of the leader's worker until its session is over and another leads; then SIGCONT."""
+        """SIGSTOP of the leader's worker until its session is over and another leads; then
+        SIGCONT.
+        """
         view, contender, pid = self._leader()
         try:
             self._change("freeze", view, lambda: self._stop(pid))
@@ -84,9 +98,15 @@ class Acts:
         """
         view, _, _ = self._leader()
         to = view.candidates[-1]
-        self._change(f"transfer to {to}", view, lambda: self.stage.operator.wish_for(successor=to, term=view.term))
+        self._change(
+            f"transfer to {to}",
+            view,
+            lambda: self.stage.operator.wish_for(successor=to, term=view.term),
+        )
         if self.changes[-1].new != to:
-            self.broken.append(f"leadership was transferred to {to}, but {self.changes[-1].new} leads")
+            self.broken.append(
+                f"leadership was transferred to {to}, but {self.changes[-1].new} leads"
+            )
 
     def _leader(self) -> tuple[View, Contender, int]:
         view = self.await_leader()
@@ -101,10 +121,16 @@ class Acts:
         done_at = deed() or now
         view = self.await_leader(before.term)
         new = str(view.leader)
-        began = self.stage.contenders[new].said("stage_began", term=view.term, stage=Stage.INAUGURATION.value)
+        began = self.stage.contenders[new].said(
+            "stage_began", term=view.term, stage=Stage.INAUGURATION.value
+        )
         change = Change(kind, old, new, view.term, done_at, began[-1].at if began else None)
         self.changes.append(change)
-        took = "" if change.takeover_ms is None else f", inaugurated after {change.takeover_ms:,.0f} ms"
+        took = (
+            ""
+            if change.takeover_ms is None
+            else f", inaugurated after {change.takeover_ms:,.0f} ms"
+        )
         self.stage.screen.tell(f"{new} leads term {view.term}{took}")
 
     def _stop(self, pid: int) -> float:
@@ -120,10 +146,14 @@ class Acts:
                 return at
             os.kill(pid, signal.SIGCONT)
             time.sleep(0.05)
-        raise DemoFailed(f"worker {pid} held the ledger's lock each of {_FREEZE_TRIES} times that it was stopped")
+        raise DemoFailed(
+            f"worker {pid} held the ledger's lock each of {_FREEZE_TRIES} times that it was stopped"
+        )
 
     def _ledger_is_free(self) -> bool:
-        with closing(sqlite3.connect(self.stage.ledger, timeout=0.1, isolation_level=None)) as connection:
+        with closing(
+            sqlite3.connect(self.stage.ledger, timeout=0.1, isolation_level=None)
+        ) as connection:
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 connection.execute("ROLLBACK")
@@ -135,7 +165,8 @@ class Acts:
         """The thawed leader must notice, hand over knowing why, and stand again."""
         tell = self.stage.screen.tell
         tell(f"thaw: {contender.id}, {SESSION_TIMEOUT_S:g} s session long over")
-        # The stage's own thread may say that it hands over before the election's says why: wait for the last word.
+        # The stage's own thread may say that it hands over before the election's says why: wait for
+        # the last word.
         self.stage.until(
             lambda: bool(contender.said("term_ended", term=term)),
             f"the thawed {contender.id} ends its term",
@@ -145,16 +176,24 @@ class Acts:
         if not contender.said("stage_began", term=term, stage=Stage.HANDOVER.value):
             self.broken.append(f"{contender.id} woke and ended term {term} without a hand-over")
         if reason not in _DEPOSING:
-            self.broken.append(f"{contender.id} woke and ended term {term} for the reason {reason!r}, not as deposed")
+            self.broken.append(
+                f"{contender.id} woke and ended term {term} for the reason {reason!r}, not as"
+                " deposed"
+            )
         self.stage.until(
             lambda: any(said.at >= thawed_at for said in contender.said("standing")),
             f"the thawed {contender.id} stands again",
             timeout_s=_LED_WITHIN_S,
         )
         self._await_standing(contender.id)
-        tell(f"{contender.id} noticed that it was deposed (reason: {reason}), handed over and stands again")
+        tell(
+            f"{contender.id} noticed that it was deposed (reason: {reason}), handed over and stands"
+            " again"
+        )
 
     def _await_standing(self, candidate: str) -> None:
         self.stage.until(
-            lambda: candidate in self.stage.observer.view().candidates, f"{candidate} stands", timeout_s=_LED_WITHIN_S
+            lambda: candidate in self.stage.observer.view().candidates,
+            f"{candidate} stands",
+            timeout_s=_LED_WITHIN_S,
         )

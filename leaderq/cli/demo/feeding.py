@@ -123,7 +123,12 @@ class Feeding:
 
     def _feed(self) -> None:
         try:
-            produce(self._address, self._topic, self._paced(), timeout_s=_ACKNOWLEDGED_WITHIN_S * patience())
+            produce(
+                self._address,
+                self._topic,
+                self._paced(),
+                timeout_s=_ACKNOWLEDGED_WITHIN_S * patience(),
+            )
         except LeaderqError as exc:
             self._failure = exc
 

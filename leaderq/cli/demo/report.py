@@ -29,7 +29,11 @@ class Screen:
 
     def __init__(self, stream: TextIO | None = None, *, live: bool | None = None) -> None:
         self._stream = stream or sys.stdout
-        self._live = (self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb") if live is None else live
+        self._live = (
+            (self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb")
+            if live is None
+            else live
+        )
         self._drawn = 0
         self._last: Sequence[str] = ()
         self._next_plain_s = 0.0
@@ -55,7 +59,9 @@ class Screen:
                 self._draw(lines)
             elif lines and now_s() >= self._next_plain_s:
                 self._next_plain_s = now_s() + _PLAIN_INTERVAL_S
-                click.echo(f"{now_s() - self._began_s:6.1f} s  " + "; ".join(lines), file=self._stream)
+                click.echo(
+                    f"{now_s() - self._began_s:6.1f} s  " + "; ".join(lines), file=self._stream
+                )
             self._last = lines if self._live else ()
 
     def _erase(self) -> None:
@@ -94,7 +100,11 @@ class Change:
     @property
     def takeover_ms(self) -> float | None:
         """From the deed to the next leader's inauguration."""
-        return None if self.inaugurated_at is None else max(0.0, self.inaugurated_at - self.done_at) * 1000
+        return (
+            None
+            if self.inaugurated_at is None
+            else max(0.0, self.inaugurated_at - self.done_at) * 1000
+        )
 
 
 @dataclass(frozen=True)
@@ -114,7 +124,9 @@ def spans(entries: Iterable[Entry]) -> dict[int, Span]:
         if known is None:
             found[entry.term] = Span(entry.billed_at, entry.billed_at, 1)
         else:
-            found[entry.term] = Span(min(known.first, entry.billed_at), max(known.last, entry.billed_at), known.bills + 1)
+            found[entry.term] = Span(
+                min(known.first, entry.billed_at), max(known.last, entry.billed_at), known.bills + 1
+            )
     return found
 
 
@@ -131,7 +143,9 @@ _HEADINGS = ("CHANGE", "FROM", "TO", "TERM", "TO INAUGURATION", "BILLING STOOD S
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the demo found out. ``broken`` are promises seen broken while it ran, one sentence each."""
+    """What the demo found out. ``broken`` are promises seen broken while it ran, one sentence
+    each.
+    """
 
     changes: Sequence[Change]
     billed: Mapping[int, Span]
@@ -147,7 +161,9 @@ class Outcome:
         if len(self.changes) < self.wanted:
             found.append(f"only {len(self.changes)} of {self.wanted} changes of leader took place")
         found += [
-            f"{change.new} billed nothing in term {change.term}" for change in self.changes if change.term not in self.billed
+            f"{change.new} billed nothing in term {change.term}"
+            for change in self.changes
+            if change.term not in self.billed
         ]
         return found
 
@@ -166,8 +182,8 @@ def table(outcome: Outcome) -> list[str]:
         for change in outcome.changes
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    return ["  ".join(_placed(cell, width, column) for column, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
-            for row in rows]  # fmt: skip
+    placed = ((_placed(row[at], width, at) for at, width in enumerate(widths)) for row in rows)
+    return ["  ".join(cells).rstrip() for cells in placed]
 
 
 def figures(outcome: Outcome) -> list[str]:
@@ -180,7 +196,10 @@ def figures(outcome: Outcome) -> list[str]:
         f"skipped                {audit.skipped:>9,}",
         f"out of order           {audit.disordered:>9,}",
         f"by a deposed leader    {audit.usurped:>9,}",
-        f"delivered again        {outcome.redelivered:>9,}  (recognised by the ledger, billed once)",
+        (
+            f"delivered again        {outcome.redelivered:>9,}  (recognised by the ledger, billed"
+            " once)"
+        ),
     ]
 
 
@@ -189,7 +208,10 @@ def verdict(outcome: Outcome) -> str:
     if outcome.problems:
         return "VERDICT: not everything held: " + "; ".join(outcome.problems)
     count = len(outcome.changes)
-    return f"VERDICT: all held: every record billed exactly once and in order, across {count} changes of leader"
+    return (
+        f"VERDICT: all held: every record billed exactly once and in order, across {count} changes"
+        " of leader"
+    )
 
 
 def _placed(cell: str, width: int, column: int) -> str:

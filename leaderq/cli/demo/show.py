@@ -52,7 +52,9 @@ class Monitor:
             except LeaderqError:
                 continue  # the story, which asks the same, says what is wrong
             billed, _ = self._stage.billed()
-            self._stage.screen.show(status(view, self._stage.feeding.fed, billed, self._rate(billed), time.time()))
+            self._stage.screen.show(
+                status(view, self._stage.feeding.fed, billed, self._rate(billed), time.time())
+            )
 
     def _rate(self, billed: int) -> float:
         now = now_s()
@@ -70,8 +72,14 @@ def status(view: View, fed: int, billed: int, rate: float, now: float) -> list[s
         lead = f"leader -   term {view.term}, over   waiting: {waiting}"
     else:
         since = f"{max(0.0, now - view.began):.1f} s" if view.began else "-"
-        lead = f"leader {view.leader}   term {view.term}, {view.stage}, for {since}   waiting: {waiting}"
-    return [lead, f"fed {fed:,}   billed {billed:,}   lag {max(0, fed - billed):,}   {rate:,.0f} records/s"]
+        lead = (
+            f"leader {view.leader}   term {view.term}, {view.stage}, for {since}   waiting:"
+            f" {waiting}"
+        )
+    return [
+        lead,
+        f"fed {fed:,}   billed {billed:,}   lag {max(0, fed - billed):,}   {rate:,.0f} records/s",
+    ]
 
 
 _BETWEEN_ACTS_S = 4.0
@@ -84,7 +92,9 @@ class Show:
     whatever happens.
     """
 
-    def __init__(self, input_file: Path | None, records: int, *, keep: bool, screen: Screen | None = None) -> None:
+    def __init__(
+        self, input_file: Path | None, records: int, *, keep: bool, screen: Screen | None = None
+    ) -> None:
         self._source = choose(input_file, records)
         self._records = records
         self._keep = keep
@@ -115,7 +125,10 @@ class Show:
         return outcome
 
     def _played(self, folder: DemoFolder) -> Outcome:
-        self._screen.tell(f"starting ZooKeeper and Kafka; to be fed: {self._records:,} records, {self._source.origin}")
+        self._screen.tell(
+            f"starting ZooKeeper and Kafka; to be fed: {self._records:,} records,"
+            f" {self._source.origin}"
+        )
         pair = ServerPair(progress=self._screen.tell)
 
         def clear_up() -> None:
@@ -148,10 +161,15 @@ class Show:
 def _play(acts: Acts) -> None:
     stage, tell = acts.stage, acts.stage.screen.tell
     stage.until(
-        lambda: len(stage.observer.view().candidates) == len(stage.contenders), "all candidates stand", timeout_s=60.0
+        lambda: len(stage.observer.view().candidates) == len(stage.contenders),
+        "all candidates stand",
+        timeout_s=60.0,
     )
     first = acts.await_leader()
-    tell(f"{first.leader} leads term {first.term}; {', '.join(first.candidates[1:])} wait for their turn")
+    tell(
+        f"{first.leader} leads term {first.term}; {', '.join(first.candidates[1:])} wait for their"
+        " turn"
+    )
     stage.feeding.start()
     acts.let_work(_BETWEEN_ACTS_S)
     acts.kill()

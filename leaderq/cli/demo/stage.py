@@ -70,7 +70,9 @@ class DemoFolder:
         kept = None
         if keep and any(path.name != ".owner" for path in self.path.iterdir()):
             kept = Path(tempfile.mkdtemp(prefix="leaderq-demo-"))
-            shutil.copytree(self.path, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".owner"))
+            shutil.copytree(
+                self.path, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".owner")
+            )
         self._scratch.remove()
         return kept
 
@@ -146,7 +148,13 @@ def events_in(lines: str) -> list[Said]:
     for text in lines.splitlines():
         try:
             line = json.loads(text)
-            found.append(Said(line["event"], datetime.fromisoformat(line["time"].replace("Z", "+00:00")).timestamp(), line))
+            found.append(
+                Said(
+                    line["event"],
+                    datetime.fromisoformat(line["time"].replace("Z", "+00:00")).timestamp(),
+                    line,
+                )
+            )
         except (ValueError, KeyError, TypeError):
             continue  # a traceback, a warning of Python, the last line in the making
     return found
@@ -159,7 +167,9 @@ class Contender:
     ``id`` is its name, ``log_path`` where it logs; ``arguments`` go behind ``leaderq run``.
     """
 
-    def __init__(self, id: str, *, folder: Path, arguments: list[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, id: str, *, folder: Path, arguments: list[str], environment: Mapping[str, str]
+    ) -> None:
         self.id = id
         self.log_path = folder / f"{id}.log"
         self._folder = folder
@@ -170,7 +180,11 @@ class Contender:
     def start(self) -> None:
         """Start it, or start it again after its end; the log goes on."""
         self._process = WatchedProcess(
-            self._command, log_path=self.log_path, folder=self._folder, env=self._environment, orphaned=_ORPHANED
+            self._command,
+            log_path=self.log_path,
+            folder=self._folder,
+            env=self._environment,
+            orphaned=_ORPHANED,
         )
 
     @property
@@ -183,7 +197,8 @@ class Contender:
         return [
             line
             for line in events_in(self._log())
-            if line.event == event and all(line.fields.get(key) == value for key, value in fields.items())
+            if line.event == event
+            and all(line.fields.get(key) == value for key, value in fields.items())
         ]
 
     def last_words(self) -> str:
@@ -254,8 +269,13 @@ class DemoStage:
             self.feeding.check()
             self._check_processes()
             if now_s() >= end:
-                said = "; ".join(f"{each.id}: {each.last_words()}" for each in self.contenders.values())
-                raise DemoFailed(f"waited {timeout_s * patience():.0f} s in vain until {what}; last log lines: {said}")
+                said = "; ".join(
+                    f"{each.id}: {each.last_words()}" for each in self.contenders.values()
+                )
+                raise DemoFailed(
+                    f"waited {timeout_s * patience():.0f} s in vain until {what}; last log lines:"
+                    f" {said}"
+                )
             time.sleep(_LOOK_S)
 
     def billed(self) -> tuple[int, int]:
@@ -265,7 +285,9 @@ class DemoStage:
         try:
             with closing(reading(self.ledger)) as connection:
                 # Rows are only ever added, so the highest row number is their count.
-                newest = connection.execute("SELECT rowid, term FROM billed ORDER BY rowid DESC LIMIT 1").fetchone()
+                newest = connection.execute(
+                    "SELECT rowid, term FROM billed ORDER BY rowid DESC LIMIT 1"
+                ).fetchone()
         except sqlite3.Error:
             return 0, 0  # not made yet
         return newest or (0, 0)
@@ -286,7 +308,10 @@ class DemoStage:
         for contender in self.contenders.values():
             code = contender.exit_code
             if code is not None and contender.id not in self.leaving:
-                raise DemoFailed(f"candidate {contender.id} ended by itself with code {code}: {contender.last_words()}")
+                raise DemoFailed(
+                    f"candidate {contender.id} ended by itself with code {code}:"
+                    f" {contender.last_words()}"
+                )
 
 
 @contextmanager
@@ -315,7 +340,13 @@ def put_up(
         feeding = Feeding(pair.kafka_address, TOPIC, source.lines, Pace(records, FEEDING_S))
         stack.callback(feeding.stop)
         stage = DemoStage(
-            screen, folder.ledger, session, observer, Operator(session, CAREER), feeding, [pair.zookeeper, pair.kafka]
+            screen,
+            folder.ledger,
+            session,
+            observer,
+            Operator(session, CAREER),
+            feeding,
+            [pair.zookeeper, pair.kafka],
         )
         stack.callback(stage.stop_contenders)
         stack.callback(on_end)
@@ -339,7 +370,9 @@ def _contender(name: str, pair: ServerPair, folder: DemoFolder) -> Contender:
     arguments = [_TARGET, "--zookeeper", pair.zookeeper_address, "--kafka", pair.kafka_address]
     arguments += ["--session-timeout-s", f"{SESSION_TIMEOUT_S:g}", "--log-format", "json"]
     # Settings of the user's are for the user's candidates.
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("LEADERQ_")}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith("LEADERQ_")
+    }
     environment[LEDGER_VARIABLE] = str(folder.ledger)
     return Contender(name, folder=folder.path, arguments=arguments, environment=environment)
 
@@ -348,12 +381,13 @@ def _refuse_used_servers(pair: ServerPair, observer: Observer) -> None:
     """On servers given by address somebody may be at work."""
     if standing := observer.view().candidates:
         raise ConfigurationError(
-            f"candidates of {CAREER!r} stand already at ZooKeeper {pair.zookeeper_address!r}: {', '.join(standing)}; "
-            "stop them, or unset LEADERQ_ZOOKEEPER so that the demo starts servers of its own"
+            f"candidates of {CAREER!r} stand already at ZooKeeper {pair.zookeeper_address!r}:"
+            f" {', '.join(standing)}; stop them, or unset LEADERQ_ZOOKEEPER so that the demo starts"
+            " servers of its own"
         )
     create_topics(pair.kafka_address, {TOPIC: PARTITIONS})
     if held := sum(end_offsets(pair.kafka_address, TOPIC).values()):
         raise ConfigurationError(
-            f"topic {TOPIC!r} on Kafka {pair.kafka_address!r} holds {held} records already; delete it, or unset LEADERQ_KAFKA "
-            "so that the demo starts servers of its own"
+            f"topic {TOPIC!r} on Kafka {pair.kafka_address!r} holds {held} records already; delete"
+            " it, or unset LEADERQ_KAFKA so that the demo starts servers of its own"
         )

@@ -24,7 +24,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 _SET_ASIDE = "set aside"
-directory_argument: Callable[[F], F] = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+directory_argument: Callable[[F], F] = click.argument(
+    "directory", metavar="DIR", type=click.Path(path_type=Path)
+)
 
 
 @contextmanager
@@ -55,7 +57,11 @@ def damage_json(damage: Damage) -> dict[str, Any]:
 
 def damage_sentence(damage: Damage) -> str:
     """Damage as a line."""
-    ids = f"; records {damage.lost_ids[0]} to {damage.lost_ids[1]} are lost" if damage.lost_ids else ""
+    ids = (
+        f"; records {damage.lost_ids[0]} to {damage.lost_ids[1]} are lost"
+        if damage.lost_ids
+        else ""
+    )
     return f"{damage.file}: {damage.reason} ({damage.size} bytes at {damage.offset}){ids}"
 
 
@@ -74,8 +80,8 @@ def inspect(directory: Path, as_json: bool) -> None:
 
     \b
     Examples:
-      leaderq journal inspect /var/lib/collector/journal
-      leaderq journal inspect /var/lib/collector/journal --json | jq 'select(.what == "journal") | .waiting'
+      leaderq journal inspect /var/lib/clicks/journal
+      leaderq journal inspect /var/lib/clicks/journal --json | jq 'select(.what == "journal")'
     """
     from leaderq.producing.journal.inspection import look
 
@@ -87,12 +93,16 @@ def inspect(directory: Path, as_json: bool) -> None:
         click.echo(_sentence(view))
     names = ("file", "first_id", "last_id", "records", "acknowledged", "bytes", "state")
     rows: list[tuple[Any, ...]] = [
-        (each.file, each.first_id, each.last_id, each.records, each.done, each.size, _state(each)) for each in view.segments
+        (each.file, each.first_id, each.last_id, each.records, each.done, each.size, _state(each))
+        for each in view.segments
     ]
     rows += [(name, None, None, None, None, size, _SET_ASIDE) for name, size in view.bad]
     found = [dict(zip(names, row, strict=True)) for row in rows]
     if as_json:
-        found = [{"what": _SET_ASIDE if one["state"] == _SET_ASIDE else "segment", **one} for one in found]
+        found = [
+            {"what": _SET_ASIDE if one["state"] == _SET_ASIDE else "segment", **one}
+            for one in found
+        ]
     write_rows(found, as_json=as_json)
     for damage in view.damages:
         if as_json:
@@ -117,7 +127,13 @@ def _write_whole(view: JournalView) -> None:
 
 
 def _sentence(view: JournalView) -> str:
-    opened = "open in a process" if view.is_open else "closed" if view.is_clean else "not open, and was not closed properly"
+    opened = (
+        "open in a process"
+        if view.is_open
+        else "closed"
+        if view.is_clean
+        else "not open, and was not closed properly"
+    )
     return (
         f"{view.depth} records wait, in {view.bytes_used} bytes of {len(view.segments)} segments; "
         f"the next id is {view.next_id}; {opened}"
@@ -144,8 +160,8 @@ def verify(directory: Path, as_json: bool) -> ExitCode:
 
     \b
     Examples:
-      leaderq journal verify /var/lib/collector/journal
-      leaderq journal verify /var/lib/collector/journal --json | jq 'select(.what == "damage") | .lost_ids'
+      leaderq journal verify /var/lib/clicks/journal
+      leaderq journal verify /var/lib/clicks/journal --json | jq 'select(.what == "damage")'
     """
     from leaderq.producing.journal.inspection import look
 
@@ -170,7 +186,11 @@ def verify(directory: Path, as_json: bool) -> ExitCode:
                 "cursor_slots_bad": view.cursor_slots_bad,
             }
         )
-    slots = f"; {view.cursor_slots_bad} of 2 cursor slots cannot be read" if view.cursor_slots_bad else ""
+    slots = (
+        f"; {view.cursor_slots_bad} of 2 cursor slots cannot be read"
+        if view.cursor_slots_bad
+        else ""
+    )
     verdict = f"{len(view.damages)} damages" if view.damages else "sound"
     click.echo(f"{verdict}: {records} records in {view.bytes_used} bytes{slots}", err=True)
     return ExitCode.FAILED if view.damages else ExitCode.OK
@@ -178,13 +198,21 @@ def verify(directory: Path, as_json: bool) -> ExitCode:
 
 @click.command(cls=Verb)
 @directory_argument
-@click.option("--to", "to_id", type=click.IntRange(min=1), metavar="ID", help="give up the records up to this id")
+@click.option(
+    "--to",
+    "to_id",
+    type=click.IntRange(min=1),
+    metavar="ID",
+    help="give up the records up to this id",
+)
 @switch("--all", "everything", help="give up all records")
 @switch("--bad", help="delete the files set aside (.bad)")
 @yes_option
 @json_option
 @debug_option
-def truncate(directory: Path, to_id: int | None, everything: bool, bad: bool, yes: bool, as_json: bool) -> None:
+def truncate(
+    directory: Path, to_id: int | None, everything: bool, bad: bool, yes: bool, as_json: bool
+) -> None:
     """Give up the oldest records of the journal in DIR as if they had been acknowledged, or delete
     what was set aside.
 
@@ -193,11 +221,13 @@ def truncate(directory: Path, to_id: int | None, everything: bool, bad: bool, ye
 
     \b
     Examples:
-      leaderq journal truncate /var/lib/collector/journal --to 120000 --yes
-      leaderq journal truncate /var/lib/collector/journal --bad --yes
+      leaderq journal truncate /var/lib/clicks/journal --to 120000 --yes
+      leaderq journal truncate /var/lib/clicks/journal --bad --yes
     """
     if bool(to_id) + everything + bad == 0 or (to_id and everything):
-        raise ConfigurationError("say what to give up: --to ID or --all for records, --bad for files set aside")
+        raise ConfigurationError(
+            "say what to give up: --to ID or --all for records, --bad for files set aside"
+        )
     what = "files" if bad and not (to_id or everything) else "records"
     needs_yes(yes, f"this gives up {what} in {str(directory)!r}")
     from leaderq.producing.journal import Journal

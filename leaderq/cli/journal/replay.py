@@ -69,7 +69,11 @@ def replay(
 def _line(entry: JournalRecord, *, decode: bool, as_json: bool) -> bytes:
     if not (decode or as_json):
         return entry.payload
-    found: dict[str, Any] = {"id": entry.id, "appended_at": entry.appended_at, "expires_at": entry.expires_at}
+    found: dict[str, Any] = {
+        "id": entry.id,
+        "appended_at": entry.appended_at,
+        "expires_at": entry.expires_at,
+    }
     if not decode:
         return json.dumps({**found, "payload": base64.b64encode(entry.payload).decode()}).encode()
     request = _decoded(entry)
@@ -83,7 +87,8 @@ def _decoded(entry: JournalRecord) -> Any:
         return _plain(PLAIN.deserialize(entry.payload))
     except CorruptRecord as exc:
         raise ConfigurationError(
-            f"record id={entry.id} cannot be decoded, since no BufferedProducer wrote it, or one with a codec of its own: {exc}"
+            f"record id={entry.id} cannot be decoded, since no BufferedProducer wrote it, or one"
+            f" with a codec of its own: {exc}"
         ) from exc
 
 
@@ -94,5 +99,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(one) for one in value]
     if isinstance(value, dict):
-        return {key if isinstance(key, str) else str(_plain(key)): _plain(one) for key, one in value.items()}
+        return {
+            key if isinstance(key, str) else str(_plain(key)): _plain(one)
+            for key, one in value.items()
+        }
     return value

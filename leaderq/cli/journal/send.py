@@ -30,7 +30,13 @@ _PAUSE_S = 0.2
 @click.option("--topic", metavar="TOPIC", help="where records go that name no topic themselves")
 @click.option("--client", type=click.Choice(["kafka-python", "confluent"]), default="kafka-python")
 @switch("--raw", help="send each record's bytes as the value, whatever they are")
-@number("--away-s", "give up once Kafka has taken nothing for so long", least=0.1, default=60.0, metavar="SECONDS")
+@number(
+    "--away-s",
+    "give up once Kafka has taken nothing for so long",
+    least=0.1,
+    default=60.0,
+    metavar="SECONDS",
+)
 @directory_argument
 @json_option
 def send(
@@ -135,7 +141,9 @@ class JournalSending:
             if fault is not None:
                 raise fault
 
-    def _decoded(self, records: Sequence[JournalRecord]) -> tuple[list[tuple[int, Any]], LeaderqError | None]:
+    def _decoded(
+        self, records: Sequence[JournalRecord]
+    ) -> tuple[list[tuple[int, Any]], LeaderqError | None]:
         found: list[tuple[int, Any]] = []
         for record in records:
             if record.expires_at is not None and record.expires_at <= time.time():
@@ -154,7 +162,11 @@ class JournalSending:
         except SinkAway:
             return batch
         again = set(outcome.again)
-        confirmed = [number for at, (number, _) in enumerate(batch) if at not in again and at not in outcome.refused]
+        confirmed = [
+            number
+            for at, (number, _) in enumerate(batch)
+            if at not in again and at not in outcome.refused
+        ]
         self._journal.ack_many(confirmed)
         self.sent += len(confirmed)
         if isinstance(outcome.error, SinkBroken):

@@ -115,7 +115,9 @@ class ItemWriter:
     end or NUL.
     """
 
-    def __init__(self, send: Callable[[bytes], None], *, as_json: bool, as_base64: bool, null: bool) -> None:
+    def __init__(
+        self, send: Callable[[bytes], None], *, as_json: bool, as_base64: bool, null: bool
+    ) -> None:
         self.kind: QueueKind | None = None
         self.ambiguous = 0
         """Values written so far that hold what ends a value, so that a reader will take them for
@@ -196,7 +198,10 @@ def drain(
         is_shown = not (follow or sys.stdout.isatty())
         total = min(limit or 2**31, keeper.depth())
         try:
-            with keeper.drain() as draining, progress(total, "draining", wanted=is_shown) as on_progress:
+            with (
+                keeper.drain() as draining,
+                progress(total, "draining", wanted=is_shown) as on_progress,
+            ):
                 stopping.on_ask = draining.wake
                 drained.run(draining, limit, on_progress)
                 while follow and drained.count != limit:
@@ -214,7 +219,10 @@ def drain(
         finally:
             drained.sum_up(path)
         if drained.count != limit and not follow and (left := keeper.depth()):
-            click.echo(f"{left} left there: held by consumers, put since, foreign, or not to be read", err=True)
+            click.echo(
+                f"{left} left there: held by consumers, put since, foreign, or not to be read",
+                err=True,
+            )
     return ExitCode.OK
 
 
@@ -226,9 +234,12 @@ class _Drained:
         self._writer = writer
         self._outlet = outlet
         self._corrupt_too = corrupt_too
-        self._written: deque[tuple[int, Browsed]] = deque()  # and perhaps not read; up to which byte
+        # and perhaps not read; up to which byte
+        self._written: deque[tuple[int, Browsed]] = deque()
 
-    def run(self, draining: QueueDrain, limit: int | None, on_progress: Callable[[int], None]) -> None:
+    def run(
+        self, draining: QueueDrain, limit: int | None, on_progress: Callable[[int], None]
+    ) -> None:
         for batch in draining.batches(limit, corrupt_too=self._corrupt_too):
             self._writer.kind = draining.kind
             try:
@@ -256,6 +267,7 @@ class _Drained:
         click.echo(f"{self.count} drained from {path}", err=True)
         if self._writer.ambiguous:
             click.echo(
-                f"{self._writer.ambiguous} of their values hold what ends a value; --json or --base64 tells them apart",
+                f"{self._writer.ambiguous} of their values hold what ends a value; --json or"
+                " --base64 tells them apart",
                 err=True,
             )

@@ -36,7 +36,9 @@ _AT_A_TIME = 250
 
 def is_dyno(session: Session, path: str) -> bool:
     """Whether a Dyno queue lies there: something with shards, and nothing that it has not."""
-    return session.exists(join(path, "shards")) is not None and set(session.children(path)) <= _PARTS
+    return (
+        session.exists(join(path, "shards")) is not None and set(session.children(path)) <= _PARTS
+    )
 
 
 def dyno_below(session: Session, path: str) -> Iterator[DynoAdmin]:
@@ -56,7 +58,9 @@ class BrowsedMessage(Browsed):
     said: dict[str, Any] = field(default_factory=dict)
 
 
-def browsed(shard: str, name: str, data: bytes, note: Note, is_held: bool | None = None, **said: Any) -> BrowsedMessage:
+def browsed(
+    shard: str, name: str, data: bytes, note: Note, is_held: bool | None = None, **said: Any
+) -> BrowsedMessage:
     """A message, or the dead letter of one, as items are shown."""
     items: Sequence[bytes] | None = None
     frame, problem = frame_of(data), None
@@ -64,10 +68,18 @@ def browsed(shard: str, name: str, data: bytes, note: Note, is_held: bool | None
         items = [Frame.read(data).payload] if frame.body is None else []
     except CorruptItem as exc:
         problem = str(exc)
-    said = {"id": frame.id or None, "priority": int(name[:2]), **said, "group": frame.group, "headers": dict(frame.headers)}
+    said = {
+        "id": frame.id or None,
+        "priority": int(name[:2]),
+        **said,
+        "group": frame.group,
+        "headers": dict(frame.headers),
+    }
     if frame.body is not None:
         said["body"] = frame.body
-    return BrowsedMessage(f"{shard}/{name}", data, items, note, problem, frame.enqueued_ms, 0, is_held, said)
+    return BrowsedMessage(
+        f"{shard}/{name}", data, items, note, problem, frame.enqueued_ms, 0, is_held, said
+    )
 
 
 class _Place(NamedTuple):
@@ -108,11 +120,32 @@ class DynoAdmin:
 
     def line(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         figures = self.figures()
-        due, delayed, held, dead = (sum(one[what] for one in figures) for what in ("due", "delayed", "held", "dead"))
-        age_s = max((one["oldest_due_s"] for one in figures if one["oldest_due_s"] is not None), default=None)
-        depth, consumers = due + delayed + held, len(children_of(self._session, self._paths.members))
-        counts = {"depth": depth, "due": due, "delayed": delayed, "held": held, "dead": dead, "consumers": consumers}
-        said = {"queue": self.path, "kind": "dyno", **counts, "oldest_due_s": age_s, "shards": self._shards}
+        due, delayed, held, dead = (
+            sum(one[what] for one in figures) for what in ("due", "delayed", "held", "dead")
+        )
+        age_s = max(
+            (one["oldest_due_s"] for one in figures if one["oldest_due_s"] is not None),
+            default=None,
+        )
+        depth, consumers = (
+            due + delayed + held,
+            len(children_of(self._session, self._paths.members)),
+        )
+        counts = {
+            "depth": depth,
+            "due": due,
+            "delayed": delayed,
+            "held": held,
+            "dead": dead,
+            "consumers": consumers,
+        }
+        said = {
+            "queue": self.path,
+            "kind": "dyno",
+            **counts,
+            "oldest_due_s": age_s,
+            "shards": self._shards,
+        }
         remarks = f"{due} due, {delayed} delayed, {len(figures)} shards"
         age = None if age_s is None else duration(age_s)
         return (self.path, "dyno", depth, held, dead, None, consumers, age, remarks), said
@@ -131,19 +164,32 @@ class DynoAdmin:
         ]
 
     def detect(self) -> DynoContents:
-        return DynoContents(sorted(place for shard in self._shards for place in self._places(shard)))
+        return DynoContents(
+            sorted(place for shard in self._shards for place in self._places(shard))
+        )
 
     def _places(self, shard: str) -> Iterator[_Place]:
         paths, at_ms = self._paths.shard(shard), now_ms()
-        claims, markers = children_of(self._session, paths.claims), children_of(self._session, paths.rests)
-        index, names = ShardIndex(), [name for name in children_of(self._session, paths.messages) if parsed_name(name)]
+        claims, markers = (
+            children_of(self._session, paths.claims),
+            children_of(self._session, paths.rests),
+        )
+        index, names = (
+            ShardIndex(),
+            [name for name in children_of(self._session, paths.messages) if parsed_name(name)],
+        )
         index.replace(names, markers, at_ms)
         index.claims_listed(claims, at_ms)
-        held, due = set(index.to_look_at(at_ms, everything=True)), set(index.peek(len(names), at_ms))
+        held, due = (
+            set(index.to_look_at(at_ms, everything=True)),
+            set(index.peek(len(names), at_ms)),
+        )
         for name in names:
             due_ms = index.due_ms_of(name)
             rank = 2 if name in held else 0 if name in due else 1
-            yield _Place(rank, due_ms if rank == 1 else int(name[:2]), int(name[-10:]), shard, name, due_ms)
+            yield _Place(
+                rank, due_ms if rank == 1 else int(name[:2]), int(name[-10:]), shard, name, due_ms
+            )
 
     def browse(self, limit: int | None = None, *, seen: Any) -> Iterator[BrowsedMessage]:
         """Read them, ``limit`` at most; those that are gone by then are left out."""
@@ -153,16 +199,28 @@ class DynoAdmin:
                 (shard, claim.name): claim.state
                 for shard in {one.shard for one in some}
                 for claim in read_claims(
-                    self._session, self._paths.shard(shard), [one.name for one in some if one.shard == shard]
+                    self._session,
+                    self._paths.shard(shard),
+                    [one.name for one in some if one.shard == shard],
                 )
             }
             answers = reader.read_all([f"{escaped(one.shard)}/messages/{one.name}" for one in some])
             for one, (_, answer) in zip(some, answers, strict=True):
                 if isinstance(answer, tuple):
-                    claim, is_held = claims.get((one.shard, one.name), DeliveryState()), one.rank == 2
+                    claim, is_held = (
+                        claims.get((one.shard, one.name), DeliveryState()),
+                        one.rank == 2,
+                    )
                     due_ms = claim.until_ms if is_held else one.due_ms
                     said = {"due": iso(due_ms), "due_ms": due_ms, "deliveries": claim.deliveries}
-                    yield browsed(one.shard, one.name, answer[0], Note(attempt=claim.failures), is_held, **said)
+                    yield browsed(
+                        one.shard,
+                        one.name,
+                        answer[0],
+                        Note(attempt=claim.failures),
+                        is_held,
+                        **said,
+                    )
 
     def depth(self) -> int:
         return sum(one["messages"] for one in self.queue.shard_sizes().values())
@@ -172,7 +230,9 @@ class DynoAdmin:
         said: dict[str, list[str]] = {"acknowledged": [], "held": [], "absent": []}
         for name in names:
             is_done = (self.queue.remove if held_too else self.queue.finish)(name)
-            said["acknowledged" if is_done else "held" if self._is_there(name) else "absent"].append(name)
+            said[
+                "acknowledged" if is_done else "held" if self._is_there(name) else "absent"
+            ].append(name)
         return said
 
     def _is_there(self, name: str) -> bool:
@@ -181,15 +241,21 @@ class DynoAdmin:
         except (CorruptItem, MissingBody):
             return True
 
-    def purge(self, *, held_too: bool = False, on_progress: Callable[[int], None] | None = None) -> Purged:
+    def purge(
+        self, *, held_too: bool = False, on_progress: Callable[[int], None] | None = None
+    ) -> Purged:
         deleted = self.queue.clear(held_too=held_too)
         return Purged(deleted, sum(one["leased"] for one in self.queue.shard_sizes().values()))
 
     def delete(self, *, force: bool = False) -> int:
         found = {"messages": self.depth(), "dead letters": self.dead_letters.count()}
         found["consumers"] = len(children_of(self._session, self._paths.members))
-        if not force and (said := ", ".join(f"{count} {what}" for what, count in found.items() if count)):
-            raise RequestRefused(f"{self.path} is in use: {said}; purge it first, or force its deletion")
+        if not force and (
+            said := ", ".join(f"{count} {what}" for what, count in found.items() if count)
+        ):
+            raise RequestRefused(
+                f"{self.path} is in use: {said}; purge it first, or force its deletion"
+            )
         return delete_tree(self._session, self.path)
 
 
@@ -201,7 +267,9 @@ class DynoLetter(DeadItem):
 
 
 class DynoLetters:
-    """As :class:`~leaderq.queues.admin.DeadLetters`. A letter goes by its name or its message's id."""
+    """As :class:`~leaderq.queues.admin.DeadLetters`. A letter goes by its name or its message's
+    id.
+    """
 
     def __init__(self, queue: DynoQueue) -> None:
         self._letters = queue.dead_letters
@@ -212,7 +280,12 @@ class DynoLetters:
 
     def names(self) -> list[str]:
         """All by which a letter may be named."""
-        return [name for one in self.browse() for name in (one.name, one.note.origin) if name is not None]
+        return [
+            name
+            for one in self.browse()
+            for name in (one.name, one.note.origin)
+            if name is not None
+        ]
 
     def browse(self, names: Iterable[str] | None = None) -> Iterator[DynoLetter]:
         wanted = None if names is None else set(names)
@@ -224,8 +297,12 @@ class DynoLetters:
                 note = Note(one.failures, since_ms, None, one.reason, error, id, died_ms)
                 yield DynoLetter(browsed(one.shard, one.name, one.data, note), one)
 
-    def requeue(self, letters: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None) -> Moved:
+    def requeue(
+        self, letters: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None
+    ) -> Moved:
         return Moved(self._letters.redrive(cast("DynoLetter", one).message for one in letters))
 
-    def drop(self, letters: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None) -> Moved:
+    def drop(
+        self, letters: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None
+    ) -> Moved:
         return Moved(self._letters.purge(cast("DynoLetter", one).message for one in letters))

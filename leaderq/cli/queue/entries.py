@@ -61,7 +61,9 @@ class BadEntry(Exception):  # one line of many: counted and told, the others go 
     """A line that says nothing that could be put."""
 
 
-def pieces(source: Source, end: bytes, on_bytes: Callable[[int], object] = lambda _: None) -> Iterator[list[bytes]]:
+def pieces(
+    source: Source, end: bytes, on_bytes: Callable[[int], object] = lambda _: None
+) -> Iterator[list[bytes]]:
     """What stands before each ``end``, all that have come at a time; what follows the last one
     counts if there is anything.
 
@@ -79,7 +81,8 @@ def pieces(source: Source, end: bytes, on_bytes: Callable[[int], object] = lambd
             yield whole
         if len(rest) > LONGEST:
             raise ConfigurationError(
-                f"item {number + 1} is longer than {LONGEST} bytes, and has no end yet; is this the right file?"
+                f"item {number + 1} is longer than {LONGEST} bytes, and has no end yet; is this the"
+                " right file?"
             )
     if rest:
         yield [bytes(rest)]
@@ -94,8 +97,12 @@ def numbered(batches: Iterable[list[bytes]]) -> Iterator[tuple[int, bytes] | Non
         yield None
 
 
-def grouped(values: Iterable[tuple[int, bytes] | None], size: int, keys: Callable[[], Keys]) -> Iterator[Entry | None]:
-    """Numbered values, ``size`` in a znode (the last one may have less); the pauses between them."""
+def grouped(
+    values: Iterable[tuple[int, bytes] | None], size: int, keys: Callable[[], Keys]
+) -> Iterator[Entry | None]:
+    """Numbered values, ``size`` in a znode (the last one may have less); the pauses between
+    them.
+    """
     together: list[bytes] = []
     first = 0
     for one in values:
@@ -157,6 +164,10 @@ def _typed(said: dict[str, Any], name: str, kind: type) -> Any:
 def _value(value: object) -> bytes:
     if isinstance(value, str):
         return value.encode()
-    if isinstance(value, dict) and set(value) == {"base64"} and isinstance(text := value["base64"], str):
+    if (
+        isinstance(value, dict)
+        and set(value) == {"base64"}
+        and isinstance(text := value["base64"], str)
+    ):
         return from_base64(text.encode())
     raise BadEntry('has a value that is neither text nor {"base64": ...}')

@@ -1,4 +1,6 @@
-"""``leaderq queue ls``, ``peek``, ``stats``, ``ack``, ``purge``, ``rm``, ``pause`` and ``resume``."""
+"""``leaderq queue ls``, ``peek``, ``stats``, ``ack``, ``purge``, ``rm``, ``pause`` and
+``resume``.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ from leaderq.cli.queue.options import (
     root_argument,
     takes_connection,
 )
-from leaderq.cli.queue.showing import QUEUE_HEADINGS, item_headings, item_json, item_row, queue_json, queue_row, shard_row
+from leaderq.cli.queue.showing import (
+    QUEUE_HEADINGS,
+    item_headings,
+    item_json,
+    item_row,
+    queue_json,
+    queue_row,
+    shard_row,
+)
 from leaderq.errors import ConfigurationError
 from leaderq.exits import ExitCode
 
@@ -43,7 +53,9 @@ if TYPE_CHECKING:
 @kind_option
 @lock_path_option
 @json_option
-def ls(given: Given, path: str, kind: QueueKind | None, lock_path: str | None, as_json: bool) -> None:
+def ls(
+    given: Given, path: str, kind: QueueKind | None, lock_path: str | None, as_json: bool
+) -> None:
     """Show the queue at PATH, or the queues directly below it, those of a sharder too.
 
     DEPTH counts items, HELD those being worked on (with --lock-path); DEAD are dead letters, NEXT
@@ -83,7 +95,12 @@ def _lines(
         if (seen := own.overview()) is None:
             raise ConfigurationError(missing(session, path))
     below = (
-        [] if seen.depth else [QueueAdmin(session, QueuePaths(one, lock_path), kind) for one in queues_below(session, path)]
+        []
+        if seen.depth
+        else [
+            QueueAdmin(session, QueuePaths(one, lock_path), kind)
+            for one in queues_below(session, path)
+        ]
     )
     others = [] if seen.depth else [one.line() for one in dyno_below(session, path)]
     is_queue = seen.depth or seen.shards or seen.dead or seen.consumers or seen.is_paused
@@ -106,7 +123,13 @@ _DEFAULT = 20
 @switch("--all", "everything", help="show all items, however many there are")
 @json_option
 def peek(
-    given: Given, path: str, kind: QueueKind | None, lock_path: str | None, limit: int, everything: bool, as_json: bool
+    given: Given,
+    path: str,
+    kind: QueueKind | None,
+    lock_path: str | None,
+    limit: int,
+    everything: bool,
+    as_json: bool,
 ) -> None:
     """Show the items at PATH in the order in which they go; nothing is taken or changed.
 
@@ -128,7 +151,8 @@ def peek(
             for one in items:
                 write_json(item_json(one, known))
         elif not write_table(
-            item_headings(known, with_locks=with_locks), (item_row(one, known, with_locks=with_locks) for one in items)
+            item_headings(known, with_locks=with_locks),
+            (item_row(one, known, with_locks=with_locks) for one in items),
         ):
             click.echo(f"no items at {path}", err=True)
 
@@ -138,8 +162,8 @@ def peek(
 @queue_argument
 @json_option
 def stats(given: Given, path: str, as_json: bool) -> None:
-    """Show the Dyno queue at PATH shard by shard: how many messages are DUE, DELAYED (or rest after a
-    failure), HELD by consumers, and DEAD, and for how long the OLDEST of those due has been so.
+    """Show the Dyno queue at PATH shard by shard: how many messages are DUE, DELAYED (or rest after
+    a failure), HELD by consumers, and DEAD, and for how long the OLDEST of those due has been so.
 
     \b
     Example:
@@ -151,7 +175,10 @@ def stats(given: Given, path: str, as_json: bool) -> None:
         for one in figures:
             write_json(one)
     else:
-        write_table(("SHARD", "DUE", "DELAYED", "HELD", "DEAD", "OLDEST"), (shard_row(one) for one in figures))
+        write_table(
+            ("SHARD", "DUE", "DELAYED", "HELD", "DEAD", "OLDEST"),
+            (shard_row(one) for one in figures),
+        )
 
 
 @click.command(cls=Verb)
@@ -163,8 +190,8 @@ def stats(given: Given, path: str, as_json: bool) -> None:
 def ack(given: Given, path: str, names: tuple[str, ...], held_too: bool, as_json: bool) -> ExitCode:
     """Take messages that are done by other means out of the Dyno queue at PATH, by NAME or id.
 
-    Each goes as if a consumer had acknowledged it: its id is free again, or kept for its window. One
-    that a consumer holds is left to that consumer, which would go on working all the same. Exit
+    Each goes as if a consumer had acknowledged it: its id is free again, or kept for its window.
+    One that a consumer holds is left to that consumer, which would go on working all the same. Exit
     code 1: some are held, or not there.
 
     \b
@@ -185,11 +212,19 @@ def ack(given: Given, path: str, names: tuple[str, ...], held_too: bool, as_json
 @queue_argument
 @kind_option
 @lock_path_option
-@switch("--held-too", help="also delete what a consumer is working on; its acknowledgement will fail")
+@switch(
+    "--held-too", help="also delete what a consumer is working on; its acknowledgement will fail"
+)
 @yes_option
 @json_option
 def purge(
-    given: Given, path: str, kind: QueueKind | None, lock_path: str | None, held_too: bool, yes: bool, as_json: bool
+    given: Given,
+    path: str,
+    kind: QueueKind | None,
+    lock_path: str | None,
+    held_too: bool,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Delete all items that are at PATH now. Their data is gone; leaderq queue drain writes it out
     first.
@@ -208,14 +243,18 @@ def purge(
         with progress(keeper.depth(), "deleting") as on_progress:
             done = keeper.purge(held_too=held_too, on_progress=on_progress)
         if as_json:
-            write_json({"deleted": done.deleted, "held": done.held, "gone": done.gone, "stuck": done.stuck})
+            write_json(
+                {"deleted": done.deleted, "held": done.held, "gone": done.gone, "stuck": done.stuck}
+            )
         click.echo(_sentence(done, path), err=True)
 
 
 def _sentence(done: Purged, path: str) -> str:
     parts = [f"{done.deleted} deleted from {path}"]
     if done.held:
-        parts.append(f"{done.held} left, because consumers are working on them (--held-too deletes them)")
+        parts.append(
+            f"{done.held} left, because consumers are working on them (--held-too deletes them)"
+        )
     if done.gone:
         parts.append(f"{done.gone} taken by others meanwhile")
     if done.stuck:
@@ -231,7 +270,14 @@ def _sentence(done: Purged, path: str) -> str:
 @switch("--force", help="also delete queues that hold items or dead letters, or have consumers")
 @yes_option
 @json_option
-def rm(given: Given, paths: tuple[str, ...], lock_path: str | None, force: bool, yes: bool, as_json: bool) -> None:
+def rm(
+    given: Given,
+    paths: tuple[str, ...],
+    lock_path: str | None,
+    force: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
     """Delete the queues at each PATH: the znode, the side data beside it, and an empty lock path.
 
     A queue that holds items or dead letters, or has consumers, is refused, unless you --force it.

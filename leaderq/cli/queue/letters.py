@@ -23,7 +23,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 names_argument: Callable[[F], F] = click.argument("names", nargs=-1, metavar="[NAME]...")
 error_option: Callable[[F], F] = click.option(
-    "--error", metavar="TEXT", help="only letters whose reason or error contains TEXT, whatever the case of its letters"
+    "--error",
+    metavar="TEXT",
+    help="only letters whose reason or error contains TEXT, whatever the case of its letters",
 )
 
 
@@ -61,7 +63,10 @@ def paced(letters: Iterator[DeadItem], rate: int | None) -> Iterator[Iterable[De
 @queue_argument
 @names_argument
 @error_option
-@number("--limit", "show N letters at most, those that died first; of a Dyno queue the urgent ones first")
+@number(
+    "--limit",
+    "show N letters at most, those that died first; of a Dyno queue the urgent ones first",
+)
 @switch("--drop", help="delete the letters instead of showing them")
 @yes_option
 @json_option
@@ -98,7 +103,10 @@ def dead(
                 done = keeper.dead_letters.drop(letters, on_progress=on_progress)
             if as_json:
                 write_json({"dropped": done.moved, "gone": done.gone})
-            click.echo(f"{done.moved} dropped" + (f"; {done.gone} gone before" if done.gone else ""), err=True)
+            click.echo(
+                f"{done.moved} dropped" + (f"; {done.gone} gone before" if done.gone else ""),
+                err=True,
+            )
         elif as_json:
             for letter in letters:
                 write_json(letter_json(letter))
@@ -112,8 +120,12 @@ def dead(
 @names_argument
 @switch("--all", "everything", help="send all letters back")
 @error_option
-@number("--limit", "send N letters back at most, in the order in which leaderq queue dead shows them")
-@click.option("--rate", type=click.IntRange(min=1), metavar="N", help="send N letters a second back at most")
+@number(
+    "--limit", "send N letters back at most, in the order in which leaderq queue dead shows them"
+)
+@click.option(
+    "--rate", type=click.IntRange(min=1), metavar="N", help="send N letters a second back at most"
+)
 @switch("--dry-run", help="only say how many would be sent back")
 @json_option
 def requeue(
@@ -154,9 +166,14 @@ def requeue(
             return
         total = len(names) or min(limit or 2**31, keeper.dead_letters.count())
         with progress(total, "sending back") as on_progress:
-            done = [keeper.dead_letters.requeue(some, on_progress=on_progress) for some in paced(letters, rate)]
+            done = [
+                keeper.dead_letters.requeue(some, on_progress=on_progress)
+                for some in paced(letters, rate)
+            ]
         moved, lost = sum(one.moved for one in done), sum(one.gone for one in done)
         if as_json:
             write_json({"requeued": moved, "gone": lost, "remain": keeper.dead_letters.count()})
         gone = f"; {lost} gone before" if lost else ""
-        click.echo(f"{moved} sent back to {path}{gone}; {keeper.dead_letters.count()} remain", err=True)
+        click.echo(
+            f"{moved} sent back to {path}{gone}; {keeper.dead_letters.count()} remain", err=True
+        )

@@ -74,10 +74,14 @@ def meta_path() -> str | None:
 
 def queue_argument(verb: F) -> F:
     """The path of the queue that a verb is about, and where its side data lies."""
-    return click.argument("path", metavar="PATH", callback=_as_queue, shell_complete=queues)(meta_path_option(verb))
+    return click.argument("path", metavar="PATH", callback=_as_queue, shell_complete=queues)(
+        meta_path_option(verb)
+    )
 
 
-root_argument: Callable[[F], F] = click.argument("path", metavar="PATH", callback=_as_path, shell_complete=queues)
+root_argument: Callable[[F], F] = click.argument(
+    "path", metavar="PATH", callback=_as_path, shell_complete=queues
+)
 kind_option: Callable[[F], F] = click.option(
     "--kind",
     type=click.Choice(_KINDS),
@@ -94,7 +98,12 @@ lock_path_option: Callable[[F], F] = click.option(
 
 @contextmanager
 def keeping(
-    given: Given, path: str, kind: QueueKind | None = None, lock_path: str | None = None, *, may_be_new: bool = False
+    given: Given,
+    path: str,
+    kind: QueueKind | None = None,
+    lock_path: str | None = None,
+    *,
+    may_be_new: bool = False,
 ) -> Iterator[tuple[Session, Operated]]:
     """A session, and the queue in an operator's hands.
 
@@ -134,7 +143,9 @@ def _keeping_only(only: type[K], which: str, given: Given, path: str, *told: Any
 
 
 @contextmanager
-def operated(session: Session, path: str, kind: QueueKind | None, lock_path: str | None) -> Iterator[Operated]:
+def operated(
+    session: Session, path: str, kind: QueueKind | None, lock_path: str | None
+) -> Iterator[Operated]:
     """The queue at ``path``: a Dyno queue if that lies there, or is to be made by ``--kind dyno``.
 
     :raises ConfigurationError: something else lies there than was told.
@@ -146,7 +157,9 @@ def operated(session: Session, path: str, kind: QueueKind | None, lock_path: str
     others = kind or lock_path or meta_path()
     is_told, is_found = click.get_current_context().meta.get(_DYNO, False), is_dyno(session, path)
     if is_found and others is not None:
-        raise ConfigurationError(f"{path} is a Dyno queue: it has no --lock-path, no --meta-path, and no other --kind")
+        raise ConfigurationError(
+            f"{path} is a Dyno queue: it has no --lock-path, no --meta-path, and no other --kind"
+        )
     if is_told and not is_found and session.exists(path) is not None and session.children(path):
         raise ConfigurationError(f"{path} is not a Dyno queue, and --kind dyno was given")
     if not (is_found or is_told):
@@ -163,5 +176,7 @@ def missing(session: Session, path: str) -> str:
         near = difflib.get_close_matches(name, session.children(parent or "/"), n=1)
     except NoNode:
         near = []
-    hint = f"did you mean {parent}/{near[0]}?" if near else "leaderq queue ls lists those below a path"
+    hint = (
+        f"did you mean {parent}/{near[0]}?" if near else "leaderq queue ls lists those below a path"
+    )
     return f"there is no queue at {path} on {session.address}; {hint}"

@@ -15,7 +15,16 @@ import click
 
 from leaderq.cli.options import Given, Verb, json_option, number, switch
 from leaderq.cli.output import progress, write_json
-from leaderq.cli.queue.entries import BadEntry, Entry, Keys, from_base64, from_json, grouped, numbered, pieces
+from leaderq.cli.queue.entries import (
+    BadEntry,
+    Entry,
+    Keys,
+    from_base64,
+    from_json,
+    grouped,
+    numbered,
+    pieces,
+)
 from leaderq.cli.queue.options import keeping, kind_option, queue_argument, takes_connection
 from leaderq.cli.signals import Stopping
 from leaderq.errors import ConfigurationError
@@ -35,17 +44,39 @@ Batches = Iterable[list[bytes]]
 @click.argument("items", nargs=-1, metavar="[ITEM]...")
 @kind_option
 @click.option("--id", metavar="ID", help="the id of the items, for an id or Dyno queue")
-@click.option("--priority", type=int, metavar="N", help="of the items, for a priority or Dyno queue; lower goes first")
-@number("--delay-s", "how long after it was read an item is due, for a delay or Dyno queue", least=0.0, metavar="SECONDS")
-@click.option("--shard", metavar="NAME", help="where the messages go, for a Dyno queue; else in turn")
+@click.option(
+    "--priority",
+    type=int,
+    metavar="N",
+    help="of the items, for a priority or Dyno queue; lower goes first",
+)
+@number(
+    "--delay-s",
+    "how long after it was read an item is due, for a delay or Dyno queue",
+    least=0.0,
+    metavar="SECONDS",
+)
+@click.option(
+    "--shard", metavar="NAME", help="where the messages go, for a Dyno queue; else in turn"
+)
 @click.option("--group", metavar="NAME", help="work on them one after the other, for a Dyno queue")
 @click.option(
-    "--header", "headers", metavar="KEY=VALUE", multiple=True, help="of the messages, for a Dyno queue; repeatable"
+    "--header",
+    "headers",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="of the messages, for a Dyno queue; repeatable",
 )
-@click.option("--multi", type=click.IntRange(min=1), metavar="N", default=1, help="put N items in one znode")
+@click.option(
+    "--multi", type=click.IntRange(min=1), metavar="N", default=1, help="put N items in one znode"
+)
 @switch("--null", help="items on standard input end with a NUL instead of a line end")
 @switch("--base64", "as_base64", help="items are in base64")
-@switch("--from-json", "objects", help="each line is an object as leaderq queue drain or peek --json writes it")
+@switch(
+    "--from-json",
+    "objects",
+    help="each line is an object as leaderq queue drain or peek --json writes it",
+)
 @json_option
 def put(
     given: Given,
@@ -79,13 +110,21 @@ def put(
       leaderq queue put /orders first second
       leaderq queue put /orders < orders.txt
       leaderq queue put /mails --priority -5 urgent
-      leaderq queue put /jobs --kind dyno --id order-17 --delay-s 60 --header by=anna '{"order": 17}'
-      leaderq queue drain /old --json --yes > old.jsonl && leaderq queue put /new --from-json < old.jsonl
+      leaderq queue put /jobs --kind dyno --id order-17 --delay-s 60 --header by=anna '{}'
+      leaderq queue drain /old --json --yes > old.jsonl
+      leaderq queue put /new --from-json < old.jsonl
     """
     options = {"--id": id, "--priority": priority, "--delay-s": delay_s}
     dyno_options = {"--shard": shard, "--group": group, "--header": headers or None}
     with_keys = [name for name, value in (options | dyno_options).items() if value is not None]
-    _check(with_keys, multi=multi, null=null, as_base64=as_base64, objects=objects, has_items=bool(items))
+    _check(
+        with_keys,
+        multi=multi,
+        null=null,
+        as_base64=as_base64,
+        objects=objects,
+        has_items=bool(items),
+    )
     pairs = dict(_pair(one) for one in headers)
 
     def keys() -> Keys:
@@ -100,7 +139,11 @@ def put(
         store: Store | None = None
         try:
             with _input(items, null, stopping) as batches:
-                first, entries = _first(_entries(batches, refusals, keys, multi, as_base64=as_base64, as_objects=objects))
+                first, entries = _first(
+                    _entries(
+                        batches, refusals, keys, multi, as_base64=as_base64, as_objects=objects
+                    )
+                )
                 store = way_in(first)
                 with closing(store):
                     _run(store, refusals, entries)
@@ -124,7 +167,9 @@ def _sum_up(path: str, stored: int, refused: int, multi: int, as_json: bool) -> 
     click.echo(f"{stored} {what} in {path}" + (f"; {refused} refused" if refused else ""), err=True)
 
 
-def _check(with_keys: list[str], *, multi: int, null: bool, as_base64: bool, objects: bool, has_items: bool) -> None:
+def _check(
+    with_keys: list[str], *, multi: int, null: bool, as_base64: bool, objects: bool, has_items: bool
+) -> None:
     problems = []
     if objects and (with_keys or multi > 1 or null or as_base64):
         problems.append("--from-json stands alone: the lines say everything")
@@ -179,7 +224,13 @@ def _stdin_bytes() -> int | None:
 
 
 def _entries(
-    batches: Batches, refusals: Refusals, keys: Callable[[], Keys], multi: int, *, as_base64: bool, as_objects: bool
+    batches: Batches,
+    refusals: Refusals,
+    keys: Callable[[], Keys],
+    multi: int,
+    *,
+    as_base64: bool,
+    as_objects: bool,
 ) -> Iterator[Entry | None]:
     """What is to be put, and ``None`` where nothing more has come so far."""
 

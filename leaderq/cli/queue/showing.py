@@ -20,7 +20,17 @@ class DynoKind(Enum):
 
 
 AnyKind = Union["QueueKind", DynoKind]
-QUEUE_HEADINGS = ("QUEUE", "KIND", "DEPTH", "HELD", "DEAD", "NEXT", "CONSUMERS", "OLDEST", "REMARKS")
+QUEUE_HEADINGS = (
+    "QUEUE",
+    "KIND",
+    "DEPTH",
+    "HELD",
+    "DEAD",
+    "NEXT",
+    "CONSUMERS",
+    "OLDEST",
+    "REMARKS",
+)
 LETTER_HEADINGS = ("NAME", "DIED", "ORIGIN", "ATTEMPTS", "REASON", "ERROR", "ITEM")
 _WIDEST = 60
 _WARN_FROM = 2**31 - 2**27
@@ -49,11 +59,21 @@ def item_cell(items: Sequence[bytes] | None, problem: str | None) -> str:
 
 def item_headings(kind: AnyKind | None, *, with_locks: bool) -> tuple[str, ...]:
     """The headings of a table of items; see :func:`item_row`."""
-    return ("NAME", *_key_heading(kind), "ENQUEUED", "ATTEMPT", *(("HELD",) if with_locks else ()), "BYTES", "ITEM")
+    return (
+        "NAME",
+        *_key_heading(kind),
+        "ENQUEUED",
+        "ATTEMPT",
+        *(("HELD",) if with_locks else ()),
+        "BYTES",
+        "ITEM",
+    )
 
 
 def item_row(one: Browsed, kind: AnyKind | None, *, with_locks: bool) -> tuple[Any, ...]:
-    """An item as a row. ATTEMPT is the one it is waiting for, or in: one more than it has failed."""
+    """An item as a row. ATTEMPT is the one it is waiting for, or in: one more than it has
+    failed.
+    """
     held = ("yes" if one.is_locked else None,) if with_locks else ()
     size = None if one.items is None else sum(map(len, one.items))
     return (
@@ -69,7 +89,11 @@ def item_row(one: Browsed, kind: AnyKind | None, *, with_locks: bool) -> tuple[A
 
 def item_json(one: Browsed, kind: AnyKind | None) -> dict[str, Any]:
     """An item as JSON says it; corrupt ones have no ``values``, but their ``data``."""
-    said: dict[str, Any] = {"name": one.name, **key_json(one, kind), "enqueued": iso(one.enqueued_ms)}
+    said: dict[str, Any] = {
+        "name": one.name,
+        **key_json(one, kind),
+        "enqueued": iso(one.enqueued_ms),
+    }
     said["attempt"] = one.attempt + 1
     if one.is_locked is not None:
         said["held"] = one.is_locked
@@ -128,7 +152,17 @@ def queue_row(seen: Overview, now_ms: float) -> tuple[Any, ...]:
     kind = "sharder" if seen.shards else seen.kind.value if seen.kind else None
     age = None if seen.oldest_ms is None else duration(max(0.0, now_ms - seen.oldest_ms) / 1000)
     remarks = "; ".join(_remarks(seen)) or None
-    return (seen.path, kind, seen.depth, seen.held, seen.dead, seen.next_sequence, seen.consumers, age, remarks)
+    return (
+        seen.path,
+        kind,
+        seen.depth,
+        seen.held,
+        seen.dead,
+        seen.next_sequence,
+        seen.consumers,
+        age,
+        remarks,
+    )
 
 
 def queue_json(seen: Overview) -> dict[str, Any]:
@@ -167,7 +201,12 @@ def _remarks(seen: Overview) -> list[str]:
 
 
 def _key_heading(kind: AnyKind | None) -> tuple[str, ...]:
-    headings = {"id": ("ID",), "priority": ("PRIORITY",), "delay": ("DUE",), "dyno": ("ID", "PRIORITY", "DUE", "HELD")}
+    headings = {
+        "id": ("ID",),
+        "priority": ("PRIORITY",),
+        "delay": ("DUE",),
+        "dyno": ("ID", "PRIORITY", "DUE", "HELD"),
+    }
     return headings.get(kind.value, ()) if kind else ()
 
 

@@ -37,7 +37,9 @@ class Store(Protocol):
     stored: int
 
     def put(self, entry: Entry) -> None:
-        """Take this on its way. Raises ``TooLarge`` and ``ConfigurationError`` if it cannot be put."""
+        """Take this on its way. Raises ``TooLarge`` and ``ConfigurationError`` if it cannot be
+        put.
+        """
 
     def pause(self) -> None:
         """Nothing more has come for now: what was taken on goes out."""
@@ -56,13 +58,19 @@ class FramedStore(PutListener):
         self.stored = 0
         self._kind = kind
         self._failure: LeaderqError | None = None
-        self._putter: Putter[bytes] = Putter(session, places, BYTES, put_in_background=True, final_flush_s=1.0)
+        self._putter: Putter[bytes] = Putter(
+            session, places, BYTES, put_in_background=True, final_flush_s=1.0
+        )
         self._putter.start()
         self._putter.add_listener(self)
 
     def put(self, entry: Entry) -> None:
-        if not self._putter.put_multi(entry.values, _prefix(self._kind, entry.keys), timeout_s=PATIENCE_S):
-            raise ConnectionLost(f"nothing was stored for {PATIENCE_S:.0f} s, and no more can be kept")
+        if not self._putter.put_multi(
+            entry.values, _prefix(self._kind, entry.keys), timeout_s=PATIENCE_S
+        ):
+            raise ConnectionLost(
+                f"nothing was stored for {PATIENCE_S:.0f} s, and no more can be kept"
+            )
         self._raise()
 
     def pause(self) -> None:
@@ -74,7 +82,9 @@ class FramedStore(PutListener):
             if self.stored > seen:
                 seen, deadline = self.stored, now_s() + PATIENCE_S
             if now_s() >= deadline:
-                raise ConnectionLost(f"{self._putter.unsettled} items were not answered for {PATIENCE_S:.0f} s")
+                raise ConnectionLost(
+                    f"{self._putter.unsettled} items were not answered for {PATIENCE_S:.0f} s"
+                )
         self._raise()
 
     def close(self) -> None:
@@ -105,9 +115,13 @@ class SimpleStore:
 
     def put(self, entry: Entry) -> None:
         if len(entry.values) != 1:
-            raise ConfigurationError(f"it has {len(entry.values)} values, and a znode of a simple queue holds one")
+            raise ConfigurationError(
+                f"it has {len(entry.values)} values, and a znode of a simple queue holds one"
+            )
         if entry.keys.kind is not None:
-            raise ConfigurationError(f"it is an item of a queue of the kind {entry.keys.kind}, and this one is simple")
+            raise ConfigurationError(
+                f"it is an item of a queue of the kind {entry.keys.kind}, and this one is simple"
+            )
         self._gathered += entry.values
         if len(self._gathered) >= 1000:
             self.pause()
@@ -149,7 +163,9 @@ def _prefix(kind: QueueKind, keys: Keys) -> str:
     if keys.is_bare:
         return ITEM_PREFIX
     if keys.kind not in (None, kind.value):
-        raise ConfigurationError(f"it is an item of a queue of the kind {keys.kind}, and this one is {kind.value}")
+        raise ConfigurationError(
+            f"it is an item of a queue of the kind {keys.kind}, and this one is {kind.value}"
+        )
     return prefix_for(kind, id=keys.id, priority=keys.priority, due_ms=keys.due_ms)
 
 
@@ -164,10 +180,20 @@ class DynoStore:
 
     def put(self, entry: Entry) -> None:
         if len(entry.values) != 1:
-            raise ConfigurationError(f"it has {len(entry.values)} values, and a message of a Dyno queue holds one")
+            raise ConfigurationError(
+                f"it has {len(entry.values)} values, and a message of a Dyno queue holds one"
+            )
         keys, payload = entry.keys, entry.values[0]
         delay_s = 0.0 if keys.due_ms is None else max(0.0, keys.due_ms / 1000 - time.time())
-        message = Message(keys.id or "", payload, delay_s, keys.priority or 0, keys.shard, keys.headers or {}, keys.group)
+        message = Message(
+            keys.id or "",
+            payload,
+            delay_s,
+            keys.priority or 0,
+            keys.shard,
+            keys.headers or {},
+            keys.group,
+        )
         self._gathered.append((entry.number, message))
         if len(self._gathered) == _AT_A_TIME or len(payload) > _LARGE:
             self.pause()
@@ -203,7 +229,9 @@ class PutWish:
 _NEEDED = {QueueKind.ID: "--id", QueueKind.PRIORITY: "--priority", QueueKind.DELAY: "--delay-s"}
 
 
-def way_into(session: Session, keeper: Operated, wish: PutWish, refusals: Refusals) -> Callable[[Entry | None], Store]:
+def way_into(
+    session: Session, keeper: Operated, wish: PutWish, refusals: Refusals
+) -> Callable[[Entry | None], Store]:
     """The way into a queue: what makes a store of the first entry.
 
     :raises ConfigurationError: what lies there does not agree with what was told.
@@ -216,7 +244,11 @@ def way_into(session: Session, keeper: Operated, wish: PutWish, refusals: Refusa
 
     def store(first: Entry | None) -> Store:
         kind = known or _kind_of(first, keeper)
-        return SimpleStore(session, paths) if kind is QueueKind.SIMPLE else FramedStore(session, paths, kind)
+        return (
+            SimpleStore(session, paths)
+            if kind is QueueKind.SIMPLE
+            else FramedStore(session, paths, kind)
+        )
 
     return store
 
@@ -226,16 +258,26 @@ def _wanted(wish: PutWish) -> QueueKind | None:
         return wish.kind
     for_dyno = [key for key in wish.keys if key not in _NEEDED.values()]
     if for_dyno or len(wish.keys) > 1:
-        said = "is for Dyno queues" if for_dyno else "are for different kinds of queue, or together for a Dyno queue"
-        raise ConfigurationError(f"{' and '.join(for_dyno or wish.keys)} {said}; --kind dyno makes one")
+        said = (
+            "is for Dyno queues"
+            if for_dyno
+            else "are for different kinds of queue, or together for a Dyno queue"
+        )
+        raise ConfigurationError(
+            f"{' and '.join(for_dyno or wish.keys)} {said}; --kind dyno makes one"
+        )
     (implied,) = (kind for kind, key in _NEEDED.items() if key == wish.keys[0])
     if wish.kind not in (None, implied):
-        raise ConfigurationError(f"{wish.keys[0]} is for {implied.value} queues, and another --kind was given")
+        raise ConfigurationError(
+            f"{wish.keys[0]} is for {implied.value} queues, and another --kind was given"
+        )
     return implied
 
 
 def _kind(keeper: QueueAdmin, wish: PutWish) -> QueueKind | None:
-    """As told, if what lies there agrees; else as what lies there tells; ``None`` if nothing does."""
+    """As told, if what lies there agrees; else as what lies there tells; ``None`` if nothing
+    does.
+    """
     wanted, path, names = _wanted(wish), keeper.paths.path, keeper.names()
     refuse_sharder(contents_of(names, QueueKind.PLAIN), keeper.paths)
     found = contents_of(names).kind
@@ -254,7 +296,9 @@ def _kind_of(first: Entry | None, keeper: QueueAdmin) -> QueueKind:
     """The kind of an empty queue, as the keys of its first item tell; said of a new one."""
     said = first.keys.kind if first and first.keys.kind else "plain"
     if said == "dyno":
-        raise ConfigurationError("the first item is a message of a Dyno queue; --kind dyno makes one")
+        raise ConfigurationError(
+            "the first item is a message of a Dyno queue; --kind dyno makes one"
+        )
     if not keeper.is_there():
         _tell_new(keeper.paths.path, said)
     return QueueKind(said)

@@ -88,7 +88,10 @@ class RepeatMeter:
         given = {"window": window, "memory": memory}
         problems = [f"{name}={n!r}: give 1 or more" for name, n in given.items() if n < 1]
         if memory < window:
-            problems.append(f"memory={memory!r} is less than window={window!r}: repeats within the window would be missed")
+            problems.append(
+                f"memory={memory!r} is less than window={window!r}: repeats within the window would"
+                " be missed"
+            )
         if problems:
             raise ConfigurationError(*problems)
         self._window = window
@@ -143,7 +146,9 @@ class RepeatMeter:
 
 
 def classified(repeats: int, near: int, requests: int) -> Duplication:
-    """The duplication class of ``requests``, of which so many are repeats, and so many near ones."""
+    """The duplication class of ``requests``, of which so many are repeats, and so many near
+    ones.
+    """
     if not repeats:
         return Duplication.NONE
     return Duplication.HIGH if near >= _HIGH_SHARE * requests else Duplication.SPARSE
@@ -196,7 +201,9 @@ class SavingSimulator:
 
     def __init__(self, service_s: float, *, waiters: int = 1) -> None:
         if not 0 < service_s < float("inf"):
-            raise ConfigurationError(f"service_s={service_s!r}: give the seconds that one run takes, above 0")
+            raise ConfigurationError(
+                f"service_s={service_s!r}: give the seconds that one run takes, above 0"
+            )
         if waiters < 0:
             raise ConfigurationError(f"waiters={waiters!r}: give 0 or more")
         self._service_s = service_s

@@ -168,7 +168,9 @@ class InOrder:
         return self._newest_s, key
 
 
-def spread(arrivals: Iterable[Arrival], *, resolution_s: float, buffer: int = BUFFER) -> Iterator[Arrival]:
+def spread(
+    arrivals: Iterable[Arrival], *, resolution_s: float, buffer: int = BUFFER
+) -> Iterator[Arrival]:
     """Spread those with one and the same time evenly over ``resolution_s`` from it: what a clock of
     whole seconds writes down has come at any time within the second. Of more than ``buffer`` of
     them the rest comes at the end of it.

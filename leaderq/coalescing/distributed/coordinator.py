@@ -133,7 +133,7 @@ class DistributedQueueCoordinator:
     def __repr__(self) -> str:
         return f"<DistributedQueueCoordinator {self.root!r}, head of {len(self._held)} keys>"
 
-    # -- the two events -------------------------------------------------------------------------------------------------
+    # -- the two events
 
     def enqueue(self, key: str | bytes, timeout_s: float | None = AS_SET) -> DistributedToken:
         """Ask to work on ``key``: at once, or after waiting for the head, or not at all.
@@ -205,14 +205,16 @@ class DistributedQueueCoordinator:
             return False
 
     @contextmanager
-    def hold(self, key: str | bytes, timeout_s: float | None = AS_SET) -> Iterator[DistributedToken]:
+    def hold(
+        self, key: str | bytes, timeout_s: float | None = AS_SET
+    ) -> Iterator[DistributedToken]:
         """``with coordinator.hold(key) as token: if token: ...``: an :meth:`enqueue` whose token is
         dequeued at the end.
         """
         with self.enqueue(key, timeout_s) as token:
             yield token
 
-    # -- for operators --------------------------------------------------------------------------------------------------
+    # -- for operators
 
     def look(self, key: str | bytes) -> KeyView:
         """Who is the head of a key, and who waits; as of a moment ago.
@@ -220,7 +222,9 @@ class DistributedQueueCoordinator:
         :raises ZooKeeperError: it could not be read.
         """
         znodes = KeyZnodes.of(self.root, key)
-        read: list[Any] = self._session.multi_read([GetData(znodes.slot(0)), GetData(znodes.slot(1))])
+        read: list[Any] = self._session.multi_read(
+            [GetData(znodes.slot(0)), GetData(znodes.slot(1))]
+        )
         return view([holder(number, one) for number, one in enumerate(read)])
 
     def evict(self, key: str | bytes) -> SlotHolder | None:
@@ -244,7 +248,7 @@ class DistributedQueueCoordinator:
             return None
         return head
 
-    # -- its end --------------------------------------------------------------------------------------------------------
+    # -- its end
 
     def close(self, timeout_s: float | None = 5.0) -> bool:
         """Take no more requests, tell those who wait, and wait until the tokens given out are
@@ -263,7 +267,11 @@ class DistributedQueueCoordinator:
         for release in [self._let_go(token, TokenEnding.CLOSED) for token in left]:
             if release is not None:
                 self._releases.begin(release)
-        while self._releases and not deadline.is_over and self._session.state is not SessionState.CLOSED:
+        while (
+            self._releases
+            and not deadline.is_over
+            and self._session.state is not SessionState.CLOSED
+        ):
             self._releases.again()
             threading.Event().wait(0.05)
         if self._coverage is not None:
@@ -272,9 +280,11 @@ class DistributedQueueCoordinator:
         self._renewer.stop(deadline.remaining_s or 0.1)
         return is_clean
 
-    # -- inside ---------------------------------------------------------------------------------------------------------
+    # -- inside
 
-    def _admitted(self, request: SlotRequest, znodes: KeyZnodes, key: str | bytes) -> DistributedToken:
+    def _admitted(
+        self, request: SlotRequest, znodes: KeyZnodes, key: str | bytes
+    ) -> DistributedToken:
         standing = request.seek()
         if standing is SlotStanding.DECLINED:
             self._rely_on(key, request.relied_on)
@@ -282,8 +292,13 @@ class DistributedQueueCoordinator:
         if standing is SlotStanding.HEAD:
             return self._begun(self._token(znodes, key, request.holder, EnqueueOutcome.ACCEPT))
         with self._lock:
-            if any(one.owner == get_ident() and one.znodes == znodes for one in self._held.values()):
-                raise WouldDeadlock(f"key {key!r}: this thread asks again while it works on it, and would wait for itself")
+            if any(
+                one.owner == get_ident() and one.znodes == znodes for one in self._held.values()
+            ):
+                raise WouldDeadlock(
+                    f"key {key!r}: this thread asks again while it works on it, and would wait for"
+                    " itself"
+                )
             self._waiting[znodes.name] = request
         self._renewer.wake()
         try:
@@ -311,7 +326,11 @@ class DistributedQueueCoordinator:
                 log.exception("covering a key failed key=%r", key)
 
     def _token(
-        self, znodes: KeyZnodes, key: str | bytes, holder: SlotHolder | None, outcome: EnqueueOutcome
+        self,
+        znodes: KeyZnodes,
+        key: str | bytes,
+        holder: SlotHolder | None,
+        outcome: EnqueueOutcome,
     ) -> DistributedToken:
         return DistributedToken(
             self._session,
@@ -330,7 +349,8 @@ class DistributedQueueCoordinator:
             self._check_open()
             self._held[token.holder.token] = token
         self._renewer.wake()
-        if self._session.id != token.holder.session:  # it ended before the listener knew of this token
+        # it ended before the listener knew of this token
+        if self._session.id != token.holder.session:
             token.end(TokenEnding.SESSION)
         return token
 

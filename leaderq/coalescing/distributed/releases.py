@@ -56,7 +56,9 @@ class Release:
 
 
 class PendingReleases:
-    """All that is to be given back by one coordinator. May be used from any thread; blocks nowhere."""
+    """All that is to be given back by one coordinator. May be used from any thread; blocks
+    nowhere.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -83,7 +85,8 @@ class PendingReleases:
     def _send(self, release: Release) -> None:
         session = self._session
         if session.state is SessionState.LOST or session.id not in (None, release.session):
-            release.settle(False)  # and deleted all the same: a session that was given up may stand for a while
+            # and deleted all the same: a session that was given up may stand for a while
+            release.settle(False)
         answer = session.multi_async([Delete(release.token), Delete(release.slot)])
         answer.add_done_callback(partial(self._answered, release))
 

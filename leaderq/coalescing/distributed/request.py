@@ -102,7 +102,9 @@ class SlotRequest:
         self._is_closed = is_closed
         self._changed = threading.Event()
         self._token = znodes.new_token()
-        self._who = partial(described, host=socket.gethostname(), pid=os.getpid(), since=time.time())
+        self._who = partial(
+            described, host=socket.gethostname(), pid=os.getpid(), since=time.time()
+        )
         self._session_id: int | None = None
         self._slot: int | None = None  # that we have, or may have
         self._is_vacant = False  # the other slot was deleted while we waited
@@ -131,7 +133,7 @@ class SlotRequest:
         znodes, token = self._znodes, self._token
         return Release(znodes.token(token), znodes.slot(self._slot), token, self._session_id)
 
-    # -- seeking --------------------------------------------------------------------------------------------------------
+    # -- seeking
 
     def seek(self) -> SlotStanding:
         """Take a slot; return HEAD, WAITS or DECLINED."""
@@ -174,7 +176,9 @@ class SlotRequest:
                 Create(znodes.token(token), who, ephemeral=True),
             ]
         )
-        reading = session.multi_read_async([GetData(znodes.slot(0)), GetData(znodes.slot(1)), GetData(znodes.slot(0))])
+        reading = session.multi_read_async(
+            [GetData(znodes.slot(0)), GetData(znodes.slot(1)), GetData(znodes.slot(0))]
+        )
         made = self._answer(taking)
         if isinstance(made, LeaderqError) and not isinstance(made, NodeExists):
             if isinstance(made, (ConnectionLost, SessionExpired, NoNode)):
@@ -205,7 +209,7 @@ class SlotRequest:
         except (ConnectionLost, SessionExpired):
             self._await_connection()
 
-    # -- waiting --------------------------------------------------------------------------------------------------------
+    # -- waiting
 
     def wait(self) -> None:
         """Wait until our slot is the older one; returns when it is."""
@@ -273,7 +277,7 @@ class SlotRequest:
         self._changed.set()
         return False
 
-    # -- time -----------------------------------------------------------------------------------------------------------
+    # -- time
 
     def _left_s(self) -> float:
         return max(0.0, self._end_s - now_s())
@@ -301,12 +305,16 @@ class SlotRequest:
             return exc
 
     def _await_connection(self) -> None:
-        """Wait for a connection, or for the time to be up; a moment in any case, because a broken one
-        is not known at once.
+        """Wait for a connection, or for the time to be up; a moment in any case, because a broken
+        one is not known at once.
         """
         self._changed.clear()
         self._changed.wait(min(_REST_S, self._left_s()))
-        while self._session.state is not SessionState.CONNECTED and self._left_s() > 0 and not self._is_closed():
+        while (
+            self._session.state is not SessionState.CONNECTED
+            and self._left_s() > 0
+            and not self._is_closed()
+        ):
             if self._session.state is SessionState.CLOSED:
                 raise SessionClosed("the session was closed by its owner", path=self._znodes.root)
             self._changed.wait(min(_LOOK_S, self._left_s()))

@@ -3,8 +3,8 @@ somebody. Pure.
 
 ::
 
-    <root>/<key>~0, <root>/<key>~1     the two slots; data = the name of the token that took the slot
-    <root>/<key>~<32 hex digits>       a token, one to each slot that is taken; data = who
+    <root>/<key>~0, <root>/<key>~1  the two slots; data = the name of the token that took the slot
+    <root>/<key>~<32 hex digits>    a token, one to each slot that is taken; data = who
 
 All are ephemeral and side by side, because ephemeral znodes have no children: nothing of a key is
 left when nobody works on it. A slot and its token are made and deleted together.
@@ -54,7 +54,8 @@ def encoded(key: str | bytes) -> str:
         kind, raw = "b", bytes(key)
     else:
         raise ConfigurationError(
-            f"key {key!r} is of type {type(key).__name__}; give text or bytes, which mean the same to every process"
+            f"key {key!r} is of type {type(key).__name__}; give text or bytes, which mean the same"
+            " to every process"
         )
     name = quote_from_bytes(raw, safe=_SAFE).replace("~", "%7E")
     if len(name) <= LONGEST:
@@ -99,9 +100,14 @@ def validated_root(root: str) -> str:
     :raises ConfigurationError: it is no path, or the root of all znodes.
     """
     if not isinstance(root, str):
-        raise ConfigurationError(f"root {root!r} is no text; give the path of a znode, such as '/coalescing'")
+        raise ConfigurationError(
+            f"root {root!r} is no text; give the path of a znode, such as '/coalescing'"
+        )
     if validated_path(root) == "/":
-        raise ConfigurationError("root '/' would fill the top of ZooKeeper with slots; give a znode, such as '/coalescing'")
+        raise ConfigurationError(
+            "root '/' would fill the top of ZooKeeper with slots; give a znode, such as"
+            " '/coalescing'"
+        )
     return root
 
 
@@ -119,7 +125,9 @@ class SlotHolder:
 
 @dataclass(frozen=True, slots=True)
 class KeyView:
-    """A key at a moment that is over already. ``head`` and ``waiter`` are ``None`` where nobody is."""
+    """A key at a moment that is over already. ``head`` and ``waiter`` are ``None`` where nobody
+    is.
+    """
 
     head: SlotHolder | None
     waiter: SlotHolder | None
@@ -127,7 +135,9 @@ class KeyView:
     @property
     def state(self) -> TrafficState:
         """Init, Process or Block."""
-        return TrafficAutomaton(line=[one for one in (self.head, self.waiter) if one is not None]).state
+        return TrafficAutomaton(
+            line=[one for one in (self.head, self.waiter) if one is not None]
+        ).state
 
 
 class SlotStanding(Enum):
@@ -182,7 +192,9 @@ def judge(
     mine = find(token, (first, second, again))
     if mine is not None:
         other = (again, second)[1 - mine.slot]
-        return (SlotStanding.HEAD if other is None or other.number > mine.number else SlotStanding.WAITS), mine.slot
+        return (
+            SlotStanding.HEAD if other is None or other.number > mine.number else SlotStanding.WAITS
+        ), mine.slot
     if again is None:
         return SlotStanding.OUTSIDE, 0
     if second is None:
@@ -193,7 +205,9 @@ def judge(
 
 
 def described(*, host: str, pid: int, since: float, begun: float | None = None) -> bytes:
-    """What stands in a token's znode, for operators; ``begun``: when its run began, if it waited."""
+    """What stands in a token's znode, for operators; ``begun``: when its run began, if it
+    waited.
+    """
     what = {"host": host, "pid": pid, "since": round(since, 3)}
     if begun is not None:
         what["begun"] = round(begun, 3)

@@ -18,7 +18,14 @@ from typing import Any
 from leaderq.clock import now_s
 from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.coalescing.distributed.slots import KeyZnodes, SlotHolder
-from leaderq.errors import LeaderqError, NoNode, SessionClosed, SessionExpired, TokenOver, ZooKeeperError
+from leaderq.errors import (
+    LeaderqError,
+    NoNode,
+    SessionClosed,
+    SessionExpired,
+    TokenOver,
+    ZooKeeperError,
+)
 from leaderq.zookeeper import Check, Operation, Session, SessionState
 
 
@@ -52,7 +59,8 @@ class SessionLease:
         """A write sent at ``sent_s`` was acknowledged in this session, or refused by the leader for
         another reason than the session.
         """
-        if session_id != self._session.id:  # what is said of a session that is over says nothing about the next
+        # what is said of a session that is over says nothing about the next
+        if session_id != self._session.id:
             return
         with self._lock:
             known, before_s = self._heard
@@ -62,7 +70,11 @@ class SessionLease:
         """Whether this session certainly stands."""
         session = self._session
         heard_id, heard_s = self._heard
-        if session.state is SessionState.CLOSED or session.id != session_id or heard_id != session_id:
+        if (
+            session.state is SessionState.CLOSED
+            or session.id != session_id
+            or heard_id != session_id
+        ):
             return False
         return now_s() < heard_s + self._timeout_s() * 2 / 3
 
@@ -171,9 +183,11 @@ class DistributedToken:
         """
         return Check(self.path)
 
-    def write(self, operations: Sequence[Operation], *, timeout_s: float | None = None) -> list[Any]:
-        """Do all of these operations, or none if this token is not current; return one result for each.
-        The servers decide.
+    def write(
+        self, operations: Sequence[Operation], *, timeout_s: float | None = None
+    ) -> list[Any]:
+        """Do all of these operations, or none if this token is not current; return one result for
+        each. The servers decide.
 
         :raises TokenOver: it is not current; nothing was written.
         :raises NotConnected: nothing was sent. :raises ConnectionLost: whether it was written is

@@ -48,69 +48,115 @@ class RefusedOptions:
 
 
 # A table: each row takes as few lines as it can.
-# fmt: off
+
 REFUSED = (
     RefusedOptions(
-        "the settings say where Kafka is and how to be let in: kafka, kafka_protocol, kafka_mechanism, kafka_ca, ...",
-        "bootstrap_servers security_protocol sasl_mechanism sasl_plain_* ssl_context ssl_check_hostname ssl_cafile "
-        "ssl_certfile ssl_keyfile ssl_password",
-        "bootstrap.servers metadata.broker.list security.protocol sasl.mechanism* sasl.username sasl.password ssl.ca.* "
-        "ssl.certificate.* ssl.key.* ssl.keystore.* ssl.endpoint.* enable.ssl.certificate.verification"),
+        "the settings say where Kafka is and how to be let in: kafka, kafka_protocol,"
+        " kafka_mechanism, kafka_ca, ...",
+        "bootstrap_servers security_protocol sasl_mechanism sasl_plain_* ssl_context"
+        " ssl_check_hostname ssl_cafile ssl_certfile ssl_keyfile ssl_password",
+        "bootstrap.servers metadata.broker.list security.protocol sasl.mechanism* sasl.username"
+        " sasl.password ssl.ca.* ssl.certificate.* ssl.key.* ssl.keystore.* ssl.endpoint.*"
+        " enable.ssl.certificate.verification",
+    ),
     RefusedOptions("name the group with the career's group", "group_id", "group.id"),
     RefusedOptions(
-        "the career's name is the member's, so that a new leader fences the former one", "group_instance_id",
-        "group.instance.id"),
+        "the career's name is the member's, so that a new leader fences the former one",
+        "group_instance_id",
+        "group.instance.id",
+    ),
     RefusedOptions(
         "a leader takes all partitions, and how it fences the former one depends on it",
-        "partition_assignment_strategy", "partition.assignment.strategy group.protocol group.remote.assignor"),
+        "partition_assignment_strategy",
+        "partition.assignment.strategy group.protocol group.remote.assignor",
+    ),
     RefusedOptions(
-        "leaderq commits, and only what was handled", "enable_auto_commit auto_commit_interval_ms default_offset_commit_callback",
-        "enable.auto.commit auto.commit.enable auto.commit.interval.ms enable.auto.offset.store offset.store.* on_commit"),
+        "leaderq commits, and only what was handled",
+        "enable_auto_commit auto_commit_interval_ms default_offset_commit_callback",
+        "enable.auto.commit auto.commit.enable auto.commit.interval.ms enable.auto.offset.store"
+        " offset.store.* on_commit",
+    ),
     RefusedOptions(
-        "what a transaction has aborted must not be handled", "isolation_level", "isolation.level"),
+        "what a transaction has aborted must not be handled", "isolation_level", "isolation.level"
+    ),
     RefusedOptions(
-        "nothing is skipped silently; the career's auto_offset_reset says where to begin", "auto_offset_reset",
-        "auto.offset.reset"),
+        "nothing is skipped silently; the career's auto_offset_reset says where to begin",
+        "auto_offset_reset",
+        "auto.offset.reset",
+    ),
     RefusedOptions(
-        "a record that was altered on the way must not be handled", "check_crcs", "check.crcs"),
+        "a record that was altered on the way must not be handled", "check_crcs", "check.crcs"
+    ),
     RefusedOptions("the career's max_records says how many", "max_poll_records", ""),
     RefusedOptions(
-        "a slow handle loses no membership; handle_budget_s ends the term of one that hangs", "max_poll_interval_ms",
-        "max.poll.interval.ms"),
+        "a slow handle loses no membership; handle_budget_s ends the term of one that hangs",
+        "max_poll_interval_ms",
+        "max.poll.interval.ms",
+    ),
     RefusedOptions(
-        "set key_deserializer and value_deserializer of the career; what cannot be decoded is then judged by on_error",
-        "key_deserializer value_deserializer", ""),
+        "set key_deserializer and value_deserializer of the career; what cannot be decoded is then"
+        " judged by on_error",
+        "key_deserializer value_deserializer",
+        "",
+    ),
     RefusedOptions(
-        "a topic that is not there is an error, not a wish", "allow_auto_create_topics", "allow.auto.create.topics"),
+        "a topic that is not there is an error, not a wish",
+        "allow_auto_create_topics",
+        "allow.auto.create.topics",
+    ),
     RefusedOptions(
-        "leaderq changes it as records come, or depends on it", "fetch_max_wait_ms consumer_timeout_ms exclude_internal_topics",
-        "enable.partition.eof topic.blacklist"),
+        "leaderq changes it as records come, or depends on it",
+        "fetch_max_wait_ms consumer_timeout_ms exclude_internal_topics",
+        "enable.partition.eof topic.blacklist",
+    ),
     RefusedOptions(
-        "what counts as sent is stored by all replicas in sync", "acks", "acks request.required.acks"),
+        "what counts as sent is stored by all replicas in sync",
+        "acks",
+        "acks request.required.acks",
+    ),
     RefusedOptions(
-        "each message is stored once, and in order", "enable_idempotence retries max_in_flight_requests_per_connection",
-        "enable.idempotence enable.gapless.guarantee retries message.send.max.retries max.in.flight*"),
+        "each message is stored once, and in order",
+        "enable_idempotence retries max_in_flight_requests_per_connection",
+        "enable.idempotence enable.gapless.guarantee retries message.send.max.retries"
+        " max.in.flight*",
+    ),
     RefusedOptions(
-        "a leader fences former ones by it, and the time-out belongs to that", "transactional_id transaction_timeout_ms",
-        "transactional.id transaction.timeout.ms"),
+        "a leader fences former ones by it, and the time-out belongs to that",
+        "transactional_id transaction_timeout_ms",
+        "transactional.id transaction.timeout.ms",
+    ),
     RefusedOptions(
-        "a key must go to the same partition whatever the client", "partitioner", "partitioner sticky.partitioning.*"),
-    RefusedOptions("what is sent is bytes; encode it before", "key_serializer value_serializer", ""),
+        "a key must go to the same partition whatever the client",
+        "partitioner",
+        "partitioner sticky.partitioning.*",
+    ),
+    RefusedOptions(
+        "what is sent is bytes; encode it before", "key_serializer value_serializer", ""
+    ),
     RefusedOptions("set max_message_bytes", "max_request_size", "message.max.bytes"),
     RefusedOptions(
-        "leaderq bounds its waits by its own time-outs", "max_block_ms delivery_timeout_ms bootstrap_timeout_ms",
-        "delivery.timeout.ms message.timeout.ms"),
+        "leaderq bounds its waits by its own time-outs",
+        "max_block_ms delivery_timeout_ms bootstrap_timeout_ms",
+        "delivery.timeout.ms message.timeout.ms",
+    ),
     RefusedOptions(
         "leaderq makes the connections itself, as the client loses data and sockets otherwise",
-        "kafka_client proxy_url socks5_proxy selector", "test.mock.* plugin.library.paths"),
+        "kafka_client proxy_url socks5_proxy selector",
+        "test.mock.* plugin.library.paths",
+    ),
     RefusedOptions(
-        "leaderq learns of failures by it", "",
-        "error_cb log.queue delivery.report.only.error dr_cb dr_msg_cb on_delivery metadata.recovery.strategy "
-        "default.topic.config"),
+        "leaderq learns of failures by it",
+        "",
+        "error_cb log.queue delivery.report.only.error dr_cb dr_msg_cb on_delivery"
+        " metadata.recovery.strategy default.topic.config",
+    ),
 )
-# fmt: on
 
-_CONSUMER, _PRODUCER = frozenset(KafkaConsumer.DEFAULT_CONFIG), frozenset(KafkaProducer.DEFAULT_CONFIG)
+
+_CONSUMER, _PRODUCER = (
+    frozenset(KafkaConsumer.DEFAULT_CONFIG),
+    frozenset(KafkaProducer.DEFAULT_CONFIG),
+)
 _SHARED = frozenset(KafkaAdminClient.DEFAULT_CONFIG) & _CONSUMER & _PRODUCER
 
 
@@ -138,7 +184,11 @@ def for_all_clients(client: ClientLibrary, options: Options) -> dict[str, Any]:
     callback = options.get("oauth_cb")
     if callback is None:
         return {}
-    return {"sasl_oauth_token_provider": CallbackTokens(callback, str(options.get("sasl.oauthbearer.config", "")))}
+    return {
+        "sasl_oauth_token_provider": CallbackTokens(
+            callback, str(options.get("sasl.oauthbearer.config", ""))
+        )
+    }
 
 
 class CallbackTokens(AbstractTokenProvider):
@@ -173,7 +223,9 @@ def bootstrap_servers(address: str) -> list[str]:
     """``address`` as a list of ``host:port`` (9092 if left out), or a ConfigurationError."""
     parts = [part.strip() for part in address.split(",")] if address.strip() else []
     if not parts:
-        raise ConfigurationError("no Kafka address is given; set --kafka or LEADERQ_KAFKA to host:port[,host:port...]")
+        raise ConfigurationError(
+            "no Kafka address is given; set --kafka or LEADERQ_KAFKA to host:port[,host:port...]"
+        )
     found, problems = [], []
     for part in parts:
         match = _ONE.match(part)
@@ -181,8 +233,8 @@ def bootstrap_servers(address: str) -> list[str]:
             found.append(part if match["port"] else f"{part}:{DEFAULT_PORT}")
         else:
             problems.append(
-                f"Kafka address {address!r} (--kafka, LEADERQ_KAFKA) cannot be used: {part!r} is not host:port; "
-                "write for example kafka-1:9092,kafka-2:9092, without a scheme"
+                f"Kafka address {address!r} (--kafka, LEADERQ_KAFKA) cannot be used: {part!r} is"
+                " not host:port; write for example kafka-1:9092,kafka-2:9092, without a scheme"
             )
     if problems:
         raise ConfigurationError(*problems)

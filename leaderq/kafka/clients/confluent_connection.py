@@ -25,23 +25,31 @@ from leaderq.kafka.clients.producer import ProducerSettings
 
 _NAMES = {
     Failure.FENCED: "FENCED_INSTANCE_ID PRODUCER_FENCED INVALID_PRODUCER_EPOCH _FENCED",
-    Failure.MEMBERSHIP: "ILLEGAL_GENERATION UNKNOWN_MEMBER_ID REBALANCE_IN_PROGRESS _ASSIGNMENT_LOST",
-    Failure.REFUSED: """_AUTHENTICATION SASL_AUTHENTICATION_FAILED UNSUPPORTED_SASL_MECHANISM
+    Failure.MEMBERSHIP: (
+        "ILLEGAL_GENERATION UNKNOWN_MEMBER_ID REBALANCE_IN_PROGRESS _ASSIGNMENT_LOST"
+    ),
+    Failure.REFUSED: (
+        """_AUTHENTICATION SASL_AUTHENTICATION_FAILED UNSUPPORTED_SASL_MECHANISM
         ILLEGAL_SASL_STATE TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED
-        CLUSTER_AUTHORIZATION_FAILED TRANSACTIONAL_ID_AUTHORIZATION_FAILED""",
+        CLUSTER_AUTHORIZATION_FAILED TRANSACTIONAL_ID_AUTHORIZATION_FAILED"""
+    ),
     Failure.GONE: "OFFSET_OUT_OF_RANGE _AUTO_OFFSET_RESET _LOG_TRUNCATION",
-    Failure.UNKNOWN_TOPIC: """UNKNOWN_TOPIC_OR_PART UNKNOWN_TOPIC_ID TOPIC_EXCEPTION _UNKNOWN_TOPIC
-        _UNKNOWN_PARTITION""",
+    Failure.UNKNOWN_TOPIC: (
+        """UNKNOWN_TOPIC_OR_PART UNKNOWN_TOPIC_ID TOPIC_EXCEPTION _UNKNOWN_TOPIC
+        _UNKNOWN_PARTITION"""
+    ),
     Failure.TOO_LARGE: "MSG_SIZE_TOO_LARGE RECORD_LIST_TOO_LARGE",
-    # What passes by itself, though librdkafka does not always mark it as retriable; _DESTROY_BROKER:
-    # of a cluster one broker was forgotten, or has come back under its id.
-    Failure.AWAY: """_TIMED_OUT _TIMED_OUT_QUEUE _MSG_TIMED_OUT _TRANSPORT _ALL_BROKERS_DOWN _RESOLVE
+    # What passes by itself, though librdkafka does not always mark it as retriable;
+    # _DESTROY_BROKER: of a cluster one broker was forgotten, or has come back under its id.
+    Failure.AWAY: (
+        """_TIMED_OUT _TIMED_OUT_QUEUE _MSG_TIMED_OUT _TRANSPORT _ALL_BROKERS_DOWN _RESOLVE
         _WAIT_COORD _DESTROY_BROKER _WAIT_CACHE _IN_PROGRESS _PREV_IN_PROGRESS _RETRY _OUTDATED
         BROKER_NOT_AVAILABLE CONCURRENT_TRANSACTIONS COORDINATOR_LOAD_IN_PROGRESS
         COORDINATOR_NOT_AVAILABLE KAFKA_STORAGE_ERROR LEADER_NOT_AVAILABLE NETWORK_EXCEPTION
         NOT_COORDINATOR NOT_ENOUGH_REPLICAS NOT_ENOUGH_REPLICAS_AFTER_APPEND
         NOT_LEADER_FOR_PARTITION OFFSET_NOT_AVAILABLE REQUEST_TIMED_OUT UNSTABLE_OFFSET_COMMIT
-        FENCED_LEADER_EPOCH UNKNOWN_LEADER_EPOCH REPLICA_NOT_AVAILABLE""",
+        FENCED_LEADER_EPOCH UNKNOWN_LEADER_EPOCH REPLICA_NOT_AVAILABLE"""
+    ),
 }
 FAILURES = {name: failure for failure, names in _NAMES.items() for name in names.split()}
 _FORGETS_BROKERS = 0x020B00FF  # 2.11.0 of librdkafka, the first with this setting on by default
@@ -68,7 +76,10 @@ class ErrorCallback:
         """What may help against silence, with the last error that says why; ``""`` without one."""
         if self.cause is None:
             return ""
-        return f"is Kafka listening there, and may this host reach it? The last attempt ended with {self.cause.str()}"
+        return (
+            "is Kafka listening there, and may this host reach it? The last attempt ended with"
+            f" {self.cause.str()}"
+        )
 
 
 def require() -> Any:
@@ -76,10 +87,14 @@ def require() -> Any:
     try:
         return importlib.import_module("confluent_kafka")
     except ImportError as exc:
-        raise MissingPiece(f"the Kafka client 'confluent' cannot be used ({exc}): pip install 'leaderq[confluent]'") from exc
+        raise MissingPiece(
+            f"the Kafka client 'confluent' cannot be used ({exc}): pip install 'leaderq[confluent]'"
+        ) from exc
 
 
-def connection_options(address: str, security: KafkaSecurity, errors: ErrorCallback | None = None) -> dict[str, Any]:
+def connection_options(
+    address: str, security: KafkaSecurity, errors: ErrorCallback | None = None
+) -> dict[str, Any]:
     """What consumer and producer share: where to connect, and how to be let in."""
     options: dict[str, Any] = {
         "bootstrap.servers": ",".join(bootstrap_servers(address)),
@@ -89,7 +104,8 @@ def connection_options(address: str, security: KafkaSecurity, errors: ErrorCallb
         "reconnect.backoff.max.ms": 1000,
         "retry.backoff.ms": 20,
         "log_level": 0,
-        "log.queue": True,  # even a fatal error is then not written to stderr: it waits for a queue that is never set
+        # even a fatal error is then not written to stderr: it waits for a queue that is never set
+        "log.queue": True,
         "error_cb": errors or ErrorCallback(),
     }
     if require().libversion()[1] >= _FORGETS_BROKERS:
@@ -104,7 +120,9 @@ def connection_options(address: str, security: KafkaSecurity, errors: ErrorCallb
         options["ssl.certificate.location"] = security.cert
         options["ssl.key.location"] = security.key
         options["ssl.key.password"] = security.key_password
-        options["ssl.endpoint.identification.algorithm"] = "https" if security.check_hostname else "none"
+        options["ssl.endpoint.identification.algorithm"] = (
+            "https" if security.check_hostname else "none"
+        )
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -116,11 +134,14 @@ def producer_base(settings: ProducerSettings, errors: ErrorCallback) -> dict[str
         "socket.timeout.ms": int(settings.request_timeout_s * 1000),
         "linger.ms": 5,  # a flush does not wait for it
         "message.max.bytes": settings.max_message_bytes + _ROOM_BYTES,
-        "topic.metadata.propagation.max.ms": 2000,  # how long a topic may be unknown; 30 s by default
+        # how long a topic may be unknown; 30 s by default
+        "topic.metadata.propagation.max.ms": 2000,
     }
 
 
-def translated(exc: Any, doing: str, address: str, errors: ErrorCallback | None = None) -> LeaderqError:
+def translated(
+    exc: Any, doing: str, address: str, errors: ErrorCallback | None = None
+) -> LeaderqError:
     """The error of ours for a ``KafkaException``, or a ``KafkaError`` (a value there)."""
     error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
     name = error.name() if hasattr(error, "name") else type(exc).__name__
@@ -139,11 +160,15 @@ def refused_options(exc: Any) -> ConfigurationError | None:
     error = exc.args[0] if exc.args else None
     if error is None or error.name() not in ("_INVALID_ARG", "_CONFLICT"):
         return None
-    return ConfigurationError(f"confluent-kafka cannot use an option of client_options: {error.str()}")
+    return ConfigurationError(
+        f"confluent-kafka cannot use an option of client_options: {error.str()}"
+    )
 
 
 @contextmanager
-def confluent_errors_translated(doing: str, address: str, errors: ErrorCallback | None = None) -> Iterator[None]:
+def confluent_errors_translated(
+    doing: str, address: str, errors: ErrorCallback | None = None
+) -> Iterator[None]:
     confluent = require()
     try:
         yield

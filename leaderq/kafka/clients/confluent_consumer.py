@@ -68,7 +68,8 @@ _LATEST, _EARLIEST = -1, -2  # of the protocol
 _STEP_S = 0.1
 _STASH = 100
 _CLOSE_S = 1.0
-_FILL_S = 0.005  # how long a poll waits for more, where records come so fast that a batch is full in that time
+# how long a poll waits for more, where records come so fast that a batch is full in that time
+_FILL_S = 0.005
 _FAST_SHARE = 8
 ASK_EVERY_S = 10.0
 FETCHED_A_MS = 20
@@ -95,7 +96,9 @@ class ConfluentConsumer(ConsumerBase):
         self._is_reading = self._is_revoked = False
         self._fenced: KafkaFenced | None = None
         topics = settings.topics
-        self._the_only = topics[0] if not isinstance(topics, TopicPattern) and len(topics) == 1 else None
+        self._the_only = (
+            topics[0] if not isinstance(topics, TopicPattern) and len(topics) == 1 else None
+        )
 
     # ---- connecting ------------------------------------------------------------------------------
 
@@ -142,7 +145,9 @@ class ConfluentConsumer(ConsumerBase):
         consumer = self._consumer
         self._allowed()
         with self._errors_translated("joining the group"):
-            consumer.subscribe(list(self._known.names), on_assign=self._on_assign, on_revoke=self._on_revoke)
+            consumer.subscribe(
+                list(self._known.names), on_assign=self._on_assign, on_revoke=self._on_revoke
+            )
         self._is_subscribed = True
 
     def _take_all(self) -> bool:
@@ -169,7 +174,13 @@ class ConfluentConsumer(ConsumerBase):
         consumer.assign([])
 
     def _begin_anew(self, partitions: frozenset[Partition]) -> None:
-        self._held, self._stash, self._next, self._ends, self._resting = partitions, [], {}, {}, frozenset()
+        self._held, self._stash, self._next, self._ends, self._resting = (
+            partitions,
+            [],
+            {},
+            {},
+            frozenset(),
+        )
         self._is_reading = False
 
     @property
@@ -193,7 +204,9 @@ class ConfluentConsumer(ConsumerBase):
         if not self._settings.membership:
             return
         if self._is_subscribed and (self._is_revoked or self._joins == self._joins_before):
-            self._serve_until(lambda: not self._is_revoked and self._joins > self._joins_before, timeout_s)
+            self._serve_until(
+                lambda: not self._is_revoked and self._joins > self._joins_before, timeout_s
+            )
         else:
             self._serve(0.0)
 
@@ -226,13 +239,18 @@ class ConfluentConsumer(ConsumerBase):
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
         self._known.keep_known()
         if self._next and not self._is_reading:
-            self._read(self._next | {Partition(row.topic(), row.partition()): row.offset() + 1 for row in self._stash})
+            self._read(
+                self._next
+                | {Partition(row.topic(), row.partition()): row.offset() + 1 for row in self._stash}
+            )
         found = self._taken(timeout_s, max_records)
         polled = by_partition(found, self._the_only) if found and self._next else {}
         for where, rows in polled.items():
             self._next[where] = max(rows[-1].offset + 1, self._next.get(where, 0))
         if not self._stash:  # all that came before the news of an end is given
-            self._next |= {at: max(end, self._next[at]) for at, end in self._ends.items() if at in self._next}
+            self._next |= {
+                at: max(end, self._next[at]) for at, end in self._ends.items() if at in self._next
+            }
             self._ends.clear()
         return polled
 
@@ -250,7 +268,8 @@ class ConfluentConsumer(ConsumerBase):
         except LeaderqError:
             self._stash = found + self._stash
             raise
-        return found if joins == self._joins else []  # the client's own idea of positions is not ours
+        # the client's own idea of positions is not ours
+        return found if joins == self._joins else []
 
     def _consume(self, most: int, wait_s: float) -> list[Any]:
         if self._fenced is not None:
@@ -262,7 +281,9 @@ class ConfluentConsumer(ConsumerBase):
         return self._heeded(messages) if has_errors(messages) else messages
 
     def _heeded(self, messages: list[Any]) -> list[Any]:
-        """The records among these; raises what is news of an error, after having kept the records."""
+        """The records among these; raises what is news of an error, after having kept the
+        records.
+        """
         records = [message for message in messages if message.error() is None]
         for message in messages:
             error = message.error()
@@ -272,7 +293,8 @@ class ConfluentConsumer(ConsumerBase):
                 self._ends[Partition(message.topic(), message.partition())] = message.offset()
                 continue
             found = self._error(error, "reading")
-            if isinstance(found, KafkaAway | MembershipLost | UnknownTopic):  # passes, or shows in joins, or in topic_ids
+            # passes, or shows in joins, or in topic_ids
+            if isinstance(found, KafkaAway | MembershipLost | UnknownTopic):
                 log.debug("%s", found)
                 continue
             self._stash += records
@@ -280,7 +302,8 @@ class ConfluentConsumer(ConsumerBase):
         return records
 
     def seek(self, offsets: Offsets, resting: Collection[Partition] = ()) -> None:
-        if lost := set(offsets) - self._held:  # lost to a rebalance since: the next join sets positions again
+        # lost to a rebalance since: the next join sets positions again
+        if lost := set(offsets) - self._held:
             raise KafkaAway(f"partitions {', '.join(map(str, sorted(lost)))} are not held any more")
         self._next.update(offsets)
         self._stash, self._ends, self._resting = [], {}, frozenset(resting)
@@ -289,7 +312,11 @@ class ConfluentConsumer(ConsumerBase):
     def _read(self, offsets: Offsets) -> None:
         """Let the client read these, and no others; not ``seek``, which waits for its fetcher."""
         with self._errors_translated("setting positions"):
-            self._consumer.assign(self._named({at: offset for at, offset in offsets.items() if at not in self._resting}))
+            self._consumer.assign(
+                self._named(
+                    {at: offset for at, offset in offsets.items() if at not in self._resting}
+                )
+            )
         self._is_reading = bool(offsets)
 
     def positions(self) -> dict[Partition, int]:
@@ -304,7 +331,9 @@ class ConfluentConsumer(ConsumerBase):
         return self._answered(stored, "reading committed offsets")
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
-        return self._commits.submit(partial(self._commit, self._consumer, self._named(offsets, note)))
+        return self._commits.submit(
+            partial(self._commit, self._consumer, self._named(offsets, note))
+        )
 
     def _commit(self, consumer: Any, named: list[Any]) -> None:
         with self._errors_translated("committing"):
@@ -329,7 +358,9 @@ class ConfluentConsumer(ConsumerBase):
             raise
         if self._pattern is not None:
             answer = [
-                one for one in answer if one.error is None or FAILURES.get(one.error.name()) is not Failure.UNKNOWN_TOPIC
+                one
+                for one in answer
+                if one.error is None or FAILURES.get(one.error.name()) is not Failure.UNKNOWN_TOPIC
             ]
         return self._answered(answer, "asking for offsets")
 
@@ -337,11 +368,16 @@ class ConfluentConsumer(ConsumerBase):
         for one in answer:
             if one.error is not None:
                 raise self._error(one.error, doing)
-        return {Partition(one.topic, one.partition): one.offset for one in answer if one.offset >= 0}
+        return {
+            Partition(one.topic, one.partition): one.offset for one in answer if one.offset >= 0
+        }
 
     def _named(self, offsets: Mapping[Partition, int], *note: str) -> list[Any]:
         kind = self._confluent.TopicPartition
-        return [kind(where.topic, where.number, offset, *note) for where, offset in sorted(offsets.items())]
+        return [
+            kind(where.topic, where.number, offset, *note)
+            for where, offset in sorted(offsets.items())
+        ]
 
     # ---- errors and the end ----------------------------------------------------------------------
 
@@ -360,7 +396,11 @@ class ConfluentConsumer(ConsumerBase):
         error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
         found: Any = translated(exc, doing, self._settings.address, self._errors)
         # With the classic protocol only the fencing is fatal; asked again it says "_FATAL".
-        if hasattr(error, "fatal") and (error.fatal() or error.name() == "_FATAL") and not isinstance(found, KafkaFenced):
+        if (
+            hasattr(error, "fatal")
+            and (error.fatal() or error.name() == "_FATAL")
+            and not isinstance(found, KafkaFenced)
+        ):
             found = KafkaFenced(f"{found}; a newer member of the same name has taken over")
         if isinstance(found, KafkaFenced):
             self._fenced = found
@@ -405,7 +445,9 @@ class ConfluentTopics:
         self.ids: dict[str, str] = {}
 
     def learn(self, timeout_s: float) -> None:
-        """Ask, and wait for the answer; raises ``UnknownTopic``, ``AccessRefused``, ``KafkaAway``."""
+        """Ask, and wait for the answer; raises ``UnknownTopic``, ``AccessRefused``,
+        ``KafkaAway``.
+        """
         self._asked_at = now_s()
         self._ask(timeout_s, all_there=True)
 
@@ -434,17 +476,26 @@ class ConfluentTopics:
                 names = self._pattern.among(self._admin.list_topics(timeout=timeout_s).topics)
             if all_there and not names:
                 raise self._pattern.unmatched(self._address)
-        asked = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s) if names else {}
+        asked = (
+            self._admin.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
+            if names
+            else {}
+        )
         found = {}
         for topic, answer in asked.items():
             while not answer.done():
-                if self._errors.refusal is not None:  # known at once, while the question would go on until its time is up
+                # known at once, while the question would go on until its time is up
+                if self._errors.refusal is not None:
                     raise translated(self._errors.refusal, "connecting", self._address)
                 if now_s() > end_s:
-                    raise KafkaAway(f"asking for the topic {topic!r} at Kafka {self._address!r}: no answer")
+                    raise KafkaAway(
+                        f"asking for the topic {topic!r} at Kafka {self._address!r}: no answer"
+                    )
                 self._admin.poll(_LOOK_S)  # also calls back with errors
             try:
-                with confluent_errors_translated(f"asking for the topic {topic!r}", self._address, self._errors):
+                with confluent_errors_translated(
+                    f"asking for the topic {topic!r}", self._address, self._errors
+                ):
                     found[topic] = answer.result()
             except UnknownTopic:  # deleted, or not made yet
                 if all_there:
@@ -457,7 +508,9 @@ class ConfluentTopics:
         }
 
 
-def consumer_options(settings: ConsumerSettings, errors: ErrorCallback, partitions: int = 0) -> dict[str, Any]:
+def consumer_options(
+    settings: ConsumerSettings, errors: ErrorCallback, partitions: int = 0
+) -> dict[str, Any]:
     session_ms = int(settings.session_timeout_s * 1000)
     options = {
         **connection_options(settings.address, settings.security, errors),
@@ -478,11 +531,13 @@ def consumer_options(settings: ConsumerSettings, errors: ErrorCallback, partitio
         "socket.timeout.ms": int(settings.request_timeout_s * 1000),
         "topic.metadata.refresh.interval.ms": 30_000,
         "enable.partition.eof": True,
-        "check.crcs": True,  # else what a disk or the network has altered is handled as if it were right
+        # else what a disk or the network has altered is handled as if it were right
+        "check.crcs": True,
         # A fetch that waits for quiet partitions holds up a busy one (500 ms by default); but each
         # names all of them, and 10,000 named 20 times a second keep a broker busy.
         "fetch.wait.max.ms": max(50, min(500, partitions // FETCHED_A_MS)),
-        "queued.max.messages.kbytes": 16_384,  # 64 MB by default, besides the batches in hand and ahead
+        # 64 MB by default, besides the batches in hand and ahead
+        "queued.max.messages.kbytes": 16_384,
         # How long fetching rests when enough is there; at 1 s a fast reader runs dry.
         "fetch.queue.backoff.ms": 10,
     }

@@ -31,7 +31,14 @@ from functools import partial
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.errors import AccessRefused, KafkaError, KafkaFenced, LeaderqError, ServersUnreachable, UnknownTopic
+from leaderq.errors import (
+    AccessRefused,
+    KafkaError,
+    KafkaFenced,
+    LeaderqError,
+    ServersUnreachable,
+    UnknownTopic,
+)
 from leaderq.kafka.clients.confluent_connection import (
     ErrorCallback,
     producer_base,
@@ -39,7 +46,13 @@ from leaderq.kafka.clients.confluent_connection import (
     require,
     translated,
 )
-from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost, Offsets, SerialExecutor
+from leaderq.kafka.clients.consumer import (
+    BatchLost,
+    KafkaAway,
+    MembershipLost,
+    Offsets,
+    SerialExecutor,
+)
 from leaderq.kafka.clients.producer import Message, MessageInvalid, ProducerSettings
 
 log = logging.getLogger(__name__)
@@ -54,8 +67,10 @@ def producer_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[
         **producer_base(settings, errors),
         "transactional.id": settings.transactional_id,
         "transaction.timeout.ms": int(settings.transaction_timeout_s * 1000),
-        "retry.backoff.ms": 5,  # a broker still writes the markers of a transaction when the next one begins
-        "partitioner": "murmur2_random",  # that of Java and kafka-python: a key stays in its partition whatever the client
+        # a broker still writes the markers of a transaction when the next one begins
+        "retry.backoff.ms": 5,
+        # that of Java and kafka-python: a key stays in its partition whatever the client
+        "partitioner": "murmur2_random",
         "delivery.report.only.error": True,
         **settings.options,
     }
@@ -83,7 +98,9 @@ class _Connection:
                 raise refused from exc
             if isinstance(found, KafkaAway):
                 remedy = self._errors.remedy() or "is Kafka listening there?"
-                found = ServersUnreachable("Kafka", address, waited_s=now_s() - began_s, remedy=remedy)
+                found = ServersUnreachable(
+                    "Kafka", address, waited_s=now_s() - began_s, remedy=remedy
+                )
             raise found from exc
 
     def _give(self, message: Message, number: int, told: Any) -> None:
@@ -102,7 +119,9 @@ class _Connection:
         if clients[0] is None:
             return
         # librdkafka's own clean-up happens when the object goes, and may wait for a broker.
-        closer = threading.Thread(target=_drop, args=(clients,), name="leaderq-kafka-close", daemon=True)
+        closer = threading.Thread(
+            target=_drop, args=(clients,), name="leaderq-kafka-close", daemon=True
+        )
         closer.start()
         closer.join(_CLOSE_S)
 
@@ -169,10 +188,14 @@ class ConfluentProducer(_Connection):
             except BufferError as exc:  # its buffer is full: wait until some of it is delivered
                 deadline = deadline or now_s() + self._settings.request_timeout_s
                 if now_s() > deadline:
-                    raise KafkaAway(f"Kafka {self._settings.address!r} accepts no messages at the moment") from exc
+                    raise KafkaAway(
+                        f"Kafka {self._settings.address!r} accepts no messages at the moment"
+                    ) from exc
                 self._call("producing", self._producer.poll, 0.05)
             except self._confluent.KafkaException as exc:
-                raise self._translated(self._fatal() or exc, f"producing to {message.topic!r}") from exc
+                raise self._translated(
+                    self._fatal() or exc, f"producing to {message.topic!r}"
+                ) from exc
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -188,7 +211,9 @@ class ConfluentProducer(_Connection):
         self._commit_asked = True
         doing = "committing a transaction"
         try:
-            self._call_bounded(doing, self._producer.commit_transaction, timeout_s=_left_s(deadline))
+            self._call_bounded(
+                doing, self._producer.commit_transaction, timeout_s=_left_s(deadline)
+            )
         except (KafkaAway, KafkaFenced, BatchLost):
             raise
         except LeaderqError as exc:
@@ -200,28 +225,48 @@ class ConfluentProducer(_Connection):
         if left and not self._failed:
             if self._errors.refusal is not None:
                 raise translated(self._errors.refusal, "producing", self._settings.address)
-            raise KafkaAway(f"Kafka {self._settings.address!r} has not acknowledged all messages yet")
+            raise KafkaAway(
+                f"Kafka {self._settings.address!r} has not acknowledged all messages yet"
+            )
         if self._failed:
             topic, failure = self._failed[0]
-            found = translated(failure, f"producing to {topic!r}", self._settings.address, self._errors)
+            found = translated(
+                failure, f"producing to {topic!r}", self._settings.address, self._errors
+            )
             # Given up by the client, so the transaction cannot be completed.
-            error = BatchLost(str(found)) if isinstance(found, KafkaAway) else self._settings.explained(found, self._began_s)
+            error = (
+                BatchLost(str(found))
+                if isinstance(found, KafkaAway)
+                else self._settings.explained(found, self._began_s)
+            )
             raise error from self._confluent.KafkaException(failure)
 
     def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
         if self._offsets_sent:
             return
-        wanted = [self._confluent.TopicPartition(*where, offset) for where, offset in offsets.items()]
+        wanted = [
+            self._confluent.TopicPartition(*where, offset) for where, offset in offsets.items()
+        ]
         doing = "sending offsets to a transaction"
-        self._call_bounded(doing, self._producer.send_offsets_to_transaction, wanted, group, timeout_s=_left_s(deadline))
+        self._call_bounded(
+            doing,
+            self._producer.send_offsets_to_transaction,
+            wanted,
+            group,
+            timeout_s=_left_s(deadline),
+        )
         self._offsets_sent = True
 
     def abort(self, timeout_s: float) -> None:
         if self._began_s is None:
             return
         if self._commit_asked:
-            raise KafkaError("a transaction whose commit was asked for cannot be aborted; close this producer")
-        self._call_bounded("aborting a transaction", self._producer.abort_transaction, timeout_s=timeout_s)
+            raise KafkaError(
+                "a transaction whose commit was asked for cannot be aborted; close this producer"
+            )
+        self._call_bounded(
+            "aborting a transaction", self._producer.abort_transaction, timeout_s=timeout_s
+        )
         self._began_s = None
 
     def close(self) -> None:
@@ -236,7 +281,11 @@ class ConfluentProducer(_Connection):
             raise self._to_raise(exc, doing) from exc
         except SystemError as exc:
             # Raised between two callbacks, which confuses Python: what was raised may be lost.
-            told = exc.__cause__ if isinstance(exc.__cause__, self._confluent.KafkaException) else self._fatal()
+            told = (
+                exc.__cause__
+                if isinstance(exc.__cause__, self._confluent.KafkaException)
+                else self._fatal()
+            )
             if told is None:
                 raise
             raise self._to_raise(told, doing) from told
@@ -245,10 +294,15 @@ class ConfluentProducer(_Connection):
         """Call what may not return; the producer is of no use after that."""
         work = self._calls.submit(partial(function, *args, timeout_s))
         if not self._call(doing, work.done, timeout_s + _LATE_S):
-            raise BatchLost(f"{doing} at Kafka {self._settings.address!r} takes too long; its producer is given up")
+            raise BatchLost(
+                f"{doing} at Kafka {self._settings.address!r} takes too long; its producer is"
+                " given up"
+            )
 
     def _fatal(self) -> Any:
-        """What has ended this client for good, which beginning a transaction tells, and only that."""
+        """What has ended this client for good, which beginning a transaction tells, and only
+        that.
+        """
         if self._began_s is None:
             return None
         try:
@@ -328,7 +382,9 @@ class ConfluentSender(_Connection):
             raise self._translated(exc, f"sending to {topic!r}") from exc
         self._learn(found)
         if topic not in self._counts:
-            raise UnknownTopic(f"there is no topic {topic!r} on Kafka {self._settings.address!r}; create it")
+            raise UnknownTopic(
+                f"there is no topic {topic!r} on Kafka {self._settings.address!r}; create it"
+            )
         return self._counts[topic][0]
 
     def _learn(self, found: Any) -> None:

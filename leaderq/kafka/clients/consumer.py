@@ -70,8 +70,11 @@ class Failure(Enum):
     REFUSED = AccessRefused, "; check user, password, mechanism and the broker's ACLs"
     GONE = (
         OffsetOutOfRange,
-        "; the records between the committed offset and the topic's first one are gone. Nothing is skipped silently: set the "
-        "group's offsets (kafka-consumer-groups --reset-offsets) once you have decided where to go on",
+        (
+            "; the records between the committed offset and the topic's first one are gone. Nothing"
+            " is skipped silently: set the group's offsets (kafka-consumer-groups --reset-offsets)"
+            " once you have decided where to go on"
+        ),
     )
     CODEC = MissingPiece, "; pip install 'kafka-python[lz4,snappy,zstd]', or use client='confluent'"
     UNKNOWN_TOPIC = UnknownTopic, "; is the topic's name written right?"
@@ -101,7 +104,8 @@ class TopicPattern:
 
     def unmatched(self, address: str) -> UnknownTopic:
         return UnknownTopic(
-            f"no topic on Kafka {address!r} matches {self.regex.pattern!r}; create one, or correct the career's 'topics'"
+            f"no topic on Kafka {address!r} matches {self.regex.pattern!r}; create one, or correct"
+            " the career's 'topics'"
         )
 
 
@@ -139,14 +143,18 @@ class CommitFuture(Protocol):
     """Something being stored."""
 
     def done(self, wait_s: float) -> bool:
-        """Whether it is stored durably, within ``wait_s``; raises if it failed. Asked again, too."""
+        """Whether it is stored durably, within ``wait_s``; raises if it failed. Asked again,
+        too.
+        """
 
 
 class ConsumerClient(Protocol):
     """A consumer of all partitions of some topics: new, :meth:`open`, :meth:`join`, closed."""
 
     def open(self) -> None:
-        """Connect and find topics and coordinator; *without* joining, which would fence the leader."""
+        """Connect and find topics and coordinator; *without* joining, which would fence the
+        leader.
+        """
 
     def refresh(self, timeout_s: float) -> None:
         """Use every connection once, so that none is closed as idle and moved leaders are known."""
@@ -189,7 +197,9 @@ class ConsumerClient(Protocol):
         """Read on from these offsets; nothing of ``resting`` is read before the next call."""
 
     def positions(self) -> dict[Partition, int]:
-        """The offset to be read next; may be past the last record given, over transaction markers."""
+        """The offset to be read next; may be past the last record given, over transaction
+        markers.
+        """
 
     def committed(self, timeout_s: float) -> dict[Partition, int]:
         """The group's offsets of the partitions held (else of all); absent where none is stored."""
@@ -227,7 +237,9 @@ class ConsumerBase(ConsumerClient):
             self._connect(began_s + self._settings.open_timeout_s)
         except KafkaAway as exc:
             self.close()
-            raise ServersUnreachable("Kafka", address, waited_s=now_s() - began_s, remedy=self._remedy()) from exc
+            raise ServersUnreachable(
+                "Kafka", address, waited_s=now_s() - began_s, remedy=self._remedy()
+            ) from exc
         except BaseException:
             self.close()
             raise
@@ -291,7 +303,9 @@ class SerialExecutor:
         submitted = SubmittedWork(work)
         self._queue.put(submitted)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, args=(self._queue,), name=self._name, daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, args=(self._queue,), name=self._name, daemon=True
+            )
             self._thread.start()
         return submitted
 

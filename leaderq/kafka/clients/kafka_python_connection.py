@@ -52,7 +52,14 @@ REFUSALS = (
     native.IllegalSaslStateError,
 )
 _FAILURES: tuple[tuple[tuple[type[Exception], ...], Failure], ...] = (
-    ((native.FencedInstanceIdError, native.ProducerFencedError, native.InvalidProducerEpochError), Failure.FENCED),
+    (
+        (
+            native.FencedInstanceIdError,
+            native.ProducerFencedError,
+            native.InvalidProducerEpochError,
+        ),
+        Failure.FENCED,
+    ),
     (
         (
             native.CommitFailedError,
@@ -71,7 +78,9 @@ _FAILURES: tuple[tuple[tuple[type[Exception], ...], Failure], ...] = (
 _UNUSABLE = (TypeError, ValueError, AssertionError)
 
 
-def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s: float = 10.0) -> dict[str, Any]:
+def connection_options(
+    address: str, security: KafkaSecurity, *, open_timeout_s: float = 10.0
+) -> dict[str, Any]:
     """What consumer, producer and admin client share: where to connect, and how to be let in."""
     options: dict[str, Any] = {
         "bootstrap_servers": bootstrap_servers(address),
@@ -87,11 +96,14 @@ def connection_options(address: str, security: KafkaSecurity, *, open_timeout_s:
     if security.protocol.startswith("SASL_"):
         if security.mechanism == "OAUTHBEARER" and "sasl_oauth_token_provider" not in options:
             raise ConfigurationError(
-                "kafka_mechanism='OAUTHBEARER' needs tokens: give the career client_options with "
-                "'sasl_oauth_token_provider' (client='kafka-python') or 'oauth_cb' (client='confluent')"
+                "kafka_mechanism='OAUTHBEARER' needs tokens: give the career client_options with"
+                " 'sasl_oauth_token_provider' (client='kafka-python') or 'oauth_cb'"
+                " (client='confluent')"
             )
         options.update(
-            sasl_mechanism=security.mechanism, sasl_plain_username=security.user, sasl_plain_password=security.password
+            sasl_mechanism=security.mechanism,
+            sasl_plain_username=security.user,
+            sasl_plain_password=security.password,
         )
     if security.protocol.endswith("SSL"):
         options["ssl_context"] = tls_context(security)
@@ -103,9 +115,9 @@ def _no_debug_lines(line: logging.LogRecord) -> bool:
 
 
 def quiet_client_logs() -> None:
-    """Silence kafka-python's own loggers, unless the program has given ``kafka`` a level: what matters
-    of it leaderq raises or logs itself. The debug lines of two of them contain passwords, and are
-    never let out unless that very logger was given a level.
+    """Silence kafka-python's own loggers, unless the program has given ``kafka`` a level: what
+    matters of it leaderq raises or logs itself. The debug lines of two of them contain passwords,
+    and are never let out unless that very logger was given a level.
     """
     for name in ("kafka.protocol.parser", "kafka.net.connection"):
         spilling = logging.getLogger(name)
@@ -149,7 +161,9 @@ class _Direct(KafkaNetSocket):
 
 
 _RUN_S = 20.0
-"""How long the client's I/O thread may take for anything; what takes longer has time-outs of its own."""
+"""How long the client's I/O thread may take for anything; what takes longer has time-outs of its
+own.
+"""
 
 
 class _Selector(NetworkSelector):
@@ -202,17 +216,22 @@ def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]
         for client in clients:
             client.close()
         if isinstance(exc, _UNUSABLE) or isinstance(exc.__cause__, native.KafkaConfigurationError):
-            raise ConfigurationError(f"kafka-python cannot use an option that it was given: {exc}") from exc
+            raise ConfigurationError(
+                f"kafka-python cannot use an option that it was given: {exc}"
+            ) from exc
         if isinstance(exc, KafkaAway):
             why = made[0].last_error if made else None
             remedy = "is Kafka listening there, and may this host reach it?"
             if str(options.get("security_protocol")).startswith("SASL_"):
                 remedy += (
-                    " Are protocol, mechanism, user and password right? (Brokers may refuse them by closing the connection.)"
+                    " Are protocol, mechanism, user and password right? (Brokers may refuse them by"
+                    " closing the connection.)"
                 )
             if why is not None and not isinstance(why, native.KafkaTimeoutError):
                 remedy += f" The last attempt ended with {why}"
-            raise ServersUnreachable("Kafka", address, waited_s=now_s() - began, remedy=remedy) from exc
+            raise ServersUnreachable(
+                "Kafka", address, waited_s=now_s() - began, remedy=remedy
+            ) from exc
         raise
 
 
@@ -228,10 +247,14 @@ def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
         else:
             context.load_default_certs()
     except OSError as exc:
-        raise ConfigurationError(f"kafka_ca={security.ca!r} cannot be used: {exc}; name a PEM file of certificates") from exc
+        raise ConfigurationError(
+            f"kafka_ca={security.ca!r} cannot be used: {exc}; name a PEM file of certificates"
+        ) from exc
     try:
         if security.cert:
-            context.load_cert_chain(security.cert, security.key, password=security.key_password or "")
+            context.load_cert_chain(
+                security.cert, security.key, password=security.key_password or ""
+            )
     except OSError as exc:
         raise ConfigurationError(
             f"kafka_cert={security.cert!r} with kafka_key={security.key!r} cannot be used: {exc}; "

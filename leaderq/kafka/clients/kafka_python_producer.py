@@ -36,7 +36,12 @@ from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, UnknownTopic
 from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import for_client
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost, Offsets
-from leaderq.kafka.clients.kafka_python_connection import connected, connection_options, quiet_client_logs, translated
+from leaderq.kafka.clients.kafka_python_connection import (
+    connected,
+    connection_options,
+    quiet_client_logs,
+    translated,
+)
 from leaderq.kafka.clients.producer import Message, MessageInvalid, ProducerSettings, checked
 from leaderq.kafka.record import Partition
 
@@ -50,7 +55,9 @@ _CLOSE_S = 1.0
 def producer_options(settings: ProducerSettings) -> dict[str, Any]:
     """What a kafka-python producer is made with, each with its reason."""
     return {
-        **connection_options(settings.address, settings.security, open_timeout_s=settings.open_timeout_s),
+        **connection_options(
+            settings.address, settings.security, open_timeout_s=settings.open_timeout_s
+        ),
         "client_id": settings.client_id,
         "metrics_enabled": False,  # costs time at every message, and nobody reads it
         "acks": "all",
@@ -86,15 +93,24 @@ class _Connection:
         asked_s, failed = now_s(), self._failed
         try:
             sent = self._producer.send(
-                topic, value=value, key=key, headers=list(headers), partition=partition, timestamp_ms=timestamp_ms
+                topic,
+                value=value,
+                key=key,
+                headers=list(headers),
+                partition=partition,
+                timestamp_ms=timestamp_ms,
             )
         except (native.KafkaError, ValueError, AssertionError) as exc:
             raise self._unsendable(exc, topic, asked_s) from exc
         sent.add_errback(lambda error: failed.append((topic, error)))
 
     def _unsendable(self, exc: Exception, topic: str, asked_s: float) -> LeaderqError:
-        """The error of ours for one met while sending to ``topic``, or asking for it, since ``asked_s``."""
-        if isinstance(exc, native.KafkaTimeoutError) and private_api.metadata_came_after(self._client, asked_s):
+        """The error of ours for one met while sending to ``topic``, or asking for it, since
+        ``asked_s``.
+        """
+        if isinstance(exc, native.KafkaTimeoutError) and private_api.metadata_came_after(
+            self._client, asked_s
+        ):
             return UnknownTopic(f"there is no topic {topic!r}; create it, or correct the name")
         if isinstance(exc, native.KafkaError):
             return self._translated(exc, f"sending to {topic!r}")
@@ -106,15 +122,22 @@ class _Connection:
         while private_api.has_unacknowledged(producer) and not self._failed:
             left_s = deadline - now_s()
             if left_s <= 0:
-                raise KafkaAway(f"Kafka {self._settings.address!r} has not acknowledged all messages yet")
+                raise KafkaAway(
+                    f"Kafka {self._settings.address!r} has not acknowledged all messages yet"
+                )
             try:
                 producer.flush(timeout=left_s)
             except (native.KafkaTimeoutError, native.UnknownError):
-                continue  # not yet; the second is said of a batch that was too large and is sent in halves
+                # not yet; the second is said of a batch that was too large and is sent in halves
+                continue
         if self._failed:
             topic, exc = self._failed[0]
             doing = f"producing to {topic!r}"
-            found = self._translated(exc, doing) if isinstance(exc, native.KafkaError) else KafkaError(f"{doing}: {exc}")
+            found = (
+                self._translated(exc, doing)
+                if isinstance(exc, native.KafkaError)
+                else KafkaError(f"{doing}: {exc}")
+            )
             # Given up by the client, so its place in the sequence of messages is lost as well.
             raise BatchLost(str(found)) if isinstance(found, KafkaAway) else found from exc
 
@@ -138,7 +161,9 @@ class _Connection:
         cause = None if self._client is None else private_api.transaction_error(self._client)
         if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
             cause = exc
-        return self._settings.explained(translated(cause, doing, self._settings.address), self._began_s)
+        return self._settings.explained(
+            translated(cause, doing, self._settings.address), self._began_s
+        )
 
     @property
     def _producer(self) -> Any:
@@ -181,7 +206,11 @@ class KafkaPythonProducer(_Connection):
         self._began_s = now_s()
 
     def commit(
-        self, offsets: Offsets, group: Any, timeout_s: float, notes: Mapping[Partition, str] = MappingProxyType({})
+        self,
+        offsets: Offsets,
+        group: Any,
+        timeout_s: float,
+        notes: Mapping[Partition, str] = MappingProxyType({}),
     ) -> None:
         """As :class:`~leaderq.kafka.clients.producer.TransactionalProducer` says, with ``notes``
         beside the offsets; for a ``group`` that is a name only, the transactional id alone fences.
@@ -191,12 +220,19 @@ class KafkaPythonProducer(_Connection):
         with self._errors_translated("sending offsets to a transaction"):
             if self._offsets_sent is None:
                 wanted = {
-                    TopicPartition(*where): OffsetAndMetadata(at, notes.get(where, ""), -1) for where, at in offsets.items()
+                    TopicPartition(*where): OffsetAndMetadata(at, notes.get(where, ""), -1)
+                    for where, at in offsets.items()
                 }
-                if not isinstance(group, str) and not (group.group_id and group.member_id and group.generation_id >= 0):
+                if not isinstance(group, str) and not (
+                    group.group_id and group.member_id and group.generation_id >= 0
+                ):
                     # The broker accepts offsets of nobody in particular, whoever holds the group.
-                    raise MembershipLost(f"the consumer is no member of group {group.group_id!r} at the moment")
-                self._offsets_sent = private_api.started(self._producer, "send_offsets_to_transaction", wanted, group)
+                    raise MembershipLost(
+                        f"the consumer is no member of group {group.group_id!r} at the moment"
+                    )
+                self._offsets_sent = private_api.started(
+                    self._producer, "send_offsets_to_transaction", wanted, group
+                )
             self._require(self._offsets_sent, deadline)
         self._end("committing a transaction", deadline)
         self._forget()
@@ -220,7 +256,10 @@ class KafkaPythonProducer(_Connection):
         deadline = now_s() + timeout_s
         with self._errors_translated("aborting a transaction"):
             if self._ending is not None:
-                raise KafkaError("a transaction whose commit was asked for cannot be aborted; close this producer")
+                raise KafkaError(
+                    "a transaction whose commit was asked for cannot be aborted; close this"
+                    " producer"
+                )
             self._require(private_api.started(self._producer, "begin_abort"), deadline)
         self._forget()
 
@@ -256,12 +295,17 @@ class IdempotentSender(_Connection):
                 self.produce(message)
             self._flush(deadline)
         except BaseException:
-            self.close()  # what it still holds must not be sent behind the caller's back, nor before what comes next
+            # what it still holds must not be sent behind the caller's back, nor before what comes
+            # next
+            self.close()
             raise
 
 
 _FOR_EVER_MS = 2**31 - 1
-_INVALID = tuple(getattr(native, name) for name in ("InvalidRecordError", "CorruptRecordError", "InvalidTimestampError"))
+_INVALID = tuple(
+    getattr(native, name)
+    for name in ("InvalidRecordError", "CorruptRecordError", "InvalidTimestampError")
+)
 _place = lru_cache(maxsize=4096)(TopicPartition)
 
 

@@ -1,4 +1,5 @@
-"""Every private part of kafka-python 3.0 that leaderq relies on, and why; no other file touches one.
+"""Every private part of kafka-python 3.0 that leaderq relies on, and why; no other file touches
+one.
 
 Three things keep an upgrade one file's work:
 
@@ -45,22 +46,31 @@ HOOKS: Final[Mapping[str, Mapping[str, str]]] = {
         "get_connection": "why a connection failed is only logged; ours remembers it"
     },
     "kafka.net.selector.NetworkSelector": {
-        "run": "each time-out leaves a cycle of frames behind; it waits for ever for a thread that forgot it"
+        "run": (
+            "each time-out leaves a cycle of frames behind; it waits for ever for a thread that"
+            " forgot it"
+        )
     },
 }
 """What leaderq overrides of kafka-python's inner classes, each with the reason."""
 
 RELIED_ON: Final[Mapping[str, str]] = {
     "kafka.coordinator.base.BaseCoordinator": "request_rejoin need_rejoin join_group_async",
-    "kafka.coordinator.consumer.ConsumerCoordinator": """group_protocols poll need_rejoin
+    "kafka.coordinator.consumer.ConsumerCoordinator": (
+        """group_protocols poll need_rejoin
             fetch_committed_offsets fetch_committed_offsets_async _commit_offsets_sync_async
-            _on_join_prepare_async _on_join_complete_async""",
+            _on_join_prepare_async _on_join_complete_async"""
+    ),
     "kafka.coordinator.assignors.range.RangePartitionAssignor": "metadata on_assignment",
-    "kafka.consumer.fetcher.Fetcher": """_create_fetch_requests fetch_records fetched_records
-            _fetchable_partitions""",
+    "kafka.consumer.fetcher.Fetcher": (
+        """_create_fetch_requests fetch_records fetched_records
+            _fetchable_partitions"""
+    ),
     "kafka.consumer.group.KafkaConsumer": "position",
     "kafka.consumer.subscription_state.TopicPartitionState": "seek _get_position",
-    "kafka.cluster.ClusterMetadata": "set_topics partitions_for_topic topic_id topics metadata_request",
+    "kafka.cluster.ClusterMetadata": (
+        "set_topics partitions_for_topic topic_id topics metadata_request"
+    ),
     "kafka.net.compat.KafkaNetClient": "__init__ await_ready",
     "kafka.net.inet.KafkaNetSocket": "register_class __new__ socket sock_connect",
     "kafka.net.manager.KafkaConnectionManager": "get_connection call_soon wait_for",
@@ -68,8 +78,10 @@ RELIED_ON: Final[Mapping[str, str]] = {
     "kafka.producer.kafka.KafkaProducer": "send flush partitions_for _unregister_cleanup close",
     "kafka.producer.record_accumulator.RecordAccumulator": "append has_incomplete",
     "kafka.producer.sender.Sender": "force_close wakeup _maybe_send_pending_request",
-    "kafka.producer.transaction_manager.TransactionManager": """initialize_transactions
-            begin_commit begin_abort send_offsets_to_transaction last_error _supports_epoch_bump""",
+    "kafka.producer.transaction_manager.TransactionManager": (
+        """initialize_transactions
+            begin_commit begin_abort send_offsets_to_transaction last_error _supports_epoch_bump"""
+    ),
 }
 """The functions of kafka-python that we call, override or reason about, by class."""
 
@@ -78,11 +90,14 @@ _WRITTEN_FOR = "3.0.12"
 
 
 def require_what_the_fence_relies_on() -> None:
-    """Return if the gate and :func:`mended` take effect; else a zombie could fence its successor."""
+    """Return if the gate and :func:`mended` take effect; else a zombie could fence its
+    successor.
+    """
     if problems := [*_missing(), *_unasked()]:
         raise MissingPiece(
-            f"kafka-python {kafka.__version__} is not what leaderq was written for: {'; '.join(problems)}; "
-            f"pip install 'kafka-python=={_WRITTEN_FOR}', or use client='confluent'"
+            f"kafka-python {kafka.__version__} is not what leaderq was written for:"
+            f" {'; '.join(problems)}; pip install 'kafka-python=={_WRITTEN_FOR}', or use"
+            " client='confluent'"
         )
 
 
@@ -94,7 +109,9 @@ def _missing() -> Iterator[str]:
         except (ImportError, AttributeError):
             yield f"there is no {path}"
             continue
-        yield from (f"there is no {path}.{name}" for name in names.split() if not hasattr(owner, name))
+        yield from (
+            f"there is no {path}.{name}" for name in names.split() if not hasattr(owner, name)
+        )
 
 
 class _Asked(Exception):
@@ -122,7 +139,11 @@ def _unasked() -> Iterator[str]:
         (TransactionManager, "_supports_epoch_bump"),
         (Sender, "await_ready"),
     ):
-        if not any(name in each.__code__.co_names for each in vars(owner).values() if isinstance(each, FunctionType)):
+        if not any(
+            name in each.__code__.co_names
+            for each in vars(owner).values()
+            if isinstance(each, FunctionType)
+        ):
             yield f"{owner.__name__} does not use {name}"
 
 
@@ -145,7 +166,9 @@ def known_topics(consumer: Any) -> frozenset[str]:
 
 
 def known_partitions(consumer: Any, topic: str) -> Iterable[int]:
-    """What is known now; the public method asks the broker, without a bound, where it knows none."""
+    """What is known now; the public method asks the broker, without a bound, where it knows
+    none.
+    """
     return consumer._cluster.partitions_for_topic(topic) or ()
 
 
@@ -178,13 +201,21 @@ def poll_group(consumer: Any, timeout_ms: float) -> None:
     coordinator.poll(timeout_ms=timeout_ms)
 
 
-def committed_offsets(consumer: Any, partitions: Iterable[Any], timeout_ms: float) -> Mapping[Any, Any]:
-    """Of all partitions in one request, with their metadata; the public ``committed`` asks for one."""
-    found: Mapping[Any, Any] = consumer._coordinator.fetch_committed_offsets(partitions, timeout_ms=timeout_ms)
+def committed_offsets(
+    consumer: Any, partitions: Iterable[Any], timeout_ms: float
+) -> Mapping[Any, Any]:
+    """Of all partitions in one request, with their metadata; the public ``committed`` asks for
+    one.
+    """
+    found: Mapping[Any, Any] = consumer._coordinator.fetch_committed_offsets(
+        partitions, timeout_ms=timeout_ms
+    )
     return found
 
 
-def run_bounded(selector: Any, run: Callable[..., Any], coro: Any, args: Sequence[Any], limit_s: float) -> Any:
+def run_bounded(
+    selector: Any, run: Callable[..., Any], coro: Any, args: Sequence[Any], limit_s: float
+) -> Any:
     """What ``run`` returns, within a bound: a fetch of committed offsets waited for ever."""
     thread = selector._io_thread
     if thread is None or thread is threading.current_thread() or selector._closed:
@@ -197,7 +228,9 @@ def run_bounded(selector: Any, run: Callable[..., Any], coro: Any, args: Sequenc
         if not thread.is_alive():
             raise native.KafkaConnectionError("the client's I/O thread has ended")
         if time.monotonic() >= ends_s:
-            raise native.KafkaTimeoutError(f"the client's I/O thread did not answer within {limit_s:g} s")
+            raise native.KafkaTimeoutError(
+                f"the client's I/O thread did not answer within {limit_s:g} s"
+            )
         selector.wakeup()
     if answer.exception is not None:
         raise answer.exception
@@ -222,11 +255,15 @@ def seek(consumer: Any, offsets: Mapping[Any, int]) -> None:
 def start_commit(consumer: Any, offsets: Mapping[Any, Any], timeout_ms: float) -> Any:
     """What the public ``commit`` runs and waits for; ``commit_async`` repeats nothing."""
     coordinator = consumer._coordinator
-    return coordinator._manager.call_soon(coordinator._commit_offsets_sync_async, offsets, timeout_ms)
+    return coordinator._manager.call_soon(
+        coordinator._commit_offsets_sync_async, offsets, timeout_ms
+    )
 
 
 def set_fetch_wait(consumer: Any, wait_ms: int) -> None:
-    """How long a broker may keep a fetch that finds nothing; read by the client at its next fetch."""
+    """How long a broker may keep a fetch that finds nothing; read by the client at its next
+    fetch.
+    """
     consumer._fetcher.config["fetch_max_wait_ms"] = wait_ms
 
 
@@ -237,7 +274,9 @@ def resume_all(consumer: Any) -> None:
 
 
 def seen_as(kind: type[tuple[Any, ...]], rows: Sequence[Any]) -> Sequence[Any]:
-    """The same tuples, of another class with the same fields: 50 ns each against 1 us for a copy."""
+    """The same tuples, of another class with the same fields: 50 ns each against 1 us for a
+    copy.
+    """
     for row in rows:
         row.__class__ = kind
     return rows
@@ -254,7 +293,9 @@ def started(producer: Any, step: str, *args: Any) -> Any:
 
 
 def transaction_error(producer: Any) -> Any:
-    """The error that put the transaction into its state; later calls say only that there was one."""
+    """The error that put the transaction into its state; later calls say only that there was
+    one.
+    """
     return producer._transaction_manager.last_error
 
 
@@ -280,7 +321,8 @@ def appender(producer: Any) -> tuple[Callable[..., Any], Callable[[], None]]:
 
 def drop(producer: Any, wait_s: float) -> None:
     """Close without sending what is buffered; the public ``close`` waits for that, then raises."""
-    producer._sender.force_close()  # fails what is buffered, and closes the connections, when it ends
+    # fails what is buffered, and closes the connections, when it ends
+    producer._sender.force_close()
     producer._unregister_cleanup()
     producer._sender.join(wait_s)
     producer._closed = True

@@ -65,15 +65,21 @@ def checked(message: Message, limit: int = MAX_MESSAGE_BYTES) -> Message:
     """The message, if a client can send it, or a KafkaError: found out where it was made."""
     topic, value, key, headers, partition, _ = message
     # The usual message, at a fifth of the cost: this runs for each one.
-    is_plain = type(topic) is str and type(value) is bytes and type(key) in _KEYS and not headers and partition is None
+    is_plain = (
+        type(topic) is str
+        and type(value) is bytes
+        and type(key) in _KEYS
+        and not headers
+        and partition is None
+    )
     if is_plain and topic and len(value or b"") + len(key or b"") <= limit:
         return message
     if problem := _problem(message):
         raise KafkaError(f"a message to topic {message.topic!r} cannot be sent: {problem}")
     if message.size > limit:
         raise MessageTooLarge(
-            f"a message to topic {message.topic!r} cannot be sent: it has {message.size} bytes, and the limit is {limit}; send less, "
-            "or raise max_message_bytes and the topic's"
+            f"a message to topic {message.topic!r} cannot be sent: it has {message.size} bytes, and"
+            f" the limit is {limit}; send less, or raise max_message_bytes and the topic's"
         )
     return message
 
@@ -126,7 +132,9 @@ class TransactionalProducer(Protocol):
     """Sends messages and offsets together, or not at all. One thread, but for :meth:`produce`."""
 
     def open(self) -> None:
-        """Connect, without fencing anybody; raises also ``ServersUnreachable``, ``MissingPiece``."""
+        """Connect, without fencing anybody; raises also ``ServersUnreachable``,
+        ``MissingPiece``.
+        """
 
     def fence(self, timeout_s: float) -> bool:
         """Take the transactional id over; returns whether that has happened yet: then every earlier
@@ -166,10 +174,14 @@ class MessageSender(Protocol):
     """
 
     def open(self, timeout_s: float) -> None:
-        """Connect; raises ``ServersUnreachable``, ``AccessRefused``, ``MissingPiece`` and others."""
+        """Connect; raises ``ServersUnreachable``, ``AccessRefused``, ``MissingPiece`` and
+        others.
+        """
 
     def partitions(self, topic: str) -> int:
-        """How many partitions the topic has, asked seldom; raises ``UnknownTopic``, ``KafkaAway``."""
+        """How many partitions the topic has, asked seldom; raises ``UnknownTopic``,
+        ``KafkaAway``.
+        """
 
     def send(self, message: Message, partition: int) -> Any:
         """Hand over a message for this partition; returns its receipt (``is_done``)."""

@@ -33,7 +33,9 @@ _GONE_LOOKS = 3
 
 @dataclass(frozen=True)
 class Observation:
-    """One look at one partition; ``polls`` and ``empty_polls`` count since the consumer was made."""
+    """One look at one partition; ``polls`` and ``empty_polls`` count since the consumer was
+    made.
+    """
 
     at_s: float
     position: int
@@ -71,11 +73,19 @@ def find_stalled(
     stalled: list[Partition] = []
     for partition, observation in observations.items():
         known = memory.get(partition)
-        if known is None or known.since.position != observation.position or observation.position >= observation.end:
-            after[partition] = StallCandidate(since=observation, tried=known.tried if known else None)
+        if (
+            known is None
+            or known.since.position != observation.position
+            or observation.position >= observation.end
+        ):
+            after[partition] = StallCandidate(
+                since=observation, tried=known.tried if known else None
+            )
         elif _has_stalled(known, observation, limits):
             stalled.append(partition)
-            after[partition] = StallCandidate(since=observation, tried=(observation.position, observation.end))
+            after[partition] = StallCandidate(
+                since=observation, tried=(observation.position, observation.end)
+            )
         else:
             after[partition] = known
     return after, stalled
@@ -93,11 +103,14 @@ def restarted(memory: Memory) -> dict[Partition, StallCandidate]:
 def _has_stalled(known: StallCandidate, observation: Observation, limits: StallLimits) -> bool:
     since = known.since
     was_polled = (
-        observation.empty_polls - since.empty_polls >= limits.empty_polls or observation.polls - since.polls >= limits.polls
+        observation.empty_polls - since.empty_polls >= limits.empty_polls
+        or observation.polls - since.polls >= limits.polls
     )
     if not was_polled or known.tried == (observation.position, observation.end):
         return False
-    patience_s = limits.still_s if observation.end > since.end else limits.still_s * limits.unmoved_factor
+    patience_s = (
+        limits.still_s if observation.end > since.end else limits.still_s * limits.unmoved_factor
+    )
     return observation.at_s - since.at_s >= patience_s
 
 
@@ -129,9 +142,15 @@ class ConsumerCheck:
         self._empty_polls += empty
 
     def look(
-        self, consumer: ConsumerClient, now_s: float, wait_s: float, resting: Collection[Partition] = ()
+        self,
+        consumer: ConsumerClient,
+        now_s: float,
+        wait_s: float,
+        resting: Collection[Partition] = (),
     ) -> CheckResult:
-        """One look; asks the brokers for positions and ends. ``resting`` partitions are not read."""
+        """One look; asks the brokers for positions and ends. ``resting`` partitions are not
+        read.
+        """
         added = self._lacks_topics(consumer) | self.misses(consumer)
         ends, positions = consumer.end_offsets(wait_s), consumer.positions()
         observations = {
@@ -151,12 +170,17 @@ class ConsumerCheck:
         """Topics whose id is not the one known so far."""
         ids = consumer.topic_ids()
         changed = recreated(self.topic_ids, ids)
-        self.topic_ids = {**ids, **{topic: known for topic, known in self.topic_ids.items() if topic in changed}}
+        self.topic_ids = {
+            **ids,
+            **{topic: known for topic, known in self.topic_ids.items() if topic in changed},
+        }
         return changed
 
     def accept(self, consumer: ConsumerClient, topics: frozenset[str]) -> None:
         """Topics created again were dealt with: know them by their new ids."""
-        self.topic_ids.update({topic: found for topic, found in consumer.topic_ids().items() if topic in topics})
+        self.topic_ids.update(
+            {topic: found for topic, found in consumer.topic_ids().items() if topic in topics}
+        )
 
     def misses(self, consumer: ConsumerClient) -> bool:
         """Whether partitions are not held, seen for the first time; later they are another's."""
@@ -167,7 +191,8 @@ class ConsumerCheck:
         if missing and not self._warned:
             self._warned = True
             log.warning(
-                "partitions %s are not given to this leader; who else uses its group?", ", ".join(map(str, sorted(missing)))
+                "partitions %s are not given to this leader; who else uses its group?",
+                ", ".join(map(str, sorted(missing))),
             )
         self._missing = missing
         return False
@@ -184,5 +209,7 @@ class ConsumerCheck:
         gone = set(self.topic_ids) - existing
         self._gone_looks = self._gone_looks + 1 if gone else 0
         if self._gone_looks >= _GONE_LOOKS:
-            raise UnknownTopic(f"topic {', '.join(map(repr, sorted(gone)))} was deleted while it was read")
+            raise UnknownTopic(
+                f"topic {', '.join(map(repr, sorted(gone)))} was deleted while it was read"
+            )
         return False

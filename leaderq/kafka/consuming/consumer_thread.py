@@ -82,7 +82,9 @@ _NO_ANSWER = object()
 
 
 class ConsumerThread:
-    """Drains for one career, through all its terms; the public methods are for the career thread."""
+    """Drains for one career, through all its terms; the public methods are for the career
+    thread.
+    """
 
     def __init__(self, plan: ConsumingPlan) -> None:
         self._plan = plan
@@ -94,7 +96,9 @@ class ConsumerThread:
         self.loaded: Offsets | None = None
         self._next_batch: Batch | None = None
         self._progress: Offsets = {}
-        self._thread = threading.Thread(target=self._run, name=f"leaderq-consumer-{plan.career}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"leaderq-consumer-{plan.career}", daemon=True
+        )
 
     @property
     def is_fit(self) -> bool:
@@ -156,7 +160,9 @@ class ConsumerThread:
             if term.ending.is_set():
                 last_s = last_s or now_s() + _LAST_COMMIT_S
                 if now_s() > last_s:
-                    raise KafkaError("the last batch was not committed in time; the next leader repeats it")
+                    raise KafkaError(
+                        "the last batch was not committed in time; the next leader repeats it"
+                    )
         self._next_batch = answer
 
     def rest(self, partition: Partition, for_s: float) -> bool:
@@ -192,7 +198,9 @@ class ConsumerThread:
                 value, error = request.answer.get(timeout=_SLICE_S)
             except Empty:
                 if not self.is_fit:
-                    raise KafkaError(f"the consumer thread {self._state()}; the next term gets a new one") from None
+                    raise KafkaError(
+                        f"the consumer thread {self._state()}; the next term gets a new one"
+                    ) from None
                 if stop() or now_s() >= end:
                     return _NO_ANSWER
                 continue
@@ -205,7 +213,10 @@ class ConsumerThread:
         frame = sys._current_frames().get(self._thread.ident or 0)
         if frame is None:
             return "has died"
-        places = (f"{one.name} ({one.filename.rpartition('/')[2]}:{one.lineno})" for one in extract_stack(frame)[-8:])
+        places = (
+            f"{one.name} ({one.filename.rpartition('/')[2]}:{one.lineno})"
+            for one in extract_stack(frame)[-8:]
+        )
         return f"hangs in {' > '.join(places)}"
 
     # ---- the consumer thread ---------------------------------------------------------------------
@@ -221,7 +232,9 @@ class ConsumerThread:
             elif request.kind is _Kind.CLOSE:
                 break
             elif request.kind is _Kind.BEGIN:
-                term_consumer = TermConsumer(self._plan, request.what.term, consumer, request.what, self._rebuilds)
+                term_consumer = TermConsumer(
+                    self._plan, request.what.term, consumer, request.what, self._rebuilds
+                )
                 try:
                     if _TermLoop(self, term_consumer, request).run():
                         return
@@ -248,14 +261,18 @@ class ConsumerThread:
     def _next_request(self, wait_s: float) -> _Request | None:
         self._beat = now_s()
         try:
-            request = self._requests.get(timeout=wait_s) if wait_s > 0 else self._requests.get_nowait()
+            request = (
+                self._requests.get(timeout=wait_s) if wait_s > 0 else self._requests.get_nowait()
+            )
         except Empty:
             request = None
         self._beat = now_s()
         return request
 
     def _warm(self) -> ConsumerClient | None:
-        """A new consumer, not joined; ``None`` if Kafka is away (the next term opens one itself)."""
+        """A new consumer, not joined; ``None`` if Kafka is away (the next term opens one
+        itself).
+        """
         consumer = self._plan.make()
         try:
             consumer.open()
@@ -294,9 +311,13 @@ class _TermLoop:
     def run(self) -> bool:
         """Until the term is finished; returns whether the thread is to end."""
         while True:
-            request = self._owner._next_request(KEEP_WARM_S if self._end else self._term_consumer.wait_s())
+            request = self._owner._next_request(
+                KEEP_WARM_S if self._end else self._term_consumer.wait_s()
+            )
             if request is not None and request.kind in (_Kind.CLOSE, _Kind.FINISH):
-                self._refuse(Deposed(term=self._term.number, reason=self._term.reason or Reason.WITHDRAWN))
+                self._refuse(
+                    Deposed(term=self._term.number, reason=self._term.reason or Reason.WITHDRAWN)
+                )
                 return request.kind is _Kind.CLOSE
             if request is not None:
                 self._note(request)
@@ -312,7 +333,9 @@ class _TermLoop:
             self._asking = request
         elif request.kind is _Kind.COMMIT:
             self._committing = request
-            self._term_consumer.commits.request(request.what, in_hand=self._term_consumer.has_in_hand)
+            self._term_consumer.commits.request(
+                request.what, in_hand=self._term_consumer.has_in_hand
+            )
         elif request.kind is _Kind.REST:
             self._term_consumer.rest(*request.what)
 
@@ -326,7 +349,12 @@ class _TermLoop:
             self._breaks += 1
             log.warning("the Kafka client broke (%s: %s)", type(exc).__name__, exc, exc_info=True)
             if self._breaks > _BREAKS:
-                self._over(KafkaError(f"the Kafka client broke {self._breaks} times in a row: {type(exc).__name__}: {exc}"))
+                self._over(
+                    KafkaError(
+                        f"the Kafka client broke {self._breaks} times in a row:"
+                        f" {type(exc).__name__}: {exc}"
+                    )
+                )
             else:
                 self._term_consumer.mend()
 
@@ -340,13 +368,28 @@ class _TermLoop:
             self._owner.loaded = term_consumer.loaded
             self._begun.answer.put((True, None))
             self._begun = None
-        if self._committing is not None and (committed := term_consumer.commits.outcome) is not None:
-            lost = None if committed else BatchLost("the batch was let go of; what is not done of it is handed out again")
+        if (
+            self._committing is not None
+            and (committed := term_consumer.commits.outcome) is not None
+        ):
+            lost = (
+                None
+                if committed
+                else BatchLost(
+                    "the batch was let go of; what is not done of it is handed out again"
+                )
+            )
             self._owner._progress = term_consumer.loaded
             # The next one goes along, which spares two changes of thread; else it stays in hand.
-            self._committing.answer.put((None if term_consumer.has_in_hand else term_consumer.offer(), lost))
+            self._committing.answer.put(
+                (None if term_consumer.has_in_hand else term_consumer.offer(), lost)
+            )
             self._committing = None
-        if self._asking is not None and self._committing is None and (batch := term_consumer.offer()) is not None:
+        if (
+            self._asking is not None
+            and self._committing is None
+            and (batch := term_consumer.offer()) is not None
+        ):
             self._asking.answer.put((batch, None))
             self._asking = None
 

@@ -46,9 +46,17 @@ class Positions:
 
     def release(self, partitions: Collection[Partition]) -> None:
         """What is in hand of these is not to be committed: reading goes back to the store's."""
-        self.handed.update({partition: self.committed[partition] for partition in partitions if partition in self.committed})
+        self.handed.update(
+            {
+                partition: self.committed[partition]
+                for partition in partitions
+                if partition in self.committed
+            }
+        )
         if self.in_hand is not None:
-            ends = {where: end for where, end in self.in_hand.ends.items() if where not in partitions}
+            ends = {
+                where: end for where, end in self.in_hand.ends.items() if where not in partitions
+            }
             records = {where: rows for where, rows in self.in_hand.records.items() if where in ends}
             self.in_hand = Batch(records=records, ends=ends) if ends else None
 
@@ -59,7 +67,9 @@ class Positions:
                 self.committed[partition] = max(offset, self.committed[partition])
                 self.handed[partition] = max(offset, self.handed[partition])
 
-    def resume(self, stored: Offsets, held: Collection[Partition], *own: Offsets) -> frozenset[Partition]:
+    def resume(
+        self, stored: Offsets, held: Collection[Partition], *own: Offsets
+    ) -> frozenset[Partition]:
         """The store was asked again and holds ``stored``; ``held`` are the partitions held now.
         Returns those that somebody else moved.
 
@@ -95,7 +105,8 @@ def rest_of(batch: Batch, committed: Offsets) -> Batch | None:
     """What of ``batch`` is not committed yet; ``None`` if nothing is."""
     ends = {partition: end for partition, end in batch.ends.items() if committed[partition] < end}
     if len(ends) == len(batch.ends) and all(
-        not rows or committed[partition] <= rows[0].offset for partition, rows in batch.records.items()
+        not rows or committed[partition] <= rows[0].offset
+        for partition, rows in batch.records.items()
     ):
         return batch
     records = {
@@ -107,7 +118,11 @@ def rest_of(batch: Batch, committed: Offsets) -> Batch | None:
 
 
 def starts(
-    policy: str | None, fresh: Collection[Partition], known: Collection[Partition], first: Offsets, last: Offsets
+    policy: str | None,
+    fresh: Collection[Partition],
+    known: Collection[Partition],
+    first: Offsets,
+    last: Offsets,
 ) -> dict[Partition, int]:
     """The offset at which each ``fresh`` partition begins; ``known`` have an offset. One added to a
     topic that is being read begins at its first record: none was ever skipped on purpose.
@@ -116,14 +131,20 @@ def starts(
     new = {partition for partition in fresh if partition.topic not in topics}
     if new and policy == "none":
         raise KafkaError(
-            f"the group has no offset for {', '.join(map(str, sorted(new)))} and auto_offset_reset is 'none'; "
-            "set the group's offsets, or choose 'earliest' or 'latest'"
+            f"the group has no offset for {', '.join(map(str, sorted(new)))} and auto_offset_reset"
+            " is 'none'; set the group's offsets, or choose 'earliest' or 'latest'"
         )
-    return {partition: (last if policy == "latest" and partition in new else first)[partition] for partition in fresh}
+    return {
+        partition: (last if policy == "latest" and partition in new else first)[partition]
+        for partition in fresh
+    }
 
 
 def forgotten(
-    reached: Mapping[str, int], fresh: Collection[Partition], recreated: Collection[str], first: Offsets
+    reached: Mapping[str, int],
+    fresh: Collection[Partition],
+    recreated: Collection[str],
+    first: Offsets,
 ) -> dict[Partition, int]:
     """Partitions without an offset in which a former leader has ``reached`` one, by name."""
     return {
@@ -134,14 +155,21 @@ def forgotten(
 
 
 def resets(
-    policy: str | None, positions: Offsets, recreated: Collection[str], first: Offsets, last: Offsets
+    policy: str | None,
+    positions: Offsets,
+    recreated: Collection[str],
+    first: Offsets,
+    last: Offsets,
 ) -> dict[Partition, int]:
     """The new offsets of partitions whose position is gone, or whose topic is another now."""
     gone = [
         partition
         for partition, position in positions.items()
         if partition in first
-        and (partition.topic in recreated or not first[partition] <= position <= max(last[partition], first[partition]))
+        and (
+            partition.topic in recreated
+            or not first[partition] <= position <= max(last[partition], first[partition])
+        )
     ]
     return {partition: (last if policy == "latest" else first)[partition] for partition in gone}
 

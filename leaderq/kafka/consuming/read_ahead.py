@@ -52,12 +52,18 @@ class ReadAhead:
         """How many records to poll for now; 0 while enough is ahead."""
         limits, limit = self._limits, self._limits.max_bytes
         many = limits.workers > 1
-        enough = max(SPREAD_RECORDS, limits.max_records * limits.workers) if many else limits.max_records
+        enough = (
+            max(SPREAD_RECORDS, limits.max_records * limits.workers) if many else limits.max_records
+        )
         room = max(0, enough - sum(self._counts.values()))
         if limit is None or not room:
             return room
         # No more than will fit, if they are as large as those before: what a poll returns is held.
-        return 0 if self._bytes >= limit else min(room, max(1, int((limit - self._bytes) / self._record_bytes)))
+        return (
+            0
+            if self._bytes >= limit
+            else min(room, max(1, int((limit - self._bytes) / self._record_bytes)))
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -92,7 +98,9 @@ class ReadAhead:
         if not self._counts:
             return None
         limit = self._limits.max_bytes
-        if sum(self._counts.values()) >= self._limits.max_records or (limit is not None and self._bytes >= limit):
+        if sum(self._counts.values()) >= self._limits.max_records or (
+            limit is not None and self._bytes >= limit
+        ):
             return 0.0
         since_s = min(parts[0].at_s for parts in self._waiting.values())
         return max(0.0, since_s + self._limits.max_wait_s - now_s)
@@ -101,7 +109,9 @@ class ReadAhead:
         """Drop everything: it will be read again."""
         self._waiting, self._counts, self._bytes = {}, {}, 0
 
-    def _cut(self, where: Partition, count: int, max_bytes: int | None, *, at_least: bool) -> Sequence[Record]:
+    def _cut(
+        self, where: Partition, count: int, max_bytes: int | None, *, at_least: bool
+    ) -> Sequence[Record]:
         """The first ``count`` records, or fewer if too large; one if ``at_least`` says so."""
         parts = self._waiting[where]
         taken: list[Sequence[Record]] = []
@@ -123,7 +133,9 @@ class ReadAhead:
 
 
 class _Part(NamedTuple):
-    """Records of one partition that came together; ``size`` in bytes, 0 where no limit asks for it."""
+    """Records of one partition that came together; ``size`` in bytes, 0 where no limit asks for
+    it.
+    """
 
     at_s: float
     rows: Sequence[Record]
@@ -139,7 +151,9 @@ class _Part(NamedTuple):
                     count = at
                     break
                 size += row.size
-        return _Part(self.at_s, self.rows[:count], size), _Part(self.at_s, self.rows[count:], self.size - size)
+        return _Part(self.at_s, self.rows[:count], size), _Part(
+            self.at_s, self.rows[count:], self.size - size
+        )
 
 
 def shares(counts: Mapping[Partition, int], most: int) -> dict[Partition, int]:

@@ -107,8 +107,9 @@ def decode(data: bytes, *, path: str) -> DrainReport:
         _check_numbers(report)
     except (ValueError, TypeError) as exc:
         raise CorruptRecord(
-            f"the znode {path} holds {data[:60]!r}, which is no report of a leader ({exc}); delete it: a leader that drains "
-            "writes it again within seconds, and nothing else is kept there"
+            f"the znode {path} holds {data[:60]!r}, which is no report of a leader ({exc}); delete"
+            " it: a leader that drains writes it again within seconds, and nothing else is kept"
+            " there"
         ) from exc
     return report
 
@@ -126,7 +127,11 @@ def _known(kind: type[Any], found: Any) -> dict[str, Any]:
 
 def _check_numbers(report: DrainReport) -> None:
     counts: list[Any] = [report.term, report.skipped, report.buried]
-    counts += [number for each in report.partitions.values() for number in (each.position, each.end, each.lag)]
+    counts += [
+        number
+        for each in report.partitions.values()
+        for number in (each.position, each.end, each.lag)
+    ]
     if report.held_up is not None and not isinstance(report.held_up, str):
         raise TypeError("'held_up' is not a sentence")
     if any(type(number) is not int for number in counts):
@@ -160,7 +165,10 @@ class LagEstimator:
     def see(self, now_s: float, committed: Offsets, ends: Offsets) -> None:
         """Note what is committed and where partitions end; the clock does not go back."""
         last = self._looks[-1] if self._looks else _Look(now_s, 0, 0)
-        handled, arrived = last.handled + _grown(self._committed, committed), last.arrived + _grown(self._ends, ends)
+        handled, arrived = (
+            last.handled + _grown(self._committed, committed),
+            last.arrived + _grown(self._ends, ends),
+        )
         self._looks.append(_Look(now_s, handled, arrived))
         # One look older than the span stays: a gap between looks is averaged over.
         while len(self._looks) > 2 and self._looks[1].at_s <= now_s - self._span_s:
@@ -178,13 +186,20 @@ class LagEstimator:
             rows[str(where)] = PartitionLag(position, max(end, position), max(0, end - position))
         rate, arriving = self._rates()
         catch_up = catch_up_s(sum(row.lag for row in rows.values()), rate, arriving)
-        return DrainReport(**said, partitions=rows, rate_per_s=rate, arriving_per_s=arriving, catch_up_s=catch_up)
+        return DrainReport(
+            **said, partitions=rows, rate_per_s=rate, arriving_per_s=arriving, catch_up_s=catch_up
+        )
 
     def _rates(self) -> tuple[float | None, float | None]:
-        if not self._looks or (span_s := self._looks[-1].at_s - self._looks[0].at_s) < _LEAST_SPAN_S:
+        if (
+            not self._looks
+            or (span_s := self._looks[-1].at_s - self._looks[0].at_s) < _LEAST_SPAN_S
+        ):
             return None, None
         first, last = self._looks[0], self._looks[-1]
-        return round((last.handled - first.handled) / span_s, 3), round((last.arrived - first.arrived) / span_s, 3)
+        return round((last.handled - first.handled) / span_s, 3), round(
+            (last.arrived - first.arrived) / span_s, 3
+        )
 
 
 def catch_up_s(lag: int, rate_per_s: float | None, arriving_per_s: float | None) -> float | None:
@@ -228,7 +243,12 @@ class ProgressReports:
         self._has_warned = False
         self._estimator = LagEstimator()
         self._term = 0
-        self._said: dict[str, Any] = {"group": group, "dead_letters": dead_letters, "skipped": 0, "buried": 0}
+        self._said: dict[str, Any] = {
+            "group": group,
+            "dead_letters": dead_letters,
+            "skipped": 0,
+            "buried": 0,
+        }
 
     def former(self) -> DrainReport:
         """The last report, without another group's positions; an empty one if there is none."""
@@ -242,12 +262,21 @@ class ProgressReports:
             return DrainReport()
         return report if report.group == self._group else replace(report, partitions={})
 
-    def tell(self, term: Term, now_s: float, committed: Offsets, ends: Offsets, topic_ids: Mapping[str, str]) -> None:
+    def tell(
+        self,
+        term: Term,
+        now_s: float,
+        committed: Offsets,
+        ends: Offsets,
+        topic_ids: Mapping[str, str],
+    ) -> None:
         """Publish where the consumer stands."""
         if term.number != self._term:
             self._term, self._estimator = term.number, LagEstimator()
         self._estimator.see(now_s, committed, ends)
-        report = self._estimator.report(term=term.number, at=time.time(), topic_ids=dict(topic_ids), **self._said)
+        report = self._estimator.report(
+            term=term.number, at=time.time(), topic_ids=dict(topic_ids), **self._said
+        )
         self.publish(term, report)
         self._events.publish(report.as_event(self._career, self._candidate))
 
@@ -286,4 +315,9 @@ class ProgressReports:
         self._events.publish(RecordDeadLettered(*self._place(record), error, attempts, topic))
 
     def _place(self, record: Record) -> tuple[str, str, str, int]:
-        return self._career, self._candidate, str(Partition(record.topic, record.partition)), record.offset
+        return (
+            self._career,
+            self._candidate,
+            str(Partition(record.topic, record.partition)),
+            record.offset,
+        )

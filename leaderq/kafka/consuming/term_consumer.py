@@ -17,8 +17,8 @@ What happens on each failure:
   nobody moved them the batch in hand is committed under the new membership, else it is dropped and
   reading goes on where the store says. Nothing is skipped.
 * **partitions are taken away** (another member joined the group): a batch in hand that holds one of
-  them is let go of; what the group gives back begins at what the store holds then. If its commit was
-  under way, that is waited for, then fenced and loaded again: it may have happened after all.
+  them is let go of; what the group gives back begins at what the store holds then. If its commit
+  was under way, that is waited for, then fenced and loaded again: it may have happened after all.
 * **the effects of the batch are lost** (:class:`~leaderq.kafka.clients.consumer.BatchLost`, a
   transaction that was aborted, or may have been): fenced and loaded again; if the store holds the
   batch's ends it was committed after all, else its records are handed out again.
@@ -41,7 +41,13 @@ from itertools import islice
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
 from leaderq.events import DrainStalled, EventBus
-from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.clients.consumer import (
+    BatchLost,
+    ConsumerClient,
+    KafkaAway,
+    MembershipLost,
+    Offsets,
+)
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.consumer_check import ConsumerCheck, StallLimits
 from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, resets, starts
@@ -74,7 +80,9 @@ TELL_AFTER_S = 2.0
 FREE_GROUP_AFTER_S = 2.0
 REBUILD_AFTER_S = 30.0
 REBUILD_JOINING_AFTER_S = 10.0
-"""A request to join waits for minutes; one whose answer was lost is best given up with its client."""
+"""A request to join waits for minutes; one whose answer was lost is best given up with its
+client.
+"""
 _NAMED = 20
 _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 
@@ -105,7 +113,12 @@ class TermConsumer:
     """The reading of one term, driven by :meth:`round`. Not thread-safe."""
 
     def __init__(
-        self, plan: ConsumingPlan, term: Term, consumer: ConsumerClient | None, allowed: Callable[[], None], rebuilds: int
+        self,
+        plan: ConsumingPlan,
+        term: Term,
+        consumer: ConsumerClient | None,
+        allowed: Callable[[], None],
+        rebuilds: int,
     ) -> None:
         self._plan = plan
         self._store = plan.store
@@ -154,7 +167,9 @@ class TermConsumer:
         return self._positions.in_hand
 
     def rest(self, partition: Partition, for_s: float) -> None:
-        """Let go of what is in hand of this partition; read it again from the store, in ``for_s``."""
+        """Let go of what is in hand of this partition; read it again from the store, in
+        ``for_s``.
+        """
         self._positions.release((partition,))
         self._resting[partition] = now_s() + for_s
         self._ahead.clear()  # nothing is read before the next place(): it would leave a gap
@@ -173,7 +188,10 @@ class TermConsumer:
         if not self.joined or self.commits.is_busy or self._is_idle:
             return 0.0
         due = min(
-            self._attended + ATTEND_S, self._confirmed + CONFIRM_S, self._inspected + INSPECT_S, *self._resting.values()
+            self._attended + ATTEND_S,
+            self._confirmed + CONFIRM_S,
+            self._inspected + INSPECT_S,
+            *self._resting.values(),
         )
         if self._is_to_place:
             return 0.0
@@ -206,7 +224,11 @@ class TermConsumer:
                 self._term.wind_up(Reason.FENCED)
             raise Deposed(term=self._term.number, reason=Reason.FENCED) from exc
         except BatchLost as exc:
-            log.warning("the effects of a batch are lost (%s); the offsets tell whether it is to be repeated", exc)
+            log.warning(
+                "the effects of a batch are lost (%s); the offsets tell whether it is to be"
+                " repeated",
+                exc,
+            )
             self._effects_lost, self.joined = True, False
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
             if self._outage.met(exc, now_s(), joining=not self.joined):
@@ -223,7 +245,8 @@ class TermConsumer:
             self._attend(consumer)
             return
         if self.commits.is_letting_go:
-            # It may be committed after the offsets were loaded: fence and load again, once it is over.
+            # It may be committed after the offsets were loaded: fence and load again, once it is
+            # over.
             self.joined = not self.commits.has_let_go()
             return
         self.commits.start(consumer)
@@ -278,7 +301,9 @@ class TermConsumer:
         joins = consumer.joins
         held = consumer.assigned()
         stored = {
-            where: at for where, at in self._store.load(consumer, self._term, self._request_s).items() if where in held
+            where: at
+            for where, at in self._store.load(consumer, self._term, self._request_s).items()
+            if where in held
         }
         self._ahead.clear()  # it follows what is let go of now; what comes next may fail
         if self._has_loaded:
@@ -327,14 +352,20 @@ class TermConsumer:
         self._reached = {}  # told once in a term
         if not reached or isinstance(self._store, ExternalOffsets):
             return
-        where = ", ".join(f"{partition}@{reached[partition]}" for partition in sorted(reached)[:_NAMED])
+        where = ", ".join(
+            f"{partition}@{reached[partition]}" for partition in sorted(reached)[:_NAMED]
+        )
         if not may_reset(self._plan.start):
             raise OffsetOutOfRange(
-                f"no offset is stored any more for {len(reached)} partitions that this career has read ({where}). Nothing is "
-                "repeated or skipped silently: set the group's offsets (kafka-consumer-groups --reset-offsets), or set "
-                "auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
+                f"no offset is stored any more for {len(reached)} partitions that this career has"
+                f" read ({where}). Nothing is repeated or skipped silently: set the group's offsets"
+                " (kafka-consumer-groups --reset-offsets), or set auto_offset_reset to 'earliest'"
+                " or 'latest' if reading shall go on there"
             )
-        what = "offsets that this career had reached are gone; reading goes on at the %s records; reached=%s"
+        what = (
+            "offsets that this career had reached are gone; reading goes on at the %s records;"
+            " reached=%s"
+        )
         log.warning(what, self._plan.start, where)
 
     def _resume(self, stored: Offsets, held: frozenset[Partition]) -> None:
@@ -349,7 +380,9 @@ class TermConsumer:
         if self._effects_lost:
             self._effects_lost = False
             wanted = self.commits.wanted
-            if wanted is not None and all(stored.get(where) == end for where, end in wanted.items()):
+            if wanted is not None and all(
+                stored.get(where) == end for where, end in wanted.items()
+            ):
                 positions.settle(wanted)
                 self.commits.settled(wanted)
             else:
@@ -358,7 +391,9 @@ class TermConsumer:
             self.commits.drop()
 
     def _settle_membership(self, consumer: ConsumerClient) -> bool:
-        """Whether positions still stand; sets them again if the group was joined again meanwhile."""
+        """Whether positions still stand; sets them again if the group was joined again
+        meanwhile.
+        """
         if consumer.joins == self._joins:
             return True
         self._reposition(consumer)
@@ -391,25 +426,35 @@ class TermConsumer:
         self._ahead.add(records, now_s())
         if wait_s or records:
             self._check.polled(empty=not records)
-        self._ahead_pause_s = 0.0 if records else min(max(self._ahead_pause_s * 2, _MIN_AHEAD_S), _MAX_AHEAD_S)
+        self._ahead_pause_s = (
+            0.0 if records else min(max(self._ahead_pause_s * 2, _MIN_AHEAD_S), _MAX_AHEAD_S)
+        )
         self._look_ahead_at = now_s() + self._ahead_pause_s
         return bool(records)
 
-    def _reset(self, consumer: ConsumerClient, recreated: frozenset[str], *, reread: bool = False) -> bool:
-        """Positions may be gone: go where the user said, or raise; returns whether any was changed."""
+    def _reset(
+        self, consumer: ConsumerClient, recreated: frozenset[str], *, reread: bool = False
+    ) -> bool:
+        """Positions may be gone: go where the user said, or raise; returns whether any was
+        changed.
+        """
         if not recreated and not reread:
             return False
         if not may_reset(self._plan.start):
             raise KafkaError(
-                f"topic {', '.join(map(repr, sorted(recreated)))} was deleted and created again since it was last read; offsets of "
-                "the former one say nothing about it. Set auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
+                f"topic {', '.join(map(repr, sorted(recreated)))} was deleted and created again"
+                " since it was last read; offsets of the former one say nothing about it. Set"
+                " auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
             )
         if self.has_in_hand or self.commits.wanted is not None:
             return False  # found again, once the batch in hand is committed
         first, last = consumer.start_offsets(self._request_s), consumer.end_offsets(self._request_s)
         new = resets(self._plan.start, self._positions.handed, recreated, first, last)
         if new:
-            what = "the positions in %s are gone; reading goes on at its %s records, as auto_offset_reset says"
+            what = (
+                "the positions in %s are gone; reading goes on at its %s records, as"
+                " auto_offset_reset says"
+            )
             log.warning(what, _names(new), self._plan.start)
             self.commits.commit_positions_now(consumer, new, 2 * self._request_s)
             self._positions.add(new)
@@ -440,7 +485,11 @@ class TermConsumer:
         new: dict[Partition, int] = {}
         if self._is_idle:
             # Markers stepped over count as read, so that lag tools show 0.
-            new = {where: at for where, at in consumer.positions().items() if at > committed.get(where, -1)}
+            new = {
+                where: at
+                for where, at in consumer.positions().items()
+                if at > committed.get(where, -1)
+            }
         self._confirmed = now_s()
         if self._store.is_silent:
             # One partition proves as much as all of them.
@@ -449,14 +498,18 @@ class TermConsumer:
             self._mirror(consumer, committed | new)
 
     def _mirror(self, consumer: ConsumerClient, offsets: Offsets) -> None:
-        """Show the group where this leader stands; without authority, so that failing is no harm."""
+        """Show the group where this leader stands; without authority, so that failing is no
+        harm.
+        """
         if now_s() >= self._mirror_all_at:  # the group has no member, so what stands there expires
             self._mirrored, self._mirror_all_at = {}, now_s() + MIRROR_ALL_S
         changed = {where: at for where, at in offsets.items() if self._mirrored.get(where) != at}
         if not changed:
             return
         try:
-            if consumer.commit(changed, f"leaderq term {self._term.number}, for information").done(self._request_s):
+            if consumer.commit(changed, f"leaderq term {self._term.number}, for information").done(
+                self._request_s
+            ):
                 self._mirrored.update(changed)
         except KafkaError as exc:
             log.debug("the group's offsets could not be set for lag tools: %s", exc)
@@ -481,16 +534,27 @@ class TermConsumer:
         self._reset(consumer, found.recreated)
         if self._plan.reports is not None:
             self._plan.reports.tell(
-                self._term, self._inspected, self._positions.committed, found.ends, self._check.topic_ids
+                self._term,
+                self._inspected,
+                self._positions.committed,
+                found.ends,
+                self._check.topic_ids,
             )
         if found.stalled and not self._stalled:
             where, observation = found.stalled
             self._stalled = True
             self.rebuilds += 1
             position, end = observation.position, observation.end
-            log.warning("%s stands at %d although records wait up to %d; the consumer is made again", where, position, end)
+            log.warning(
+                "%s stands at %d although records wait up to %d; the consumer is made again",
+                where,
+                position,
+                end,
+            )
             plan = self._plan
-            plan.events.publish(DrainStalled(plan.career, plan.candidate, str(where), position, end, self.rebuilds))
+            plan.events.publish(
+                DrainStalled(plan.career, plan.candidate, str(where), position, end, self.rebuilds)
+            )
 
     def _made(self) -> ConsumerClient:
         consumer = self._plan.make()
@@ -508,7 +572,9 @@ class TermConsumer:
 
 def _names(partitions: Iterable[Partition]) -> str:
     names = [str(partition) for partition in sorted(partitions)]
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return ", ".join(names[:_NAMED]) + (
+        f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    )
 
 
 class Outage:
@@ -527,11 +593,15 @@ class Outage:
             self._since_s = self._client_since_s = now_s
         if not self._told and now_s - self._since_s > TELL_AFTER_S:
             self._told = True
-            what = "leader is not let into its group" if isinstance(why, NotLetIn) else "Kafka is away"
+            what = (
+                "leader is not let into its group" if isinstance(why, NotLetIn) else "Kafka is away"
+            )
             log.warning("%s (%s); the term goes on and tries again", what, why)
         self._backoff_s = min(MAX_BACKOFF_S, max(_MIN_BACKOFF_S, self._backoff_s * 2))
         self.not_before_s = now_s + self._backoff_s
-        if now_s - self._client_since_s <= (REBUILD_JOINING_AFTER_S if joining else REBUILD_AFTER_S):
+        if now_s - self._client_since_s <= (
+            REBUILD_JOINING_AFTER_S if joining else REBUILD_AFTER_S
+        ):
             return False
         self._client_since_s = now_s
         return True

@@ -4,10 +4,11 @@ that say why.
 Pure: what a letter looks like, and how one is read. A letter keeps the record's key, value and
 headers byte for byte and adds, each header's value being text in UTF-8:
 
-========================== ==========================================================================================
+========================== =========================================================================
 ``leaderq-dead-topic``     where the record was read: topic,
 ``leaderq-dead-partition`` partition,
-``leaderq-dead-offset``    and offset. The three name a record for ever: of letters that agree in them, one is enough
+``leaderq-dead-offset``    and offset. The three name a record for ever: of letters that
+                           agree in them, one is enough
 ``leaderq-dead-timestamp`` the record's own timestamp, milliseconds since the epoch (-1: unknown)
 ``leaderq-dead-error``     the error's class, qualified: ``billing.UnknownAccount``
 ``leaderq-dead-text``      the error's text and its causes', at most 1000 bytes
@@ -16,8 +17,9 @@ headers byte for byte and adds, each header's value being text in UTF-8:
 ``leaderq-dead-term``      the number of the term in which it was given up
 ``leaderq-dead-at``        when that was, ISO 8601 in UTC
 ``leaderq-dead-career``    by which career
-``leaderq-dead-times``     how often this record has become a dead letter: 2 after one replay in vain
-========================== ==========================================================================================
+``leaderq-dead-times``     how often this record has become a dead letter: 2 after one
+                           replay in vain
+========================== =========================================================================
 
 A letter's own timestamp is the time of death, not the record's: with the record's, the topic's
 retention could delete a letter about an old record as soon as it is written. Headers of an earlier
@@ -136,8 +138,8 @@ def read_dead_letter(record: Record) -> DeadLetter:
     )
     if not topic or partition is None or offset is None:
         raise CorruptRecord(
-            f"the record at {place} is no dead letter of leaderq: its headers {PREFIX}topic, -partition and -offset do not name "
-            "the record it is about; nothing is done with it"
+            f"the record at {place} is no dead letter of leaderq: its headers {PREFIX}topic,"
+            " -partition and -offset do not name the record it is about; nothing is done with it"
         )
     return DeadLetter(
         record=record,
@@ -158,27 +160,37 @@ def read_dead_letter(record: Record) -> DeadLetter:
 
 def own_headers(headers: Headers) -> list[tuple[str, bytes]]:
     """The headers that neither death nor replay has added; an empty value for none."""
-    return [(name, value or b"") for name, value in headers if not name.startswith((PREFIX, REPLAYED))]
+    return [
+        (name, value or b"") for name, value in headers if not name.startswith((PREFIX, REPLAYED))
+    ]
 
 
 def deaths(headers: Headers) -> int:
     """How often the record with these headers has been a dead letter already."""
-    counts = [_number(value, 1) for name, value in headers if name in (f"{PREFIX}times", f"{REPLAYED}times")]
+    counts = [
+        _number(value, 1)
+        for name, value in headers
+        if name in (f"{PREFIX}times", f"{REPLAYED}times")
+    ]
     return max(0, *counts) if counts else 0
 
 
 def _name(error: BaseException) -> str:
     kind = type(error)
-    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__
+        if kind.__module__ in ("builtins", "__main__")
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
 
 
 def _causes(error: BaseException) -> Iterator[str]:
     """The error's text, then class and text of each error behind it."""
     yield _said(error)
     seen = {id(error)}
-    while (cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__)) and id(
-        cause
-    ) not in seen:
+    while (
+        cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    ) and id(cause) not in seen:
         yield f"caused by {_name(cause)}: {_said(cause)}"
         seen.add(id(cause))
         error = cause

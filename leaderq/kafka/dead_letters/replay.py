@@ -9,7 +9,8 @@ whoever reads ``read_committed`` as every leader does:
   the topics it wrote to wait behind it;
 * *two replays at once*: the later one takes over. The transactional id is the group's name; the
   broker refuses the earlier one's open transaction and all that follows, and it ends with an error;
-* *Kafka away*: tried again for a minute, then an error. The next replay begins at what was committed.
+* *Kafka away*: tried again for a minute, then an error. The next replay begins at what was
+  committed.
 
 What is sent: key, value and headers as they were before the death; ``leaderq-replayed-from``
 (topic-partition@offset of the letter), ``-times`` (how often the record has died) and
@@ -28,13 +29,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
 from kafka.partitioner import murmur2
 
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
-from leaderq.errors import CorruptRecord, KafkaError, KafkaFenced, LeaderqError, RequestRefused, UnknownTopic
+from leaderq.errors import (
+    CorruptRecord,
+    KafkaError,
+    KafkaFenced,
+    LeaderqError,
+    RequestRefused,
+    UnknownTopic,
+)
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings, checked
@@ -67,7 +76,9 @@ class ReplayProgress:
         return offset < self.upto or offset in self.beyond
 
     def note(self) -> str | None:
-        """The metadata to commit with ``upto``; ``None`` if it would be longer than a broker takes."""
+        """The metadata to commit with ``upto``; ``None`` if it would be longer than a broker
+        takes.
+        """
         if not self.beyond:
             return ""
         note = _NOTED + ",".join(_ranges(self.beyond))
@@ -75,15 +86,18 @@ class ReplayProgress:
 
 
 def progress_noted(upto: int, note: str) -> ReplayProgress:
-    """What a committed offset and its metadata say (somebody else's: nothing), or a CorruptRecord."""
+    """What a committed offset and its metadata say (somebody else's: nothing), or a
+    CorruptRecord.
+    """
     if not note.startswith(_NOTED):
         return ReplayProgress(upto)
     try:
         beyond = frozenset(_from_ranges(note.removeprefix(_NOTED)))
     except ValueError as exc:
         raise CorruptRecord(
-            f"the metadata beside the committed offset {upto} is {note[:60]!r}, which leaderq did not write ({exc}); replay "
-            "--from-start, or set the group's offset with kafka-consumer-groups --reset-offsets"
+            f"the metadata beside the committed offset {upto} is {note[:60]!r}, which leaderq did"
+            f" not write ({exc}); replay --from-start, or set the group's offset with"
+            " kafka-consumer-groups --reset-offsets"
         ) from exc
     return ReplayProgress(upto, beyond)
 
@@ -130,8 +144,12 @@ class ReplayScan:
     def now(self) -> ReplayProgress:
         """What has been replayed if it ends here."""
         if self._left is None:
-            return ReplayProgress(self._next, frozenset(offset for offset in self._beyond if offset >= self._next))
-        return ReplayProgress(self._left, frozenset(offset for offset in self._beyond if offset > self._left))
+            return ReplayProgress(
+                self._next, frozenset(offset for offset in self._beyond if offset >= self._next)
+            )
+        return ReplayProgress(
+            self._left, frozenset(offset for offset in self._beyond if offset > self._left)
+        )
 
 
 def replay_group(career: str) -> str:
@@ -140,9 +158,13 @@ def replay_group(career: str) -> str:
 
 
 def replay_progress(reader: DeadLetterReader) -> dict[int, ReplayProgress]:
-    """What the box's group has replayed of each partition; nothing, where it has committed nothing."""
+    """What the box's group has replayed of each partition; nothing, where it has committed
+    nothing.
+    """
     found = {number: ReplayProgress(start) for number, start in reader.starts.items()}
-    return found | {number: progress_noted(at, note) for number, (at, note) in reader.noted().items()}
+    return found | {
+        number: progress_noted(at, note) for number, (at, note) in reader.noted().items()
+    }
 
 
 @dataclass(frozen=True)
@@ -216,7 +238,9 @@ class DeadLetterReplay:
         self._same_partition = same_partition
         self._from_start = from_start
         self._rate = rate_per_s
-        self._reader = DeadLetterReader(address, topic, group=self._group, security=security, timeout_s=timeout_s)
+        self._reader = DeadLetterReader(
+            address, topic, group=self._group, security=security, timeout_s=timeout_s
+        )
         self._producer = KafkaPythonProducer(
             ProducerSettings(
                 address=address,
@@ -259,12 +283,13 @@ class DeadLetterReplay:
             self._send_all(wait)
         except KafkaFenced as exc:
             raise RequestRefused(
-                f"another replay of group {self._group!r} has begun, and goes on from here; this one has ended, and what it "
-                "had in hand was not sent"
+                f"another replay of group {self._group!r} has begun, and goes on from here; this"
+                " one has ended, and what it had in hand was not sent"
             ) from exc
         except BatchLost as exc:
             raise KafkaError(
-                f"{exc}; whether the letters in hand were sent is not known here, but to Kafka: run it again, it goes on where it was"
+                f"{exc}; whether the letters in hand were sent is not known here, but to Kafka: run"
+                " it again, it goes on where it was"
             ) from exc
         return self.counts
 
@@ -292,13 +317,16 @@ class DeadLetterReplay:
 
     def _chosen(self) -> Iterator[Resend]:
         """The letters to send; the scans stand at the last one given, the others passed or left."""
-        if self._from_start:  # nothing is taken for stored, so the first transaction sets all partitions back
+        # nothing is taken for stored, so the first transaction sets all partitions back
+        if self._from_start:
             begun = {number: ReplayProgress(start) for number, start in self._reader.starts.items()}
         else:
             begun = replay_progress(self._reader)
             self._stored = dict(begun)
         self._scans = {number: ReplayScan(known) for number, known in begun.items()}
-        self._seen = {number: max(known.upto, self._reader.starts[number]) for number, known in begun.items()}
+        self._seen = {
+            number: max(known.upto, self._reader.starts[number]) for number, known in begun.items()
+        }
         self._count_unseen()
         for record in self._reader.read({number: known.upto for number, known in begun.items()}):
             self._seen[record.partition] = record.offset + 1
@@ -312,7 +340,9 @@ class DeadLetterReplay:
         self.counts.unseen = 0
 
     def _count_unseen(self) -> None:
-        self.counts.unseen = sum(max(0, end - self._seen[number]) for number, end in self._reader.ends.items())
+        self.counts.unseen = sum(
+            max(0, end - self._seen[number]) for number, end in self._reader.ends.items()
+        )
 
     def _letter(self, record: Record, begun: ReplayProgress) -> DeadLetter | None:
         scan = self._scans[record.partition]
@@ -334,10 +364,14 @@ class DeadLetterReplay:
 
     def _message(self, letter: DeadLetter) -> Message:
         said = {"from": letter.place, "times": letter.times, "timestamp": letter.timestamp_ms}
-        headers = letter.headers + [(REPLAYED + name, str(value).encode()) for name, value in said.items()]
+        headers = letter.headers + [
+            (REPLAYED + name, str(value).encode()) for name, value in said.items()
+        ]
         record = letter.record
         topic, number = self._to or letter.origin.topic, self._target(letter)
-        return checked(Message(topic, record.value, record.key, headers, partition=number), MAX_LETTER_BYTES)
+        return checked(
+            Message(topic, record.value, record.key, headers, partition=number), MAX_LETTER_BYTES
+        )
 
     def _target(self, letter: DeadLetter) -> int:
         topic, number = self._to or letter.origin.topic, letter.origin.number
@@ -346,10 +380,14 @@ class DeadLetterReplay:
         existing = sorted(self._partitions[topic])
         if not existing:
             if self._to is not None:
-                raise UnknownTopic(f"no topic {topic!r} on Kafka {self._address!r}; create it, or give another one as --to")
+                raise UnknownTopic(
+                    f"no topic {topic!r} on Kafka {self._address!r}; create it, or give another one"
+                    " as --to"
+                )
             raise UnknownTopic(
-                f"the letter {letter.place} is about a record of topic {topic!r}, which is not on Kafka {self._address!r} any more; "
-                "create it, or leave its letters out with --origin"
+                f"the letter {letter.place} is about a record of topic {topic!r}, which is not on"
+                f" Kafka {self._address!r} any more; create it, or leave its letters out with"
+                " --origin"
             )
         key = letter.record.key
         if key is not None and not self._same_partition:
@@ -357,8 +395,8 @@ class DeadLetterReplay:
         if number not in existing:
             if self._same_partition:
                 raise UnknownTopic(
-                    f"the letter {letter.place} is about a record of {letter.origin}, a partition that does not exist any more; "
-                    "leave out --same-partition"
+                    f"the letter {letter.place} is about a record of {letter.origin}, a partition"
+                    " that does not exist any more; leave out --same-partition"
                 )
             return existing[number % len(existing)]
         return number
@@ -375,12 +413,17 @@ class DeadLetterReplay:
         self._producer.begin()
         try:
             for message in batch:
-                _patiently(lambda message=message: self._producer.produce(message), "sending a letter")  # type: ignore[misc]
-            _patiently(lambda: self._producer.commit(offsets, self._group, 5.0, notes), "committing the letters sent")
+                sending = partial(self._producer.produce, message)
+                _patiently(sending, "sending a letter")
+            _patiently(
+                lambda: self._producer.commit(offsets, self._group, 5.0, notes),
+                "committing the letters sent",
+            )
         except BaseException:
             try:
                 self._producer.abort(5.0)
-            except LeaderqError as exc:  # closed next; the broker settles it when the next replay begins, or after a while
+            except LeaderqError as exc:
+                # closed next; the broker settles it when the next replay begins, or after a while
                 log.debug("the open transaction was left to the broker: %s", exc)
             raise
         self._stored.update(changed)
@@ -393,8 +436,9 @@ class DeadLetterReplay:
         note = done.note()
         if note is None:
             raise RequestRefused(
-                f"too many letters of partition {where.number} were replayed out of turn to be remembered, {len(done.beyond)} of them "
-                f"behind offset {done.upto}, which was left out; replay that one first, or all with fewer filters"
+                f"too many letters of partition {where.number} were replayed out of turn to be"
+                f" remembered, {len(done.beyond)} of them behind offset {done.upto}, which was left"
+                " out; replay that one first, or all with fewer filters"
             )
         return note
 

@@ -57,10 +57,14 @@ class DeadLetterSender:
         self._sender = IdempotentSender(settings)
         self._produce = produce
         self.make_topic = make_topic
-        self._topic_bytes = settings.max_message_bytes if topic_bytes is None else topic_bytes - _FRAME_BYTES
+        self._topic_bytes = (
+            settings.max_message_bytes if topic_bytes is None else topic_bytes - _FRAME_BYTES
+        )
 
     def send(self, term: Term, topic: str, letter: NewDeadLetter) -> None:
-        """Send the letter, durable on return or in the transaction; shortened, if it is too large."""
+        """Send the letter, durable on return or in the transaction; shortened, if it is too
+        large.
+        """
         whole = _message(topic, letter)
         try:
             # In a transaction the broker's refusal would come too late: with the commit.
@@ -93,7 +97,8 @@ class DeadLetterSender:
                 log.warning("a dead letter waits for Kafka: %s", exc)
                 if not term.wait(_PAUSE_S):
                     raise BatchLost(
-                        "the term ends before a dead letter could be sent; its record is handed out again"
+                        "the term ends before a dead letter could be sent; its record is handed out"
+                        " again"
                     ) from exc
 
     def close(self) -> None:
@@ -110,12 +115,24 @@ class DeadLetterReader(KafkaPythonConsumer):
     """The letters on ``topic``, for a ``with`` block; ``ends``: when it was entered."""
 
     def __init__(
-        self, address: str, topic: str, *, group: str, security: KafkaSecurity | None = None, timeout_s: float = 10.0
+        self,
+        address: str,
+        topic: str,
+        *,
+        group: str,
+        security: KafkaSecurity | None = None,
+        timeout_s: float = 10.0,
     ) -> None:
         security = security or KafkaSecurity()
         super().__init__(
             ConsumerSettings(
-                address, (topic,), group, member=group, membership=False, security=security, open_timeout_s=timeout_s
+                address,
+                (topic,),
+                group,
+                member=group,
+                membership=False,
+                security=security,
+                open_timeout_s=timeout_s,
             )
         )
         self.topic = topic
@@ -131,8 +148,9 @@ class DeadLetterReader(KafkaPythonConsumer):
             self.open()
         except UnknownTopic as exc:
             raise UnknownTopic(
-                f"no topic {self.topic!r} on Kafka {self._settings.address!r}: no dead letter was ever written there; if the "
-                "career's on_error names another topic, name it with --topic"
+                f"no topic {self.topic!r} on Kafka {self._settings.address!r}: no dead letter was"
+                " ever written there; if the career's on_error names another topic, name it with"
+                " --topic"
             ) from exc
         try:
             self.join(lambda: None, timeout_s)
@@ -155,7 +173,9 @@ class DeadLetterReader(KafkaPythonConsumer):
         """The group's committed offset of each partition, if any, and the metadata beside it."""
         where = [TopicPartition(self.topic, number) for number in self.starts]
         with errors_translated("reading committed offsets", self._settings.address):
-            stored = private_api.committed_offsets(self._consumer, where, self._settings.open_timeout_s * 1000)
+            stored = private_api.committed_offsets(
+                self._consumer, where, self._settings.open_timeout_s * 1000
+            )
         return {each.partition: (kept.offset, kept.metadata or "") for each, kept in stored.items()}
 
     def read(self, first: Mapping[int, int] | None = None) -> Iterator[Record]:
@@ -173,7 +193,11 @@ class DeadLetterReader(KafkaPythonConsumer):
             for where in sorted(polled):
                 yield from (row for row in polled[where] if row.offset < ends[where])
             # Positions also pass over what is not a record (transaction markers).
-            done = {where for where, at in self.positions().items() if where in open_ and at >= ends[where]}
+            done = {
+                where
+                for where, at in self.positions().items()
+                if where in open_ and at >= ends[where]
+            }
             open_ -= done
             if done:
                 self._consumer.pause(*(TopicPartition(*where) for where in done))
@@ -181,17 +205,27 @@ class DeadLetterReader(KafkaPythonConsumer):
                 last_s = now_s()  # (also after the reader took its time)
             elif now_s() - last_s > _SILENCE_S:
                 raise KafkaAway(
-                    f"topic {self.topic!r} on Kafka {self._settings.address!r} gave no records for {_SILENCE_S:.0f} s"
+                    f"topic {self.topic!r} on Kafka {self._settings.address!r} gave no records for"
+                    f" {_SILENCE_S:.0f} s"
                 )
 
     def one(self, number: int, offset: int) -> Record:
         """The record at this place; raises :class:`~leaderq.errors.KafkaError` if there is none."""
         if number in self.ends and self.starts[number] <= offset < self.ends[number]:
-            found = next((record for record in self.read({**self.ends, number: offset}) if record.offset >= offset), None)
+            found = next(
+                (
+                    record
+                    for record in self.read({**self.ends, number: offset})
+                    if record.offset >= offset
+                ),
+                None,
+            )
             if found is not None and found.offset == offset:
                 return found
         kept = [
-            f"{at}: {self.starts[at]} to {self.ends[at] - 1}" for at in sorted(self.ends) if self.ends[at] > self.starts[at]
+            f"{at}: {self.starts[at]} to {self.ends[at] - 1}"
+            for at in sorted(self.ends)
+            if self.ends[at] > self.starts[at]
         ]
         raise KafkaError(
             f"no letter at offset {offset} of partition {number} of topic {self.topic!r}; "

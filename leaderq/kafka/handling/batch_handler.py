@@ -26,10 +26,10 @@ What happens on each failure:
   attempts of a part, and would else dead-letter a whole batch at one attempt each. Dead letters
   tell all attempts, those in larger parts too.
 * **a retry has to wait** for 0.5 s or longer: only the culprit's own partition does
-  (:class:`~leaderq.kafka.handling.parts.RestingParts`). What is behind it is let go of, and handed out
-  again with it; the rest of the batch, and batches of other partitions, go on. All wait where the
-  culprit is not known among several partitions, with *at most once*, with a rate limit, and while
-  records are marked one by one after a crash.
+  (:class:`~leaderq.kafka.handling.parts.RestingParts`). What is behind it is let go of, and handed
+  out again with it; the rest of the batch, and batches of other partitions, go on. All wait where
+  the culprit is not known among several partitions, with *at most once*, with a rate limit, and
+  while records are marked one by one after a crash.
 * **what the records need is away** (an outage, see :mod:`leaderq.kafka.handling.on_error`), or too
   many in a row fail alike: what is done is committed, and the same part is tried again after a
   back-off, as often as it takes; nothing is counted, cut, skipped or dead-lettered
@@ -118,7 +118,9 @@ class BatchHandler:
         self.hold_ups = HoldUps(context.on_error)
         self.resting = RestingParts()
         many = context.workers > 1
-        self.workers = PartitionWorkers(context.workers, f"leaderq-{context.career}-worker") if many else None
+        self.workers = (
+            PartitionWorkers(context.workers, f"leaderq-{context.career}-worker") if many else None
+        )
 
     def work(self, batch: Batch, term: Term) -> bool:
         """Handle and commit ``batch``; returns ``False`` if the term is ending or paused, and part
@@ -139,7 +141,11 @@ class BatchWork:
 
     def __init__(self, handler: BatchHandler, batch: Batch, term: Term) -> None:
         context = self._context = handler.context
-        self._hold_ups, self._resting, self._workers = handler.hold_ups, handler.resting, handler.workers
+        self._hold_ups, self._resting, self._workers = (
+            handler.hold_ups,
+            handler.resting,
+            handler.workers,
+        )
         self._let_go: set[Partition] = set()
         self._batch = batch
         self._term = term
@@ -158,7 +164,11 @@ class BatchWork:
             if self._context.rate_limit is not None:
                 self._context.rate_limit.handed_out()
             is_plain = len(parts) > 1 and all(part.mode is PartMode.TOGETHER for part in parts)
-            self._line.extend(self._in_parallel(parts, self._workers) if self._workers is not None and is_plain else parts)
+            self._line.extend(
+                self._in_parallel(parts, self._workers)
+                if self._workers is not None and is_plain
+                else parts
+            )
             while self._line:
                 part = self._line.popleft()
                 if part.failure is not None:
@@ -193,7 +203,10 @@ class BatchWork:
             return
         is_split = self._context.is_by_partition or self._context.marks is not None
         for wait_s, records in self._context.rate_limit.parts(self._batch.merged()):
-            yield wait_s, self._parts(by_partition(records) if is_split else {}, {}, partial(list, records))
+            yield (
+                wait_s,
+                self._parts(by_partition(records) if is_split else {}, {}, partial(list, records)),
+            )
 
     def _parts(
         self,
@@ -210,7 +223,11 @@ class BatchWork:
             if records[where]:
                 known = {where: ends[where]} if where in ends else None
                 parts.append(
-                    BatchPart(records[where], ends=known, mode=PartMode.CAREFUL if where in careful else PartMode.TOGETHER)
+                    BatchPart(
+                        records[where],
+                        ends=known,
+                        mode=PartMode.CAREFUL if where in careful else PartMode.TOGETHER,
+                    )
                 )
         return parts
 
@@ -244,7 +261,9 @@ class BatchWork:
             if failure.touched and failure.index:
                 self._handled(failure.index)  # all before the culprit
             failure = self._classified(failure)
-            self._line.extendleft(reversed(self._undone([(part, failure)]) + self._cut(part, failure)))
+            self._line.extendleft(
+                reversed(self._undone([(part, failure)]) + self._cut(part, failure))
+            )
 
     def _handled(self, records: int) -> None:
         self._context.figures.records += records
@@ -255,7 +274,9 @@ class BatchWork:
     def _classified(self, failure: PartFailure) -> PartFailure:
         """The same, known to be an outage where the work can be held up for it."""
         on_error = self._context.on_error
-        is_outage = on_error.holds_up and self._may_try_again() and on_error.is_outage(failure.error)
+        is_outage = (
+            on_error.holds_up and self._may_try_again() and on_error.is_outage(failure.error)
+        )
         return replace(failure, is_outage=True) if is_outage else failure
 
     def _may_try_again(self) -> bool:
@@ -265,7 +286,11 @@ class BatchWork:
         """The part to try now; of those handed over one by one the others go back to the front."""
         if part.mode is PartMode.TOGETHER:
             return part
-        if part.mode is PartMode.CAREFUL and not part.marked and not self._context.careful((_partition(part.records[0]),)):
+        if (
+            part.mode is PartMode.CAREFUL
+            and not part.marked
+            and not self._context.careful((_partition(part.records[0]),))
+        ):
             return part.together()
         first, others = part.head()
         if others is not None:
@@ -332,7 +357,9 @@ class BatchWork:
             self._retry(part, failure, decision.after_s)
         elif len(part.records) > 1 and not self._context.commits_first:
             error, attempts = failure.error, part.attempts
-            self._context.warn(part.records, "failed together (attempt %d); now one by one", attempts, error=error)
+            self._context.warn(
+                part.records, "failed together (attempt %d); now one by one", attempts, error=error
+            )
             self._line.appendleft(part.isolated())
         else:
             for record in part.records:
@@ -340,7 +367,11 @@ class BatchWork:
                 self._hold_ups.passed_over(record, failure.error)
             self._passed(part, is_committed_now=True)
             # The culprit has shown: what was isolated behind it goes on together.
-            if part.mode is PartMode.ISOLATED and self._line and self._line[0].mode is PartMode.ISOLATED:
+            if (
+                part.mode is PartMode.ISOLATED
+                and self._line
+                and self._line[0].mode is PartMode.ISOLATED
+            ):
                 self._line.appendleft(self._line.popleft().together())
 
     def _decision(self, part: BatchPart, failure: PartFailure) -> Decision | HoldUp:
@@ -348,11 +379,15 @@ class BatchWork:
             return self._hold_ups.decision(now_s())
         decision = self._context.on_error.decision(part.failed)
         is_last = decision in (Ending.SKIP, Ending.DEAD_LETTER) and len(part.records) == 1
-        if is_last and self._may_try_again() and self._hold_ups.are_too_many(part.records[0], failure.error):
+        if (
+            is_last
+            and self._may_try_again()
+            and self._hold_ups.are_too_many(part.records[0], failure.error)
+        ):
             self._context.warn(
                 part.records,
-                "is not passed over, as most_in_a_row=%s records before it were, which failed alike; "
-                "is it the records, or what they need?",
+                "is not passed over, as most_in_a_row=%s records before it were, which failed"
+                " alike; is it the records, or what they need?",
                 self._context.on_error.most_in_a_row,
                 error=failure.error,
             )
@@ -362,7 +397,10 @@ class BatchWork:
     def _hold_up(self, part: BatchPart, failure: PartFailure, decision: HoldUp) -> None:
         times = decision.since_s, decision.after_s
         self._context.warn(
-            part.records, "held up for %.1f s, tried again in %.1f s, nothing is passed over", *times, error=failure.error
+            part.records,
+            "held up for %.1f s, tried again in %.1f s, nothing is passed over",
+            *times,
+            error=failure.error,
         )
         self._context.on_held_up(f"{span(part.records)}: {said(failure.error)}")
         part.failure = None
@@ -372,13 +410,21 @@ class BatchWork:
 
     def _retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
         error, attempts = failure.error, part.attempts
-        self._context.warn(part.records, "failed (attempt %d); tried again in %.1f s", attempts, after_s, error=error)
+        self._context.warn(
+            part.records,
+            "failed (attempt %d); tried again in %.1f s",
+            attempts,
+            after_s,
+            error=error,
+        )
         part.failure = None
         if self._may_rest(part, after_s):
             where = _partition(part.records[0])
             self._resting.put(where, part)
             self._let_go.add(where)
-            self._line = deque(left for each in self._line if (left := each.without(where)) is not None)
+            self._line = deque(
+                left for each in self._line if (left := each.without(where)) is not None
+            )
             return
         self._line.appendleft(part)
         if after_s > 0:
@@ -389,7 +435,11 @@ class BatchWork:
         context, where = self._context, _partition(part.records[0])
         if context.rest is None or after_s < REST_FROM_S or part.marked:
             return False
-        if context.commits_first or context.rate_limit is not None or part.without(where) is not None:
+        if (
+            context.commits_first
+            or context.rate_limit is not None
+            or part.without(where) is not None
+        ):
             return False
         return context.rest(where, after_s)
 
@@ -426,14 +476,20 @@ class BatchWork:
     def _commit_first(self, parts: Iterable[BatchPart]) -> None:
         """With "at most once": commit what is about to be handed over, unless it was."""
         if self._context.commits_first:
-            self._commit({where: end for part in parts for where, end in ends_of(part, self._batch).items()})
+            self._commit(
+                {where: end for part in parts for where, end in ends_of(part, self._batch).items()}
+            )
 
     def _commit_done(self, all_done: bool = False) -> None:
         done, self._uncommitted = self._uncommitted, []
         if all_done:
-            self._commit({where: end for where, end in self._batch.ends.items() if where not in self._let_go})
+            self._commit(
+                {where: end for where, end in self._batch.ends.items() if where not in self._let_go}
+            )
         elif done and not self._context.commits_first:
-            self._commit({where: end for part in done for where, end in ends_of(part, self._batch).items()})
+            self._commit(
+                {where: end for part in done for where, end in ends_of(part, self._batch).items()}
+            )
 
     def _commit(self, ends: Mapping[Partition, int]) -> None:
         new = {where: end for where, end in ends.items() if end > self._committed.get(where, -1)}
@@ -458,28 +514,44 @@ class BatchWork:
         if not self._context.commits_first:
             return False
         self._term.check()
-        return all(end <= self._committed.get(where, -1) for where, end in ends_of(part, self._batch).items())
+        return all(
+            end <= self._committed.get(where, -1)
+            for where, end in ends_of(part, self._batch).items()
+        )
 
     # ---- several at once -------------------------------------------------------------------------
 
-    def _in_parallel(self, parts: Sequence[BatchPart], workers: PartitionWorkers) -> list[BatchPart]:
+    def _in_parallel(
+        self, parts: Sequence[BatchPart], workers: PartitionWorkers
+    ) -> list[BatchPart]:
         self._commit_first(parts)
         self._began = True
         commits_first = self._context.commits_first  # what is committed must be begun
-        tasks = [partial(attempt, self._context.decode, self._context.handle, part.records, self._term) for part in parts]
+        tasks = [
+            partial(attempt, self._context.decode, self._context.handle, part.records, self._term)
+            for part in parts
+        ]
         outcomes = workers.run(tasks, lambda: commits_first or self._may_begin())
         failed = [
             (part, self._classified(each.value))
             for part, each in zip(parts, outcomes, strict=True)
             if each.value is not None
         ]
-        errors = [(part, each.error) for part, each in zip(parts, outcomes, strict=True) if each.error is not None]
+        errors = [
+            (part, each.error)
+            for part, each in zip(parts, outcomes, strict=True)
+            if each.error is not None
+        ]
         if errors:
             self._warn_of_undecided(failed)
             for part, error in errors:
                 self._warn_of_passing_on(part, error)
             raise errors[0][1]
-        done = [part for part, outcome in zip(parts, outcomes, strict=True) if outcome.began and outcome.value is None]
+        done = [
+            part
+            for part, outcome in zip(parts, outcomes, strict=True)
+            if outcome.began and outcome.value is None
+        ]
         self._uncommitted += done
         if done:
             self._handled(sum(len(part.records) for part in done))
@@ -487,7 +559,9 @@ class BatchWork:
         for part, failure in failed:
             left += self._cut(part, failure)
         self._commit_done()
-        return left + [part for part, outcome in zip(parts, outcomes, strict=True) if not outcome.began]
+        return left + [
+            part for part, outcome in zip(parts, outcomes, strict=True) if not outcome.began
+        ]
 
 
 def _partition(record: Record) -> Partition:

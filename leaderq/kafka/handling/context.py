@@ -27,7 +27,9 @@ class BatchShape(str, Enum):
 
 @dataclass
 class DrainFigures:
-    """What a career has handled and committed since its process began; repeated records count again."""
+    """What a career has handled and committed since its process began; repeated records count
+    again.
+    """
 
     records: int = 0
     batches: int = 0
@@ -48,10 +50,10 @@ class HandlingContext:
     thread. ``commit(term, ends)`` commits these offsets and waits until that is done. ``undo()``
     drops what was to go with offsets that are not committed yet. ``undoes``: effects through the
     store vanish when their records are not committed. ``commits_first``: *at most once*.
-    ``send_dead_letter(term, topic, letter)``: durable on return, or part of what the next ``commit``
-    stores. ``rest(partition, for_s)``: no more of the partition is handed out for so long, then
-    again from what is committed of it; ``False`` if it is the only one. With ``workers`` of more
-    than 1 records are handed over by partition.
+    ``send_dead_letter(term, topic, letter)``: durable on return, or part of what the next
+    ``commit`` stores. ``rest(partition, for_s)``: no more of the partition is handed out for so
+    long, then again from what is committed of it; ``False`` if it is the only one. With ``workers``
+    of more than 1 records are handed over by partition.
 
     ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)``
     are told, before its offset is committed, of each raw record that is passed over: perhaps twice,
@@ -85,7 +87,11 @@ class HandlingContext:
     def careful(self, partitions: Iterable[Partition]) -> frozenset[Partition]:
         """Those of which records are to be handled one by one now, each marked before."""
         marks = self.marks
-        return frozenset(where for where in partitions if marks.is_careful(where)) if marks else frozenset()
+        return (
+            frozenset(where for where in partitions if marks.is_careful(where))
+            if marks
+            else frozenset()
+        )
 
     def pass_over(self, term: Term, record: Record, error: Exception, attempts: int) -> None:
         """Skip or dead-letter a raw record, before its offset is committed: none must be lost."""
@@ -94,21 +100,33 @@ class HandlingContext:
         if ending is Ending.DEAD_LETTER:
             topic = self.on_error.topic or dead_letter_topic(self.career)
             at_ms = int(time.time() * 1000)
-            letter = new_dead_letter(record, error, attempts=attempts, term=term.number, career=self.career, at_ms=at_ms)
+            letter = new_dead_letter(
+                record, error, attempts=attempts, term=term.number, career=self.career, at_ms=at_ms
+            )
             self.send_dead_letter(term, topic, letter)
-            self.warn((record,), "is set aside on %s after %d attempt(s)", topic, attempts, error=error)
+            self.warn(
+                (record,), "is set aside on %s after %d attempt(s)", topic, attempts, error=error
+            )
             self.on_dead_lettered(record, error, attempts, topic)
         elif ending is Ending.SKIP:
             self.warn((record,), "is skipped after %d attempt(s)", attempts, error=error)
             self.on_skipped(record, error, attempts)
 
     def warn(
-        self, records: Sequence[Record], sentence: str, *values: object, error: BaseException, trace: bool = False
+        self,
+        records: Sequence[Record],
+        sentence: str,
+        *values: object,
+        error: BaseException,
+        trace: bool = False,
     ) -> None:
         """Say of these ``sentence``, with ``values`` in it, and the error behind it."""
         values = (self.career, span(records), *values, said(error))
         log.warning(
-            f"career %s: %s {sentence}: %s", *values, exc_info=error if trace else None, extra={"career": self.career}
+            f"career %s: %s {sentence}: %s",
+            *values,
+            exc_info=error if trace else None,
+            extra={"career": self.career},
         )
 
 

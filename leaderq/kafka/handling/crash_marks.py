@@ -34,7 +34,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
-from leaderq.errors import ConnectionLost, CorruptRecord, Deposed, NodeExists, NoNode, SessionClosed, SessionExpired
+from leaderq.errors import (
+    ConnectionLost,
+    CorruptRecord,
+    Deposed,
+    NodeExists,
+    NoNode,
+    SessionClosed,
+    SessionExpired,
+)
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Reason, Term
 from leaderq.zookeeper import Create, Session, SetData
@@ -71,10 +79,15 @@ class CrashCounts:
 
     def handling(self, place: RecordPlace) -> CrashCounts:
         """The same with ``place`` in hand, and nothing else of its partition."""
-        return replace(self, in_hand=frozenset({each for each in self.in_hand if each[:2] != place[:2]} | {place}))
+        return replace(
+            self,
+            in_hand=frozenset({each for each in self.in_hand if each[:2] != place[:2]} | {place}),
+        )
 
 
-def assess(mark: CrashCounts, committed: Mapping[Partition, int], unclean: bool) -> tuple[CrashCounts, frozenset[Partition]]:
+def assess(
+    mark: CrashCounts, committed: Mapping[Partition, int], unclean: bool
+) -> tuple[CrashCounts, frozenset[Partition]]:
     """What a new leader that begins at ``committed`` is to write, and where it must be careful."""
     if not unclean:
         return CrashCounts(), frozenset()
@@ -82,20 +95,31 @@ def assess(mark: CrashCounts, committed: Mapping[Partition, int], unclean: bool)
     for where, offset in committed.items():
         before, deaths = mark.positions.get(where, (offset, 0))
         positions[where] = (offset, deaths + 1 if before == offset else 1)
-    counted = {place: mark.killers.get(place, 0) + (place in mark.in_hand) for place in {*mark.killers, *mark.in_hand}}
+    counted = {
+        place: mark.killers.get(place, 0) + (place in mark.in_hand)
+        for place in {*mark.killers, *mark.in_hand}
+    }
     # A record in front of the committed offset was passed, whoever died since.
-    killers = {place: deaths for place, deaths in counted.items() if place.offset >= committed.get(place.partition, 0)}
+    killers = {
+        place: deaths
+        for place, deaths in counted.items()
+        if place.offset >= committed.get(place.partition, 0)
+    }
     careful = {where for where, (_, deaths) in positions.items() if deaths >= CAREFUL_FROM}
     # Well below the megabyte that a znode may hold: those with the most deaths are kept.
     most = sorted(positions, key=lambda where: (-positions[where][1], where))[:MAX_POSITIONS]
     worst = sorted(killers, key=lambda place: (-killers[place], place))[:MAX_KILLERS]
-    kept = CrashCounts({where: positions[where] for where in most}, {place: killers[place] for place in worst})
+    kept = CrashCounts(
+        {where: positions[where] for where in most}, {place: killers[place] for place in worst}
+    )
     return kept, frozenset(careful | {place.partition for place in killers})
 
 
 def encode(mark: CrashCounts) -> bytes:
     rows = {
-        "positions": [[*where, offset, deaths] for where, (offset, deaths) in sorted(mark.positions.items())],
+        "positions": [
+            [*where, offset, deaths] for where, (offset, deaths) in sorted(mark.positions.items())
+        ],
         "killers": [[*place, deaths] for place, deaths in sorted(mark.killers.items())],
         "in_hand": [list(place) for place in sorted(mark.in_hand)],
     }
@@ -109,20 +133,30 @@ def decode(data: bytes, *, path: str) -> CrashCounts:
     try:
         found = json.loads(data)
         return CrashCounts(
-            {Partition(topic, number): (offset, deaths) for topic, number, offset, deaths in _rows(found, "positions", 3)},
-            {RecordPlace(topic, number, offset): deaths for topic, number, offset, deaths in _rows(found, "killers", 3)},
+            {
+                Partition(topic, number): (offset, deaths)
+                for topic, number, offset, deaths in _rows(found, "positions", 3)
+            },
+            {
+                RecordPlace(topic, number, offset): deaths
+                for topic, number, offset, deaths in _rows(found, "killers", 3)
+            },
             frozenset(RecordPlace(*row) for row in _rows(found, "in_hand", 2)),
         )
     except (ValueError, TypeError, AttributeError) as exc:
         raise CorruptRecord(
-            f"the znode {path} holds {data[:60]!r}, which is no mark of attempts ({exc}); delete it: a leader writes it again, "
-            "and only the count of past deaths is lost"
+            f"the znode {path} holds {data[:60]!r}, which is no mark of attempts ({exc}); delete"
+            " it: a leader writes it again, and only the count of past deaths is lost"
         ) from exc
 
 
 def _rows(found: Any, name: str, numbers: int) -> Iterable[tuple[Any, ...]]:
     for topic, *rest in found.get(name, []):
-        if not isinstance(topic, str) or len(rest) != numbers or any(type(number) is not int for number in rest):
+        if (
+            not isinstance(topic, str)
+            or len(rest) != numbers
+            or any(type(number) is not int for number in rest)
+        ):
             raise ValueError(f"{name} has a row {[topic, *rest]!r}")
         yield (topic, *rest)
 
@@ -158,7 +192,8 @@ class CrashMarks:
             self._write(term, encode(self._mark) if term.unclean else b"")
         if careful:
             log.warning(
-                "processes have died while they handled the records after %s; these are handled one by one now",
+                "processes have died while they handled the records after %s; these are handled one"
+                " by one now",
                 ", ".join(f"{where}@{committed.get(where, 0)}" for where in sorted(careful)[:5])
                 + (", ..." if len(careful) > 5 else ""),
                 extra={"event": "deaths_suspected", "career": term.career, "term": term.number},

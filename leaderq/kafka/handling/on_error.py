@@ -1,14 +1,16 @@
 """What becomes of a record that cannot be handled: the career's ``on_error``, as written and as
 decided upon. Pure values.
 
-==================================  ==================================================================================
-``"raise"`` (the default)           the error is raised: the term fails, the record is handed out again in the next term
-``retry(n, backoff_s=0.5)``         n further attempts, the pause before each twice as long as the one before; then as
-                                    ``then=`` says (default ``"raise"``)
+==================================  ================================================================
+``"raise"`` (the default)           the error is raised: the term fails, the record is handed out
+                                    again in the next term
+``retry(n, backoff_s=0.5)``         n further attempts, the pause before each twice as long as the
+                                    one before; then as ``then=`` says (default ``"raise"``)
 ``"skip"``, ``skip()``              a warning in the log; the offset passes over the record
-``dead_letter(topic=None)``         the record is set aside on a topic (default: the career's name and ``-dead``), with
-                                    headers that say why; the offset passes over it
-==================================  ==================================================================================
+``dead_letter(topic=None)``         the record is set aside on a topic (default: the career's name
+                                    and ``-dead``), with headers that say why; the offset passes
+                                    over it
+==================================  ================================================================
 
 ``deaths`` of the last two: after so many deaths of the process while it handled one and the same
 record, that record is treated as one that cannot be handled. ``"raise"`` never does that: a record
@@ -87,7 +89,14 @@ _CHOICES = "use 'raise', skip(), retry(n) or dead_letter(), from leaderq.kafka"
 ErrorClasses = tuple[type[Exception], ...]
 Errors = type[Exception] | ErrorClasses
 _OUTAGES = frozenset(
-    {"OperationalError", "InterfaceError", "TimeoutError", "ConnectionError", "NetworkError", "TimeoutException"}
+    {
+        "OperationalError",
+        "InterfaceError",
+        "TimeoutError",
+        "ConnectionError",
+        "NetworkError",
+        "TimeoutException",
+    }
 )
 """What drivers call their errors about a server that is away; the first two by PEP 249."""
 
@@ -110,7 +119,9 @@ class PoisonRecord(LeaderqError):
         self.why = why
         place = place_of(record)
         super().__init__(
-            f"the record at {place} cannot be handled: {why}" if why else f"the record at {place} cannot be handled"
+            f"the record at {place} cannot be handled: {why}"
+            if why
+            else f"the record at {place} cannot be handled"
         )
 
 
@@ -213,7 +224,9 @@ class OnError:
         return self._backoff_s(max(self.backoff_s, _LEAST_PAUSE_S), times)
 
     def _backoff_s(self, first_s: float, attempts: int) -> float:
-        return min(max(self.max_backoff_s, first_s), first_s * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS))
+        return min(
+            max(self.max_backoff_s, first_s), first_s * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS)
+        )
 
 
 def _is_of_the_records_making(error: OSError) -> bool:
@@ -269,8 +282,9 @@ def retry(
     Records behind the one that fails wait: order is kept. Those of other partitions go on while it
     waits for 0.5 s or longer, with every store, where it is known which record or which partition
     failed (``handle_record``, :class:`PoisonRecord`, ``batches="partition"``, ``workers``). All
-    wait with ``delivery="at_most_once"`` and with a rate limit. ``then`` is what follows when all are in
-    vain. ``only``, ``except_``: as for :func:`skip`; written here or in ``then``, not in both.
+    wait with ``delivery="at_most_once"`` and with a rate limit. ``then`` is what follows when all
+    are in vain. ``only``, ``except_``: as for :func:`skip`; written here or in ``then``, not in
+    both.
     """
     return ErrorOption("retry", locals())
 
@@ -283,7 +297,9 @@ def dead_letter(
     except_: Errors = (),
     most_in_a_row: int | None = MOST_IN_A_ROW,
 ) -> ErrorOption:
-    """Set it aside on ``topic`` (default: the career's name and ``-dead``); else as :func:`skip`."""
+    """Set it aside on ``topic`` (default: the career's name and ``-dead``); else as
+    :func:`skip`.
+    """
     return ErrorOption("dead_letter", locals())
 
 
@@ -300,7 +316,10 @@ def _sound(value: object) -> OnError:
     if not isinstance(value, ErrorOption):
         return _sound(skip()) if value == "skip" else OnError()
     words = value.words
-    only, except_ = None if words["only"] is None else _classes(words["only"]), _classes(words["except_"])
+    only, except_ = (
+        None if words["only"] is None else _classes(words["only"]),
+        _classes(words["except_"]),
+    )
     if value.function == "retry":
         then = _sound(words["then"])
         return replace(
@@ -352,15 +371,18 @@ def _problems_of_retry(words: Mapping[str, Any], place: str) -> Iterator[str]:
     first_s, most_s, then = words["backoff_s"], words["max_backoff_s"], words["then"]
     if _is_seconds(first_s) and _is_seconds(most_s) and first_s > most_s:
         yield (
-            f"retry(backoff_s={first_s!r}) in {place} is more than its max_backoff_s={most_s!r}; give a larger max_backoff_s"
+            f"retry(backoff_s={first_s!r}) in {place} is more than its max_backoff_s={most_s!r};"
+            " give a larger max_backoff_s"
         )
     if then is retry or (isinstance(then, ErrorOption) and then.function == "retry"):
         yield (
-            f"retry(then=retry(...)) in {place} cannot be; give one retry more attempts, and end with 'raise', skip() or "
-            "dead_letter()"
+            f"retry(then=retry(...)) in {place} cannot be; give one retry more attempts, and end"
+            " with 'raise', skip() or dead_letter()"
         )
         return
-    if isinstance(then, ErrorOption) and any(words[each] and then.words[each] for each in ("only", "except_")):
+    if isinstance(then, ErrorOption) and any(
+        words[each] and then.words[each] for each in ("only", "except_")
+    ):
         yield f"{place} has only= or except_= both in retry and in its 'then'; write it once"
     yield from _problems(then, f"'then' of retry in {place}")
 
@@ -370,7 +392,12 @@ def _is_count(value: object) -> bool:
 
 
 def _is_seconds(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and value >= 0
+    )
 
 
 def _are_errors(value: object) -> bool:
@@ -393,7 +420,10 @@ _MUST: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "except_": (_are_errors, _CLASSES),
     "topic": (
         lambda value: value is None or (isinstance(value, str) and bool(_TOPIC.match(value))),
-        "is no name of a Kafka topic; use up to 249 letters, digits, '.', '_' and '-', or leave it out",
+        (
+            "is no name of a Kafka topic; use up to 249 letters, digits, '.', '_' and '-', or leave"
+            " it out"
+        ),
     ),
 }
 
@@ -438,7 +468,11 @@ class HoldUps:
     def are_too_many(self, record: Record, error: Exception) -> bool:
         """Whether ``record`` would be one too many in a row to be passed over for such an error."""
         most = self._policy.most_in_a_row
-        return most is not None and type(error) is self._error and len(self._keys | {_key(record)}) > most
+        return (
+            most is not None
+            and type(error) is self._error
+            and len(self._keys | {_key(record)}) > most
+        )
 
     def passed_over(self, record: Record, error: Exception) -> None:
         if type(error) is not self._error:

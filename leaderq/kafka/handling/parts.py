@@ -76,7 +76,9 @@ class BatchPart:
         if len(self.records) == 1:
             return self, None
         first = BatchPart(self.records[:1], mode=self.mode, before=self.before)
-        return first, BatchPart(self.records[1:], mode=self.mode, before=self.before, ends=self.ends)
+        return first, BatchPart(
+            self.records[1:], mode=self.mode, before=self.before, ends=self.ends
+        )
 
     def isolated(self) -> BatchPart:
         return BatchPart(self.records, ends=self.ends, mode=PartMode.ISOLATED, before=self.attempts)
@@ -111,7 +113,11 @@ class BatchPart:
             failed=0 if failure.is_outage else 1,
             failure=failure,
         )
-        rest = BatchPart(self.records[at + 1 :], ends=self.ends) if at + 1 < len(self.records) else None
+        rest = (
+            BatchPart(self.records[at + 1 :], ends=self.ends)
+            if at + 1 < len(self.records)
+            else None
+        )
         return before, culprit, rest
 
 
@@ -171,7 +177,9 @@ def attempt(
     return PartFailure(_own_error(error), index, touched=True)
 
 
-def _decode(decode: Callable[[Record], Record], records: Sequence[Record], decoded: list[Record]) -> Exception | None:
+def _decode(
+    decode: Callable[[Record], Record], records: Sequence[Record], decoded: list[Record]
+) -> Exception | None:
     """Append to ``decoded`` as far as it goes; returns what stopped it."""
     try:
         for record in records:
@@ -184,7 +192,9 @@ def _decode(decode: Callable[[Record], Record], records: Sequence[Record], decod
     return None
 
 
-def _handle(handle: Callable[[Sequence[Record], Term], None], records: Sequence[Record], term: Term) -> Exception | None:
+def _handle(
+    handle: Callable[[Sequence[Record], Term], None], records: Sequence[Record], term: Term
+) -> Exception | None:
     try:
         returned: object = handle(records, term)  # type: ignore[func-returns-value]
         if returned is not None:
@@ -225,7 +235,8 @@ class HandleCalls:
         """What has been handled for longer than ``budget_s`` seconds, each as a sentence."""
         now, running = now_s(), list(self._running.values())
         return [
-            f"handle has been called for {now - began_s:.1f} s with {len(records)} record(s) from {place_of(records[0])}"
+            f"handle has been called for {now - began_s:.1f} s with {len(records)} record(s) from"
+            f" {place_of(records[0])}"
             for began_s, records in running
             if now - began_s > budget_s
         ]
@@ -253,7 +264,9 @@ class RestingParts:
         self._parts[partition] = part
 
     def returned(self, batch: Batch) -> list[BatchPart]:
-        """The parts that ``batch`` begins with; others (somebody moved the offset) are forgotten."""
+        """The parts that ``batch`` begins with; others (somebody moved the offset) are
+        forgotten.
+        """
         found = []
         for where in batch.records.keys() & self._parts.keys():
             part, rows = self._parts.pop(where), batch.records[where]

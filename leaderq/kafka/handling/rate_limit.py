@@ -1,4 +1,5 @@
-"""How fast records may be handed out: so many records or bytes a second, and each key only so often.
+"""How fast records may be handed out: so many records or bytes a second, and each key only so
+often.
 
 A :class:`RateLimiter` cuts what was read into parts and says how long to wait before each; waiting
 is the caller's business, so that the end of a term interrupts it. Nothing is dropped and nothing
@@ -28,8 +29,8 @@ QUANTUM_S = 0.1
 
 
 class RateLimiter:
-    """Cuts records into parts that keep the limits; ``None``: no limit of that kind. Not thread-safe:
-    one batch at a time. ``now`` is the clock, in seconds.
+    """Cuts records into parts that keep the limits; ``None``: no limit of that kind. Not
+    thread-safe: one batch at a time. ``now`` is the clock, in seconds.
 
     *Guarantees:* in any window of ``w`` seconds at most ``records_per_s * w + max(1,
     records_per_s)`` records, and at most ``bytes_per_s * w + max(bytes_per_s, size of the largest
@@ -167,7 +168,9 @@ class _Keys:
             if key is None:
                 continue
             mark = _mark(key)
-            if mark in seen or (position > at and self._last.get(mark, -math.inf) + self._interval_s > then):
+            if mark in seen or (
+                position > at and self._last.get(mark, -math.inf) + self._interval_s > then
+            ):
                 return position
             seen.add(mark)
         return end

@@ -38,19 +38,24 @@ class PartitionWorkers:
         self._tickets: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def run(self, tasks: Sequence[Callable[[], Any]], may_begin: Callable[[], bool]) -> list[TaskOutcome]:
+    def run(
+        self, tasks: Sequence[Callable[[], Any]], may_begin: Callable[[], bool]
+    ) -> list[TaskOutcome]:
         """Run the tasks; ``may_begin`` is asked before each. Their outcomes, in the same order."""
         job = _Job(tasks, may_begin, self._tickets)
         while len(self._threads) < min(self._count, len(tasks)):
             name = f"{self._name}-{len(self._threads)}"
-            self._threads.append(threading.Thread(target=_work, args=(self._tickets,), name=name, daemon=True))
+            self._threads.append(
+                threading.Thread(target=_work, args=(self._tickets,), name=name, daemon=True)
+            )
             self._threads[-1].start()
         try:
             self._tickets.put(job)
             job.wait()
         except BaseException:
             job.is_closed = True
-            self._tickets.put(job)  # in case the first was not put: somebody must find the job closed
+            # in case the first was not put: somebody must find the job closed
+            self._tickets.put(job)
             job.wait()
             raise
         return job.outcomes
@@ -74,7 +79,10 @@ class _Job:
     """Tasks given out one by one. The lock is the workers' own."""
 
     def __init__(
-        self, tasks: Sequence[Callable[[], Any]], may_begin: Callable[[], bool], tickets: SimpleQueue[_Job | None]
+        self,
+        tasks: Sequence[Callable[[], Any]],
+        may_begin: Callable[[], bool],
+        tickets: SimpleQueue[_Job | None],
     ) -> None:
         self.outcomes: list[TaskOutcome] = [TaskOutcome() for _ in tasks]
         self.is_closed = False
@@ -109,7 +117,9 @@ class _Job:
 
     def _claim(self) -> int | None:
         with self._lock:
-            self.is_closed = self.is_closed or self._next >= len(self._tasks) or not self._may_begin()
+            self.is_closed = (
+                self.is_closed or self._next >= len(self._tasks) or not self._may_begin()
+            )
             if self.is_closed:
                 if self._running == 0:
                     self._over.put(True)

@@ -45,14 +45,26 @@ _TABLE_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$")
 _MARK = re.compile(r":([a-z_]+)")
 
 CREATE_TABLE = (
-    "CREATE TABLE IF NOT EXISTS {table} (career VARCHAR(255) NOT NULL, topic VARCHAR(249) NOT NULL, partition INTEGER NOT NULL, "
-    "next_offset BIGINT NOT NULL, term BIGINT NOT NULL, PRIMARY KEY (career, topic, partition))"
+    "CREATE TABLE IF NOT EXISTS {table} (career VARCHAR(255) NOT NULL, topic VARCHAR(249) NOT NULL,"
+    " partition INTEGER NOT NULL, next_offset BIGINT NOT NULL, term BIGINT NOT NULL, PRIMARY KEY"
+    " (career, topic, partition))"
 )
-RAISE_TERM = "UPDATE {table} SET term = :term WHERE career = :career AND topic = '' AND partition = -1 AND term <= :term"
+RAISE_TERM = (
+    "UPDATE {table} SET term = :term WHERE career = :career AND topic = '' AND partition = -1 AND"
+    " term <= :term"
+)
 NEWEST_TERM = "SELECT term FROM {table} WHERE career = :career AND topic = '' AND partition = -1"
-INSERT_TERM = "INSERT INTO {table} (career, topic, partition, next_offset, term) VALUES (:career, '', -1, 0, :term)"
-ALL_OFFSETS = "SELECT topic, partition, next_offset FROM {table} WHERE career = :career AND partition >= 0"
-ONE_OFFSET = "SELECT next_offset FROM {table} WHERE career = :career AND topic = :topic AND partition = :partition"
+INSERT_TERM = (
+    "INSERT INTO {table} (career, topic, partition, next_offset, term) VALUES (:career, '', -1, 0,"
+    " :term)"
+)
+ALL_OFFSETS = (
+    "SELECT topic, partition, next_offset FROM {table} WHERE career = :career AND partition >= 0"
+)
+ONE_OFFSET = (
+    "SELECT next_offset FROM {table} WHERE career = :career AND topic = :topic AND partition ="
+    " :partition"
+)
 ADVANCE = (
     "UPDATE {table} SET next_offset = :next_offset, term = :term "
     "WHERE career = :career AND topic = :topic AND partition = :partition AND term <= :term"
@@ -76,8 +88,8 @@ class DatabaseOffsets:
             def prepare(self):
                 self.store = DatabaseOffsets(
                     lambda: psycopg.connect(
-                        "dbname=clicks", options="-c lock_timeout=20s -c idle_in_transaction_session_timeout=10s"
-                    ),
+                        "dbname=clicks", options="-c lock_timeout=20s -c
+                    idle_in_transaction_session_timeout=10s" ),
                     career="clicks",
                 )
                 self.store.create_table()
@@ -121,7 +133,9 @@ class DatabaseOffsets:
         self._table = checked_table(table)
 
     def create_table(self) -> None:
-        """Make the table of offsets if it is not there; any number of processes may do it at once."""
+        """Make the table of offsets if it is not there; any number of processes may do it at
+        once.
+        """
         try:
             self._create_table()
         except self._database.error:
@@ -180,7 +194,10 @@ class DatabaseOffsets:
         with self._database.transaction() as cursor:
             self._take_over(cursor, term)
             self._execute(cursor, ALL_OFFSETS)
-            return {Partition(topic, int(number)): int(offset) for topic, number, offset in cursor.fetchall()}
+            return {
+                Partition(topic, int(number)): int(offset)
+                for topic, number, offset in cursor.fetchall()
+            }
 
     def _take_over(self, cursor: DatabaseCursor, term: Term) -> None:
         if self._execute(cursor, RAISE_TERM, term=term.number).rowcount == 1:
@@ -202,19 +219,29 @@ class DatabaseOffsets:
         return None if row is None else int(row[0])
 
     def _stored(self, cursor: DatabaseCursor, where: Partition) -> int | None:
-        row = self._execute(cursor, ONE_OFFSET, topic=where.topic, partition=where.number).fetchone()
+        row = self._execute(
+            cursor, ONE_OFFSET, topic=where.topic, partition=where.number
+        ).fetchone()
         return None if row is None else int(row[0])
 
-    def _store(self, cursor: DatabaseCursor, term: Term, where: Partition, end: int, *, known: bool) -> None:
+    def _store(
+        self, cursor: DatabaseCursor, term: Term, where: Partition, end: int, *, known: bool
+    ) -> None:
         statement = ADVANCE if known else INSERT_OFFSET
-        values = {"topic": where.topic, "partition": where.number, "next_offset": end, "term": term.number}
+        values = {
+            "topic": where.topic,
+            "partition": where.number,
+            "next_offset": end,
+            "term": term.number,
+        }
         # 0 rows: another term's row, or one that vanished. -1: the driver cannot tell.
         if self._execute(cursor, statement, **values).rowcount == 0:
             self._refuse(term, f"the offset of {where} could not be stored under it")
 
     def _refuse(self, term: Term, why: str) -> None:
         log.warning(
-            "the table %s of offsets refuses term %d of %r: %s; if ZooKeeper was set up again, raise the floor of its term numbers",
+            "the table %s of offsets refuses term %d of %r: %s; if ZooKeeper was set up again,"
+            " raise the floor of its term numbers",
             self._table,
             term.number,
             self._career,
@@ -269,7 +296,9 @@ class Database:
         elif callable(connect):
             self._connect = connect
         else:
-            raise ConfigurationError(f"{connect!r} is neither a database connection nor a function that opens one")
+            raise ConfigurationError(
+                f"{connect!r} is neither a database connection nor a function that opens one"
+            )
 
     @property
     def connection(self) -> Any:
@@ -282,7 +311,8 @@ class Database:
     def _use(self, connection: Any) -> Any:
         if not hasattr(connection, "cursor"):
             raise ConfigurationError(
-                f"the function that opens the database returned {connection!r}; it must return a DB-API connection"
+                f"the function that opens the database returned {connection!r}; it must return a"
+                " DB-API connection"
             )
         self.error, self.integrity_error = (connection.Error,), (connection.IntegrityError,)
         self._connection = connection
@@ -293,7 +323,9 @@ class Database:
         return statement if self._is_sqlite() else _MARK.sub(r"%(\1)s", statement)
 
     def renew(self) -> None:
-        """Open the connection again, if we opened it; end a transaction left open on it otherwise."""
+        """Open the connection again, if we opened it; end a transaction left open on it
+        otherwise.
+        """
         if self._connect is not None:
             self.close()
         elif self._begin is None or self._is_in_transaction():
@@ -314,7 +346,8 @@ class Database:
         """Begin, give a cursor, and commit; roll back whatever is raised, at whatever point."""
         if self._begin is not None and self._is_in_transaction():
             raise ConfigurationError(
-                "a transaction is open on the database connection already; commit or roll it back before this one is begun"
+                "a transaction is open on the database connection already; commit or roll it back"
+                " before this one is begun"
             )
         with closing(self.connection.cursor()) as cursor:
             try:
@@ -330,12 +363,15 @@ class Database:
         """Raise ``ConfigurationError`` if the code inside has ended the transaction."""
         if self._is_in_transaction() is False:
             raise ConfigurationError(
-                "the transaction was committed or rolled back inside the 'with' block; leave that to the block's end"
+                "the transaction was committed or rolled back inside the 'with' block; leave that"
+                " to the block's end"
             )
 
     @property
     def _begin(self) -> str | None:
-        """The statement that begins a transaction; ``None``: the first statement of any kind does."""
+        """The statement that begins a transaction; ``None``: the first statement of any kind
+        does.
+        """
         autocommit = getattr(self.connection, "autocommit", None)
         if self._is_sqlite():
             return None if autocommit is False else "BEGIN IMMEDIATE"
@@ -359,7 +395,11 @@ class Database:
             if self._begin is None or self._is_in_transaction() is not False:
                 self._end("ROLLBACK")
         except Exception as exc:  # noqa: BLE001  (the first error is the one to raise; the server rolls a lost session back itself)
-            log.warning("the database transaction could not be rolled back (%r); its connection is given up", exc)
+            log.warning(
+                "the database transaction could not be rolled back (%r); its connection is"
+                " given up",
+                exc,
+            )
             self.close()
 
     def _is_in_transaction(self) -> bool | None:
@@ -377,6 +417,7 @@ def checked_table(name: str) -> str:
     """``name``; raises ConfigurationError unless it is a plain SQL name."""
     if not _TABLE_NAME.match(name):
         raise ConfigurationError(
-            f"{name!r} cannot be the table of offsets; use letters, digits and '_', such as 'leaderq_offsets' or 'billing.offsets'"
+            f"{name!r} cannot be the table of offsets; use letters, digits and '_', such as"
+            " 'leaderq_offsets' or 'billing.offsets'"
         )
     return name

@@ -40,7 +40,9 @@ class OffsetStore(ABC):
     is_silent: bool
 
     @abstractmethod
-    def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
+    def fence(
+        self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
+    ) -> bool:
         """From now on refuse what an earlier leader commits, and hold the partitions; returns
         whether that is so yet. Called again until it is, and when the consumer was made again
         within the term.
@@ -57,7 +59,9 @@ class OffsetStore(ABC):
         try), committing the same offsets again completes it, and no effect happens twice.
         """
 
-    def commit_positions(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
+    def commit_positions(
+        self, consumer: ConsumerClient, term: Term, offsets: Offsets
+    ) -> CommitFuture:
         """Begin to keep offsets that no effect belongs to: where a partition begins, or, as a
         proof, the same again. Leaves alone what waits to go with the batch in hand.
         """
@@ -81,7 +85,9 @@ class KafkaOffsets(OffsetStore):
     undoes = False
     is_silent = True  # a fenced consumer's poll is silent: only a commit tells it
 
-    def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
+    def fence(
+        self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
+    ) -> bool:
         return consumer.join(allowed, timeout_s)
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
@@ -139,7 +145,9 @@ class ExternalOffsets(OffsetStore):
         with self._lock:
             self._term, self._offsets = term.id, checked
 
-    def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
+    def fence(
+        self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
+    ) -> bool:
         """Take all partitions; ``load_offsets`` has fenced once :meth:`load` returns."""
         term.check()
         return consumer.join(allowed, timeout_s)
@@ -148,7 +156,9 @@ class ExternalOffsets(OffsetStore):
         """The user's offsets, and what was committed since; ``KafkaAway`` until any are known."""
         with self._lock:
             if self._term != term.id:
-                raise KafkaAway(f"'load_offsets' of {self._where} has not answered for term {term.number} yet")
+                raise KafkaAway(
+                    f"'load_offsets' of {self._where} has not answered for term {term.number} yet"
+                )
             return dict(self._offsets)
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> DoneAtOnce:
@@ -163,18 +173,25 @@ def checked_offsets(offsets: Mapping[Any, int], where: str) -> dict[Partition, i
     """What ``load_offsets`` of ``where`` returned, as offsets, or a ConfigurationError."""
     if not isinstance(offsets, Mapping):
         raise ConfigurationError(
-            f"'load_offsets' of {where} returned {type(offsets).__name__}; "
-            "it must return a mapping of (topic, partition) to the offset to read next, {} if there is none yet"
+            f"'load_offsets' of {where} returned {type(offsets).__name__}; it must return a mapping"
+            " of (topic, partition) to the offset to read next, {} if there is none yet"
         )
     problems = []
     for key, value in offsets.items():
-        if not (isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and _is_count(key[1])):
+        if not (
+            isinstance(key, tuple)
+            and len(key) == 2
+            and isinstance(key[0], str)
+            and _is_count(key[1])
+        ):
             problems.append(
-                f"'load_offsets' of {where} returned the key {key!r}; keys are (topic, partition), such as ('clicks', 0)"
+                f"'load_offsets' of {where} returned the key {key!r}; keys are (topic, partition),"
+                " such as ('clicks', 0)"
             )
         elif not _is_count(value):
             problems.append(
-                f"'load_offsets' of {where} returned the offset {value!r} for {key!r}; it must be a whole number, 0 or more"
+                f"'load_offsets' of {where} returned the offset {value!r} for {key!r}; it must be a"
+                " whole number, 0 or more"
             )
     if problems:
         raise ConfigurationError(*problems)

@@ -37,8 +37,21 @@ from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced
-from leaderq.kafka.clients.consumer import BatchLost, CommitFuture, ConsumerClient, KafkaAway, Offsets, SerialExecutor
-from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, TRANSACTION_TIMEOUT_S, Message, TransactionalProducer, checked
+from leaderq.kafka.clients.consumer import (
+    BatchLost,
+    CommitFuture,
+    ConsumerClient,
+    KafkaAway,
+    Offsets,
+    SerialExecutor,
+)
+from leaderq.kafka.clients.producer import (
+    MAX_MESSAGE_BYTES,
+    TRANSACTION_TIMEOUT_S,
+    Message,
+    TransactionalProducer,
+    checked,
+)
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import Term
@@ -68,7 +81,9 @@ class Transaction:
 class TransactionThread:
     """Fences, commits and closes on a thread of its own; its methods only begin that."""
 
-    def __init__(self, make: Callable[[], TransactionalProducer], transaction_timeout_s: float) -> None:
+    def __init__(
+        self, make: Callable[[], TransactionalProducer], transaction_timeout_s: float
+    ) -> None:
         self._make = make
         self._timeout_s = transaction_timeout_s
         self._background = SerialExecutor("leaderq-transactions")
@@ -165,12 +180,17 @@ class TransactionThread:
         """A transaction open for too long is aborted by the broker, and the producer refused,
         without any successor; nor is one waited for any longer whose client has got stuck.
         """
-        is_late = transaction.began_s is not None and now_s() - transaction.began_s > self._timeout_s
+        is_late = (
+            transaction.began_s is not None and now_s() - transaction.began_s > self._timeout_s
+        )
         if is_late or isinstance(exc, KafkaFenced):
             self._discard()
         if is_late:
             self._allowed()  # a leader that was frozen finds out here that its term is over
-            raise BatchLost(f"the broker gave up a transaction that was open for more than {self._timeout_s:g} s") from exc
+            raise BatchLost(
+                "the broker gave up a transaction that was open for more than"
+                f" {self._timeout_s:g} s"
+            ) from exc
 
     def _abort(self) -> None:
         """Nothing of the open transaction was committed: make sure that nothing will be."""
@@ -246,12 +266,16 @@ class TransactionOffsets(OffsetStore):
         Takes no lock, so it may be broken off anywhere. Messages of one thread keep their order.
         """
         if not self._is_taking:
-            raise KafkaError("a message can be produced only within a term, while records are handled")
+            raise KafkaError(
+                "a message can be produced only within a term, while records are handled"
+            )
         self._messages.append(checked(message, max_bytes or self._max_message_bytes))
 
     # ---- for the consumer thread -----------------------------------------------------------------
 
-    def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
+    def fence(
+        self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
+    ) -> bool:
         if self._transacting is None:
             self._transacting = TransactionThread(self._make, self._transaction_timeout_s)
         self._fencing = self._fencing or self._transacting.fencing(allowed)
@@ -267,17 +291,25 @@ class TransactionOffsets(OffsetStore):
         else:
             is_member = consumer.join(allowed, timeout_s)
         if is_member:
-            self._joined, self._fencing, self._is_taking, self._is_settled = consumer, None, True, True
+            self._joined, self._fencing, self._is_taking, self._is_settled = (
+                consumer,
+                None,
+                True,
+                True,
+            )
         return is_member
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         stored = consumer.committed(timeout_s)
         uncommitted, is_settled = self._uncommitted, self._is_settled
         self._is_settled = False
-        if uncommitted is not None and all(stored.get(where) == offset for where, offset in uncommitted.offsets.items()):
+        if uncommitted is not None and all(
+            stored.get(where) == offset for where, offset in uncommitted.offsets.items()
+        ):
             self._uncommitted = None  # its commit has happened after all
         elif uncommitted is not None and is_settled:
-            uncommitted.in_doubt = uncommitted.commit_asked = False  # fencing has ended it, and it was not committed
+            # fencing has ended it, and it was not committed
+            uncommitted.in_doubt = uncommitted.commit_asked = False
         return stored
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
@@ -287,16 +319,23 @@ class TransactionOffsets(OffsetStore):
             uncommitted = self._uncommitted = Transaction(messages, dict(offsets))
         elif uncommitted.offsets != offsets:
             raise KafkaError(
-                f"offsets {uncommitted.offsets} are not committed yet, and {offsets} are to be; undo() was left out"
+                f"offsets {uncommitted.offsets} are not committed yet, and {offsets} are to be;"
+                " undo() was left out"
             )
-        return _Committing(self._commit(consumer, uncommitted), lambda: self._settled(uncommitted), BatchLost)
+        return _Committing(
+            self._commit(consumer, uncommitted), lambda: self._settled(uncommitted), BatchLost
+        )
 
-    def commit_positions(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
+    def commit_positions(
+        self, consumer: ConsumerClient, term: Term, offsets: Offsets
+    ) -> CommitFuture:
         """Commit offsets in a transaction without messages; a plain commit would overtake an
         earlier transaction, whose messages would count and whose offsets would not.
         """
         # If the outcome is not known, it is simply done again: nothing goes with these.
-        return _Committing(self._commit(consumer, Transaction([], dict(offsets))), lambda: None, KafkaAway)
+        return _Committing(
+            self._commit(consumer, Transaction([], dict(offsets))), lambda: None, KafkaAway
+        )
 
     def _commit(self, consumer: ConsumerClient, transaction: Transaction) -> CommitFuture:
         if self._transacting is None:
@@ -322,9 +361,13 @@ class TransactionOffsets(OffsetStore):
 
 
 class _Committing:
-    """A commit; ``over`` is called when it has happened or its outcome is lost, told as ``lost``."""
+    """A commit; ``over`` is called when it has happened or its outcome is lost, told as
+    ``lost``.
+    """
 
-    def __init__(self, committing: CommitFuture, over: Callable[[], None], lost: type[KafkaError]) -> None:
+    def __init__(
+        self, committing: CommitFuture, over: Callable[[], None], lost: type[KafkaError]
+    ) -> None:
         self._committing = committing
         self._over = over
         self._lost = lost

@@ -22,7 +22,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from leaderq.errors import ConnectionLost, CorruptRecord, NoNode
-from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets, SerialExecutor
+from leaderq.kafka.clients.consumer import (
+    CommitFuture,
+    ConsumerClient,
+    KafkaAway,
+    Offsets,
+    SerialExecutor,
+)
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import Term
@@ -49,8 +55,8 @@ class TopicOffsets:
             return cls(offsets, int(found["term"]), str(found["write"]))
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
             raise CorruptRecord(
-                f"{path} holds {data[:200]!r}, which leaderq did not write ({exc}); put the offsets right by hand, or delete it "
-                "to begin again as auto_offset_reset says"
+                f"{path} holds {data[:200]!r}, which leaderq did not write ({exc}); put the offsets"
+                " right by hand, or delete it to begin again as auto_offset_reset says"
             ) from exc
 
 
@@ -73,7 +79,9 @@ class ZooKeeperOffsets(OffsetStore):
         self._background = SerialExecutor("leaderq-offsets")
 
     def add(self, operations: Iterable[Operation]) -> None:
-        """Let these go with the offsets of the batch in hand. For the user's code, on any thread."""
+        """Let these go with the offsets of the batch in hand. For the user's code, on any
+        thread.
+        """
         with self._lock:
             self._waiting.extend(operations)
 
@@ -81,7 +89,9 @@ class ZooKeeperOffsets(OffsetStore):
         with self._lock:
             self._waiting.clear()
 
-    def fence(self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float) -> bool:
+    def fence(
+        self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
+    ) -> bool:
         term.check()  # the term is the fence: every write of an earlier leader fails by now
         return consumer.join(allowed, timeout_s)
 
@@ -102,9 +112,13 @@ class ZooKeeperOffsets(OffsetStore):
         }
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        return self._background.submit(partial(self._write, term, dict(offsets), with_operations=True))
+        return self._background.submit(
+            partial(self._write, term, dict(offsets), with_operations=True)
+        )
 
-    def commit_positions(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
+    def commit_positions(
+        self, consumer: ConsumerClient, term: Term, offsets: Offsets
+    ) -> CommitFuture:
         return self._background.submit(partial(self._write, term, dict(offsets)))
 
     def close(self) -> None:
@@ -115,7 +129,9 @@ class ZooKeeperOffsets(OffsetStore):
     def _node(self, topic: str) -> str:
         return f"{self._path}/{topic}"
 
-    def _write(self, term: Term, offsets: dict[Partition, int], *, with_operations: bool = False) -> None:
+    def _write(
+        self, term: Term, offsets: dict[Partition, int], *, with_operations: bool = False
+    ) -> None:
         # Taken now: an earlier commit of the same batch may have carried them out meanwhile.
         with self._lock:
             operations = tuple(self._waiting) if with_operations else ()
@@ -123,7 +139,9 @@ class ZooKeeperOffsets(OffsetStore):
         while True:
             try:
                 kinds = {topic: SetData if topic in self._known else Create for topic in new}
-                puts = [kinds[topic](self._node(topic), kept.encoded()) for topic, kept in new.items()]
+                puts = [
+                    kinds[topic](self._node(topic), kept.encoded()) for topic, kept in new.items()
+                ]
                 term.write([*puts, *operations])
                 break
             except ConnectionLost:
@@ -145,7 +163,9 @@ class ZooKeeperOffsets(OffsetStore):
             by_topic.setdefault(partition.topic, {})[str(partition.number)] = offset
         return {
             topic: TopicOffsets(
-                {**(self._known[topic].offsets if topic in self._known else {}), **changed}, term.number, write
+                {**(self._known[topic].offsets if topic in self._known else {}), **changed},
+                term.number,
+                write,
             )
             for topic, changed in by_topic.items()
         }

@@ -1,12 +1,13 @@
 """What an operator does with a queue: look (depth, kind, items, dead letters) and act (purge,
 requeue, drop, pause, drain). Begin with :class:`QueueAdmin`.
 
-Works on the znodes of any recipe, Java's as well; the znodes are authoritative and nothing is cached.
-What happens on each failure: **connection lost**: reads are repeated, and writes, each of which
-deletes the znode that it is about and cannot be applied twice; after ``patience_s`` without an answer
-:class:`~leaderq.errors.ConnectionLost` is raised; **killed midway**: what was done is done, whole, and
-the same call goes on from there; **somebody else took an item meanwhile**: it is counted as gone;
-**corrupt items**: are shown as such, moved unchanged, and never stop a look at the others.
+Works on the znodes of any recipe, Java's as well; the znodes are authoritative and nothing is
+cached. What happens on each failure: **connection lost**: reads are repeated, and writes, each of
+which deletes the znode that it is about and cannot be applied twice; after ``patience_s`` without
+an answer :class:`~leaderq.errors.ConnectionLost` is raised; **killed midway**: what was done is
+done, whole, and the same call goes on from there; **somebody else took an item meanwhile**: it is
+counted as gone; **corrupt items**: are shown as such, moved unchanged, and never stop a look at the
+others.
 """
 
 from __future__ import annotations

@@ -43,7 +43,11 @@ class Browsed:
     @property
     def enqueued_ms(self) -> int:
         """When it was first put, in ms since the epoch; the znode may be younger."""
-        return self.note.enqueued_ms if self.note and self.note.enqueued_ms is not None else self.ctime_ms
+        return (
+            self.note.enqueued_ms
+            if self.note and self.note.enqueued_ms is not None
+            else self.ctime_ms
+        )
 
     def key(self, kind: QueueKind) -> str | int | None:
         """Its id, priority, or due time in ms, as its kind has one."""
@@ -100,6 +104,8 @@ def _locked(session: Session, lock_path: str | None, patience_s: float) -> froze
     if lock_path is None:
         return None
     try:
-        return frozenset(retry_until_connected(session, lambda: session.children(lock_path), patience_s))
+        return frozenset(
+            retry_until_connected(session, lambda: session.children(lock_path), patience_s)
+        )
     except NoNode:
         return frozenset()

@@ -1,5 +1,5 @@
-"""Deleting many znodes: some in one multi and, where not all of these can be, each in a transaction of its
-own; many are under way at a time.
+"""Deleting many znodes: some in one multi and, where not all of these can be, each in a transaction
+of its own; many are under way at a time.
 
 A transaction here deletes the znode that it is about, and so cannot be applied twice. A lost answer
 is then no reason for doubt about the znodes, only about who deleted them: the transaction is sent
@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 from leaderq.clock import now_s
-from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NodeExists, NoNode, NotEmpty, SessionExpired
+from leaderq.errors import (
+    BadVersion,
+    ConnectionLost,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+)
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import PATIENCE_S, await_connection, retry_until_connected
 from leaderq.writing.groups import batched
@@ -49,7 +57,9 @@ _OUTCOMES = {
 }
 
 
-def _delete_each(session: Session, groups: Iterable[OperationGroup], patience_s: float) -> Iterator[BulkOutcome]:
+def _delete_each(
+    session: Session, groups: Iterable[OperationGroup], patience_s: float
+) -> Iterator[BulkOutcome]:
     """What became of each group, in their order. Stop asking, and nothing more is sent.
 
     :raises ConnectionLost: for ``patience_s`` nothing was answered; what was not told yet may or
@@ -59,10 +69,14 @@ def _delete_each(session: Session, groups: Iterable[OperationGroup], patience_s:
         yield from _deleted(session, chunk, patience_s)
 
 
-def _deleted(session: Session, groups: list[OperationGroup], patience_s: float) -> list[BulkOutcome]:
+def _deleted(
+    session: Session, groups: list[OperationGroup], patience_s: float
+) -> list[BulkOutcome]:
     outcomes: dict[int, BulkOutcome] = {}
     doubtful: set[int] = set()
-    parts: list[Sequence[int]] = [range(len(groups))[at : at + _TOGETHER] for at in range(0, len(groups), _TOGETHER)]
+    parts: list[Sequence[int]] = [
+        range(len(groups))[at : at + _TOGETHER] for at in range(0, len(groups), _TOGETHER)
+    ]
     deadline = now_s() + patience_s
     while parts:
         multis = [[op for at in part for op in groups[at]] for part in parts]
@@ -80,7 +94,8 @@ def _deleted(session: Session, groups: list[OperationGroup], patience_s: float) 
                 parts.append(part)
                 continue
             deadline = now_s() + patience_s
-            if error is not None and len(part) > 1:  # not all of these can be deleted: each by itself
+            # not all of these can be deleted: each by itself
+            if error is not None and len(part) > 1:
                 parts += [[at] for at in part]
             else:
                 outcomes.update({at: _outcome(error, at in doubtful) for at in part})
@@ -94,7 +109,9 @@ def _deleted(session: Session, groups: list[OperationGroup], patience_s: float) 
 def _outcome(error: BaseException | None, is_doubtful: bool) -> BulkOutcome:
     if error is None:
         return BulkOutcome.DONE
-    outcome = next((outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind)), None)
+    outcome = next(
+        (outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind)), None
+    )
     if outcome is None:
         raise error
     return BulkOutcome.DONE if is_doubtful and outcome is BulkOutcome.GONE else outcome
@@ -134,12 +151,17 @@ def purge(
         counts[outcome] += 1
         if on_progress is not None:
             on_progress(1)
-    return Purged(counts[BulkOutcome.DONE], counts[BulkOutcome.HELD], counts[BulkOutcome.GONE], counts[BulkOutcome.STUCK])
+    return Purged(
+        counts[BulkOutcome.DONE],
+        counts[BulkOutcome.HELD],
+        counts[BulkOutcome.GONE],
+        counts[BulkOutcome.STUCK],
+    )
 
 
 def removal(paths: QueuePaths, name: str) -> OperationGroup:
-    """The operations that delete an item, unless a consumer holds it: its lock is made and deleted in
-    the same transaction, so that nobody ever sees it.
+    """The operations that delete an item, unless a consumer holds it: its lock is made and deleted
+    in the same transaction, so that nobody ever sees it.
     """
     item = Delete(paths.item(name))
     if paths.lock_path is None:
@@ -149,8 +171,8 @@ def removal(paths: QueuePaths, name: str) -> OperationGroup:
 
 
 def delete_tree(session: Session, path: str, *, patience_s: float = PATIENCE_S) -> int:
-    """Delete a znode with all below it; returns how many that were. What comes meanwhile goes too, as
-    long as it does not come faster.
+    """Delete a znode with all below it; returns how many that were. What comes meanwhile goes too,
+    as long as it does not come faster.
 
     :raises NotEmpty: it does.
     """

@@ -41,7 +41,9 @@ def contents_of(names: Collection[str], kind: QueueKind | None = None) -> QueueC
     if found is None:
         return QueueContents(None, [], sorted(rest), shards)
     items = sorted((name for name in rest if is_item(found, name)), key=sort_key(found))
-    foreign = sorted(name for name in rest if not is_item(found, name)) if len(items) < len(rest) else []
+    foreign = (
+        sorted(name for name in rest if not is_item(found, name)) if len(items) < len(rest) else []
+    )
     return QueueContents(found, items, foreign, shards)
 
 
@@ -63,7 +65,9 @@ def agreed(told: QueueKind | None, found: QueueKind | None, path: str) -> QueueK
     looks_plain = found is QueueKind.PLAIN and told in (QueueKind.PRIORITY, QueueKind.DELAY)
     if looks_plain or (found is QueueKind.DELAY and told is QueueKind.ID):
         return told
-    raise ConfigurationError(f"the items below {path} are those of a {found.value} queue, and {told.value} was given")
+    raise ConfigurationError(
+        f"the items below {path} are those of a {found.value} queue, and {told.value} was given"
+    )
 
 
 def sequence_after(stat: Stat) -> int:
@@ -75,13 +79,17 @@ LIST_S = 60.0
 """A million names take some seconds to come."""
 
 
-def look(session: Session, path: str, kind: QueueKind | None, patience_s: float = PATIENCE_S) -> QueueContents:
+def look(
+    session: Session, path: str, kind: QueueKind | None, patience_s: float = PATIENCE_S
+) -> QueueContents:
     return contents_of(names_at(session, path, patience_s), kind)
 
 
 def names_at(session: Session, path: str, patience_s: float = PATIENCE_S) -> list[str]:
     try:
-        return retry_until_connected(session, lambda: session.children(path, timeout_s=LIST_S), patience_s)
+        return retry_until_connected(
+            session, lambda: session.children(path, timeout_s=LIST_S), patience_s
+        )
     except NoNode:
         return []
 
@@ -107,10 +115,16 @@ def queues_below(session: Session, path: str, *, patience_s: float = PATIENCE_S)
 
     :raises NoNode: there is no ``path``.
     """
-    names = set(retry_until_connected(session, lambda: session.children(path, timeout_s=LIST_S), patience_s))
-    known = {name.removesuffix(end) for name in names for end in (META, DEAD) if name.endswith(end)} - {""}
+    names = set(
+        retry_until_connected(session, lambda: session.children(path, timeout_s=LIST_S), patience_s)
+    )
+    known = {
+        name.removesuffix(end) for name in names for end in (META, DEAD) if name.endswith(end)
+    } - {""}
     for name in sorted(names | known):
-        if name in known or (not _is_side_data(name) and _has_items(session, join(path, name), patience_s)):
+        if name in known or (
+            not _is_side_data(name) and _has_items(session, join(path, name), patience_s)
+        ):
             yield join(path, name)
 
 
@@ -120,7 +134,9 @@ def _is_side_data(name: str) -> bool:
 
 def _has_items(session: Session, path: str, patience_s: float) -> bool:
     children = names_at(session, path, patience_s)
-    item = next((name for name in children if kind_of([name]) and not is_side_data_of_shard(name)), None)
+    item = next(
+        (name for name in children if kind_of([name]) and not is_side_data_of_shard(name)), None
+    )
     if item is None:
         return False
     stat = retry_until_connected(session, lambda: session.exists(join(path, item)), patience_s)

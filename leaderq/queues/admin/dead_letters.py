@@ -73,13 +73,17 @@ class DeadLetters:
     appears in one transaction, whoever tries, however often, and whatever happens to the answers.
     """
 
-    def __init__(self, session: Session, paths: QueuePaths, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, session: Session, paths: QueuePaths, *, patience_s: float = PATIENCE_S
+    ) -> None:
         self._session = session
         self._paths = paths
         self._patience_s = patience_s
 
     def count(self) -> int:
-        stat = retry_until_connected(self._session, lambda: self._session.exists(self._paths.dead), self._patience_s)
+        stat = retry_until_connected(
+            self._session, lambda: self._session.exists(self._paths.dead), self._patience_s
+        )
         return stat.num_children if stat else 0
 
     def names(self) -> list[str]:
@@ -94,14 +98,18 @@ class DeadLetters:
         for batch in browse(self._session, self._paths.dead, wanted, patience_s=self._patience_s):
             yield from map(DeadItem, batch)
 
-    def requeue(self, dead_items: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None) -> Moved:
+    def requeue(
+        self, dead_items: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None
+    ) -> Moved:
         """Send them back to the queue, at the tail of their kind: with their id, priority or due
         time, their first time of putting, and no failures counted. What could not be read is again
         what it was, byte for byte.
         """
         return self._each((self._back(dead_item) for dead_item in dead_items), on_progress)
 
-    def drop(self, dead_items: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None) -> Moved:
+    def drop(
+        self, dead_items: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None
+    ) -> Moved:
         return self._each(([self._gone(dead_item)] for dead_item in dead_items), on_progress)
 
     def _back(self, dead_item: DeadItem) -> Sequence[Operation]:
@@ -111,8 +119,12 @@ class DeadLetters:
     def _gone(self, dead_item: DeadItem) -> Delete:
         return Delete(join(self._paths.dead, dead_item.name), dead_item.found.version)
 
-    def _each(self, groups: Iterable[Sequence[Operation]], on_progress: Callable[[int], None] | None) -> Moved:
-        writer = SequencedWriter(self._session, join(self._paths.tallies, f"dead-{uuid.uuid4().hex}"))
+    def _each(
+        self, groups: Iterable[Sequence[Operation]], on_progress: Callable[[int], None] | None
+    ) -> Moved:
+        writer = SequencedWriter(
+            self._session, join(self._paths.tallies, f"dead-{uuid.uuid4().hex}")
+        )
         retry_until_connected(self._session, writer.open, self._patience_s)
         moved = gone = 0
         try:

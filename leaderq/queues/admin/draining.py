@@ -2,9 +2,9 @@
 
 Each item is first *set aside*: in one transaction its znode vanishes and a copy appears below
 ``<path>-meta/drained``; with a lock path under the item's lock, so that what a consumer works on is
-left alone. Only when its user has said that it is safe (:meth:`QueueDrain.keep`) is the copy deleted.
-All of this goes through an ephemeral writer, which also says that somebody drains: there is one at a
-time.
+left alone. Only when its user has said that it is safe (:meth:`QueueDrain.keep`) is the copy
+deleted. All of this goes through an ephemeral writer, which also says that somebody drains: there
+is one at a time.
 
 What happens on each failure:
 
@@ -77,7 +77,12 @@ class QueueDrain:
     """
 
     def __init__(
-        self, session: Session, paths: QueuePaths, kind: QueueKind | None = None, *, patience_s: float = PATIENCE_S
+        self,
+        session: Session,
+        paths: QueuePaths,
+        kind: QueueKind | None = None,
+        *,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self.kind = kind
         self.left = 0
@@ -89,13 +94,17 @@ class QueueDrain:
         self._patience_s = patience_s
         self._aside = paths.drained
         who = f"{socket.gethostname()}:{os.getpid()}"
-        self._writer = SequencedWriter(session, join(paths.drains, f"{who}-{uuid.uuid4().hex}"), ephemeral=True)
+        self._writer = SequencedWriter(
+            session, join(paths.drains, f"{who}-{uuid.uuid4().hex}"), ephemeral=True
+        )
         self._woken = threading.Event()
         self._kept: list[str] = []
         self._open: dict[str, Browsed] = {}
 
     def __enter__(self) -> QueueDrain:
-        retry_until_connected(self._session, lambda: self._session.ensure_path(self._aside), self._patience_s)
+        retry_until_connected(
+            self._session, lambda: self._session.ensure_path(self._aside), self._patience_s
+        )
         retry_until_connected(self._session, self._writer.open, self._patience_s)
         try:
             self._be_alone()
@@ -105,19 +114,32 @@ class QueueDrain:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
         try:
-            self._writer.flush(self._patience_s)  # or what is under way would be set aside after we looked
+            # or what is under way would be set aside after we looked
+            self._writer.flush(self._patience_s)
             self.settle()
             self._put_back(list(self._open))
         except LeaderqError as exc:
             if error is None:
                 raise
-            log.warning("%s: what was set aside stays at %s until the next drain: %s", self._paths.path, self._aside, exc)
+            log.warning(
+                "%s: what was set aside stays at %s until the next drain: %s",
+                self._paths.path,
+                self._aside,
+                exc,
+            )
         finally:
             self._writer.close(_CLOSE_S)
 
-    def batches(self, limit: int | None = None, *, corrupt_too: bool = True) -> Iterator[list[Browsed]]:
+    def batches(
+        self, limit: int | None = None, *, corrupt_too: bool = True
+    ) -> Iterator[list[Browsed]]:
         """The items there are, set aside, until the queue is empty or ``limit`` are given out. What
         came before must be kept before the next batch is asked for, or it is put back.
 
@@ -161,9 +183,16 @@ class QueueDrain:
             woken.wait(min(timeout_s, _LOOK_S))
             return
         try:
-            stat = retry_until_connected(self._session, lambda: self._session.exists(self._paths.path), self._patience_s)
-            # What lies there all the same is held by consumers, or foreign: no news will come when a lock is let go.
-            woken.wait(min(timeout_s, _LOOK_AGAIN_S) if stat is not None and stat.num_children else timeout_s)
+            stat = retry_until_connected(
+                self._session, lambda: self._session.exists(self._paths.path), self._patience_s
+            )
+            # What lies there all the same is held by consumers, or foreign: no news will come when
+            # a lock is let go.
+            woken.wait(
+                min(timeout_s, _LOOK_AGAIN_S)
+                if stat is not None and stat.num_children
+                else timeout_s
+            )
         finally:
             watch.close()
 
@@ -178,16 +207,25 @@ class QueueDrain:
         refuse_sharder(seen, self._paths)
         self.kind = self.kind or seen.kind
         is_framed = seen.kind is not QueueKind.SIMPLE
-        return browse(self._session, self._paths.path, seen.items, framed=is_framed, patience_s=self._patience_s)
+        return browse(
+            self._session,
+            self._paths.path,
+            seen.items,
+            framed=is_framed,
+            patience_s=self._patience_s,
+        )
 
     def _set_aside(self, found: Sequence[Browsed]) -> list[Browsed]:
         """Take these; returns those that we got. What was kept before is deleted in the same
         requests.
         """
-        self._open = {one.name: one for one in found}  # whoever is interrupted while waiting must put back these
+        # whoever is interrupted while waiting must put back these
+        self._open = {one.name: one for one in found}
         parts = list(_parts(found))
         kept = self._deletion()
-        futures = self._writer.submit_all([*kept, *([op for one in part for op in self._taking(one)] for part in parts)])
+        futures = self._writer.submit_all(
+            [*kept, *([op for one in part for op in self._taking(one)] for part in parts)]
+        )
         errors = self._errors(futures)
         self._refuse(errors[: len(kept)])
         self._kept.clear()
@@ -198,7 +236,9 @@ class QueueDrain:
 
     def _set_aside_each(self, part: Sequence[Browsed]) -> None:
         """Not all of these can be had."""
-        for one, error in zip(part, self._errors(self._writer.submit_all(map(self._taking, part))), strict=True):
+        for one, error in zip(
+            part, self._errors(self._writer.submit_all(map(self._taking, part))), strict=True
+        ):
             if error is not None:
                 del self._open[one.name]
                 if isinstance(error, _LEFT):
@@ -210,7 +250,10 @@ class QueueDrain:
         return [[Delete(join(self._aside, name)) for name in self._kept]] if self._kept else []
 
     def _taking(self, one: Browsed) -> Sequence[Operation]:
-        copy, item = Create(join(self._aside, one.name), one.data), Delete(self._paths.item(one.name), one.version)
+        copy, item = (
+            Create(join(self._aside, one.name), one.data),
+            Delete(self._paths.item(one.name), one.version),
+        )
         if self._paths.lock_path is None or self.kind is QueueKind.SIMPLE:
             return copy, item
         lock = self._paths.lock(one.name)
@@ -221,16 +264,30 @@ class QueueDrain:
         queue made again may have brought about.
         """
         self._open.clear()
-        for batch in browse(self._session, self._aside, names, framed=False, patience_s=self._patience_s):
-            errors = self._errors(self._writer.submit_all(self._returning(one, one.name, False) for one in batch))
-            again = [one for one, error in zip(batch, errors, strict=True) if isinstance(error, NodeExists)]
+        for batch in browse(
+            self._session, self._aside, names, framed=False, patience_s=self._patience_s
+        ):
+            errors = self._errors(
+                self._writer.submit_all(self._returning(one, one.name, False) for one in batch)
+            )
+            again = [
+                one
+                for one, error in zip(batch, errors, strict=True)
+                if isinstance(error, NodeExists)
+            ]
             self._refuse([error for error in errors if not isinstance(error, NodeExists)])
             self._refuse(
-                self._errors(self._writer.submit_all(self._returning(one, prefix_of(one.name), True) for one in again))
+                self._errors(
+                    self._writer.submit_all(
+                        self._returning(one, prefix_of(one.name), True) for one in again
+                    )
+                )
             )
 
     def _returning(self, one: Browsed, name: str, is_new: bool) -> Sequence[Operation]:
-        return Create(self._paths.item(name), one.data, sequential=is_new), Delete(join(self._aside, one.name))
+        return Create(self._paths.item(name), one.data, sequential=is_new), Delete(
+            join(self._aside, one.name)
+        )
 
     def _refuse(self, errors: Sequence[LeaderqError | None]) -> None:
         for error in errors:

@@ -11,7 +11,13 @@ from typing import TypeVar
 from leaderq.errors import LeaderqError, NoNode, RequestRefused
 from leaderq.queues.admin.browsing import Browsed, browse
 from leaderq.queues.admin.bulk import Purged, delete_if_empty, delete_tree, purge
-from leaderq.queues.admin.contents import QueueContents, look, names_at, refuse_sharder, sequence_after
+from leaderq.queues.admin.contents import (
+    QueueContents,
+    look,
+    names_at,
+    refuse_sharder,
+    sequence_after,
+)
 from leaderq.queues.admin.dead_letters import DeadLetters
 from leaderq.queues.admin.draining import QueueDrain
 from leaderq.queues.pausing import wants_pause
@@ -59,7 +65,12 @@ class QueueAdmin:
     """
 
     def __init__(
-        self, session: Session, paths: QueuePaths, kind: QueueKind | None = None, *, patience_s: float = PATIENCE_S
+        self,
+        session: Session,
+        paths: QueuePaths,
+        kind: QueueKind | None = None,
+        *,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self.paths = paths
         self.dead_letters = DeadLetters(session, paths, patience_s=patience_s)
@@ -82,8 +93,8 @@ class QueueAdmin:
         return sequence_after(stat) if stat else 0
 
     def is_there(self) -> bool:
-        """Whether there is anything of the queue, be it only its dead letters, an operator's wish or
-        its members' place.
+        """Whether there is anything of the queue, be it only its dead letters, an operator's wish
+        or its members' place.
         """
         return any(self._znodes()[:-1])
 
@@ -97,7 +108,9 @@ class QueueAdmin:
             return None
         queue, dead, control, members, aside, locks = found
         seen = self.detect()
-        oldest = self._stat(self.paths.item(min(seen.items, key=sequence_of))) if seen.items else None
+        oldest = (
+            self._stat(self.paths.item(min(seen.items, key=sequence_of))) if seen.items else None
+        )
         children = [one[1].num_children if one else 0 for one in (dead, members, aside, locks)]
         return Overview(
             path=self.paths.path,
@@ -126,12 +139,14 @@ class QueueAdmin:
         """The names of all children, in no order; none if the path is not there."""
         return names_at(self._session, self.paths.path, self._patience_s)
 
-    def browse(self, limit: int | None = None, *, seen: QueueContents | None = None) -> Iterator[Browsed]:
+    def browse(
+        self, limit: int | None = None, *, seen: QueueContents | None = None
+    ) -> Iterator[Browsed]:
         """The items that lie there now, in the order in which they go, ``limit`` of them at most;
         nothing is taken.
 
-        ``seen``: what :meth:`detect` returned, so as not to list again. Items that vanish before they
-        are read are left out. Memory: the names of all, the data of a batch.
+        ``seen``: what :meth:`detect` returned, so as not to list again. Items that vanish before
+        they are read are left out. Memory: the names of all, the data of a batch.
 
         :raises ConfigurationError: as :meth:`detect`; or the path is that of a sharder, whose
             queues are below it.
@@ -149,7 +164,9 @@ class QueueAdmin:
         )
         return islice((one for batch in batches for one in batch), limit)
 
-    def purge(self, *, held_too: bool = False, on_progress: Callable[[int], None] | None = None) -> Purged:
+    def purge(
+        self, *, held_too: bool = False, on_progress: Callable[[int], None] | None = None
+    ) -> Purged:
         """Delete the items that lie there now; with a lock path those being worked on stay, unless
         ``held_too``: then the acknowledgement of these will fail.
 
@@ -160,22 +177,28 @@ class QueueAdmin:
         """
         seen = self._own()
         is_unlocked = held_too or seen.kind is QueueKind.SIMPLE
-        paths = QueuePaths(self.paths.path, None, self.paths.meta_path) if is_unlocked else self.paths
-        return purge(self._session, paths, seen.items, on_progress=on_progress, patience_s=self._patience_s)
+        paths = (
+            QueuePaths(self.paths.path, None, self.paths.meta_path) if is_unlocked else self.paths
+        )
+        return purge(
+            self._session, paths, seen.items, on_progress=on_progress, patience_s=self._patience_s
+        )
 
     def delete(self, *, force: bool = False) -> int:
-        """Delete the queue with everything beside it: side data, dead letters, empty locks; returns how
-        many znodes that were. A path that is gone already is not an error.
+        """Delete the queue with everything beside it: side data, dead letters, empty locks; returns
+        how many znodes that were. A path that is gone already is not an error.
 
-        :raises RequestRefused: it holds items or dead letters, or consumers are there; with ``force``
-            these go as well, items that are being worked on too.
+        :raises RequestRefused: it holds items or dead letters, or consumers are there; with
+            ``force`` these go as well, items that are being worked on too.
         :raises ConfigurationError: the path is that of a sharder, whose queues are below it.
         """
         seen = self._own()
         if not force:
             self._refuse_loss(seen)
         wanted = (self.paths.path, self.paths.meta, self.paths.dead, self.paths.lock_path)
-        deleted = sum(delete_tree(self._session, path, patience_s=self._patience_s) for path in wanted if path)
+        deleted = sum(
+            delete_tree(self._session, path, patience_s=self._patience_s) for path in wanted if path
+        )
         side = parent_of(self.paths.meta)
         if self.paths.meta_path is None and side != parent_of(self.paths.path):
             # Of a shard: the place of all shards' side data goes with the last.
@@ -193,7 +216,9 @@ class QueueAdmin:
         }
         held = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         if held:
-            raise RequestRefused(f"{self.paths.path} is in use: {held}; purge it first, or force its deletion")
+            raise RequestRefused(
+                f"{self.paths.path} is in use: {held}; purge it first, or force its deletion"
+            )
 
     def drain(self) -> QueueDrain:
         """Empty it with care; see :class:`~leaderq.queues.admin.draining.QueueDrain`."""
@@ -242,11 +267,18 @@ class QueueAdmin:
         return self._ask(lambda: self._session.exists(path))
 
     def _znodes(self) -> list[tuple[bytes, Stat] | None]:
-        """The queue's path, its dead letters, control, members, what a drain set aside, and the lock
-        path; ``None`` for what is not there.
+        """The queue's path, its dead letters, control, members, what a drain set aside, and the
+        lock path; ``None`` for what is not there.
         """
         paths = self.paths
-        wanted = [paths.path, paths.dead, paths.control, paths.members, paths.drained, paths.lock_path]
+        wanted = [
+            paths.path,
+            paths.dead,
+            paths.control,
+            paths.members,
+            paths.drained,
+            paths.lock_path,
+        ]
         reads = [GetData(path) for path in wanted if path is not None]
         found: list[tuple[bytes, Stat] | None] = []
         for answer in self._ask(lambda: self._session.multi_read(reads)):

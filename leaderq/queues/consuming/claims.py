@@ -21,7 +21,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leaderq.clock import now_ms
-from leaderq.errors import ConnectionLost, CorruptItem, LeaderqError, NodeExists, NoNode, ZooKeeperError
+from leaderq.errors import (
+    ConnectionLost,
+    CorruptItem,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    ZooKeeperError,
+)
 from leaderq.queues.wire.names import QueueKind, is_item
 from leaderq.queues.wire.payload import Note, decode
 from leaderq.queues.wire.znodes import QueuePaths
@@ -59,9 +66,10 @@ class Membership:
 
 
 class Claim:
-    """One item. ``created_ms``: of its znode; ``version``: of the data that was read. ``items``: what is
-    left of its values; none if the data cannot be understood, and then ``error`` says why. ``note``:
-    what former consumers left about it. ``count``: values, at first; 1 if that is not known.
+    """One item. ``created_ms``: of its znode; ``version``: of the data that was read. ``items``:
+    what is left of its values; none if the data cannot be understood, and then ``error`` says why.
+    ``note``: what former consumers left about it. ``count``: values, at first; 1 if that is not
+    known.
     """
 
     __slots__ = (
@@ -78,7 +86,9 @@ class Claim:
         "version",
     )
 
-    def __init__(self, name: str, data: bytes, created_ms: int, version: int, membership: Membership) -> None:
+    def __init__(
+        self, name: str, data: bytes, created_ms: int, version: int, membership: Membership
+    ) -> None:
         self.name = name
         self.data = data
         self.created_ms = created_ms
@@ -109,7 +119,9 @@ class Claim:
         if not membership.is_locking:
             return (Delete(item, self.version),)
         who = membership.member.rpartition("/")[2].encode()
-        return Create(membership.paths.lock(self.name), who, ephemeral=True), Check(item, self.version)
+        return Create(membership.paths.lock(self.name), who, ephemeral=True), Check(
+            item, self.version
+        )
 
     @property
     def not_before_ms(self) -> int:
@@ -191,7 +203,8 @@ class ClaimAttempt:
             if error is None:
                 self._found.claims = self._wanted
                 return self._found
-            # Nothing may be sent that is not waited for: it could succeed, and nobody would work on the items.
+            # Nothing may be sent that is not waited for: it could succeed, and nobody would work on
+            # the items.
             self._taking = None
             if self._may_try_again(error) and round_left:
                 self._take()
@@ -239,16 +252,23 @@ class ClaimAttempt:
 
     def _may_try_again(self, error: BaseException) -> bool:
         """Leave out what is somebody else's; whether it is worth trying with the rest."""
-        if isinstance(error, ConnectionLost) or not isinstance(error, ZooKeeperError) or error.index is None:
+        if (
+            isinstance(error, ConnectionLost)
+            or not isinstance(error, ZooKeeperError)
+            or error.index is None
+        ):
             log.debug("nothing could be claimed: %s", error)
             return False
         per_item = 2 if self._membership.is_locking else 1
-        if error.index // per_item >= len(self._wanted):  # somebody took the record away: deaths are not counted then
+        # somebody took the record away: deaths are not counted then
+        if error.index // per_item >= len(self._wanted):
             self._record = ()
             return True
         culprit = self._wanted[error.index // per_item].name
         states = self._current_states()
-        states.setdefault(culprit, self._found.locked if isinstance(error, NodeExists) else self._found.again)
+        states.setdefault(
+            culprit, self._found.locked if isinstance(error, NodeExists) else self._found.again
+        )
         for name, status in states.items():
             status.append(name)
         self._wanted = [claim for claim in self._wanted if claim.name not in states]
@@ -268,7 +288,11 @@ class ClaimAttempt:
             return {}
         found_at: list[Any] = answer.result()
         items, locks = found_at[: len(names)], found_at[len(names) :]
-        states = {name: found.locked for name, lock in zip(names, locks, strict=False) if not isinstance(lock, NoNode)}
+        states = {
+            name: found.locked
+            for name, lock in zip(names, locks, strict=False)
+            if not isinstance(lock, NoNode)
+        }
         for claim, item in zip(self._wanted, items, strict=True):
             if isinstance(item, NoNode):
                 states[claim.name] = found.gone

@@ -18,7 +18,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leaderq.clock import now_s
-from leaderq.errors import BadVersion, ClaimLost, ConnectionLost, NoNode, QueueClosed, SessionExpired, ZooKeeperError
+from leaderq.errors import (
+    BadVersion,
+    ClaimLost,
+    ConnectionLost,
+    NoNode,
+    QueueClosed,
+    SessionExpired,
+    ZooKeeperError,
+)
 from leaderq.queues.consumers import BlockingQueueConsumer, ConsumeOptions, ErrorMode, QueueConsumer
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim
@@ -60,18 +68,18 @@ class TakenZnode:
 
 
 class Item(Generic[T]):
-    """One value, until it is acknowledged or given back; a context manager that does the former at a
-    clean end, the latter on an error.
+    """One value, until it is acknowledged or given back; a context manager that does the former at
+    a clean end, the latter on an error.
 
     ``value``: what was put. ``name``: of its znode, which several values share that were put by one
-    ``put_multi``. ``attempt``: 1 the first time. ``enqueued``: when it was first put, by the clock of
-    the servers.
+    ``put_multi``. ``attempt``: 1 the first time. ``enqueued``: when it was first put, by the clock
+    of the servers.
 
     *Guarantees* with a lock path: nobody else is given it while this session lasts; :meth:`ack`
-    fails, and nothing is written, if it does not any more. A znode goes when all its values are done.
-    *Not guaranteed* without: it was deleted when it was taken; if this process dies it is lost. With: a
-    value that was acknowledged without ``ops`` comes again if the process dies before the last value of
-    its znode is acknowledged.
+    fails, and nothing is written, if it does not any more. A znode goes when all its values are
+    done. *Not guaranteed* without: it was deleted when it was taken; if this process dies it is
+    lost. With: a value that was acknowledged without ``ops`` comes again if the process dies before
+    the last value of its znode is acknowledged.
     """
 
     def __init__(self, value: T, at: int, taken: TakenZnode, queue: Consumption[Any]) -> None:
@@ -101,8 +109,8 @@ class Item(Generic[T]):
         return self._at not in self._taken.open
 
     def ack(self, ops: Iterable[Operation] = (), *, term: Term | None = None) -> list[Any] | None:
-        """It is done: remove it, and carry out ``ops`` with that, all or none. Returns their results,
-        ``None`` if the answer was lost.
+        """It is done: remove it, and carry out ``ops`` with that, all or none. Returns their
+        results, ``None`` if the answer was lost.
 
         With ``term``, also only if that leadership still stands (through ``term.write``). May be
         called again if it raised.
@@ -123,8 +131,8 @@ class Item(Generic[T]):
 
     def requeue(self, delay_s: float = 0.0) -> None:
         """Give it back to the tail, with its id, priority or due time, for anybody to try
-        ``delay_s`` seconds from now; counts as a failed attempt. Of several values of one znode those
-        that are given back go together, when the last of them is settled.
+        ``delay_s`` seconds from now; counts as a failed attempt. Of several values of one znode
+        those that are given back go together, when the last of them is settled.
 
         :raises ClaimLost: it is not ours any more; nothing was written.
         """
@@ -154,14 +162,21 @@ class Item(Generic[T]):
     def __enter__(self) -> Item[T]:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
         if error is None and not self.is_settled:
             self.ack()
         elif error is not None and not self.is_settled:
             self.fail(error)
 
     def __repr__(self) -> str:
-        return f"Item({self.name!r}, attempt {self.attempt}{', settled' if self.is_settled else ''})"
+        return (
+            f"Item({self.name!r}, attempt {self.attempt}{', settled' if self.is_settled else ''})"
+        )
 
     def _acknowledged(self, ops: tuple[Operation, ...], term: Term | None) -> list[Any] | None:
         taken, claim = self._taken, self._claim
@@ -182,7 +197,11 @@ class Item(Generic[T]):
         except SessionExpired as exc:
             raise self._lost(exc) from exc
         except ZooKeeperError as exc:
-            if isinstance(exc, NoNode | BadVersion) and exc.index is not None and exc.index < before:
+            if (
+                isinstance(exc, NoNode | BadVersion)
+                and exc.index is not None
+                and exc.index < before
+            ):
                 raise self._lost(exc) from exc
             if exc.index is not None:
                 exc.index -= before
@@ -213,7 +232,9 @@ class Item(Generic[T]):
         return ClaimLost(f"item {self.name} is not this consumer's any more: {error}")
 
     def _note(self, settlement: ItemSettlement) -> None:
-        self._queue.engine.settle([ItemSettlement(self._claim, (), settlement.outcome, settlement.rest_until_ms)])
+        self._queue.engine.settle(
+            [ItemSettlement(self._claim, (), settlement.outcome, settlement.rest_until_ms)]
+        )
 
     def _refuse_twice(self) -> None:
         if self.is_settled:
@@ -231,18 +252,27 @@ class Consumption(Generic[T]):
     """
 
     def __init__(
-        self, session: Session, paths: QueuePaths, kind: QueueKind, options: ConsumeOptions[T], *, name: str | None = None
+        self,
+        session: Session,
+        paths: QueuePaths,
+        kind: QueueKind,
+        options: ConsumeOptions[T],
+        *,
+        name: str | None = None,
     ) -> None:
         self._session = session
         self._paths = paths
         self.is_pushed = options.consumer is not None or options.consume_batch is not None
         name = name or paths.path.strip("/").replace("/", "-")
-        self.engine = engine = Engine(session, paths, kind, name, options, options.workers if self.is_pushed else 0)
+        self.engine = engine = Engine(
+            session, paths, kind, name, options, options.workers if self.is_pushed else 0
+        )
         self._work = ItemWorkers(name, engine) if self.is_pushed else None
         if isinstance(options.consumer, QueueConsumer):
             engine.on_state = options.consumer.state_changed
         self._lock = threading.Lock()
-        self._taken: deque[tuple[Item[T], Claim]] = deque()  # values of znodes that were taken, not handed out
+        # values of znodes that were taken, not handed out
+        self._taken: deque[tuple[Item[T], Claim]] = deque()
         self._is_started = self._is_closed = False
 
     def start(self, patience_s: float = START_S) -> None:
@@ -277,7 +307,9 @@ class Consumption(Generic[T]):
             return True
         while (item := self._next_taken()) is not None:
             item.give_back()
-        return self.engine.close(timeout_s, self._work.join if self._work is not None else lambda _: True)
+        return self.engine.close(
+            timeout_s, self._work.join if self._work is not None else lambda _: True
+        )
 
     def set_error_mode(self, mode: ErrorMode) -> None:
         self.engine.options = replace(self.engine.options, error_mode=mode)
@@ -289,11 +321,15 @@ class Consumption(Generic[T]):
         :raises QueueClosed: not started, closed meanwhile, or it has a consumer.
         """
         if self.is_pushed:
-            raise QueueClosed(f"queue {self._paths.path} has a consumer; items can be taken from one without")
+            raise QueueClosed(
+                f"queue {self._paths.path} has a consumer; items can be taken from one without"
+            )
         end = None if timeout_s is None else now_s() + timeout_s
         while True:
             if self._is_closed or not self._is_started:
-                raise QueueClosed(f"queue {self._paths.path} is {'closed' if self._is_closed else 'not started'}")
+                raise QueueClosed(
+                    f"queue {self._paths.path} is {'closed' if self._is_closed else 'not started'}"
+                )
             left_s = _SHARED_S if end is None else min(_SHARED_S, end - now_s())
             item = self._next_taken()
             if item is None:
@@ -329,7 +365,9 @@ class Consumption(Generic[T]):
             return settling.done(claim)
         if taken.error is not None:
             options = self.engine.options
-            settlement = settling.failed(claim, left, taken.error, options.error_mode, options.retry, stays=False)
+            settlement = settling.failed(
+                claim, left, taken.error, options.error_mode, options.retry, stays=False
+            )
             log_failure(self._paths.path, settlement, taken.error)
             return settlement
         if taken.delay_s is not None:

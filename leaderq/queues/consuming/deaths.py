@@ -1,14 +1,14 @@
 """Counts the consumers that died over an item, for queues with a lock path.
 
-Each consumer has a persistent record, ``<path>-meta/claims/<member>``, which every claim overwrites, in
-its own multi, with the names it holds then. A record without a member is a death: over the name it
-holds or, if it holds several, nobody knows over which. An item that was held at two deaths is a
-*suspect*: it is claimed alone until it is settled, so that the next death tells; then the deaths
-before it count as well.
+Each consumer has a persistent record, ``<path>-meta/claims/<member>``, which every claim
+overwrites, in its own multi, with the names it holds then. A record without a member is a death:
+over the name it holds or, if it holds several, nobody knows over which. An item that was held at
+two deaths is a *suspect*: it is claimed alone until it is settled, so that the next death tells;
+then the deaths before it count as well.
 
-What happens on each failure: **a record cannot be read or deleted**: it is looked at again when a member
-comes or goes; **a record is taken away by hand**: those deaths are not counted; **a session ends and its
-process lives on**: it takes its record away itself, and no death is counted.
+What happens on each failure: **a record cannot be read or deleted**: it is looked at again when a
+member comes or goes; **a record is taken away by hand**: those deaths are not counted; **a session
+ends and its process lives on**: it takes its record away itself, and no death is counted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class DeathRecords:
 
     def note(self, names: Collection[str]) -> tuple[Operation, ...]:
         """What a claim writes: the names that this consumer holds with it."""
-        return () if self._own is None else (SetData(self._own, json.dumps(sorted(names)).encode()),)
+        return (
+            () if self._own is None else (SetData(self._own, json.dumps(sorted(names)).encode()),)
+        )
 
     def refresh(self, members: Collection[str]) -> None:
         """Read the records of those that are not among ``members``, which must be listed later than
@@ -65,7 +67,9 @@ class DeathRecords:
         if not new:
             return
         paths = [join(self._paths.claims, name) for name in new]
-        for name, answer in zip(new, self._session.multi_read([GetData(path) for path in paths]), strict=True):
+        for name, answer in zip(
+            new, self._session.multi_read([GetData(path) for path in paths]), strict=True
+        ):
             if isinstance(answer, tuple):
                 held = self._still_there(_names(answer[0]))
                 log.warning("consumer died queue=%s items=%d", self._paths.path, len(held))
@@ -111,7 +115,9 @@ class DeathRecords:
     def _still_there(self, names: set[str]) -> set[str]:
         ordered = sorted(names)
         stats = [self._session.exists_async(self._paths.item(name)) for name in ordered]
-        return {name for name, stat in zip(ordered, stats, strict=True) if stat.result(10.0) is not None}
+        return {
+            name for name, stat in zip(ordered, stats, strict=True) if stat.result(10.0) is not None
+        }
 
     def _delete(self, path: str) -> None:
         try:

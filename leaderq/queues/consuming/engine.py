@@ -87,7 +87,11 @@ class Engine:
         self.options = options
         self._is_shared_out = kind in (QueueKind.PLAIN, QueueKind.ID)
         self._is_simple = kind is QueueKind.SIMPLE
-        self._reads_ahead = not workers and paths.lock_path is None and kind not in (QueueKind.PRIORITY, QueueKind.DELAY)
+        self._reads_ahead = (
+            not workers
+            and paths.lock_path is None
+            and kind not in (QueueKind.PRIORITY, QueueKind.DELAY)
+        )
         self._read_ahead = 0
         self._asks = 0  # to be answered by what is looked at from now on
         self._service = Service(f"leaderq-queue-{name}", self._run)
@@ -103,7 +107,9 @@ class Engine:
             most_ahead=options.claim_ahead,
             workers=max(1, workers),
         )
-        self._listing = QueueListing(session, paths, kind, self._waiting, notify=wake, created=self.ready.has_come)
+        self._listing = QueueListing(
+            session, paths, kind, self._waiting, notify=wake, created=self.ready.has_come
+        )
         self._members = Members(session, paths, name, wake)
         self.pause_switch = PauseSwitch(session, paths, self._notify)
         self._membership: Membership | None = None
@@ -142,15 +148,20 @@ class Engine:
         if membership is not None and membership.is_locking:
             self._give_back(self.ready.drain())
         self.ready.close()
-        is_clean = join_workers(max(0.0, end - now_s())) and self._service.stop(max(0.0, end - now_s()))
+        is_clean = join_workers(max(0.0, end - now_s())) and self._service.stop(
+            max(0.0, end - now_s())
+        )
         self._give_back(self.ready.drain())
         self._listing.close()
         self.pause_switch.close()
         self._session.remove_listener(self._on_state)
         if membership is None:
             return is_clean
-        if not is_clean:  # a worker is still at it, or a claim: what they have in hand is theirs until it is done
-            Service("leaderq-queue-close", lambda _: self._leave_later(membership, join_workers)).start()
+        # a worker is still at it, or a claim: what they have in hand is theirs until it is done
+        if not is_clean:
+            Service(
+                "leaderq-queue-close", lambda _: self._leave_later(membership, join_workers)
+            ).start()
             return False
         is_clean = self._members.leave(membership, max(0.5, end - now_s()))
         is_clean = is_clean and not any(error for _, error, _ in self._finished)
@@ -183,9 +194,15 @@ class Engine:
             return True
         return membership is self._membership and self._members.is_standing(membership)
 
-    def _on_settled(self, settlement: ItemSettlement, error: LeaderqError | None, results: Any) -> None:
+    def _on_settled(
+        self, settlement: ItemSettlement, error: LeaderqError | None, results: Any
+    ) -> None:
         self._finished.append((settlement, error, results))
-        if self.ready.takers or not self.ready or settlement.outcome is not ItemOutcome.ACKNOWLEDGED:
+        if (
+            self.ready.takers
+            or not self.ready
+            or settlement.outcome is not ItemOutcome.ACKNOWLEDGED
+        ):
             self._service.wake()
 
     def _may_begin(self) -> bool:
@@ -214,7 +231,8 @@ class Engine:
                 self.is_closing.wait(_AFTER_ERROR_S)
         for claiming in self._under_way:
             self._claimed(claiming.finish())
-        if self.ready.is_closed:  # nobody waited for this thread: what it has claimed goes back here
+        # nobody waited for this thread: what it has claimed goes back here
+        if self.ready.is_closed:
             self._give_back(self.ready.drain())
 
     def _round(self) -> None:
@@ -254,7 +272,9 @@ class Engine:
                 try:
                     self.on_state(state)
                 except Exception:
-                    log.exception("the consumer failed on hearing of %s; the queue goes on", state.name)
+                    log.exception(
+                        "the consumer failed on hearing of %s; the queue goes on", state.name
+                    )
 
     def _note_finished(self) -> None:
         freed: list[str] = []
@@ -276,10 +296,14 @@ class Engine:
             elif settlement.outcome is ItemOutcome.KEPT:
                 self._members.deaths.settled([name])  # its note tells of them now
                 continue
-            elif settlement.outcome is ItemOutcome.REQUEUED and (created := settlement.created(results)) is not None:
+            elif (
+                settlement.outcome is ItemOutcome.REQUEUED
+                and (created := settlement.created(results)) is not None
+            ):
                 self._waiting.rest(created, settlement.rest_until_ms)
             elif settlement.outcome is ItemOutcome.GIVEN_BACK:
-                # A znode made again may have been heard of before this, when its name was still in hand.
+                # A znode made again may have been heard of before this, when its name was still in
+                # hand.
                 self._waiting.drop([name])
                 self._waiting.give_back([settlement.created(results) or name])
                 self._held.discard(name)
@@ -290,13 +314,15 @@ class Engine:
         self._members.deaths.settled(freed)
 
     def _has_another_way(self, settlement: ItemSettlement, error: LeaderqError) -> bool:
-        """Whether it can be given back otherwise. With a lock path: what was deleted behind our back,
-        or may not be written, has a lock that must not stand for as long as our session. Without: its
-        old name may be taken, because the queue was made again.
+        """Whether it can be given back otherwise. With a lock path: what was deleted behind our
+        back, or may not be written, has a lock that must not stand for as long as our session.
+        Without: its old name may be taken, because the queue was made again.
         """
         claim, is_given_back = settlement.claim, settlement.outcome is ItemOutcome.GIVEN_BACK
         if claim.membership.is_locking:
-            return not is_given_back and self.is_ours(claim) and not isinstance(error, ConnectionLost)
+            return (
+                not is_given_back and self.is_ours(claim) and not isinstance(error, ConnectionLost)
+            )
         return is_given_back and not claim.is_raw and isinstance(error, NodeExists)
 
     def _enter(self) -> Membership:
@@ -332,7 +358,11 @@ class Engine:
         names = self._without_suspects(self._names(count)) if wanted > 0 else []
         if names:
             # Who takes one after the other waits for its claim only, while nobody is in the way.
-            ahead = self._waiting.upcoming(self._read_ahead) if self._reads_ahead and len(names) < self._read_ahead else []
+            ahead = (
+                self._waiting.upcoming(self._read_ahead)
+                if self._reads_ahead and len(names) < self._read_ahead
+                else []
+            )
             self._under_way.append(
                 ClaimAttempt(
                     self._session,
@@ -353,8 +383,8 @@ class Engine:
             self._rest(wanted)
 
     def _without_suspects(self, names: list[str]) -> list[str]:
-        """Those of these to claim now. A suspect goes alone: while anything else is held it is left out
-        and, when it has waited for a while, so is everything.
+        """Those of these to claim now. A suspect goes alone: while anything else is held it is left
+        out and, when it has waited for a while, so is everything.
         """
         deaths = self._members.deaths
         if not deaths.has_suspects or not any(map(deaths.is_suspect, names)):
@@ -386,8 +416,13 @@ class Engine:
             target = takers + (self.ready.appetite() if self._workers or is_locked else 0)
         room = target - ready - int(self._under_way_names * self._per_znode)
         most = min(self._reader.most, MAX_LOCKS if is_locked else MAX_BATCH)
-        # Small claims cost as much as large ones: with plenty ready, wait until a good many can be claimed at once.
-        return min(room, most) if room >= min(most, target) // 2 or not ready + self._under_way_names else 0
+        # Small claims cost as much as large ones: with plenty ready, wait until a good many can be
+        # claimed at once.
+        return (
+            min(room, most)
+            if room >= min(most, target) // 2 or not ready + self._under_way_names
+            else 0
+        )
 
     def _names(self, wanted: int) -> list[str]:
         share = self._members.share if self._is_shared_out else None
@@ -405,7 +440,8 @@ class Engine:
 
     def _overdue(self, wanted: int) -> list[str]:
         """Names of others' shares that have waited for too long, while our own share does not come
-        to an end: one now and then, to try whether its owner is at work, and if not, as many as of our own.
+        to an end: one now and then, to try whether its owner is at work, and if not, as many as of
+        our own.
         """
         if now_s() >= self._helps_until_s:
             if now_s() < self._probe_s:
@@ -421,7 +457,8 @@ class Engine:
         count = sum(map(len, (found.claims, found.resting, found.gone, found.locked, found.again)))
         if self._probes:
             if any(claim.name in self._probes for claim in found.claims):
-                self._helps_until_s = now_s() + _HELP_S  # it lay there: its owner is stuck, slow, or paused
+                # it lay there: its owner is stuck, slow, or paused
+                self._helps_until_s = now_s() + _HELP_S
             self._probes.difference_update(claim.name for claim in found.claims)
             self._probes.difference_update(found.gone, found.locked, found.again)
         if found.gone or found.again or found.locked:
@@ -459,7 +496,9 @@ class Engine:
         if settlement is None:
             return False
         outcome = settlement.outcome.value
-        log.error("item %s queue=%s item=%s deaths=%d", outcome, self.path, claim.name, claim.deaths)
+        log.error(
+            "item %s queue=%s item=%s deaths=%d", outcome, self.path, claim.name, claim.deaths
+        )
         self.settle([settlement])
         return True
 

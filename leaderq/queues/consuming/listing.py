@@ -1,14 +1,14 @@
 """Keeps the names that wait current.
 
-**Plain and id queues** are listed when the last listing is used up: the deeper a queue, the dearer its
-listing, and every delete of our own would call for another. One-shot watches tell when there is
-something to list again. **Priority and delay queues** need to know of a newcomer that goes before what
-waits: a persistent watch (ZooKeeper 3.6) tells every name made and deleted. Where servers are older
-they are treated as the others.
+**Plain and id queues** are listed when the last listing is used up: the deeper a queue, the dearer
+its listing, and every delete of our own would call for another. One-shot watches tell when there is
+something to list again. **Priority and delay queues** need to know of a newcomer that goes before
+what waits: a persistent watch (ZooKeeper 3.6) tells every name made and deleted. Where servers are
+older they are treated as the others.
 
 With a lock path its children are read as well: what is locked is left alone, and the end of a lock
-(its consumer has died) is news (F7). Whatever happened to the path (F13), the next look makes it again
-and watches it; every :data:`SCAN_S` it is looked after in any case.
+(its consumer has died) is news (F7). Whatever happened to the path (F13), the next look makes it
+again and watches it; every :data:`SCAN_S` it is looked after in any case.
 """
 
 from __future__ import annotations
@@ -82,7 +82,11 @@ class QueueListing:
         if self._names is None:
             return False
         stat = self._session.exists(self._paths.path)
-        return stat is not None and next_number(stat.cversion, stat.num_children) == self._made_at_look + self._made_since
+        return (
+            stat is not None
+            and next_number(stat.cversion, stat.num_children)
+            == self._made_at_look + self._made_since
+        )
 
     @property
     def has_news(self) -> bool:
@@ -103,11 +107,13 @@ class QueueListing:
         """List again. Raises what the session raises. ``reads_ahead``: :attr:`known` is used."""
         if reads_ahead and not self._is_path_watched:
             self._is_path_watched = True
-            # This watch, unlike the one on the children, sleeps until the path is deleted or made again.
+            # This watch, unlike the one on the children, sleeps until the path is deleted or made
+            # again.
             self._session.exists(self._paths.path, self._path_changed)
         if self._wants_names and self._names is None:
             self._watch_names()
-        self._is_stale, self._locks_stale = False, False  # before reading: what comes meanwhile makes it stale again
+        # before reading: what comes meanwhile makes it stale again
+        self._is_stale, self._locks_stale = False, False
         self._news.clear()
         self._made_since = 0
         self._looked_s = now_s()
@@ -117,9 +123,12 @@ class QueueListing:
             self._is_stale = True
             raise
         if self._names is not None:
-            # What is made between the listing and this is counted twice; the next scan lists again, and all is well.
+            # What is made between the listing and this is counted twice; the next scan lists again,
+            # and all is well.
             stat = self._session.exists(self._paths.path)
-            self._made_at_look = next_number(stat.cversion, stat.num_children) if stat is not None else -1
+            self._made_at_look = (
+                next_number(stat.cversion, stat.num_children) if stat is not None else -1
+            )
         items = [name for name in names if is_item(self._kind, name)]
         if len(items) < len(names):
             self._tell_foreign(set(names).difference(items))
@@ -129,8 +138,9 @@ class QueueListing:
         """The children of the queue; sets ``_held`` to those that are locked by others."""
         paths, session = self._paths, self._session
         watch = None if self._names is not None else self._changed
-        # Locks are read first: an item that is acknowledged between the two is then in neither; the other way round it would be given
-        # out although it is done (its claim would fail, but that costs).
+        # Locks are read first: an item that is acknowledged between the two is then in neither; the
+        # other way round it would be given out although it is done (its claim would fail, but that
+        # costs).
         self._held = self._locked()
         while True:
             try:
@@ -138,7 +148,8 @@ class QueueListing:
             except NoNode:
                 if self._kind is not QueueKind.SIMPLE:
                     session.ensure_path(paths.path)
-                elif session.exists(paths.path, self._changed) is None:  # it comes with the next offer
+                elif session.exists(paths.path, self._changed) is None:
+                    # it comes with the next offer
                     return []
 
     def _locked(self) -> set[str]:
@@ -183,7 +194,11 @@ class QueueListing:
         except ConnectionLost:
             raise
         except ZooKeeperError as exc:
-            log.info("%s is not watched name by name (%s); it is listed again instead", self._paths.path, exc)
+            log.info(
+                "%s is not watched name by name (%s); it is listed again instead",
+                self._paths.path,
+                exc,
+            )
             self._wants_names = False
 
     def _changed(self, _event: WatchEvent) -> None:

@@ -2,11 +2,11 @@
 
 A consumer is an ephemeral child of ``<path>-meta/members``. Java consumers are not among them.
 
-A Java consumer reacts to changes of the queue's children only, not to a lock that vanishes (F7).
-So every queue object with a lock path watches the members: when one has died (who leaves cleanly takes
+A Java consumer reacts to changes of the queue's children only, not to a lock that vanishes (F7). So
+every queue object with a lock path watches the members: when one has died (who leaves cleanly takes
 its record of claims away first), it waits a moment, looks whether items lie there that nobody has
-locked, and *wakes Java*: creates and deletes a znode in one multi, which nobody ever sees, but which
-fires every watch on the children. Several may do so; that does no harm.
+locked, and *wakes Java*: creates and deletes a znode in one multi, which nobody ever sees, but
+which fires every watch on the children. Several may do so; that does no harm.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class Members:
     watch comes on the session's.
     """
 
-    def __init__(self, session: Session, paths: QueuePaths, name: str, notify: Callable[[], object]) -> None:
+    def __init__(
+        self, session: Session, paths: QueuePaths, name: str, notify: Callable[[], object]
+    ) -> None:
         self._session = session
         self._paths = paths
         self._name = name
@@ -56,12 +58,15 @@ class Members:
         """Stand among the consumers, and be able to claim. Raises what the session raises."""
         paths, session_id = self._paths, self._session.id
         if self._mark is None or self._mark[0] != session_id:
-            # The same for all tries within one session: a lost answer must not leave a member that nobody is.
+            # The same for all tries within one session: a lost answer must not leave a member that
+            # nobody is.
             self._mark = (session_id, uuid.uuid4().hex)
         mark = self._mark[1]
         member = f"{paths.members}/{mark}"
         if paths.lock_path is not None:
-            writer = SequencedWriter(self._session, member, ephemeral=True, data=self._name.encode())
+            writer = SequencedWriter(
+                self._session, member, ephemeral=True, data=self._name.encode()
+            )
             writer.open()
             self._session.ensure_path(paths.lock_path)
             self.deaths.open(member)
@@ -173,7 +178,11 @@ class ConsumerDeathWatcher:
             return
         locked = set(self._children(lock_path))
         now = now_ms()
-        free = (name for name in self._children(self._paths.path) if is_item(self._kind, name) and name not in locked)
+        free = (
+            name
+            for name in self._children(self._paths.path)
+            if is_item(self._kind, name) and name not in locked
+        )
         if any(self._kind is not QueueKind.DELAY or due_ms_of(name) <= now for name in free):
             poke = self._paths.item(POKE)
             self._session.multi([Create(poke), Delete(poke)])

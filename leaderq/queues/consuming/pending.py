@@ -1,11 +1,13 @@
 """The names known to lie in a queue, in their order, and which of them may be claimed now (pure).
 
-A listing is used up before the next one is asked for. Names come back into it: those given back, those
-whose rest (a retry's back-off) is over, and, where the queue is watched name by name, new ones.
+A listing is used up before the next one is asked for. Names come back into it: those given back,
+those whose rest (a retry's back-off) is over, and, where the queue is watched name by name, new
+ones.
 
-Each consumer has a *share*, the names of every n-th number, or all would collide at the head. What is
-not of its share it leaves to its owner, but not for longer than :data:`GRACE_MS`. How long a name waits
-is told by its number: one that is not above the highest of an earlier listing has waited since that.
+Each consumer has a *share*, the names of every n-th number, or all would collide at the head. What
+is not of its share it leaves to its owner, but not for longer than :data:`GRACE_MS`. How long a
+name waits is told by its number: one that is not above the highest of an earlier listing has waited
+since that.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ class PendingNames:
             there = set(kept)
             self._rests = {name: until for name, until in self._rests.items() if name in there}
             kept = [name for name in kept if name not in self._rests]
-        self._listed = tuple(sorted(kept, key=self._key))  # of plain strings, so the garbage collector leaves it alone
+        # of plain strings, so the garbage collector leaves it alone
+        self._listed = tuple(sorted(kept, key=self._key))
         self._at = 0
         self._added, self._others, self._gone, self._added_names = [], [], set(), set()
         self._mark(now_ms)
@@ -109,11 +112,14 @@ class PendingNames:
 
     def upcoming(self, most: int) -> list[str]:
         """Names that are likely to be taken next; they are not in hand yet."""
-        return [name for name in self._listed[self._at : self._at + most] if name not in self.in_hand]
+        return [
+            name for name in self._listed[self._at : self._at + most] if name not in self.in_hand
+        ]
 
     def take_overdue(self, most: int, now_ms: int) -> list[str]:
-        """Names of others' shares that have waited for too long: the oldest or, so that two who help do
-        not always meet, those behind them. Were it any, some would wait for as long as there are any.
+        """Names of others' shares that have waited for too long: the oldest or, so that two who
+        help do not always meet, those behind them. Were it any, some would wait for as long as
+        there are any.
         """
         self._forget_marks(now_ms)
         count = bisect_right(self._others, self._overdue_to, key=sequence_of)
@@ -128,7 +134,9 @@ class PendingNames:
         return found
 
     def overdue_ms(self, now_ms: int) -> int | None:
-        """When names of others' shares will have waited for long enough; ``None`` if there are none."""
+        """When names of others' shares will have waited for long enough; ``None`` if there are
+        none.
+        """
         if not self._others:
             return None
         self._forget_marks(now_ms)

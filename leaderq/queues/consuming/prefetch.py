@@ -1,8 +1,8 @@
 """Items that are ours and not begun yet, in order; and how many of them there should be.
 
-What is claimed ahead hides the way to the servers, but waits for *this* consumer and, without a lock
-path, is lost if the process dies. So it is as much as the workers do in :data:`AHEAD_S`, by the time
-that passed from when they were given something to when they came again.
+What is claimed ahead hides the way to the servers, but waits for *this* consumer and, without a
+lock path, is lost if the process dies. So it is as much as the workers do in :data:`AHEAD_S`, by
+the time that passed from when they were given something to when they came again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Prefetch:
     its caller.
 
     ``key``: the order of names. ``may_begin``: whether anything may be handed out now; asked under
-    the lock, so it must not block. ``notify_wanted``: called when more is wanted. ``slack``: how many may
-    still be handed out after something more urgent has come.
+    the lock, so it must not block. ``notify_wanted``: called when more is wanted. ``slack``: how
+    many may still be handed out after something more urgent has come.
     """
 
     def __init__(
@@ -46,7 +46,8 @@ class Prefetch:
         self._most_ahead = most_ahead
         self._workers = workers
         self._since_refresh = 0
-        self._came: Any = None  # the order of the most urgent one that has come into the queue since the last refresh
+        # the order of the most urgent one that has come into the queue since the last refresh
+        self._came: Any = None
         self._changed = threading.Condition()
         self._heap: list[tuple[Any, str, Claim]] = []
         self._takers = 0
@@ -61,7 +62,9 @@ class Prefetch:
         self._taken_s = now_s()
         self._given: dict[int, tuple[float, int]] = {}  # by thread: when, and how many values
         self.average_s: float | None = None
-        """What a value takes those who work on it, in seconds; ``None`` before the first is done."""
+        """What a value takes those who work on it, in seconds; ``None`` before the first is
+        done.
+        """
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -109,7 +112,13 @@ class Prefetch:
                 self._changed.notify_all()
 
     def take(
-        self, most: int, timeout_s: float | None, *, is_batch: bool = False, wants: int = 1, ask: int | None = None
+        self,
+        most: int,
+        timeout_s: float | None,
+        *,
+        is_batch: bool = False,
+        wants: int = 1,
+        ask: int | None = None,
     ) -> list[Claim]:
         """The next ones, at most that many; none when ``timeout_s`` is over, when it is closed and
         used up, or when the answer to ``ask`` has come. ``is_batch``: at most that many values, or
@@ -125,7 +134,11 @@ class Prefetch:
             values = 0
             while self._heap and len(found) < most and self._may_begin():
                 head = self._heap[0][2]
-                if found and is_batch and (values + head.count > most or found[0].failures or head.failures):
+                if (
+                    found
+                    and is_batch
+                    and (values + head.count > most or found[0].failures or head.failures)
+                ):
                     break
                 values += head.count
                 found.append(heapq.heappop(self._heap)[2])
@@ -147,7 +160,9 @@ class Prefetch:
         try:
             self._changed.wait_for(
                 lambda: (
-                    self._is_closed or (bool(self._heap) and self._may_begin()) or (ask is not None and self.answered >= ask)
+                    self._is_closed
+                    or (bool(self._heap) and self._may_begin())
+                    or (ask is not None and self.answered >= ask)
                 ),
                 timeout_s,
             )
@@ -179,7 +194,11 @@ class Prefetch:
         """
         with self._changed:
             if self._came == came:
-                self._came = first if first is not None and any(first < key for key, _, _ in self._heap) else None
+                self._came = (
+                    first
+                    if first is not None and any(first < key for key, _, _ in self._heap)
+                    else None
+                )
                 if not self._is_overtaken():
                     self._since_refresh = 0
                 self._changed.notify_all()
@@ -194,7 +213,9 @@ class Prefetch:
         return self._came is not None and bool(self._heap) and self._came < self._heap[0][0]
 
     def _may_begin(self) -> bool:
-        return self._is_allowed() and not (self._is_overtaken() and self._since_refresh >= self._slack)
+        return self._is_allowed() and not (
+            self._is_overtaken() and self._since_refresh >= self._slack
+        )
 
     def recheck(self) -> None:
         with self._changed:
@@ -221,12 +242,18 @@ class Prefetch:
             return
         since_s, values = given
         took_s = (now_s() - since_s) / values
-        self.average_s = took_s if self.average_s is None else self.average_s + _WEIGHT * (took_s - self.average_s)
+        self.average_s = (
+            took_s
+            if self.average_s is None
+            else self.average_s + _WEIGHT * (took_s - self.average_s)
+        )
 
     def appetite(self) -> int:
         """How many values to have ready for workers that are busy."""
         if self.average_s is not None:
-            self._target = min(self._most_ahead, int(AHEAD_S * self._workers / max(self.average_s, 1e-6)))
+            self._target = min(
+                self._most_ahead, int(AHEAD_S * self._workers / max(self.average_s, 1e-6))
+            )
         return self._target
 
     def busy_s(self) -> float:

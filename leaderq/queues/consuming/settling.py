@@ -49,7 +49,9 @@ class ItemSettlement(OperationGroup):
 
     __slots__ = ("claim", "on_settled", "outcome", "rest_until_ms")
 
-    def __init__(self, claim: Claim, operations: Operations, outcome: ItemOutcome, rest_until_ms: int = 0) -> None:
+    def __init__(
+        self, claim: Claim, operations: Operations, outcome: ItemOutcome, rest_until_ms: int = 0
+    ) -> None:
         super().__init__(operations, 0)
         self.claim = claim
         self.outcome = outcome
@@ -77,7 +79,9 @@ def done(claim: Claim) -> ItemSettlement:
 
 
 def given_back(claim: Claim, *, in_place: bool = False) -> ItemSettlement:
-    """It was not begun. ``in_place``: without a lock path, under its old name, which may be taken."""
+    """It was not begun. ``in_place``: without a lock path, under its old name, which may be
+    taken.
+    """
     paths = claim.membership.paths
     if claim.membership.is_locking:
         release: Operation = Delete(paths.lock(claim.name))
@@ -105,7 +109,9 @@ def requeued(claim: Claim, left: Sequence[bytes], wait_s: float) -> ItemSettleme
     ``wait_s``; counts as a failure.
     """
     note, until_ms = _failure_note(claim, claim.failures + 1, wait_s)
-    return ItemSettlement(claim, (*_removal(claim), _again(claim, left, note)), ItemOutcome.REQUEUED, until_ms)
+    return ItemSettlement(
+        claim, (*_removal(claim), _again(claim, left, note)), ItemOutcome.REQUEUED, until_ms
+    )
 
 
 def corrupt(claim: Claim, error: Exception) -> ItemSettlement:
@@ -113,7 +119,9 @@ def corrupt(claim: Claim, error: Exception) -> ItemSettlement:
     return _set_aside(claim, claim.items, "corrupt", error, claim.failures)
 
 
-def corrupt_values(claim: Claim, bad: Sequence[bytes], good: Sequence[bytes], error: Exception) -> ItemSettlement:
+def corrupt_values(
+    claim: Claim, bad: Sequence[bytes], good: Sequence[bytes], error: Exception
+) -> ItemSettlement:
     """Some of its values cannot be understood; it stays ours with the others."""
     dead = _dead_letter(claim, bad, "corrupt", error, claim.failures)
     return ItemSettlement(claim, (*rewritten(claim, good), dead), ItemOutcome.KEPT)
@@ -145,7 +153,13 @@ def failed(
     if mode is ErrorMode.DELETE:
         return ItemSettlement(claim, _removal(claim), ItemOutcome.DELETED)
     if retry.is_exhausted(failures):
-        return _set_aside(claim, left, "corrupt" if isinstance(error, CorruptItem) else "attempts", error, failures)
+        return _set_aside(
+            claim,
+            left,
+            "corrupt" if isinstance(error, CorruptItem) else "attempts",
+            error,
+            failures,
+        )
     wait_s = retry.wait_s(failures)
     if mode is not ErrorMode.KEEP or not (stays or claim.membership.is_locking):
         return requeued(claim, left, wait_s)
@@ -179,12 +193,16 @@ def _again(claim: Claim, items: Sequence[bytes], note: Note) -> Create:
     return Create(claim.membership.paths.item(prefix_of(claim.name)), data, sequential=True)
 
 
-def _set_aside(claim: Claim, items: Sequence[bytes], reason: str, error: BaseException, failures: int) -> ItemSettlement:
+def _set_aside(
+    claim: Claim, items: Sequence[bytes], reason: str, error: BaseException, failures: int
+) -> ItemSettlement:
     dead = _dead_letter(claim, items, reason, error, failures)
     return ItemSettlement(claim, (*_removal(claim), dead), ItemOutcome.SET_ASIDE)
 
 
-def _dead_letter(claim: Claim, items: Sequence[bytes], reason: str, error: BaseException, failures: int) -> Create:
+def _dead_letter(
+    claim: Claim, items: Sequence[bytes], reason: str, error: BaseException, failures: int
+) -> Create:
     note = Note(
         attempt=failures,
         enqueued_ms=claim.enqueued_ms,
@@ -195,12 +213,18 @@ def _dead_letter(claim: Claim, items: Sequence[bytes], reason: str, error: BaseE
         raw=claim.error is not None,
     )
     path = f"{claim.membership.paths.dead}/{prefix_of(claim.name)}"
-    return Create(path, _encoded(claim, [claim.data] if claim.error else items, note), sequential=True)
+    return Create(
+        path, _encoded(claim, [claim.data] if claim.error else items, note), sequential=True
+    )
 
 
 def _failure_note(claim: Claim, failures: int, wait_s: float) -> tuple[Note, int]:
     until_ms = now_ms() + int(wait_s * 1000)
-    note = Note(attempt=failures, enqueued_ms=claim.enqueued_ms, not_before_ms=until_ms if wait_s > 0 else None)
+    note = Note(
+        attempt=failures,
+        enqueued_ms=claim.enqueued_ms,
+        not_before_ms=until_ms if wait_s > 0 else None,
+    )
     return note, until_ms
 
 

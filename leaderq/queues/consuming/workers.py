@@ -1,9 +1,9 @@
 """Runs the user's code on items, on threads of its own or on an executor's, and decides what
 becomes of them.
 
-A worker hands what became of several to be written at once, without waiting for that. No error of the
-user's code ends a worker, nor does an executor that refuses work. *KEEP* mode: the worker stays with
-the item, waits for its next attempt, and begins nothing else.
+A worker hands what became of several to be written at once, without waiting for that. No error of
+the user's code ends a worker, nor does an executor that refuses work. *KEEP* mode: the worker stays
+with the item, waits for its next attempt, and begins nothing else.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def values_of(engine: Engine, claim: Claim) -> list[Any] | None:
             good.append(item)
         except Exception as exc:  # noqa: BLE001 - the user's serializer
             bad.append(item)
-            problem = problem or CorruptItem(f"the serializer refuses it: {type(exc).__name__}: {exc}")
+            problem = problem or CorruptItem(
+                f"the serializer refuses it: {type(exc).__name__}: {exc}"
+            )
     if problem is None:
         return values
     log.warning(
@@ -110,7 +112,8 @@ class ItemWorkers:
             return self._work(claims)
         try:
             return executor.submit(self._work, claims).result()
-        except BaseException:  # refused, or shut down: neither may end this thread, nor lose the items
+        except BaseException:
+            # refused, or shut down: neither may end this thread, nor lose the items
             log.exception("executor refused work, items given back queue=%s", self._engine.path)
             self._engine.settle([settling.given_back(claim) for claim in claims])
             self._engine.is_closing.wait(_REFUSED_S)
@@ -140,7 +143,9 @@ class ItemWorkers:
                 return settling.given_back(claim)
 
     def _attempt(self, claim: Claim, values: list[Any]) -> ItemSettlement:
-        """Work on the values one by one, or on batches of one znode that holds more than a batch."""
+        """Work on the values one by one, or on batches of one znode that holds more than a
+        batch.
+        """
         options = self._engine.options
         on_value = options.on_value
         items = list(claim.items)
@@ -165,14 +170,18 @@ class ItemWorkers:
         settlement = settling.failed(claim, left, error, options.error_mode, options.retry)
         log_failure(self._engine.path, settlement, error)
         if settlement.outcome is ItemOutcome.KEPT:
-            claim.note = replace(claim.note, attempt=claim.failures + 1, enqueued_ms=claim.enqueued_ms)
+            claim.note = replace(
+                claim.note, attempt=claim.failures + 1, enqueued_ms=claim.enqueued_ms
+            )
             claim.items, claim.deaths = list(left), 0  # the note tells of these as well
         return settlement
 
     def _waited(self, until_ms: int) -> bool:
         return not self._engine.is_closing.wait(max(0, until_ms - now_ms()) / 1000)
 
-    def _work_together(self, claims: list[Claim], consume: Callable[[Sequence[Any]], object]) -> list[ItemSettlement]:
+    def _work_together(
+        self, claims: list[Claim], consume: Callable[[Sequence[Any]], object]
+    ) -> list[ItemSettlement]:
         settlements: list[ItemSettlement] = []
         while True:
             read = [(claim, values_of(self._engine, claim)) for claim in claims]

@@ -1,12 +1,12 @@
-"""Puts into a queue that may hold ``max_items`` znodes and no more, tight among all producers that go
-this way.
+"""Puts into a queue that may hold ``max_items`` znodes and no more, tight among all producers that
+go this way.
 
 One thread sends one multi at a time: ``SetData(bound, version)``, then as many creates as there is
 room for. The bound (a znode beside the queue) is read *before* the number of the queue's children
 (its ``Stat``). So if the version still fits when the multi is applied, no other producer has put
 anything since, and the room is real; consumers can only have made more. If it does not fit, nothing
-was stored, and it is tried again. A persistent watch tells when to count again. Java producers do not
-know the bound: they are not held back by it, and what they put counts.
+was stored, and it is tried again. A persistent watch tells when to count again. Java producers do
+not know the bound: they are not held back by it, and what they put counts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class _GuardedPuts(OperationGroup):
 
     __slots__ = ("error", "is_over", "puts", "results")
 
-    def __init__(self, operations: Sequence[Operation], size: int, puts: list[OperationGroup]) -> None:
+    def __init__(
+        self, operations: Sequence[Operation], size: int, puts: list[OperationGroup]
+    ) -> None:
         super().__init__(operations, size)
         self.puts = puts
         self.results: list[Any] | None = None
@@ -51,7 +53,15 @@ class _GuardedPuts(OperationGroup):
 class BoundedPut:
     """See the module. Each group sent hears of its outcome by itself, unless it was withdrawn."""
 
-    def __init__(self, writer: SequencedWriter, session: Session, paths: QueuePaths, max_items: int, *, name: str) -> None:
+    def __init__(
+        self,
+        writer: SequencedWriter,
+        session: Session,
+        paths: QueuePaths,
+        max_items: int,
+        *,
+        name: str,
+    ) -> None:
         self._writer = writer
         self._session = session
         self._paths = paths
@@ -104,14 +114,20 @@ class BoundedPut:
                     continue
                 self._turn()
             except LeaderqError as exc:
-                level = logging.DEBUG if isinstance(exc, ConnectionLost) or self._is_closed else logging.WARNING
+                level = (
+                    logging.DEBUG
+                    if isinstance(exc, ConnectionLost) or self._is_closed
+                    else logging.WARNING
+                )
                 log.log(level, "%s cannot be counted for now: %s", self._paths.path, exc)
                 self._room = 0
                 self._service.wait(_POLL_S)
         self._stop_watching()
 
     def _counted(self) -> int:
-        bound, queue = self._session.multi_read([GetData(self._paths.bound), GetData(self._paths.path)])
+        bound, queue = self._session.multi_read(
+            [GetData(self._paths.bound), GetData(self._paths.path)]
+        )
         if isinstance(bound, NoNode):
             self._session.ensure_path(self._paths.bound)
             return self._counted()
@@ -124,7 +140,9 @@ class BoundedPut:
     def _await_room(self) -> None:
         if self._watch is None:
             try:
-                self._watch = self._session.watch_node(self._paths.path, lambda _: self._service.wake())
+                self._watch = self._session.watch_node(
+                    self._paths.path, lambda _: self._service.wake()
+                )
                 return  # something may have happened before the watch stood: count again
             except ConnectionLost:
                 raise
@@ -154,7 +172,8 @@ class BoundedPut:
         is_guard = getattr(error, "index", None) == 0
         if is_guard and isinstance(error, BadVersion | NoNode):
             self._give_back(group.puts)
-            self._service.wait(random.random() * _CALM_S)  # several producers that meet here should not meet again at once
+            # several producers that meet here should not meet again at once
+            self._service.wait(random.random() * _CALM_S)
         elif len(group.puts) > 1 and not isinstance(error, ConnectionLost | QueueClosed):
             for put in group.puts:
                 put.is_alone = True
@@ -173,7 +192,11 @@ class BoundedPut:
                     break
                 puts.append(self._waiting.popleft())
                 size += head.size
-        return _GuardedPuts([guard, *(op for put in puts for op in put.operations)], size, puts) if puts else None
+        return (
+            _GuardedPuts([guard, *(op for put in puts for op in put.operations)], size, puts)
+            if puts
+            else None
+        )
 
     def _give_back(self, puts: list[OperationGroup]) -> None:
         with self._lock:

@@ -44,7 +44,9 @@ class Put(OperationGroup):
         is_multi: bool = False,
         waiter: PutResults | None = None,
     ) -> None:
-        super().__init__((), _OP_BYTES + len(path) * (1 if path.isascii() else 4) + len(content) + extra_bytes)
+        super().__init__(
+            (), _OP_BYTES + len(path) * (1 if path.isascii() else 4) + len(content) + extra_bytes
+        )
         self.count = 1
         self.path = path
         self.content = content

@@ -26,7 +26,14 @@ from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from leaderq.clock import now_s
-from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, PutsFailed, QueueClosed, TooLarge
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    PutsFailed,
+    QueueClosed,
+    TooLarge,
+)
 from leaderq.queues.putting.bounded import BoundedPut
 from leaderq.queues.putting.puts import Put, PutListener, PutListeners, PutResults
 from leaderq.queues.serializers import BYTES, QueueSerializer, bytes_as_they_are, unchanging
@@ -47,9 +54,9 @@ _EVERY = 1024
 
 
 class SequenceMonitor:
-    """Warns when the numbers of a queue's znodes come near their end: a signed 32-bit counter of the
-    server that never goes back. Past it names collide or lose their order. Deleting the empty queue
-    and making it again starts at 0, and so does a new shard. Looks at one path in many.
+    """Warns when the numbers of a queue's znodes come near their end: a signed 32-bit counter of
+    the server that never goes back. Past it names collide or lose their order. Deleting the empty
+    queue and making it again starts at 0, and so does a new shard. Looks at one path in many.
     """
 
     def __init__(self, path: str) -> None:
@@ -65,7 +72,8 @@ class SequenceMonitor:
         if number < 0 or number >= WARN_FROM:
             self.has_warned = True
             log.warning(
-                "queue %s has come to number %d of %d; beyond that its order is lost: drain it, and put into a new path or shard",
+                "queue %s has come to number %d of %d; beyond that its order is lost: drain it, and"
+                " put into a new path or shard",
                 self._path,
                 number,
                 LAST_SEQUENCE,
@@ -129,7 +137,9 @@ class Putter(Generic[T]):
         self._final_flush_s = final_flush_s
         self._compress = compress
         self._name = name or paths.path.rpartition("/")[2]
-        self.writer = SequencedWriter(session, join(paths.tallies, f"put-{uuid4().hex}"), window=_WINDOW)
+        self.writer = SequencedWriter(
+            session, join(paths.tallies, f"put-{uuid4().hex}"), window=_WINDOW
+        )
         """What all writes of this producer go through."""
         self._parent = validated_path(paths.path).rstrip("/") + "/"
         self._extra_bytes = len(session.chroot.encode())
@@ -155,7 +165,9 @@ class Putter(Generic[T]):
             if self._max_items is None:
                 self._sender = self.writer
             else:
-                self._sender = BoundedPut(self.writer, self._session, self._paths, self._max_items, name=self._name)
+                self._sender = BoundedPut(
+                    self.writer, self._session, self._paths, self._max_items, name=self._name
+                )
 
     def _open_all(self) -> None:
         self._session.ensure_path(self._paths.path)
@@ -179,10 +191,16 @@ class Putter(Generic[T]):
             return
         deadline = now_s() + self._final_flush_s
         self._in_flight.wait_empty(min(_GRACE_S, self._final_flush_s))
-        for put in sender.withdraw_those(lambda put: isinstance(put, Put) and put.waiter is not None):
+        for put in sender.withdraw_those(
+            lambda put: isinstance(put, Put) and put.waiter is not None
+        ):
             put.settle(error=QueueClosed("the queue was closed before this was sent"))
         if not self._in_flight.wait_empty(self._final_flush_s):
-            log.warning("queue %s: %d puts were not settled when it was closed", self._paths.path, self._in_flight.items)
+            log.warning(
+                "queue %s: %d puts were not settled when it was closed",
+                self._paths.path,
+                self._in_flight.items,
+            )
         if isinstance(sender, BoundedPut):
             sender.close()
         self.writer.close(max(0.0, deadline - now_s()))
@@ -191,10 +209,14 @@ class Putter(Generic[T]):
         self._raise_unheard()
 
     def put(self, value: T, prefix: str, *, timeout_s: float | None = None) -> str | bool:
-        """Store ``value`` in a znode whose name begins with ``prefix``; see the recipes' ``put``."""
+        """Store ``value`` in a znode whose name begins with ``prefix``; see the recipes'
+        ``put``.
+        """
         return self._put_one([value], prefix, timeout_s, is_multi=False)
 
-    def put_multi(self, values: Iterable[T], prefix: str, *, timeout_s: float | None = None) -> str | bool:
+    def put_multi(
+        self, values: Iterable[T], prefix: str, *, timeout_s: float | None = None
+    ) -> str | bool:
         return self._put_one(list(values), prefix, timeout_s, is_multi=True)
 
     def put_many(self, values: Iterable[T], prefix: str, *, timeout_s: float | None = None) -> int:
@@ -205,8 +227,16 @@ class Putter(Generic[T]):
         pairs = ((value, prefix) for value in values)
         return self.put_pairs(pairs, timeout_s=timeout_s, is_at_hand=isinstance(values, Sized))
 
-    def put_pairs(self, pairs: Iterable[tuple[T, str]], *, timeout_s: float | None = None, is_at_hand: bool = False) -> int:
-        """As :meth:`put_many`, each with the beginning of its name; in chunks if all are at hand."""
+    def put_pairs(
+        self,
+        pairs: Iterable[tuple[T, str]],
+        *,
+        timeout_s: float | None = None,
+        is_at_hand: bool = False,
+    ) -> int:
+        """As :meth:`put_many`, each with the beginning of its name; in chunks if all are at
+        hand.
+        """
         deadline = None if timeout_s is None else now_s() + timeout_s
         chunk = _CHUNK if is_at_hand else 1
         if self.put_in_background:
@@ -214,7 +244,8 @@ class Putter(Generic[T]):
         many = PutResults()
         try:
             self._stream(pairs, chunk, many, deadline)
-        except Exception:  # of the iterable, or closed meanwhile: what was taken from it is seen through
+        except Exception:
+            # of the iterable, or closed meanwhile: what was taken from it is seen through
             many.wait(_left_s(deadline))
             raise
         except BaseException:  # Ctrl-C
@@ -222,11 +253,19 @@ class Putter(Generic[T]):
             raise
         left = self._waited(many, deadline)
         if left or many.failed:
-            unknown = [(None, ConnectionLost(f"{left} items were sent, and not answered in time"))] if left else []
-            raise PutsFailed(stored=many.stored, failed=many.failed + left, failures=[*many.failures, *unknown])
+            unknown = (
+                [(None, ConnectionLost(f"{left} items were sent, and not answered in time"))]
+                if left
+                else []
+            )
+            raise PutsFailed(
+                stored=many.stored, failed=many.failed + left, failures=[*many.failures, *unknown]
+            )
         return many.stored
 
-    def _put_one(self, values: Sequence[T], prefix: str, timeout_s: float | None, *, is_multi: bool) -> str | bool:
+    def _put_one(
+        self, values: Sequence[T], prefix: str, timeout_s: float | None, *, is_multi: bool
+    ) -> str | bool:
         sender = self._open_sender()
         deadline = None if timeout_s is None else now_s() + timeout_s
         one = None if self.put_in_background else PutResults()
@@ -239,14 +278,17 @@ class Putter(Generic[T]):
         one.expect(1)
         sender.send([put])
         if self._waited(one, deadline):
-            raise ConnectionLost("the item was sent, and not answered in time: it may have been stored, or may still be")
+            raise ConnectionLost(
+                "the item was sent, and not answered in time: it may have been stored, or may"
+                " still be"
+            )
         if one.failures:
             raise one.failures[0][1]
         return name_of(put.made) if put.made is not None else one.stored > 0
 
     def _waited(self, many: PutResults, deadline: float | None) -> int:
-        """Wait until they are settled; at the deadline give up those not sent. Returns how many were sent
-        and not answered.
+        """Wait until they are settled; at the deadline give up those not sent. Returns how many
+        were sent and not answered.
         """
         try:
             left = many.wait(_left_s(deadline))
@@ -269,16 +311,30 @@ class Putter(Generic[T]):
     def _give_up(self, many: PutResults) -> int:
         """Take back those that were certainly not sent; returns how many."""
         sender = self._sender
-        puts = [] if sender is None else sender.withdraw_those(lambda put: isinstance(put, Put) and put.waiter is many)
+        puts = (
+            []
+            if sender is None
+            else sender.withdraw_those(lambda put: isinstance(put, Put) and put.waiter is many)
+        )
         for put in puts:
             self._in_flight.release(1, put.size)
         return len(puts)
 
-    def _stream(self, values: Iterable[tuple[T, str]], chunk: int, many: PutResults | None, deadline: float | None) -> int:
+    def _stream(
+        self,
+        values: Iterable[tuple[T, str]],
+        chunk: int,
+        many: PutResults | None,
+        deadline: float | None,
+    ) -> int:
         sender = self._open_sender()
         count = 0
         for pairs in batched(values, chunk):
-            puts = [put for value, prefix in pairs if (put := self._streamed(value, prefix, many)) is not None]
+            puts = [
+                put
+                for value, prefix in pairs
+                if (put := self._streamed(value, prefix, many)) is not None
+            ]
             size = sum(put.size for put in puts)
             if puts:
                 if not self._admitted(len(puts), size, deadline):
@@ -298,11 +354,21 @@ class Putter(Generic[T]):
                 self._tell_of_failure(exc)
             return None
 
-    def _made(self, values: Sequence[T], prefix: str, waiter: PutResults | None, *, is_multi: bool) -> Put:
+    def _made(
+        self, values: Sequence[T], prefix: str, waiter: PutResults | None, *, is_multi: bool
+    ) -> Put:
         items = map(unchanging, map(self._serialize, values))
         content = payload.encode(items, compress=self._compress)
         value = values if is_multi else values[0]
-        put = Put(self._parent + prefix, content, self._extra_bytes, self._over, value, is_multi=is_multi, waiter=waiter)
+        put = Put(
+            self._parent + prefix,
+            content,
+            self._extra_bytes,
+            self._over,
+            value,
+            is_multi=is_multi,
+            waiter=waiter,
+        )
         if put.size > self._limit:
             what = f"a znode of {len(values)} items" if is_multi else "an item"
             raise TooLarge(what, size=put.size, limit=self._limit, path=self._paths.path)
@@ -311,7 +377,11 @@ class Putter(Generic[T]):
     def _open_sender(self) -> SequencedWriter | BoundedPut:
         sender = self._sender
         if sender is None or self._is_closed:
-            raise QueueClosed("the queue is closed" if self._is_closed else "the queue was not started; call start()")
+            raise QueueClosed(
+                "the queue is closed"
+                if self._is_closed
+                else "the queue was not started; call start()"
+            )
         return sender
 
     def add_listener(self, listener: PutListener) -> None:

@@ -1,13 +1,13 @@
 """A place in the line that Curator's ``LeaderLatch`` stands in, for Java and Python sharders alike.
 
-Who is authoritative: the children of the latch's path, ``_c_<uuid4>-latch-<number>``, ephemeral; whose
-text after the last ``latch-`` comes first leads. As in Java no child is left out, so whatever else is
-put there may keep everybody from leading: that is said in the log.
+Who is authoritative: the children of the latch's path, ``_c_<uuid4>-latch-<number>``, ephemeral;
+whose text after the last ``latch-`` comes first leads. As in Java no child is left out, so whatever
+else is put there may keep everybody from leading: that is said in the log.
 
-A znode is ours if it carries our mark *and* belongs to our present session. On each failure: **answer
-to its creation lost**: the mark finds it again; surplus ones are deleted; **session expired**: a new
-znode under a new mark; **the path vanished**: it is made again; **no connection**: :meth:`Latch.look`
-raises, and nobody must think that they lead.
+A znode is ours if it carries our mark *and* belongs to our present session. On each failure:
+**answer to its creation lost**: the mark finds it again; surplus ones are deleted; **session
+expired**: a new znode under a new mark; **the path vanished**: it is made again; **no connection**:
+:meth:`Latch.look` raises, and nobody must think that they lead.
 
 Leading is known to the past only. Whatever a leader writes is fenced by ``Check(latch.node)`` in
 the same multi.
@@ -38,7 +38,9 @@ class Latch:
     thread when the line has changed.
     """
 
-    def __init__(self, session: Session, path: str, notify: Callable[[], object], *, id: str = "") -> None:
+    def __init__(
+        self, session: Session, path: str, notify: Callable[[], object], *, id: str = ""
+    ) -> None:
         self._session = session
         self._path = path
         self._changed = notify
@@ -82,7 +84,8 @@ class Latch:
 
     def _own(self, names: list[str]) -> str | None:
         """Our znode among these; those that are not (any more) are deleted on the way."""
-        session_id = self._session.id  # before the reading: what is read in a newer session is not ours
+        # before the reading: what is read in a newer session is not ours
+        session_id = self._session.id
         mine: str | None = None
         for name in sorted((name for name in names if self._mark in name), key=order):
             stat = self._session.exists(join(self._path, name))
@@ -112,7 +115,8 @@ class Latch:
             if _BASE not in name and name not in self._warned:
                 self._warned.add(name)
                 log.warning(
-                    "%s in %s is no candidate; if it stands before them all, nobody leads, in Java neither: delete it",
+                    "%s in %s is no candidate; if it stands before them all, nobody leads, in Java"
+                    " neither: delete it",
                     name,
                     self._path,
                 )

@@ -2,8 +2,10 @@
 
 ::
 
-    <queue path>/queue-<uuid4>              a shard: a queue of its own; persistent (Curator's format)
-    <queue path>-meta/retired/<shard name>  persistent: nothing more shall be put into that shard
+    <queue path>/queue-<uuid4>              a shard: a queue of its own (Curator's format)
+    <queue path>-meta/retired/<shard name>  nothing more shall be put into that shard
+
+Both are persistent.
 
 Every write of a leader is fenced by its place in the latch. The first shard is also guarded by the
 version of the root's data, which Curator never writes: of several processes that find no shard one
@@ -17,7 +19,17 @@ from collections.abc import Callable, Sequence
 
 from leaderq.errors import BadVersion, LeaderqError, NoNode, NotEmpty
 from leaderq.queues.wire.znodes import is_shard, new_shard_name
-from leaderq.zookeeper import Check, Create, Delete, GetData, Operation, Session, SetData, Stat, WatchEvent
+from leaderq.zookeeper import (
+    Check,
+    Create,
+    Delete,
+    GetData,
+    Operation,
+    Session,
+    SetData,
+    Stat,
+    WatchEvent,
+)
 from leaderq.zookeeper.paths import join
 
 log = logging.getLogger(__name__)
@@ -41,7 +53,11 @@ class ShardRegistry:
         for name in names:
             if not is_shard(name) and name not in self._warned:
                 self._warned.add(name)
-                log.warning("%s in %s is no shard; it is left alone, but a Java sharder puts items into it", name, self.root)
+                log.warning(
+                    "%s in %s is no shard; it is left alone, but a Java sharder puts items into it",
+                    name,
+                    self.root,
+                )
         return sorted(filter(is_shard, names))
 
     def marked(self) -> set[str]:
@@ -62,7 +78,8 @@ class ShardRegistry:
         """Make a shard if there is none, as leader (``fence``: its place) or in the leader's stead;
         whether it was made by us.
         """
-        version = self._session.get(self.root)[1].version  # before the list: what is made later changes it
+        # before the list: what is made later changes it
+        version = self._session.get(self.root)[1].version
         if any(map(is_shard, self._session.children(self.root))):
             return False
         return self._make(fence, [SetData(self.root, b"", version)])
@@ -80,7 +97,9 @@ class ShardRegistry:
             self._session.multi([Check(fence), Delete(path), Delete(mark)])
         except NotEmpty:
             log.info(
-                "shard %s was retired and empty, and is put into again: is there a process that does not hear of it?", path
+                "shard %s was retired and empty, and is put into again: is there a process that"
+                " does not hear of it?",
+                path,
             )
         except NoNode as exc:
             log.debug("shard %s is not removed: %s", path, exc)

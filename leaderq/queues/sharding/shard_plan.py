@@ -1,13 +1,14 @@
 """Which shards are put into, which are retired or removed, and whether one more is needed (pure).
 
-=========  ======================================================================================================
+=========  =========================================================================================
 a shard    is
-=========  ======================================================================================================
+=========  =========================================================================================
 fit        put into: since it is new, or came down to half of ``new_queue_threshold``
 full       put into only if none is fit: since it reached ``new_queue_threshold``
-retired    put into only if there is not a other: marked by somebody, or it has numbered ``rotate_at`` items
+retired    put into only if there is no other: somebody marked it, or it has numbered ``rotate_at``
+           items
 removable  retired, and seen empty for ``retire_grace_s``
-=========  ======================================================================================================
+=========  =========================================================================================
 
 All are consumed. One more is needed when none is fit and there are fewer than ``max_queues`` that
 are not retired. Every process judges for itself, and comes to the same; the leader of the latch
@@ -46,13 +47,19 @@ class QueueSharderPolicies:
     def __post_init__(self) -> None:
         problems = []
         if self.new_queue_threshold < 1:
-            problems.append(f"new_queue_threshold={self.new_queue_threshold!r}: give 1 or more items")
+            problems.append(
+                f"new_queue_threshold={self.new_queue_threshold!r}: give 1 or more items"
+            )
         if not 0 < self.threshold_check_s < float("inf"):
-            problems.append(f"threshold_check_s={self.threshold_check_s!r}: give a number of seconds above 0")
+            problems.append(
+                f"threshold_check_s={self.threshold_check_s!r}: give a number of seconds above 0"
+            )
         if self.max_queues < 1:
             problems.append(f"max_queues={self.max_queues!r}: give 1 or more")
         if not 0 < self.rotate_at <= LAST_SEQUENCE:
-            problems.append(f"rotate_at={self.rotate_at!r}: give a number from 1 to {LAST_SEQUENCE}")
+            problems.append(
+                f"rotate_at={self.rotate_at!r}: give a number from 1 to {LAST_SEQUENCE}"
+            )
         if not 0 <= self.retire_grace_s < float("inf"):
             problems.append(f"retire_grace_s={self.retire_grace_s!r}: give 0 or more seconds")
         if problems:

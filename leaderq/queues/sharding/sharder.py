@@ -19,10 +19,11 @@ On each failure:
 
 Rotation. ZooKeeper numbers a znode's children with 31 bits, and never begins again while the znode
 lives. A shard that comes near the end (``rotate_at``), or that somebody retires with
-:meth:`QueueSharder.retire`, is marked: nothing more is put into it, and the leader removes it when it
-was empty for ``retire_grace_s``. Java processes do not heed the mark: they go on putting into such a
-shard, and a put right after the removal fails. So retire shards by hand only when no Java process uses
-the sharder. The dead letters of a shard that was removed, below ``<queue path>-side``, stay.
+:meth:`QueueSharder.retire`, is marked: nothing more is put into it, and the leader removes it when
+it was empty for ``retire_grace_s``. Java processes do not heed the mark: they go on putting into
+such a shard, and a put right after the removal fails. So retire shards by hand only when no Java
+process uses the sharder. The dead letters of a shard that was removed, below ``<queue path>-side``,
+stay.
 """
 
 from __future__ import annotations
@@ -35,11 +36,23 @@ from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from leaderq.clock import now_s
-from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, QueueClosed, SessionExpired, ZooKeeperError
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    QueueClosed,
+    SessionExpired,
+    ZooKeeperError,
+)
 from leaderq.queues.admin.contents import sequence_after
 from leaderq.queues.sharding.latch import Latch
 from leaderq.queues.sharding.registry import ShardRegistry
-from leaderq.queues.sharding.shard_plan import QueueSharderPolicies, ShardPlan, ShardState, plan_shards
+from leaderq.queues.sharding.shard_plan import (
+    QueueSharderPolicies,
+    ShardPlan,
+    ShardState,
+    plan_shards,
+)
 from leaderq.threads import Service
 from leaderq.zookeeper import AnyClient, Session, SessionState, as_session
 from leaderq.zookeeper.paths import join, validated_path
@@ -101,10 +114,17 @@ class QueueSharder(Generic[Q]):
         id: str = "",
     ) -> None:
         self.queue_path, self.leader_path = validated_path(queue_path), validated_path(leader_path)
-        if (leader_path + "/").startswith(queue_path + "/") or queue_path.startswith(leader_path + "/"):
-            raise ConfigurationError(f"leader_path={leader_path!r} and queue_path={queue_path!r}: none may be in the other")
+        if (leader_path + "/").startswith(queue_path + "/") or queue_path.startswith(
+            leader_path + "/"
+        ):
+            raise ConfigurationError(
+                f"leader_path={leader_path!r} and queue_path={queue_path!r}: none may be in the"
+                " other"
+            )
         if queue_path == "/":
-            raise ConfigurationError("a sharder needs a queue path of its own; '/' is no place for one")
+            raise ConfigurationError(
+                "a sharder needs a queue path of its own; '/' is no place for one"
+            )
         self._session = as_session(client)
         self._is_lent = self._session is client
         self._allocator = allocator
@@ -178,9 +198,14 @@ class QueueSharder(Generic[Q]):
         :raises QueueClosed: not started, or closed.
         """
         with self._lock:
-            choice = [name for name in self._plan.choice if name in self._queues] or list(self._queues)
+            choice = [name for name in self._plan.choice if name in self._queues] or list(
+                self._queues
+            )
             if self._is_closed or not choice:
-                raise QueueClosed(f"the sharder of {self.queue_path} was {'closed' if self._is_closed else 'not started'}")
+                raise QueueClosed(
+                    f"the sharder of {self.queue_path} was"
+                    f" {'closed' if self._is_closed else 'not started'}"
+                )
             return self._queues[random.choice(choice)]
 
     @property
@@ -204,13 +229,19 @@ class QueueSharder(Generic[Q]):
         :raises ConfigurationError: it is not a shard of this sharder.
         """
         if path not in self.queue_paths:
-            raise ConfigurationError(f"{path!r} is no shard of {self.queue_path}; there are: {', '.join(self.queue_paths)}")
+            raise ConfigurationError(
+                f"{path!r} is no shard of {self.queue_path}; there are:"
+                f" {', '.join(self.queue_paths)}"
+            )
         self._registry.mark(path.rpartition("/")[2])
 
     def _begin(self, deadline: float, own_at: float) -> None:
         while not self._try_to_begin(own_at):
             if now_s() >= deadline:
-                raise ConnectionLost(f"there is no shard in {self.queue_path}, and none could be made in the time given")
+                raise ConnectionLost(
+                    f"there is no shard in {self.queue_path}, and none could be made in the time"
+                    " given"
+                )
             self._service.wait(max(0.0, min(_TRY_AGAIN_S, deadline - now_s())))
 
     def _try_to_begin(self, own_at: float) -> bool:
@@ -220,7 +251,10 @@ class QueueSharder(Generic[Q]):
         try:
             self._look(self._adopt)
             if not self._queues and now_s() >= own_at:
-                log.warning("nobody makes the first shard of %s; it is made in the leader's stead", self.queue_path)
+                log.warning(
+                    "nobody makes the first shard of %s; it is made in the leader's stead",
+                    self.queue_path,
+                )
                 self._registry.make_first(None)
                 self._look(self._adopt)
         except (ConnectionLost, SessionExpired) as exc:
@@ -241,12 +275,22 @@ class QueueSharder(Generic[Q]):
             except (ConnectionLost, SessionExpired) as exc:
                 log.debug("the shards of %s could not be looked at: %s", self.queue_path, exc)
             except LeaderqError:
-                log.exception("the shards of %s could not be looked at; this goes on", self.queue_path)
+                log.exception(
+                    "the shards of %s could not be looked at; this goes on", self.queue_path
+                )
 
     def _rest_s(self, is_known: bool) -> float:
         policies = self._policies
-        limit_s = policies.threshold_check_s if is_known else min(policies.threshold_check_s, _TRY_AGAIN_S)
-        return min(limit_s, max(_TRY_AGAIN_S, policies.retire_grace_s)) if self._empty_since else limit_s
+        limit_s = (
+            policies.threshold_check_s
+            if is_known
+            else min(policies.threshold_check_s, _TRY_AGAIN_S)
+        )
+        return (
+            min(limit_s, max(_TRY_AGAIN_S, policies.retire_grace_s))
+            if self._empty_since
+            else limit_s
+        )
 
     def _look(self, adopt: Callable[[str], None]) -> None:
         self._is_leader = False
@@ -268,7 +312,9 @@ class QueueSharder(Generic[Q]):
         seen = self._registry.look_at(names)
         now = now_s()
         self._empty_since = {
-            name: self._empty_since.get(name, now) for name in seen if name in marked and not seen[name].num_children
+            name: self._empty_since.get(name, now)
+            for name in seen
+            if name in marked and not seen[name].num_children
         }
         shards = [
             ShardState(
@@ -288,12 +334,18 @@ class QueueSharder(Generic[Q]):
 
     def _lead(self, plan: ShardPlan, fence: str, adopt: Callable[[str], None]) -> None:
         for name in plan.to_mark:
-            log.warning("shard %s has numbered %d items and is retired", name, self._policies.rotate_at)
+            log.warning(
+                "shard %s has numbered %d items and is retired", name, self._policies.rotate_at
+            )
             self._registry.mark(name)
         for name in plan.to_remove:
             self._registry.remove(name, fence)
         if plan.is_at_most and not self._told_at_most:
-            log.warning("all %d shards of %s are full, and there may be no more", self._policies.max_queues, self.queue_path)
+            log.warning(
+                "all %d shards of %s are full, and there may be no more",
+                self._policies.max_queues,
+                self.queue_path,
+            )
         self._told_at_most = plan.is_at_most
         if not plan.needs_one_more:
             return
@@ -326,7 +378,9 @@ class QueueSharder(Generic[Q]):
         except ZooKeeperError:
             raise
         except Exception:
-            log.exception("shard %s of %s cannot be used for now; it is tried again", name, self.queue_path)
+            log.exception(
+                "shard %s of %s cannot be used for now; it is tried again", name, self.queue_path
+            )
 
     def _drop(self, name: str) -> None:
         with self._lock:

@@ -6,7 +6,7 @@ kind         name (n: ten digits)             order
 plain        ``queue-``\ n                    by number
 id           ``queue-|id|``\ n                by number; the id takes no part
 priority     ``queue-``\ P\ n, P 9 characters  by priority, lower first, then by number
-delay        ``queue-|``\ hex ms\ ``|``\ n     by due time, then by number (Curator: no order among equal times)
+delay        ``queue-|``\ hex ms\ ``|``\ n     by due time, then by number (in Curator: any)
 simple       ``qn-``\ n                       by number
 ===========  ===============================  ====================================================
 
@@ -58,7 +58,13 @@ _MAX_DUE_MS = 2**63 - 1
 _LAST = 2**63
 
 
-def prefix_for(kind: QueueKind, *, id: str | None = None, priority: int | None = None, due_ms: int | None = None) -> str:
+def prefix_for(
+    kind: QueueKind,
+    *,
+    id: str | None = None,
+    priority: int | None = None,
+    due_ms: int | None = None,
+) -> str:
     """What a new item's name begins with; the server appends the number.
 
     :raises ConfigurationError: an id, priority or time that Curator's format cannot carry.
@@ -82,7 +88,10 @@ def fixed_id(id: str | None) -> str:
     fixed = id.replace("/", "_").replace(_SEPARATOR, "_")
     bad = sorted({char for char in fixed if _is_refused(char)})
     if bad:
-        raise ConfigurationError(f"id {id!r} holds {', '.join(map(ascii, bad))}, which ZooKeeper does not accept in a name")
+        raise ConfigurationError(
+            f"id {id!r} holds {', '.join(map(ascii, bad))}, which ZooKeeper does not accept in a"
+            " name"
+        )
     return fixed
 
 
@@ -128,7 +137,8 @@ def due_ms_of(name: str) -> int:
     does not say.
     """
     parts = name.rsplit(_SEPARATOR, 2)
-    if len(parts) < 3 or not _JAVA_HEX(parts[1]):  # Python's int() would take more: "0x10", "1_0", " 1"
+    # Python's int() would take more: "0x10", "1_0", " 1"
+    if len(parts) < 3 or not _JAVA_HEX(parts[1]):
         return 0
     due_ms = int(parts[1], 16)
     return due_ms if -_MAX_DUE_MS - 1 <= due_ms <= _MAX_DUE_MS else 0
@@ -150,13 +160,12 @@ def kind_of(names: Iterable[str]) -> QueueKind | None:
     if not found:
         return None
     if QueueKind.SIMPLE in found and len(found) > 1:
-        raise ConfigurationError("items of a simple queue and of another recipe lie under one path; say which kind is meant")
-    for kind in (
-        QueueKind.ID,
-        QueueKind.DELAY,
-        QueueKind.PRIORITY,
-        QueueKind.SIMPLE,
-    ):  # Java's requeued items of any kind look plain
+        raise ConfigurationError(
+            "items of a simple queue and of another recipe lie under one path; say which kind is"
+            " meant"
+        )
+    # Java's requeued items of any kind look plain.
+    for kind in (QueueKind.ID, QueueKind.DELAY, QueueKind.PRIORITY, QueueKind.SIMPLE):
         if kind in found:
             return kind
     return QueueKind.PLAIN
@@ -175,14 +184,22 @@ def _kind_of_one(name: str) -> QueueKind | None:
 
 
 def _priority_text(priority: int | None) -> str:
-    if isinstance(priority, bool) or not isinstance(priority, int) or not MIN_PRIORITY <= priority <= MAX_PRIORITY:
-        raise ConfigurationError(f"priority {priority!r} is no whole number from {MIN_PRIORITY} to {MAX_PRIORITY}")
+    if (
+        isinstance(priority, bool)
+        or not isinstance(priority, int)
+        or not MIN_PRIORITY <= priority <= MAX_PRIORITY
+    ):
+        raise ConfigurationError(
+            f"priority {priority!r} is no whole number from {MIN_PRIORITY} to {MAX_PRIORITY}"
+        )
     return f"{'1' if priority >= 0 else '0'}{priority & 0xFFFFFFFF:08X}"
 
 
 def _due_text(due_ms: int | None) -> str:
     if isinstance(due_ms, bool) or not isinstance(due_ms, int) or not 0 < due_ms <= _MAX_DUE_MS:
-        raise ConfigurationError(f"due time {due_ms!r} is no number of milliseconds since 1970, above 0")
+        raise ConfigurationError(
+            f"due time {due_ms!r} is no number of milliseconds since 1970, above 0"
+        )
     return f"{due_ms:08X}"
 
 
@@ -209,7 +226,9 @@ def _delay_key(name: str) -> int:
     long to compare.
     """
     found = _DUE(name)
-    due_ms, number = (int(found[1], 16), int(found[2])) if found else (due_ms_of(name), sequence_of(name))
+    due_ms, number = (
+        (int(found[1], 16), int(found[2])) if found else (due_ms_of(name), sequence_of(name))
+    )
     # Ten digits of a malformed name may be more than the server's counter holds.
     return (due_ms << 32) + max(-LAST_SEQUENCE, min(number, LAST_SEQUENCE))
 

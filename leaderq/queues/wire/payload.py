@@ -10,8 +10,8 @@ behind it.
 
 Curator does not look at what follows the ``0x02``, and writes it again unchanged when it requeues;
 there leaderq keeps its :class:`~leaderq.queues.wire.payload.Note`. A znode whose data begins with
-``1f 8b`` is one gzip member around all this (Curator's option since 5.8.0); it is always understood,
-and written when asked for.
+``1f 8b`` is one gzip member around all this (Curator's option since 5.8.0); it is always
+understood, and written when asked for.
 """
 
 from __future__ import annotations
@@ -57,8 +57,11 @@ class Note:
         said = {name: value for name, value in asdict(self).items() if value != _DEFAULTS[name]}
         if self.error is not None:
             said["error"] = self.error[:MAX_TEXT]
-        # The text of an error may hold what is no text (the bytes of a file's name, as surrogates): then a "?" stands there.
-        return _MARK + json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+        # The text of an error may hold what is no text (the bytes of a file's name, as surrogates):
+        # then a "?" stands there.
+        return _MARK + json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(
+            errors="replace"
+        )
 
     @classmethod
     def read(cls, data: bytes) -> Note | None:
@@ -140,19 +143,29 @@ def decode(data: bytes) -> Payload:
         message says at which byte.
     """
     # Nearly all znodes hold one item and no note.
-    if data.startswith(_SINGLE) and data.endswith(_END) and int.from_bytes(data[5:9], "big") == len(data) - _SINGLE_BYTES:
+    if (
+        data.startswith(_SINGLE)
+        and data.endswith(_END)
+        and int.from_bytes(data[5:9], "big") == len(data) - _SINGLE_BYTES
+    ):
         return Payload([data[9:-1]])
     data = plain(data)
     if len(data) < FRAME_BYTES:
-        raise CorruptItem(f"an item of {len(data)} bytes is shorter than the shortest frame ({FRAME_BYTES} bytes)")
+        raise CorruptItem(
+            f"an item of {len(data)} bytes is shorter than the shortest frame ({FRAME_BYTES} bytes)"
+        )
     (version,) = _VERSION.unpack_from(data)
     if version != VERSION:
-        raise CorruptItem(f"an item begins with {data[:4].hex()}, and Curator's frame with {VERSION:08x}")
+        raise CorruptItem(
+            f"an item begins with {data[:4].hex()}, and Curator's frame with {VERSION:08x}"
+        )
     items: list[bytes] = []
     at = _VERSION.size
     while True:
         if at >= len(data):
-            raise CorruptItem(f"an item of {len(data)} bytes ends without the code {_END_CODE:#04x}")
+            raise CorruptItem(
+                f"an item of {len(data)} bytes ends without the code {_END_CODE:#04x}"
+            )
         if data[at] == _END_CODE:
             return Payload(items, Note.read(data[at + 1 :]))
         at = _read_item(data, at, items)
@@ -166,7 +179,9 @@ def _read_item(data: bytes, at: int, items: list[bytes]) -> int:
     length: int = _ITEM.unpack_from(data, at)[1]
     begin = at + _ITEM.size
     if length < 0 or begin + length > len(data):
-        raise CorruptItem(f"length {length} at byte {at + 1} of an item, and {len(data) - begin} bytes follow")
+        raise CorruptItem(
+            f"length {length} at byte {at + 1} of an item, and {len(data) - begin} bytes follow"
+        )
     items.append(data[begin : begin + length])
     return begin + length
 

@@ -46,17 +46,23 @@ class QueuePaths:
     (Curator's own format). ``meta_path``: where side data is kept instead of beside the queue.
     """
 
-    def __init__(self, path: str, lock_path: str | None = None, meta_path: str | None = None) -> None:
+    def __init__(
+        self, path: str, lock_path: str | None = None, meta_path: str | None = None
+    ) -> None:
         self.path = path
         self._items = join(path, "")
         self.lock_path = lock_path
         self.meta_path = meta_path
         self.meta = meta_path or f"{beside(path)}-meta"
-        """What all side data is below, but for the dead letters where ``meta_path`` is not given."""
+        """What all side data is below, but for the dead letters where ``meta_path`` is not
+        given.
+        """
         self.dead = f"{beside(path)}-dead" if meta_path is None else f"{meta_path}/dead"
         """Dead letters, named and framed as items of the same kind."""
         self.members = f"{self.meta}/members"
-        """Ephemeral, one per consumer: its guard and fence, and how consumers know of each other."""
+        """Ephemeral, one per consumer: its guard and fence, and how consumers know of each
+        other.
+        """
         self.tallies = f"{self.meta}/tallies"
         """Persistent guards, one per producer or consumer without a lock path, until it closes."""
         self.claims = f"{self.meta}/claims"
@@ -88,6 +94,12 @@ def explaining_refusals(paths: QueuePaths) -> Iterator[None]:
     except NoPermission as exc:
         if exc.path is None or not exc.path.startswith(paths.meta) or paths.meta_path is not None:
             raise
-        why = "the queue keeps its side data beside its path, because a Java consumer would complain of it below"
-        remedy = "give meta_path= a path where these credentials may create znodes, the same to all its processes"
+        why = (
+            "the queue keeps its side data beside its path, because a Java consumer would complain"
+            " of it below"
+        )
+        remedy = (
+            "give meta_path= a path where these credentials may create znodes, the same to all its"
+            " processes"
+        )
         raise NoPermission(f"{exc}; {why}; {remedy}", path=exc.path) from exc

@@ -1,4 +1,6 @@
-"""A career whose unit of work holds the GIL in C for a long time: none of the process's Python threads can run meanwhile."""
+"""A career whose unit of work holds the GIL in C for a long time: none of the process's Python
+threads can run meanwhile.
+"""
 
 from __future__ import annotations
 

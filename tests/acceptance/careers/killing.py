@@ -1,4 +1,6 @@
-"""A career whose process is gone, without a word, as soon as it sees one certain record; so that nothing can be caught."""
+"""A career whose process is gone, without a word, as soon as it sees one certain record; so that
+nothing can be caught.
+"""
 
 from __future__ import annotations
 

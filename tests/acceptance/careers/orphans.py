@@ -22,7 +22,10 @@ class Orphans(Recorder):
         self.note("orphan left", term)
 
     def execute(self, term: Term) -> None:
-        states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path("/proc").glob("[0-9]*/stat")]
+        states = [
+            stat.read_text().rpartition(")")[2].split()[0]
+            for stat in Path("/proc").glob("[0-9]*/stat")
+        ]
         if "Z" not in states:
             self.note("no zombies", term)
         term.wait(0.05)

@@ -1,4 +1,6 @@
-"""Careers that write down what they may do, and when: one JSON line each, on the clock that all processes of a host share."""
+"""Careers that write down what they may do, and when: one JSON line each, on the clock that all
+processes of a host share.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from leaderq.zookeeper import SetData
 
 
 class Recorder(LeaderCareer):
-    """Believes in its term many times a second, and says so; what is refused to it, it writes down too."""
+    """Believes in its term many times a second, and says so; what is refused to it, it writes down
+    too.
+    """
 
     name = "recorder"
 
@@ -24,7 +28,14 @@ class Recorder(LeaderCareer):
         self.history.close()
 
     def note(self, what: str, term: Term, **more: Any) -> None:
-        line = {"at": now_s(), "what": what, "term": term.number, "who": self.candidate_id, "pid": os.getpid(), **more}
+        line = {
+            "at": now_s(),
+            "what": what,
+            "term": term.number,
+            "who": self.candidate_id,
+            "pid": os.getpid(),
+            **more,
+        }
         self.history.write(json.dumps(line) + "\n")
 
     def inaugurate(self, term: Term) -> None:

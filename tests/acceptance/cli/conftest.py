@@ -1,4 +1,6 @@
-"""The command line as its user has it: a process with a clean environment, in a folder with a career."""
+"""The command line as its user has it: a process with a clean environment, in a folder with a
+career.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,11 @@ RIG = {"LEADERQ_CACHE", "LEADERQ_JAVA", "LEADERQ_SERVERS"}
 
 
 def clean_environment(**settings: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("LEADERQ_") or name in RIG}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("LEADERQ_") or name in RIG
+    }
     return kept | {f"LEADERQ_{name.upper()}": value for name, value in settings.items()}
 
 
@@ -101,7 +107,9 @@ def stand(folder: Path, root: str, zookeeper_server) -> Iterator[Callable[[str],
     """Start a candidate of *ad-billing*, and wait until it stands; all are stopped at the end."""
     with ExitStack() as stack:
 
-        def start(name: str, target: str = "billing:AdBilling", *arguments: str) -> CandidateProcess:
+        def start(
+            name: str, target: str = "billing:AdBilling", *arguments: str
+        ) -> CandidateProcess:
             process = CandidateProcess(
                 target,
                 id=name,

@@ -35,7 +35,9 @@ def runs_of(address: str, monkeypatch: pytest.MonkeyPatch, captured: Any) -> Que
     monkeypatch.setenv("LEADERQ_ZOOKEEPER", address)
 
     def run(*arguments: str, stdin: bytes = b"") -> Done:
-        stream = SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False, fileno=lambda: 2**20)
+        stream = SimpleNamespace(
+            buffer=io.BytesIO(stdin), isatty=lambda: False, fileno=lambda: 2**20
+        )
         monkeypatch.setattr(sys, "stdin", stream)
         captured.readouterr()
         code = main(["queue", *arguments])

@@ -1,4 +1,6 @@
-"""Whatever a user gets wrong is answered at once, once, in one sentence, without a traceback, with the right exit code."""
+"""Whatever a user gets wrong is answered at once, once, in one sentence, without a traceback, with
+the right exit code.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,16 @@ def silent_address() -> Iterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def assert_refused(done: subprocess.CompletedProcess[str], code: int, *said: str, lines: int = 1) -> None:
+def assert_refused(
+    done: subprocess.CompletedProcess[str], code: int, *said: str, lines: int = 1
+) -> None:
     assert done.returncode == code, done.stderr
     assert done.stdout == ""
     for each in said:
         assert each in done.stderr
-    assert all(line.startswith("leaderq: error: ") for line in done.stderr.splitlines()), done.stderr
+    assert all(line.startswith("leaderq: error: ") for line in done.stderr.splitlines()), (
+        done.stderr
+    )
     assert len(done.stderr.splitlines()) == lines, done.stderr
 
 
@@ -36,16 +42,27 @@ def assert_refused(done: subprocess.CompletedProcess[str], code: int, *said: str
     ("target", "said"),
     [
         ("billing", "names no class"),
-        ("biling:AdBilling", "module 'biling' was not found in {folder} nor where Python looks; did you mean 'billing'?"),
+        (
+            "biling:AdBilling",
+            (
+                "module 'biling' was not found in {folder} nor where Python looks; did you mean"
+                " 'billing'?"
+            ),
+        ),
         ("billing:AdBiling", "has no 'AdBiling'; did you mean 'AdBilling'?"),
         ("billing:LeaderCareer", "it still needs execute"),
         ("json:loads", "is a function, not a class"),
         ("json:JSONDecoder", "is not a career; make it a subclass of leaderq.LeaderCareer"),
-        ("billing:Unmade", "its constructor raised RuntimeError: no such table ({folder}/billing.py:14)"),
+        (
+            "billing:Unmade",
+            "its constructor raised RuntimeError: no such table ({folder}/billing.py:14)",
+        ),
     ],
 )
 def test_a_class_that_cannot_lead_is_refused(shell, folder, target, said):
-    assert_refused(shell("run", target, zookeeper=NOBODY), 2, repr(target), said.format(folder=folder))
+    assert_refused(
+        shell("run", target, zookeeper=NOBODY), 2, repr(target), said.format(folder=folder)
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,7 +80,11 @@ def test_a_command_that_cannot_lead_is_refused_at_once(shell, command, code, sai
 
 def test_a_module_that_fails_to_import_is_refused_and_debug_shows_where(shell, folder):
     (folder / "faulty.py").write_text("import billing\nprices = {}['gold']\n")
-    assert_refused(shell("run", "faulty:A"), 2, f"importing module 'faulty' raised KeyError: 'gold' ({folder}/faulty.py:2)")
+    assert_refused(
+        shell("run", "faulty:A"),
+        2,
+        f"importing module 'faulty' raised KeyError: 'gold' ({folder}/faulty.py:2)",
+    )
     assert "Traceback" in shell("run", "faulty:A", "--debug").stderr
 
 
@@ -71,7 +92,13 @@ def test_a_wrong_class_and_a_wrong_configuration_are_told_together(shell, folder
     (folder / "leaderq.toml").write_text("zookeper = 'a'\n")
     done = shell("run", "billing:Nobody", "--settle-s", "x", kafka="a:b")
     assert_refused(
-        done, 2, "'billing:Nobody'", "did you mean zookeeper?", "--settle-s: 'x'", "LEADERQ_KAFKA: 'a:b'", lines=4
+        done,
+        2,
+        "'billing:Nobody'",
+        "did you mean zookeeper?",
+        "--settle-s: 'x'",
+        "LEADERQ_KAFKA: 'a:b'",
+        lines=4,
     )
 
 
@@ -81,7 +108,12 @@ def test_a_malformed_file_is_refused_with_its_line(shell, folder):
 
 
 def test_a_file_that_does_not_exist_is_refused(shell, folder):
-    assert_refused(shell("status", "--config", "other.toml"), 2, f"{folder}/other.toml", "No such file or directory")
+    assert_refused(
+        shell("status", "--config", "other.toml"),
+        2,
+        f"{folder}/other.toml",
+        "No such file or directory",
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,10 +140,20 @@ def test_a_zookeeper_that_accepts_and_never_answers_is_told_in_bounded_time(shel
 def test_a_candidate_that_still_looks_for_zookeeper_leaves_when_told(
     folder, environment, silent_address, told, code, guardian
 ):
-    command = [sys.executable, "-m", "leaderq", "run", "billing:Announced", guardian, "--zookeeper", silent_address]
+    command = [
+        sys.executable,
+        "-m",
+        "leaderq",
+        "run",
+        "billing:Announced",
+        guardian,
+        "--zookeeper",
+        silent_address,
+    ]
     (folder / "billing.py").write_text(
         (folder / "billing.py").read_text()
-        + "\nclass Announced(AdBilling):\n    def __init__(self):\n        print('made', flush=True)\n"
+        + "\nclass Announced(AdBilling):\n    def __init__(self):\n        print('made',"
+        " flush=True)\n"
     )
     with subprocess.Popen(
         command,
@@ -129,27 +171,49 @@ def test_a_candidate_that_still_looks_for_zookeeper_leaves_when_told(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("arguments", [["run", "--help"], ["config", "show"], ["version", "--json"]])
+@pytest.mark.parametrize(
+    "arguments", [["run", "--help"], ["config", "show"], ["version", "--json"]]
+)
 def test_a_reader_that_has_seen_enough_is_no_error(folder, environment, arguments):
     reading, writing = os.pipe()
     os.close(reading)
     try:
         command = [sys.executable, "-m", "leaderq", *arguments]
-        done = subprocess.run(command, cwd=folder, env=environment(), stdout=writing, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment(),
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_shell_is_told_the_verbs_to_complete(shell, folder, environment):
-    asked = environment() | {"_LEADERQ_COMPLETE": "bash_complete", "COMP_WORDS": "leaderq sta", "COMP_CWORD": "1"}
-    done = subprocess.run([sys.executable, "-m", "leaderq"], cwd=folder, env=asked, capture_output=True, text=True)
+    asked = environment() | {
+        "_LEADERQ_COMPLETE": "bash_complete",
+        "COMP_WORDS": "leaderq sta",
+        "COMP_CWORD": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "leaderq"], cwd=folder, env=asked, capture_output=True, text=True
+    )
     assert done.stdout == "plain,status\n"
 
 
 def test_a_secret_appears_nowhere(shell, folder):
-    (folder / "leaderq.toml").write_text("zookeeper_user = 'u'\nzookeeper_auth = 'digest'\nzookeeper_password = 'hunter2'\n")
-    for arguments in (["config", "show"], ["config", "show", "--json"], ["doctor", "--quick"], ["status", "--debug"]):
+    (folder / "leaderq.toml").write_text(
+        "zookeeper_user = 'u'\nzookeeper_auth = 'digest'\nzookeeper_password = 'hunter2'\n"
+    )
+    for arguments in (
+        ["config", "show"],
+        ["config", "show", "--json"],
+        ["doctor", "--quick"],
+        ["status", "--debug"],
+    ):
         done = shell(*arguments, zookeeper=NOBODY, connect_timeout_s="0.3")
         assert "hunter2" not in done.stdout + done.stderr
     assert "****" in shell("config", "show").stdout
@@ -159,7 +223,10 @@ def test_doctor_lists_every_problem_of_the_configuration(shell, folder):
     (folder / "leaderq.toml").write_text("zookeper = 'a'\nsettle_s = 'x'\n")
     done = shell("doctor", "--quick")
     assert done.returncode == 2
-    assert len([line for line in done.stdout.splitlines() if line.startswith("failed  configuration")]) == 2
+    assert (
+        len([line for line in done.stdout.splitlines() if line.startswith("failed  configuration")])
+        == 2
+    )
 
 
 def test_doctor_says_which_server_does_not_answer(shell):

@@ -1,4 +1,6 @@
-"""What a shell completes: verbs, options, careers, candidates and queues; and how it is switched on."""
+"""What a shell completes: verbs, options, careers, candidates and queues; and how it is switched
+on.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def test_verbs_and_their_options_are_completed_without_any_server(complete):
     assert complete("status", "--career", "", **nowhere) == []  # and nothing is said
 
 
-def test_careers_candidates_and_queues_are_asked_of_zookeeper(complete, stand, root, zookeeper_server):
+def test_careers_candidates_and_queues_are_asked_of_zookeeper(
+    complete, stand, root, zookeeper_server
+):
     stand("abel")
     stand("bert")
     with connect(zookeeper_server.address) as session:

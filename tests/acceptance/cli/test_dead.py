@@ -1,4 +1,6 @@
-"""What an operator types about dead letters: ls, show, replay; also when it is killed or interrupted midway."""
+"""What an operator types about dead letters: ls, show, replay; also when it is killed or
+interrupted midway.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class Letters:
             )
             for n in range(count)
         ]
-        produce(self.address, self.topic, [(each.key, each.value, each.headers) for each in letters])
+        produce(
+            self.address, self.topic, [(each.key, each.value, each.headers) for each in letters]
+        )
 
     def sent(self) -> int:
         """Records of committed transactions and their markers."""
@@ -71,7 +75,12 @@ def dead(shell: Any, letters: Letters, zookeeper_server: Any, root: str) -> Call
     """Run ``leaderq dead``; keyword arguments are settings."""
 
     def run(*arguments: str, **settings: str) -> Any:
-        given = {"kafka": letters.address, "zookeeper": zookeeper_server.address, "root": root, "career": letters.career}
+        given = {
+            "kafka": letters.address,
+            "zookeeper": zookeeper_server.address,
+            "root": root,
+            "career": letters.career,
+        }
         return shell("dead", *arguments, **{**given, **settings})
 
     return run
@@ -84,7 +93,15 @@ def rows(done: Any) -> list[dict[str, Any]]:
 
 def test_letters_are_listed_filtered_and_limited(dead, letters):
     table = dead("ls", "--limit", "3").stdout.splitlines()
-    assert table[0].split() == ["PARTITION", "OFFSET", "TIME", "ORIGIN", "ATTEMPTS", "REPLAYED", "ERROR"]
+    assert table[0].split() == [
+        "PARTITION",
+        "OFFSET",
+        "TIME",
+        "ORIGIN",
+        "ATTEMPTS",
+        "REPLAYED",
+        "ERROR",
+    ]
     assert len(table) == 4
     assert table[1].split()[:2] == ["0", "0"]
     assert f"{letters.origin}-0@0" in table[1]
@@ -92,7 +109,9 @@ def test_letters_are_listed_filtered_and_limited(dead, letters):
     found = rows(dead("ls", "--json"))
     assert [row["offset"] for row in found] == list(range(COUNT))
     assert found[1]["origin"] == {"topic": letters.origin, "partition": 0, "offset": 1}
-    assert {row["error"] for row in rows(dead("ls", "--error", "BANK", "--json"))} == {"TimeoutError"}
+    assert {row["error"] for row in rows(dead("ls", "--error", "BANK", "--json"))} == {
+        "TimeoutError"
+    }
     none = dead("ls", "--origin", "elsewhere")
     assert (none.returncode, none.stdout) == (0, "")
     assert none.stderr == f"no dead letters of that kind on topic {letters.topic!r}\n"
@@ -101,7 +120,13 @@ def test_letters_are_listed_filtered_and_limited(dead, letters):
 def test_one_letter_is_shown_whole_and_its_value_raw(dead, letters):
     letters.write(1, b"\xff\x00\n")
     text = dead("show", "0:3").stdout
-    for said in ("order 3", "k3", "trace: t", "leaderq-dead-text: bank away", f"{letters.origin}-0@3"):
+    for said in (
+        "order 3",
+        "k3",
+        "trace: t",
+        "leaderq-dead-text: bank away",
+        f"{letters.origin}-0@3",
+    ):
         assert said in text
     (found,) = rows(dead("show", "0:3", "--json"))
     assert (found["key"], found["value"], found["attempts"]) == ("k3", "order 3", 3)
@@ -126,22 +151,36 @@ def test_a_dry_run_says_what_a_replay_then_does(dead, letters):
     done = dead("replay", "--error", "timeout", "--yes")
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith(f"{COUNT // 2} replayed; 0 skipped")
-    assert [row["offset"] for row in rows(dead("ls", "--pending", "--json"))] == list(range(0, COUNT, 2))
+    assert [row["offset"] for row in rows(dead("ls", "--pending", "--json"))] == list(
+        range(0, COUNT, 2)
+    )
     assert [row["replayed"] for row in rows(dead("ls", "--json"))] == [False, True] * (COUNT // 2)
     assert dead("replay", "--yes", "--rate", "0").stderr.startswith(f"{COUNT // 2} replayed")
     again = dead("replay", "--yes")
-    assert (again.returncode, again.stderr) == (0, "0 replayed; 0 skipped, being no letters of leaderq; 0 remain\n")
+    assert (again.returncode, again.stderr) == (
+        0,
+        "0 replayed; 0 skipped, being no letters of leaderq; 0 remain\n",
+    )
     assert letters.progress_noted() == COUNT
-    assert dead("ls", "--pending").stderr == f"no dead letters of that kind on topic {letters.topic!r}\n"
+    assert (
+        dead("ls", "--pending").stderr
+        == f"no dead letters of that kind on topic {letters.topic!r}\n"
+    )
 
 
-@pytest.mark.parametrize(("told", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130)])
+@pytest.mark.parametrize(
+    ("told", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130)]
+)
 def test_a_replay_that_is_stopped_midway_is_begun_again_and_sends_each_letter_once(
     dead, letters, folder, environment, zookeeper_server, root, told, code
 ):
-    settings = environment(kafka=letters.address, zookeeper=zookeeper_server.address, root=root, career=letters.career)
+    settings = environment(
+        kafka=letters.address, zookeeper=zookeeper_server.address, root=root, career=letters.career
+    )
     command = [sys.executable, "-m", "leaderq", "dead", "replay", "--yes", "--rate", "4"]
-    with subprocess.Popen(command, cwd=folder, env=settings, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=folder, env=settings, stderr=subprocess.PIPE, text=True
+    ) as process:
         eventually(lambda: letters.progress_noted() >= 2)
         process.send_signal(told)
         _, err = process.communicate(timeout=60 * patience())
@@ -161,14 +200,23 @@ def test_the_topic_is_the_one_the_leader_published_else_the_one_that_is_named(
     shell, kafka_broker, zookeeper_server, topic_name, root
 ):
     letters = Letters(kafka_broker.address, topic_name, f"{topic_name}-elsewhere")
-    given = {"kafka": letters.address, "zookeeper": zookeeper_server.address, "root": root, "career": topic_name}
+    given = {
+        "kafka": letters.address,
+        "zookeeper": zookeeper_server.address,
+        "root": root,
+        "career": topic_name,
+    }
     missing = shell("dead", "ls", **given)
     assert missing.returncode == 2
     assert f"no topic '{topic_name}-dead'" in missing.stderr
     assert len(rows(shell("dead", "ls", "--topic", letters.topic, "--json", **given))) == COUNT
     with connect(zookeeper_server.address) as session:
         session.ensure_path(f"{root}/{topic_name}/progress")
-        session.set(f"{root}/{topic_name}/progress", json.dumps({"dead_letters": letters.topic}).encode(), -1)
+        session.set(
+            f"{root}/{topic_name}/progress",
+            json.dumps({"dead_letters": letters.topic}).encode(),
+            -1,
+        )
     assert len(rows(shell("dead", "ls", "--json", **given))) == COUNT
 
 
@@ -190,6 +238,7 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line(dead):
 
 
 def test_a_kafka_that_is_not_there_is_told_in_bounded_time(dead):
-    done = dead("ls", kafka="127.0.0.1:1", connect_timeout_s="6")  # ZooKeeper is asked first, and must answer within it
+    # ZooKeeper is asked first, and must answer within it
+    done = dead("ls", kafka="127.0.0.1:1", connect_timeout_s="6")
     assert done.returncode == 3
     assert "127.0.0.1:1" in done.stderr

@@ -17,8 +17,12 @@ class Job(LeaderCareer):
 """
 
 
-@pytest.mark.parametrize(("asked", "found"), [([], 50_000), (["--gc-threshold", "0"], gc.get_threshold()[0])])
-def test_the_collector_looks_seldom_before_the_career_is_made_unless_told_otherwise(shell, folder, asked, found):
+@pytest.mark.parametrize(
+    ("asked", "found"), [([], 50_000), (["--gc-threshold", "0"], gc.get_threshold()[0])]
+)
+def test_the_collector_looks_seldom_before_the_career_is_made_unless_told_otherwise(
+    shell, folder, asked, found
+):
     (folder / "seldom.py").write_text(SELDOM)
     done = shell("run", "seldom:Job", *asked, zookeeper="127.0.0.1:1")
     assert f"looks after {found} objects" in done.stderr

@@ -1,4 +1,6 @@
-"""What an operator types, against candidates that really run: status, members, transfer, step-down, pause, resume, doctor."""
+"""What an operator types, against candidates that really run: status, members, transfer, step-down,
+pause, resume, doctor.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ def test_status_and_members_show_who_leads_and_who_waits(shell, stand, root, zoo
     eventually(lambda: b'"host"' in b"".join(places(zookeeper_server, root)))
     (view,) = lines(shell("status", "--career", "ad-billing", "--json", **given))
     assert view["began"] > 0
-    assert {key: view[key] for key in ("career", "leader", "pid", "term", "stage", "candidates", "paused")} == {
+    assert {
+        key: view[key]
+        for key in ("career", "leader", "pid", "term", "stage", "candidates", "paused")
+    } == {
         "career": "ad-billing",
         "leader": "a",
         "pid": first.worker_pid,
@@ -53,7 +58,16 @@ def test_status_and_members_show_who_leads_and_who_waits(shell, stand, root, zoo
     }
     assert lines(shell("status", "--json", **given)) == [view]
     table = shell("--root", root, "status", zookeeper=zookeeper_server.address).stdout.splitlines()
-    assert table[0].split() == ["CAREER", "LEADER", "TERM", "STAGE", "SINCE", "HOST", "PID", "CANDIDATES"]
+    assert table[0].split() == [
+        "CAREER",
+        "LEADER",
+        "TERM",
+        "STAGE",
+        "SINCE",
+        "HOST",
+        "PID",
+        "CANDIDATES",
+    ]
     assert table[1].split()[:4] == ["ad-billing", "a", "1", "execution"]
     found = {each["candidate"]: each for each in lines(shell("members", "--json", **given))}
     assert {name: each["role"] for name, each in found.items()} == {"a": "leader", "b": "next"}
@@ -85,7 +99,15 @@ def test_leadership_is_transferred_and_laid_down_and_each_returns_when_the_next_
 def test_a_request_for_a_career_nobody_knows_changes_nothing(shell, stand, root, zookeeper_server):
     given = {"zookeeper": zookeeper_server.address, "root": root}
     stand("a")
-    for arguments in (["pause"], ["resume"], ["step-down"], ["transfer", "--to", "a"], ["status"], ["members"], ["history"]):
+    for arguments in (
+        ["pause"],
+        ["resume"],
+        ["step-down"],
+        ["transfer", "--to", "a"],
+        ["status"],
+        ["members"],
+        ["history"],
+    ):
         done = shell(*arguments, "--career", "ad-biling", **given)
         assert done.returncode == 2
         assert "did you mean 'ad-billing'?" in done.stderr
@@ -99,7 +121,9 @@ def test_a_lonely_leader_does_not_step_down(shell, stand, root, zookeeper_server
     assert "is the only candidate" in done.stderr
 
 
-def test_work_is_paused_and_resumed_without_a_change_of_leader(shell, stand, root, zookeeper_server):
+def test_work_is_paused_and_resumed_without_a_change_of_leader(
+    shell, stand, root, zookeeper_server
+):
     given = {"zookeeper": zookeeper_server.address, "root": root, "career": "ad-billing"}
     leader = stand("a")
     leader.wait_for("stage_began", stage="execution")
@@ -128,16 +152,25 @@ def test_each_change_of_stage_is_one_line_with_event_career_candidate_and_term(s
     candidate.wait_for("stage_began", stage="execution")
     candidate.terminate()
     assert candidate.wait() == 0
-    seen = [(line["career"], line["candidate"], line["term"], line["stage"]) for line in candidate.said("stage_began")]
-    assert seen == [("ad-billing", "a", 1, stage) for stage in ("inauguration", "execution", "hand-over")]
+    seen = [
+        (line["career"], line["candidate"], line["term"], line["stage"])
+        for line in candidate.said("stage_began")
+    ]
+    assert seen == [
+        ("ad-billing", "a", 1, stage) for stage in ("inauguration", "execution", "hand-over")
+    ]
 
 
-def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(folder, environment, root, zookeeper_server):
+def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(
+    folder, environment, root, zookeeper_server
+):
     """At a terminal, as its user has it."""
     screen, tty = pty.openpty()
     command = [sys.executable, "-m", "leaderq", "run", "billing:Slow", "--id", "a"]
     settings = environment(zookeeper=zookeeper_server.address, root=root)
-    with subprocess.Popen(command, cwd=folder, env=settings, stderr=tty, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, cwd=folder, env=settings, stderr=tty, start_new_session=True
+    ) as process:
         os.close(tty)
         seen = read_until(screen, "execution")
         process.send_signal(signal.SIGINT)
@@ -147,7 +180,10 @@ def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(folder, env
         seen += read_until(screen, "without a hand-over")
     os.close(screen)
     assert process.returncode == 130
-    assert "what is in hand is finished within the budget; a second signal leaves at once: career=slow id=a term=1" in seen
+    assert (
+        "what is in hand is finished within the budget; a second signal leaves at once: career=slow"
+        " id=a term=1" in seen
+    )
     assert "leaderq: left at the second signal, without a hand-over" in seen
 
 
@@ -159,11 +195,23 @@ def read_until(fd, text):
     return seen
 
 
-def test_what_prepare_raises_ends_the_process_with_the_place_in_the_users_code(shell, root, zookeeper_server):
-    done = shell("run", "billing:Unprepared", "--log-level", "error", zookeeper=zookeeper_server.address, root=root)
+def test_what_prepare_raises_ends_the_process_with_the_place_in_the_users_code(
+    shell, root, zookeeper_server
+):
+    done = shell(
+        "run",
+        "billing:Unprepared",
+        "--log-level",
+        "error",
+        zookeeper=zookeeper_server.address,
+        root=root,
+    )
     assert done.returncode == 1
     assert "billing.py" in done.stderr
-    assert "leaderq: error: career 'unprepared' failed in prepare: RuntimeError: no such database" in done.stderr
+    assert (
+        "leaderq: error: career 'unprepared' failed in prepare: RuntimeError: no such database"
+        in done.stderr
+    )
     assert "runner.py" not in done.stderr
 
 
@@ -175,13 +223,17 @@ def test_doctor_finds_a_healthy_zookeeper_and_leaves_nothing_behind(shell, zooke
     assert found["root"]["detail"] == f"{root} can be written (made when first used)"
     again = {
         each["check"]: each
-        for each in lines(shell("doctor", "--quick", "--json", zookeeper=zookeeper_server.address, root=root))
+        for each in lines(
+            shell("doctor", "--quick", "--json", zookeeper=zookeeper_server.address, root=root)
+        )
     }
     assert again["root"] == found["root"]
 
 
 def test_doctor_advises_about_a_session_timeout_that_was_not_granted(shell, zookeeper_server):
-    done = shell("doctor", "--quick", "--json", zookeeper=zookeeper_server.address, session_timeout_s="599")
+    done = shell(
+        "doctor", "--quick", "--json", zookeeper=zookeeper_server.address, session_timeout_s="599"
+    )
     advice = next(each for each in lines(done) if each["check"] == "session time-out")
     assert advice["verdict"] == "advice"
     assert "not 599 s" in advice["detail"]

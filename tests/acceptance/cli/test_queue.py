@@ -1,5 +1,6 @@
-"""What an operator types about queues: ls, put, peek, drain, purge, dead, requeue, pause; also killed, interrupted, and into a pipe that
-nobody reads to its end."""
+"""What an operator types about queues: ls, put, peek, drain, purge, dead, requeue, pause; also
+killed, interrupted, and into a pipe that nobody reads to its end.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,11 @@ def path(znode_root: str) -> str:
 
 @pytest.fixture
 def queue(
-    zookeeper_server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfdbinary: Any, session: Session
+    zookeeper_server: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfdbinary: Any,
+    session: Session,
 ) -> Queue:
     """Run ``leaderq queue`` here; ``stdin`` is what it reads."""
     monkeypatch.chdir(tmp_path)
@@ -40,14 +45,22 @@ def queue(
 
 
 @pytest.fixture
-def begin(zookeeper_server: Any, environment: Any, folder: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def begin(
+    zookeeper_server: Any, environment: Any, folder: Path
+) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Begin ``leaderq queue`` as a process; all are ended after the test."""
     begun: list[subprocess.Popen[bytes]] = []
 
-    def start(*arguments: str, session_timeout_s: str = "20", **streams: Any) -> subprocess.Popen[bytes]:
-        settings = environment(zookeeper=zookeeper_server.address, session_timeout_s=session_timeout_s)
+    def start(
+        *arguments: str, session_timeout_s: str = "20", **streams: Any
+    ) -> subprocess.Popen[bytes]:
+        settings = environment(
+            zookeeper=zookeeper_server.address, session_timeout_s=session_timeout_s
+        )
         command = [sys.executable, "-m", "leaderq", "queue", *arguments]
-        process = subprocess.Popen(command, cwd=folder, env=settings, stderr=subprocess.PIPE, **streams)
+        process = subprocess.Popen(
+            command, cwd=folder, env=settings, stderr=subprocess.PIPE, **streams
+        )
         begun.append(process)
         return process
 
@@ -64,26 +77,49 @@ def begin(zookeeper_server: Any, environment: Any, folder: Path) -> Iterator[Cal
 
 
 def values(session: Session, path: str) -> list[bytes]:
-    return [item for one in QueueAdmin(session, QueuePaths(path)).browse() for item in one.items or ()]
+    return [
+        item for one in QueueAdmin(session, QueuePaths(path)).browse() for item in one.items or ()
+    ]
 
 
-def bury(session: Session, path: str, *, count: int = 1, error: str = "KeyError: 'iban'") -> list[str]:
+def bury(
+    session: Session, path: str, *, count: int = 1, error: str = "KeyError: 'iban'"
+) -> list[str]:
     session.ensure_path(f"{path}-dead")
     note = Note(
-        reason="attempts", error=error, origin="queue-0000000099", attempt=10, enqueued_ms=5, died_ms=1_790_000_000_000
+        reason="attempts",
+        error=error,
+        origin="queue-0000000099",
+        attempt=10,
+        enqueued_ms=5,
+        died_ms=1_790_000_000_000,
     )
     return [
-        session.create(f"{path}-dead/queue-", encode([b"dead %d" % n], note), sequential=True)[-16:] for n in range(count)
+        session.create(f"{path}-dead/queue-", encode([b"dead %d" % n], note), sequential=True)[-16:]
+        for n in range(count)
     ]
 
 
 def test_items_are_put_listed_shown_and_drained_in_their_order(queue, path):
     done = queue("put", path, "a", "", "ä\nb")
     assert (done.code, done.out) == (0, b"")
-    assert done.err == f"{path} is new: taken for a plain queue (--kind says otherwise)\n3 stored in {path}\n"
+    assert (
+        done.err
+        == f"{path} is new: taken for a plain queue (--kind says otherwise)\n3 stored in {path}\n"
+    )
     assert queue("put", path, stdin=b"x\n\xff\r\n\ny").err == f"4 stored in {path}\n"
     table = queue("ls", path).out.decode().splitlines()
-    assert table[0].split() == ["QUEUE", "KIND", "DEPTH", "HELD", "DEAD", "NEXT", "CONSUMERS", "OLDEST", "REMARKS"]
+    assert table[0].split() == [
+        "QUEUE",
+        "KIND",
+        "DEPTH",
+        "HELD",
+        "DEAD",
+        "NEXT",
+        "CONSUMERS",
+        "OLDEST",
+        "REMARKS",
+    ]
     assert table[1].split()[:6] == [path, "plain", "7", "-", "0", "7"]
     shown = queue("peek", path, "--limit", "3").out.decode().splitlines()
     assert shown[0].split() == ["NAME", "ENQUEUED", "ATTEMPT", "BYTES", "ITEM"]
@@ -96,7 +132,9 @@ def test_items_are_put_listed_shown_and_drained_in_their_order(queue, path):
     assert (done.out, done.err) == (b"a\n\n", f"2 drained from {path}\n")
     done = queue("drain", path, "--yes")
     assert (done.code, done.out) == (0, "ä\nb\nx\n".encode() + b"\xff\r\n\ny\n")
-    assert "1 of their values hold what ends a value; --json or --base64 tells them apart" in done.err
+    assert (
+        "1 of their values hold what ends a value; --json or --base64 tells them apart" in done.err
+    )
     assert queue("drain", path, "--yes").err == f"0 drained from {path}\n"
     assert queue("peek", path).err == f"no items at {path}\n"
 
@@ -118,24 +156,40 @@ def test_items_end_with_nul_or_are_in_base64_where_lines_will_not_do(queue, path
         (["--kind", "simple"], "qn-0000000000", {}),
     ],
 )
-def test_a_queue_goes_over_into_another_through_json_with_its_keys(queue, path, session, options, name, key):
+def test_a_queue_goes_over_into_another_through_json_with_its_keys(
+    queue, path, session, options, name, key
+):
     assert queue("put", path, *options, "one", "two").code == 0
-    assert queue("put", path, "--base64", "/w==", *(options if key else [])).err == f"1 stored in {path}\n"
+    assert (
+        queue("put", path, "--base64", "/w==", *(options if key else [])).err
+        == f"1 stored in {path}\n"
+    )
     first, *_ = rows = queue("drain", path, "--json", "--yes").rows
     assert first["name"] == name
     assert {each: first[each] for each in key} == key
     moved = queue("put", f"{path}2", "--from-json", *([] if key else options), stdin=lines(rows))
     assert moved.code == 0, moved.err
     again = queue("drain", f"{path}2", "--json", "--yes").rows
-    assert [(row["name"], row["values"]) for row in again] == [(row["name"], row["values"]) for row in rows]
+    assert [(row["name"], row["values"]) for row in again] == [
+        (row["name"], row["values"]) for row in rows
+    ]
 
 
 def test_what_java_has_requeued_without_its_priority_goes_over_as_it_is(queue, path):
     rows = [{"values": ["urgent"], "priority": -1}, {"values": ["requeued"], "priority": None}]
     done = queue("put", path, "--from-json", stdin=lines(rows))
-    assert done.err == f"{path} is new: taken for a priority queue (--kind says otherwise)\n2 stored in {path}\n"
-    assert [row["name"] for row in queue("peek", path, "--json").rows] == ["queue-0000000001", "queue-0FFFFFFFF0000000000"]
-    done = queue("put", path, "--from-json", stdin=lines([{"value": "x"}, {"value": "x", "id": "y"}]))
+    assert (
+        done.err
+        == f"{path} is new: taken for a priority queue (--kind says otherwise)\n2 stored in"
+        f" {path}\n"
+    )
+    assert [row["name"] for row in queue("peek", path, "--json").rows] == [
+        "queue-0000000001",
+        "queue-0FFFFFFFF0000000000",
+    ]
+    done = queue(
+        "put", path, "--from-json", stdin=lines([{"value": "x"}, {"value": "x", "id": "y"}])
+    )
     assert done.code == 1
     assert "item 1: priority None is no whole number" in done.err
     assert "item 2: it is an item of a queue of the kind id, and this one is priority" in done.err
@@ -165,13 +219,24 @@ def test_several_items_share_a_znode_and_come_out_one_by_one(queue, path, sessio
 
 
 def test_lines_that_cannot_be_put_are_told_and_the_others_stored(queue, path, session):
-    bad = [b"[]", b"{", b'{"values": [1]}', b'{"values": ["a"], "priority": "x"}', b'{"corrupt": "x"}', b'{"value": "fine"}']
+    bad = [
+        b"[]",
+        b"{",
+        b'{"values": [1]}',
+        b'{"values": ["a"], "priority": "x"}',
+        b'{"corrupt": "x"}',
+        b'{"value": "fine"}',
+    ]
     done = queue("put", path, "--from-json", stdin=b"\n".join(bad))
     assert (done.code, done.out) == (1, b"")
-    assert [line.split(":")[0] for line in done.err.splitlines()[:5]] == [f"item {n}" for n in range(1, 6)]
+    assert [line.split(":")[0] for line in done.err.splitlines()[:5]] == [
+        f"item {n}" for n in range(1, 6)
+    ]
     assert done.err.endswith(f"1 stored in {path}; 5 refused\n")
     assert values(session, path) == [b"fine"]
-    done = queue("put", path, "--json", stdin=b"ok\n" + bytes(1_100_000).replace(b"\0", b"x") + b"\nok\n")
+    done = queue(
+        "put", path, "--json", stdin=b"ok\n" + bytes(1_100_000).replace(b"\0", b"x") + b"\nok\n"
+    )
     assert done.code == 1
     assert "item 2: " in done.err
     assert "the server accepts" in done.err
@@ -179,7 +244,9 @@ def test_lines_that_cannot_be_put_are_told_and_the_others_stored(queue, path, se
     assert values(session, path) == [b"fine", b"ok", b"ok"]
 
 
-def test_queues_are_listed_below_a_path_with_what_is_odd_about_them(queue, path, session, znode_root):
+def test_queues_are_listed_below_a_path_with_what_is_odd_about_them(
+    queue, path, session, znode_root
+):
     assert queue("put", path, "a").code == 0
     session.create(f"{path}/stray")
     bury(session, f"{znode_root}/reaped", count=2)
@@ -205,8 +272,16 @@ def test_a_sharder_shows_its_queues_and_is_neither_emptied_nor_filled(queue, pat
     session.ensure_path(shard)
     assert queue("put", shard, "a").code == 0
     rows = queue("ls", path, "--json").rows
-    assert [(row["queue"], row["kind"], row["depth"]) for row in rows] == [(path, "sharder", 0), (shard, "plain", 1)]
-    for arguments in (["put", path, "b"], ["purge", path, "--yes"], ["drain", path, "--yes"], ["peek", path]):
+    assert [(row["queue"], row["kind"], row["depth"]) for row in rows] == [
+        (path, "sharder", 0),
+        (shard, "plain", 1),
+    ]
+    for arguments in (
+        ["put", path, "b"],
+        ["purge", path, "--yes"],
+        ["drain", path, "--yes"],
+        ["peek", path],
+    ):
         done = queue(*arguments)
         assert (done.code, done.out) == (2, b"")
         assert "is the path of a sharder with 1 queues below it; name one of them" in done.err
@@ -220,7 +295,11 @@ def test_what_consumers_work_on_is_shown_and_left_alone(queue, path, session):
     session.ensure_path(f"{path}-locks")
     session.create(f"{path}-locks/queue-0000000001", ephemeral=True)
     locks = ["--lock-path", f"{path}-locks"]
-    assert [row["held"] for row in queue("peek", path, "--json", *locks).rows] == [False, True, False]
+    assert [row["held"] for row in queue("peek", path, "--json", *locks).rows] == [
+        False,
+        True,
+        False,
+    ]
     assert queue("ls", path, "--json", *locks).rows[0]["held"] == 1
     done = queue("drain", path, "--yes", *locks)
     assert (done.out, done.err.splitlines()[0]) == (b"a\nc\n", f"2 drained from {path}")
@@ -230,10 +309,15 @@ def test_what_consumers_work_on_is_shown_and_left_alone(queue, path, session):
     assert json.loads(done.out) == {"deleted": 0, "held": 1, "gone": 0, "stuck": 0}
     assert "--held-too deletes them" in done.err
     assert queue("purge", path, "--yes", "--held-too", *locks).err == f"1 deleted from {path}\n"
-    assert "nobody has ever used the lock path" in queue("purge", path, "--yes", "--lock-path", f"{path}-lcks").err
+    assert (
+        "nobody has ever used the lock path"
+        in queue("purge", path, "--yes", "--lock-path", f"{path}-lcks").err
+    )
 
 
-def test_a_queue_is_removed_with_everything_beside_it_and_only_by_force_while_it_holds_items(queue, path, session):
+def test_a_queue_is_removed_with_everything_beside_it_and_only_by_force_while_it_holds_items(
+    queue, path, session
+):
     assert queue("put", path, "a").code == 0
     done = queue("rm", path, "--yes")
     assert (done.code != 0, "is in use: 1 items" in done.err) == (True, True)
@@ -264,10 +348,16 @@ def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, sess
     assert table[1].endswith("queue-0000000099  10        attempts  KeyError: 'iban'  dead 0")
     assert len(table) == 3
     rows = queue("dead", path, "--json", "--error", "BANK").rows
-    assert [(row["origin"], row["died"][:4], row["values"]) for row in rows] == [("queue-0000000099", "2026", ["dead 0"])]
-    assert queue("dead", path, "--error", "nothing").err == f"no dead letters of that kind of {path}\n"
+    assert [(row["origin"], row["died"][:4], row["values"]) for row in rows] == [
+        ("queue-0000000099", "2026", ["dead 0"])
+    ]
+    assert (
+        queue("dead", path, "--error", "nothing").err == f"no dead letters of that kind of {path}\n"
+    )
     assert queue("requeue", path, names[1]).err == f"1 sent back to {path}; 3 remain\n"
-    assert queue("requeue", path, "--error", "timeout", "--json").rows == [{"requeued": 1, "gone": 0, "remain": 2}]
+    assert queue("requeue", path, "--error", "timeout", "--json").rows == [
+        {"requeued": 1, "gone": 0, "remain": 2}
+    ]
     assert values(session, path) == [b"dead 1", b"dead 0"]
     name = session.children(path)[0]
     assert decode(session.get(f"{path}/{name}")[0]).note == Note(enqueued_ms=5)
@@ -320,7 +410,10 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(que
         (["put", path, "--id", "x", "b"], "those of a plain queue, and --id was given"),
         (["put", path, "--kind", "simple", "b"], "those of a plain queue, and simple was given"),
         (["put", path, "--id", "x", "--priority", "1", "b"], "different kinds of queue"),
-        (["put", path, "--kind", "plain", "--priority", "1", "b"], "--priority is for priority queues"),
+        (
+            ["put", path, "--kind", "plain", "--priority", "1", "b"],
+            "--priority is for priority queues",
+        ),
         (["put", path, "--from-json", "--multi", "2"], "--from-json stands alone"),
         (["drain", path, "--yes", "--json", "--null"], "--json stands alone"),
         (["peek", "orders"], "must be absolute"),
@@ -356,7 +449,9 @@ def filled(session: Session, path: str, queue: Queue) -> list[bytes]:
 
 
 @pytest.mark.parametrize("taken", [1, 5, 700])
-def test_a_drain_into_a_pipe_that_breaks_puts_back_all_that_was_not_read(begin, filled, path, session, taken):
+def test_a_drain_into_a_pipe_that_breaks_puts_back_all_that_was_not_read(
+    begin, filled, path, session, taken
+):
     process = begin("drain", path, "--yes", stdout=subprocess.PIPE, bufsize=0)
     size = len(filled[0]) + 1
     read = b""
@@ -367,10 +462,15 @@ def test_a_drain_into_a_pipe_that_breaks_puts_back_all_that_was_not_read(begin, 
     assert (process.returncode, b"Traceback" in err) == (1, False), err
     assert read.splitlines()[:taken] == filled[:taken]
     assert values(session, path) == filled[taken:]
-    assert err.decode() == f"the reader went away; what it had not read went back\n{taken} drained from {path}\n"
+    assert (
+        err.decode()
+        == f"the reader went away; what it had not read went back\n{taken} drained from {path}\n"
+    )
 
 
-def test_a_drain_that_ends_waits_until_its_reader_has_taken_the_last_item(begin, path, session, queue):
+def test_a_drain_that_ends_waits_until_its_reader_has_taken_the_last_item(
+    begin, path, session, queue
+):
     assert queue("put", path, "a", "b", "c").code == 0
     process = begin("drain", path, "--yes", stdout=subprocess.PIPE, bufsize=0)
     eventually(lambda: session.children(path) == [])
@@ -393,7 +493,9 @@ def test_a_reader_that_takes_its_time_gets_each_item_once(begin, path, session, 
 
 
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
-def test_a_drain_that_is_interrupted_leaves_the_rest_in_its_place(begin, filled, path, session, told):
+def test_a_drain_that_is_interrupted_leaves_the_rest_in_its_place(
+    begin, filled, path, session, told
+):
     process = begin("drain", path, "--yes", stdout=subprocess.PIPE)  # nobody reads
     eventually(lambda: 0 < len(session.children(path)) < COUNT)
     process.send_signal(told)
@@ -405,7 +507,9 @@ def test_a_drain_that_is_interrupted_leaves_the_rest_in_its_place(begin, filled,
     assert err.splitlines()[0] == f"{len(written)} drained from {path}".encode()
 
 
-def test_a_drain_that_is_killed_loses_nothing_and_the_next_one_ends_it(begin, filled, path, session, queue):
+def test_a_drain_that_is_killed_loses_nothing_and_the_next_one_ends_it(
+    begin, filled, path, session, queue
+):
     # The next one waits for the end of this one's session, so long as its own time-out says.
     process = begin("drain", path, "--yes", session_timeout_s="6", stdout=subprocess.PIPE)
     eventually(lambda: 0 < len(session.children(path)) < COUNT)
@@ -414,7 +518,10 @@ def test_a_drain_that_is_killed_loses_nothing_and_the_next_one_ends_it(begin, fi
     written = out.split(b"\n")[:-1]
     (seen,) = queue("ls", path, "--json").rows
     assert 0 < seen["aside"] <= 400
-    assert "in the hands of a drain, which goes on or died (drain again)" in queue("ls", path).out.decode()
+    assert (
+        "in the hands of a drain, which goes on or died (drain again)"
+        in queue("ls", path).out.decode()
+    )
     rest = queue("drain", path, "--yes").out.splitlines()
     assert written == filled[: len(written)]
     assert rest == filled[-len(rest) :]
@@ -427,7 +534,9 @@ def test_two_drains_do_not_get_in_each_others_way(begin, filled, path, queue):
     assert process.stdout.readline() == filled[0] + b"\n"
     second = queue("drain", path, "--yes", "--session-timeout-s", "6")
     assert (second.code, second.out) == (1, b"")
-    assert f"{path} is being drained by {platform.node()}:{process.pid}; one at a time" in second.err
+    assert (
+        f"{path} is being drained by {platform.node()}:{process.pid}; one at a time" in second.err
+    )
 
 
 def test_a_drain_that_follows_gives_out_what_comes_until_ctrl_c(begin, path, queue, session):
@@ -442,7 +551,9 @@ def test_a_drain_that_follows_gives_out_what_comes_until_ctrl_c(begin, path, que
     assert (process.returncode, err.decode()) == (0, f"3 drained from {path}\n")
 
 
-def test_items_are_stored_as_they_come_and_a_put_that_is_stopped_says_how_many(begin, path, session):
+def test_items_are_stored_as_they_come_and_a_put_that_is_stopped_says_how_many(
+    begin, path, session
+):
     process = begin("put", path, stdin=subprocess.PIPE)
     process.stdin.write(b"a\nb\nc")
     process.stdin.flush()
@@ -454,7 +565,9 @@ def test_items_are_stored_as_they_come_and_a_put_that_is_stopped_says_how_many(b
     assert values(session, path) == [b"a", b"b"]
 
 
-def test_a_put_that_is_killed_has_stored_the_first_ones_without_a_gap(begin, path, session, tmp_path):
+def test_a_put_that_is_killed_has_stored_the_first_ones_without_a_gap(
+    begin, path, session, tmp_path
+):
     wanted = [b"%06d" % n for n in range(60_000)]
     (tmp_path / "items").write_bytes(b"\n".join(wanted))
     with (tmp_path / "items").open("rb") as items:

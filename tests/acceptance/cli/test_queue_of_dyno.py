@@ -24,12 +24,16 @@ def path(znode_root: str) -> str:
 def jobs(session: Session, path: str) -> Iterator[DynoQueue]:
     """A queue of two shards, as a program has it."""
     once = RetryPolicy(attempts=1)
-    with DynoQueue(session, path, shards=("a", "b"), strategy=lambda _, __: "a", retry=once) as queue:
+    with DynoQueue(
+        session, path, shards=("a", "b"), strategy=lambda _, __: "a", retry=once
+    ) as queue:
         yield queue
 
 
 @pytest.fixture
-def queue(zookeeper_server: Any, monkeypatch: pytest.MonkeyPatch, capfd: Any, session: Session) -> Queue:
+def queue(
+    zookeeper_server: Any, monkeypatch: pytest.MonkeyPatch, capfd: Any, session: Session
+) -> Queue:
     """Run ``leaderq queue`` here; ``stdin`` is what it reads."""
     return runs_of(zookeeper_server.address, monkeypatch, capfd)
 
@@ -37,8 +41,14 @@ def queue(zookeeper_server: Any, monkeypatch: pytest.MonkeyPatch, capfd: Any, se
 def test_messages_are_put_shown_and_listed_as_a_program_sees_them(
     queue: Queue, path: str, session: Session, znode_root: str
 ) -> None:
-    done = queue("put", path, "--kind", "dyno", "--priority", "7", "--header", "by=anna", "first", "ä")
-    assert done == (0, "", f"{path} is new: taken for a dyno queue (--kind says otherwise)\n2 stored in {path}\n")
+    done = queue(
+        "put", path, "--kind", "dyno", "--priority", "7", "--header", "by=anna", "first", "ä"
+    )
+    assert done == (
+        0,
+        "",
+        f"{path} is new: taken for a dyno queue (--kind says otherwise)\n2 stored in {path}\n",
+    )
     options = ("--id", "order/17", "--delay-s", "3600", "--group", "g", "--base64", "/w==")
     assert queue("put", path, *options).err == f"1 stored in {path}\n"
     assert queue("put", path, "urgent").code == 0
@@ -68,8 +78,17 @@ def test_messages_are_put_shown_and_listed_as_a_program_sees_them(
         assert (again.payload, again.group) == (b"\xff", "g")
 
 
-def test_what_consumers_hold_and_what_failed_is_shown_shard_by_shard(queue: Queue, path: str, jobs: DynoQueue) -> None:
-    jobs.push([Message(payload=b"held"), Message(payload=b"rests"), Message(payload=b"waits"), Message(shard="b")])
+def test_what_consumers_hold_and_what_failed_is_shown_shard_by_shard(
+    queue: Queue, path: str, jobs: DynoQueue
+) -> None:
+    jobs.push(
+        [
+            Message(payload=b"held"),
+            Message(payload=b"rests"),
+            Message(payload=b"waits"),
+            Message(shard="b"),
+        ]
+    )
     held, rests = jobs.pop(2, 30)
     rests.nack("KeyError", delay_s=600, retry=RetryPolicy(attempts=5))
     rows = queue("peek", path, "--json").rows
@@ -83,18 +102,35 @@ def test_what_consumers_hold_and_what_failed_is_shown_shard_by_shard(queue: Queu
     assert a.pop("oldest_due_s") >= 0
     assert a == {"shard": "a", "due": 1, "delayed": 1, "held": 1, "dead": 0}
     assert (b["shard"], b["due"]) == ("b", 1)
-    assert queue("stats", path).out.splitlines()[0].split() == ["SHARD", "DUE", "DELAYED", "HELD", "DEAD", "OLDEST"]
+    assert queue("stats", path).out.splitlines()[0].split() == [
+        "SHARD",
+        "DUE",
+        "DELAYED",
+        "HELD",
+        "DEAD",
+        "OLDEST",
+    ]
     held.ack()  # nobody was disturbed
 
 
-def test_what_is_done_elsewhere_is_acknowledged_unless_a_consumer_holds_it(queue: Queue, path: str, jobs: DynoQueue) -> None:
-    jobs.push([Message(id="held"), Message(id="kept", unique_s=600), Message(id="later", timeout_s=600)])
+def test_what_is_done_elsewhere_is_acknowledged_unless_a_consumer_holds_it(
+    queue: Queue, path: str, jobs: DynoQueue
+) -> None:
+    jobs.push(
+        [Message(id="held"), Message(id="kept", unique_s=600), Message(id="later", timeout_s=600)]
+    )
     (held,) = jobs.pop(1, 30)
     assert held.id == "held"
     done = queue("ack", path, "kept", "later", "held", "nobody", "--json")
     assert (done.code, done.err) == (1, "2 acknowledged; 1 held; 1 absent\n")
-    assert json.loads(done.out) == {"acknowledged": ["kept", "later"], "held": ["held"], "absent": ["nobody"]}
-    assert not jobs.ensure(Message(id="kept")), "its id is kept for its window, as after any acknowledgement"
+    assert json.loads(done.out) == {
+        "acknowledged": ["kept", "later"],
+        "held": ["held"],
+        "absent": ["nobody"],
+    }
+    assert not jobs.ensure(Message(id="kept")), (
+        "its id is kept for its window, as after any acknowledgement"
+    )
     assert jobs.ensure(Message(id="later"))
     assert queue("ack", path, "held", "--held-too").code == 0
     with pytest.raises(Exception, match="not this consumer's"):
@@ -104,24 +140,42 @@ def test_what_is_done_elsewhere_is_acknowledged_unless_a_consumer_holds_it(queue
     assert jobs.shard_sizes()["a"] == {"messages": 0, "resting": 0, "leased": 0, "dead": 0}
 
 
-def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue: Queue, path: str, jobs: DynoQueue) -> None:
-    jobs.push([Message(id=f"m{number}", payload=b"%d" % number, headers={"n": str(number)}) for number in range(5)])
+def test_dead_letters_are_shown_filtered_sent_back_and_dropped(
+    queue: Queue, path: str, jobs: DynoQueue
+) -> None:
+    jobs.push(
+        [
+            Message(id=f"m{number}", payload=b"%d" % number, headers={"n": str(number)})
+            for number in range(5)
+        ]
+    )
     for one in jobs.pop(5, 30):
         one.nack("TimeoutError" if one.id == "m4" else "KeyError: 'iban'")
     rows = queue("dead", path, "--json", "--error", "timeout").rows
-    assert [(row["origin"], row["reason"], row["attempts"], row["values"]) for row in rows] == [("m4", "attempts", 1, ["4"])]
-    assert (rows[0]["headers"], rows[0]["priority"], rows[0]["enqueued"][:4]) == ({"n": "4"}, 0, rows[0]["died"][:4])
+    assert [(row["origin"], row["reason"], row["attempts"], row["values"]) for row in rows] == [
+        ("m4", "attempts", 1, ["4"])
+    ]
+    assert (rows[0]["headers"], rows[0]["priority"], rows[0]["enqueued"][:4]) == (
+        {"n": "4"},
+        0,
+        rows[0]["died"][:4],
+    )
     table = queue("dead", path).out.splitlines()
     assert table[0].split() == ["NAME", "DIED", "ORIGIN", "ATTEMPTS", "REASON", "ERROR", "ITEM"]
     assert len(table) == 6
     done = queue("requeue", path, "--all", "--dry-run", "--json")
     assert (done.rows, jobs.size()) == ([{"would_requeue": 5}], 0)
     assert queue("requeue", path, "m1").err == f"1 sent back to {path}; 4 remain\n"
-    assert queue("requeue", path, "--error", "timeout", "--rate", "1").err == f"1 sent back to {path}; 3 remain\n"
+    assert (
+        queue("requeue", path, "--error", "timeout", "--rate", "1").err
+        == f"1 sent back to {path}; 3 remain\n"
+    )
     assert {(one.id, one.headers["n"]) for one in jobs.all_messages()} == {("m1", "1"), ("m4", "4")}
     name = queue("dead", path, "m0", "--json").rows[0]["name"]
     assert queue("dead", path, name, "--drop", "--yes").err == "1 dropped\n"
-    assert queue("dead", path, "--drop", "--yes", "--json", "--limit", "1").rows == [{"dropped": 1, "gone": 0}]
+    assert queue("dead", path, "--drop", "--yes", "--json", "--limit", "1").rows == [
+        {"dropped": 1, "gone": 0}
+    ]
     assert jobs.shard_sizes()["a"]["dead"] == 1
     assert "there is no dead letter m0" in queue("requeue", path, "m0").err
 
@@ -130,7 +184,9 @@ def test_a_queue_is_purged_but_for_what_is_held_and_removed_when_it_is_not_in_us
     queue: Queue, path: str, session: Session
 ) -> None:
     with DynoQueue(session, path) as jobs:
-        jobs.push([Message(id="held"), Message(id="once", unique=Unique.STARTED), Message(timeout_s=60)])
+        jobs.push(
+            [Message(id="held"), Message(id="once", unique=Unique.STARTED), Message(timeout_s=60)]
+        )
         (held,) = jobs.pop(1, 30)
         done = queue("purge", path, "--yes", "--json")
         assert done.rows == [{"deleted": 2, "held": 1, "gone": 0, "stuck": 0}]
@@ -143,28 +199,46 @@ def test_a_queue_is_purged_but_for_what_is_held_and_removed_when_it_is_not_in_us
     assert session.exists(path) is None
 
 
-def test_a_queue_goes_over_into_another_through_json(queue: Queue, path: str, jobs: DynoQueue) -> None:
+def test_a_queue_goes_over_into_another_through_json(
+    queue: Queue, path: str, jobs: DynoQueue
+) -> None:
     jobs.push(
-        [Message(id="a", payload=b"\xff", priority=3, headers={"k": "v"}, group="g"), Message(payload=b"b", shard="b")]
+        [
+            Message(id="a", payload=b"\xff", priority=3, headers={"k": "v"}, group="g"),
+            Message(payload=b"b", shard="b"),
+        ]
     )
     lines = queue("peek", path, "--all", "--json").out
     assert queue("put", f"{path}2", "--kind", "dyno", "--from-json", stdin=lines.encode()).code == 0
     keys = ("id", "priority", "headers", "group", "values")
     one, other = (queue("peek", where, "--json").rows for where in (path, f"{path}2"))
-    assert [{key: row[key] for key in keys} for row in one] == [{key: row[key] for key in keys} for row in other]
+    assert [{key: row[key] for key in keys} for row in one] == [
+        {key: row[key] for key in keys} for row in other
+    ]
 
 
-def test_messages_that_cannot_be_put_are_told_and_the_others_stored(queue: Queue, path: str, jobs: DynoQueue) -> None:
+def test_messages_that_cannot_be_put_are_told_and_the_others_stored(
+    queue: Queue, path: str, jobs: DynoQueue
+) -> None:
     jobs.push(Message(id="a"))
     done = queue("put", path, "--id", "a", "one", "two")
     assert (done.code, done.err.splitlines()[-1]) == (1, f"0 stored in {path}; 2 refused")
     assert "item 1: the id 'a' is that of a/" in done.err
-    lines = [{"value": "good"}, {"value": "x", "priority": 100}, {"value": "x" * 2_000_000}, {"values": ["a", "b"]}]
+    lines = [
+        {"value": "good"},
+        {"value": "x", "priority": 100},
+        {"value": "x" * 2_000_000},
+        {"values": ["a", "b"]},
+    ]
     lines += [{"value": "x", "headers": {"a": 1}}, {"value": "x", "id": "a"}, {"value": "good"}]
-    done = queue("put", path, "--from-json", stdin=b"\n".join(json.dumps(line).encode() for line in lines))
+    done = queue(
+        "put", path, "--from-json", stdin=b"\n".join(json.dumps(line).encode() for line in lines)
+    )
     assert (done.code, done.err.splitlines()[-1]) == (1, f"2 stored in {path}; 5 refused")
     assert sum(one.payload == b"good" for one in jobs.all_messages()) == 2
-    assert "item 1: shard 'z' is not one of ['a', 'b']" in queue("put", path, "--shard", "z", "x").err
+    assert (
+        "item 1: shard 'z' is not one of ['a', 'b']" in queue("put", path, "--shard", "z", "x").err
+    )
 
 
 def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(

@@ -1,4 +1,6 @@
-"""Servers that answer and refuse, or do not have what is asked for: one sentence, the right exit code, no traceback, no secret."""
+"""Servers that answer and refuse, or do not have what is asked for: one sentence, the right exit
+code, no traceback, no secret.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,10 @@ def guarded_zookeeper() -> Iterator[ZooKeeperServer]:
 
 @pytest.fixture(scope="module")
 def guarded_kafka() -> Iterator[KafkaBroker]:
-    properties = {"sasl.enabled.mechanisms": "PLAIN", "listener.name.guarded.plain.sasl.jaas.config": KAFKA_USERS}
+    properties = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.guarded.plain.sasl.jaas.config": KAFKA_USERS,
+    }
     with KafkaBroker(listeners={"GUARDED": "SASL_PLAINTEXT"}, properties=properties) as broker:
         yield broker
 
@@ -54,8 +59,14 @@ def last_line(done) -> str:
     return done.stderr.splitlines()[-1]
 
 
-def test_wrong_credentials_for_zookeeper_are_said_and_nothing_secret_is_shown(shell, guarded_zookeeper):
-    login = {"zookeeper": guarded_zookeeper.address, "zookeeper_auth": "sasl", "zookeeper_user": "biller"}
+def test_wrong_credentials_for_zookeeper_are_said_and_nothing_secret_is_shown(
+    shell, guarded_zookeeper
+):
+    login = {
+        "zookeeper": guarded_zookeeper.address,
+        "zookeeper_auth": "sasl",
+        "zookeeper_user": "biller",
+    }
     done = shell("run", "billing:AdBilling", **login, zookeeper_password="wrong-secret")
     assert done.returncode == 2, done.stderr
     assert guarded_zookeeper.address in last_line(done)
@@ -84,14 +95,27 @@ def test_wrong_credentials_for_kafka_are_said_and_nothing_secret_is_shown(
     assert "wrong-secret" not in done.stderr
 
 
-def test_a_topic_that_is_not_there_is_named_before_standing(shell, zookeeper_server, kafka_broker, drain, root):
-    done = shell("run", drain, zookeeper=zookeeper_server.address, kafka=kafka_broker.address, root=root)
+def test_a_topic_that_is_not_there_is_named_before_standing(
+    shell, zookeeper_server, kafka_broker, drain, root
+):
+    done = shell(
+        "run", drain, zookeeper=zookeeper_server.address, kafka=kafka_broker.address, root=root
+    )
     assert done.returncode == 2, done.stderr
     assert "no-such-topic" in last_line(done)
     assert kafka_broker.address in last_line(done)
 
 
-def test_an_unreachable_kafka_is_named_within_the_connect_timeout(shell, zookeeper_server, drain, root):
-    done = shell("run", drain, zookeeper=zookeeper_server.address, kafka="127.0.0.1:1", root=root, connect_timeout_s="6")
+def test_an_unreachable_kafka_is_named_within_the_connect_timeout(
+    shell, zookeeper_server, drain, root
+):
+    done = shell(
+        "run",
+        drain,
+        zookeeper=zookeeper_server.address,
+        kafka="127.0.0.1:1",
+        root=root,
+        connect_timeout_s="6",
+    )
     assert done.returncode == 3, done.stderr
     assert "127.0.0.1:1" in last_line(done)

@@ -14,10 +14,17 @@ from leaderq.testing.waiting import patience
 
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
-def test_servers_are_up_when_their_addresses_are_printed_and_down_when_it_ends(folder, environment, shell, told):
+def test_servers_are_up_when_their_addresses_are_printed_and_down_when_it_ends(
+    folder, environment, shell, told
+):
     command = [sys.executable, "-m", "leaderq", "servers", "up", "--json"]
     with subprocess.Popen(
-        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         pair = json.loads(process.stdout.readline())
@@ -31,5 +38,8 @@ def test_servers_are_up_when_their_addresses_are_printed_and_down_when_it_ends(f
     assert "Traceback" not in err
     for address in pair.values():
         host, _, port = address.rpartition(":")
-        with pytest.raises(ConnectionRefusedError), socket.create_connection((host, int(port)), timeout=5):
+        with (
+            pytest.raises(ConnectionRefusedError),
+            socket.create_connection((host, int(port)), timeout=5),
+        ):
             pass

@@ -1,4 +1,6 @@
-"""``leaderq status`` for careers that drain Kafka: fresh reports, old ones, those of an earlier term, and what is none."""
+"""``leaderq status`` for careers that drain Kafka: fresh reports, old ones, those of an earlier
+term, and what is none.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def drain_cells(done: Any) -> list[str]:
     return [row[start:end].strip() for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
 
-def test_lag_rate_and_time_to_catch_up_stand_behind_the_other_columns(say: Say, status: Any) -> None:
+def test_lag_rate_and_time_to_catch_up_stand_behind_the_other_columns(
+    say: Say, status: Any
+) -> None:
     say()
     done = status()
     assert done.stdout.split("\n")[0].split() == [
@@ -86,12 +90,17 @@ def test_lag_rate_and_time_to_catch_up_stand_behind_the_other_columns(say: Say, 
         ({"rate_per_s": 5.25, "catch_up_s": None}, ["120", "5.2/s", "not at this rate"]),
         ({"rate_per_s": None, "catch_up_s": None}, ["120", "-", "-"]),
         ({"rate_per_s": 9000.0, "catch_up_s": None}, ["120", "9000/s", "keeps up"]),
-        ({"partitions": {"t-0": PartitionLag(7, 7, 0)}, "rate_per_s": 0.0, "catch_up_s": 0.0}, ["0", "0.0/s", "keeps up"]),
+        (
+            {"partitions": {"t-0": PartitionLag(7, 7, 0)}, "rate_per_s": 0.0, "catch_up_s": 0.0},
+            ["0", "0.0/s", "keeps up"],
+        ),
         ({"catch_up_s": 7265.0}, ["120", "40/s", "2 h 1 m"]),
         ({"held_up": "t-9@5: OSError: away"}, ["120", "40/s", "held up"]),
     ],
 )
-def test_what_is_not_known_or_will_not_come_is_said(say: Say, status: Any, fields: dict[str, Any], cells: list[str]) -> None:
+def test_what_is_not_known_or_will_not_come_is_said(
+    say: Say, status: Any, fields: dict[str, Any], cells: list[str]
+) -> None:
     say(**fields)
     assert drain_cells(status()) == cells
 
@@ -102,7 +111,9 @@ def test_why_the_work_is_held_up_is_told_beside_the_table(say: Say, status: Any)
 
 
 @pytest.mark.parametrize("fields", [{"age_s": 40.0}, {"age_s": 40.0, "term": 0}])
-def test_an_old_report_is_shown_with_its_age_and_never_as_if_fresh(say: Say, status: Any, fields: dict[str, Any]) -> None:
+def test_an_old_report_is_shown_with_its_age_and_never_as_if_fresh(
+    say: Say, status: Any, fields: dict[str, Any]
+) -> None:
     say(**fields)
     lag, rate, catch_up = drain_cells(status())
     assert re.fullmatch(r"120 \((\d+ m )?\d+ s ago\)", lag)
@@ -118,7 +129,9 @@ def test_the_report_of_an_earlier_term_is_not_taken_for_this_leaders(say: Say, s
     assert "ago)" in drain_cells(status())[0]
 
 
-def test_the_report_of_a_leader_that_is_gone_is_not_fresh(say: Say, status: Any, leader: Any) -> None:
+def test_the_report_of_a_leader_that_is_gone_is_not_fresh(
+    say: Say, status: Any, leader: Any
+) -> None:
     say()
     leader.terminate()
     assert leader.wait() == 0

@@ -1,4 +1,6 @@
-"""``leaderq topics create``, and what ``leaderq doctor --career`` finds at a career before and after."""
+"""``leaderq topics create``, and what ``leaderq doctor --career`` finds at a career before and
+after.
+"""
 
 from __future__ import annotations
 
@@ -40,17 +42,37 @@ def given(zookeeper_server, kafka_broker):
 
 
 def findings(done):
-    return {each["check"]: (each["verdict"], each["detail"]) for each in map(json.loads, done.stdout.splitlines())}
+    return {
+        each["check"]: (each["verdict"], each["detail"])
+        for each in map(json.loads, done.stdout.splitlines())
+    }
 
 
-def test_doctor_says_what_a_career_lacks_and_that_it_lacks_nothing_when_that_is_there(shell, topic, given):
+def test_doctor_says_what_a_career_lacks_and_that_it_lacks_nothing_when_that_is_there(
+    shell, topic, given
+):
     done = shell("doctor", "--career", "settling:Settling", "--json", **given)
     found = findings(done)
     assert done.returncode == 1
-    assert found[f"topic {topic}"] == ("failed", f"is not there; create it: leaderq topics create {topic}")
-    assert found[f"topic {topic}-dead"] == ("ok", "for dead letters; it is made when the career is run")
+    assert found[f"topic {topic}"] == (
+        "failed",
+        f"is not there; create it: leaderq topics create {topic}",
+    )
+    assert found[f"topic {topic}-dead"] == (
+        "ok",
+        "for dead letters; it is made when the career is run",
+    )
 
-    made = shell("topics", "create", topic, "--partitions", "3", "--topic-config", "retention.ms=86400000", **given)
+    made = shell(
+        "topics",
+        "create",
+        topic,
+        "--partitions",
+        "3",
+        "--topic-config",
+        "retention.ms=86400000",
+        **given,
+    )
     assert (made.returncode, made.stdout, made.stderr) == (0, "", f"{topic} is created\n")
     again = shell("topics", "create", topic, f"{topic}-dead", **given)
     assert again.stderr == f"{topic} is there already\n{topic}-dead is created\n"
@@ -58,7 +80,10 @@ def test_doctor_says_what_a_career_lacks_and_that_it_lacks_nothing_when_that_is_
     done = shell("doctor", "--career", "settling:Settling", "--json", **given)
     found = findings(done)
     assert done.returncode == 0, done.stdout
-    assert found["career"] == ("ok", f"settling reads {topic} as group 'settling', offsets in 'kafka'")
+    assert found["career"] == (
+        "ok",
+        f"settling reads {topic} as group 'settling', offsets in 'kafka'",
+    )
     assert found[f"topic {topic}"][1].startswith("3 partitions, 1 of 1 replicas in sync")
     assert found["group"] == ("ok", "'settling' may be used; it has committed nothing yet")
 

@@ -1,4 +1,6 @@
-"""A career whose work fails: status, members and history tell why nobody leads it, and forget ends it."""
+"""A career whose work fails: status, members and history tell why nobody leads it, and forget ends
+it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def test_a_career_without_a_leader_says_what_failed_who_cools_off_and_until_when
     assert done.returncode == 5
     last, *waiting = done.stdout.splitlines()[2:]
     assert re.fullmatch(
-        r"poison: term 2 of b on \S+ ended \d+ \w( \d+ s)? ago \(failed\): ValueError: bad record\\x1b\[31m", last
+        r"poison: term 2 of b on \S+ ended \d+ \w( \d+ s)? ago \(failed\): ValueError: bad"
+        r" record\\x1b\[31m",
+        last,
     )
     cool_off = re.compile(r"poison: ([ab]) on \S+ cools off, and stands again at [\d:]+ \(in .*\)")
     assert sorted(found[1] for line in waiting if (found := cool_off.fullmatch(line))) == ["a", "b"]
@@ -68,11 +72,15 @@ def test_a_career_is_forgotten_when_nobody_stands_for_it(shell, stand, root, zoo
     stand("b").wait_for("stage_began", stage="execution", term=1)
 
 
-def test_a_watch_shows_the_status_again_until_ctrl_c(stand, folder, environment, root, zookeeper_server):
+def test_a_watch_shows_the_status_again_until_ctrl_c(
+    stand, folder, environment, root, zookeeper_server
+):
     stand("a").wait_for("stage_began", stage="execution")
     command = [sys.executable, "-m", "leaderq", "status", "--watch", "--json"]
     settings = environment(zookeeper=zookeeper_server.address, root=root)
-    with subprocess.Popen(command, cwd=folder, env=settings, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=folder, env=settings, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         seen = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.send_signal(signal.SIGINT)

@@ -16,7 +16,8 @@ import pytest
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
 
-MARK = "LQ_TEST_MARK"  # not one of leaderq's own variables, so that the demo hands it on to all it starts
+# not one of leaderq's own variables, so that the demo hands it on to all it starts
+MARK = "LQ_TEST_MARK"
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -54,7 +55,10 @@ def start(tmp_path: Path, scratch: Path, mark: str) -> Iterator[Start]:
 
 def logs_in(scratch: Path) -> str:
     """What the candidates logged, where the demo kept it."""
-    return "".join(f"\n--- {log.name}\n{log.read_text(errors='replace')}" for log in sorted(scratch.glob("*/?.log")))
+    return "".join(
+        f"\n--- {log.name}\n{log.read_text(errors='replace')}"
+        for log in sorted(scratch.glob("*/?.log"))
+    )
 
 
 def left_of(mark: str) -> list[int]:
@@ -73,18 +77,25 @@ def left_of(mark: str) -> list[int]:
 
 
 @pytest.mark.timeout(300)
-def test_the_demo_runs_to_its_end_and_everything_holds(start: Start, scratch: Path, mark: str) -> None:
+def test_the_demo_runs_to_its_end_and_everything_holds(
+    start: Start, scratch: Path, mark: str
+) -> None:
     process = start("--records", "3000")
     said, _ = process.communicate(timeout=150 * patience())
     assert process.returncode == 0, said + logs_in(scratch)
-    assert "VERDICT: all held: every record billed exactly once and in order, across 3 changes of leader" in said
+    assert (
+        "VERDICT: all held: every record billed exactly once and in order, across 3 changes of"
+        " leader" in said
+    )
     assert re.search(r"^records fed +3,000$", said, re.MULTILINE)
     assert re.search(r"^records billed +3,000$", said, re.MULTILINE)
     assert re.search(r"^billed twice +0$", said, re.MULTILINE)
     assert re.search(r"^skipped +0$", said, re.MULTILINE)
     for kind in ("kill -9", "freeze", "transfer to"):
         assert re.search(rf"^{kind}.* ms +[\d,]+ ms$", said, re.MULTILINE), said
-    assert re.search(r"noticed that it was deposed \(reason: (session|lease|fenced|node-deleted)\)", said)
+    assert re.search(
+        r"noticed that it was deposed \(reason: (session|lease|fenced|node-deleted)\)", said
+    )
     assert "\x1b" not in said
     assert left_of(mark) == []
     assert [path.name for path in scratch.glob("leaderq-d*")] == []
@@ -118,7 +129,9 @@ def test_a_demo_that_is_killed_leaves_nothing_running(start: Start, mark: str) -
             break
     process.kill()
     process.communicate(timeout=90 * patience())
-    assert eventually(lambda: not left_of(mark), timeout_s=30, message="everything the demo started is gone")
+    assert eventually(
+        lambda: not left_of(mark), timeout_s=30, message="everything the demo started is gone"
+    )
 
 
 def test_an_input_that_is_not_there_is_named_before_anything_is_started(start: Start) -> None:

@@ -1,4 +1,6 @@
-"""The documentation builds without a warning, and what operators may copy from it is well formed."""
+"""The documentation builds without a warning, and what operators may copy from it is well
+formed.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,18 @@ NEEDED = "pip install -e '.[docs]'"
 
 def test_the_docs_build_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("sphinx", reason=NEEDED)
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(ROOT / "docs"), str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        str(ROOT / "docs"),
+        str(tmp_path),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     settings = (tmp_path / "settings.html").read_text()
@@ -37,6 +50,10 @@ def test_the_kubernetes_manifest_keeps_to_its_schema() -> None:
 def test_the_systemd_unit_is_one(tmp_path: Path) -> None:
     unit = tmp_path / "leaderq-billing.service"
     text = (DEPLOY / unit.name).read_text()
-    unit.write_text(text.replace("/opt/billing/venv/bin/leaderq", "/bin/true").replace("User=billing\n", ""))
-    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    unit.write_text(
+        text.replace("/opt/billing/venv/bin/leaderq", "/bin/true").replace("User=billing\n", "")
+    )
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
+    )
     assert "leaderq-billing" not in done.stderr, done.stderr

@@ -38,8 +38,13 @@ def live_mb(server: ZooKeeperServer) -> float:
     if not jcmd.exists():
         return float("nan")
     for what in ("GC.run", "GC.heap_info"):
-        told = subprocess.run([jcmd, str(server.pid), what], capture_output=True, check=True, timeout=60, text=True)
-    return sum(int(used) for used in re.findall(r"(?:generation|heap).*?used (\d+)K", told.stdout)) / 1024
+        told = subprocess.run(
+            [jcmd, str(server.pid), what], capture_output=True, check=True, timeout=60, text=True
+        )
+    return (
+        sum(int(used) for used in re.findall(r"(?:generation|heap).*?used (\d+)K", told.stdout))
+        / 1024
+    )
 
 
 def messages(count: int) -> list[Message]:
@@ -59,7 +64,9 @@ def cycle(queue: DynoQueue, count: int) -> float:
 def side_by_side(one: DynoQueue, other: DynoQueue, count: int, rounds: int) -> tuple[float, float]:
     """The medians of :func:`cycle` of two queues, taken in turn, for the machine has other work."""
     pairs = [(cycle(one, count), cycle(other, count)) for _ in range(rounds)]
-    return statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)
+    return statistics.median(pair[0] for pair in pairs), statistics.median(
+        pair[1] for pair in pairs
+    )
 
 
 def first_pop(session: Session) -> float:
@@ -76,9 +83,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--depths", type=int, nargs="+", default=DEPTHS)
     depths = parser.parse_args().depths
-    print(f"one server, heap {HEAP_MB} MB; in brackets: beside it a queue in which {SHALLOW:,} wait")
+    print(
+        f"one server, heap {HEAP_MB} MB; in brackets: beside it a queue in which {SHALLOW:,} wait"
+    )
     print("  waiting  alone, ms          of 100, ms          comes, s  server, MB  we, MB")
-    with ZooKeeperServer(heap_mb=HEAP_MB) as server, connect(server.address, timeout_s=20) as session:
+    with (
+        ZooKeeperServer(heap_mb=HEAP_MB) as server,
+        connect(server.address, timeout_s=20) as session,
+    ):
         with DynoQueue(session, "/deep") as deep, DynoQueue(session, "/shallow") as shallow:
             for depth in depths:
                 for queue, wanted in ((deep, depth), (shallow, SHALLOW)):
@@ -87,15 +99,25 @@ def main() -> int:
                     cycle(queue, BATCH)  # what was pushed has been heard of
                 alone, beside = side_by_side(deep, shallow, 1, ROUNDS * 5)
                 of_many, beside_many = side_by_side(deep, shallow, BATCH, ROUNDS)
-                came_s, we_mb = first_pop(session), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+                came_s, we_mb = (
+                    first_pop(session),
+                    resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                )
                 costs = f"{alone:10.2f} ({beside:.2f}) {of_many:14.3f} ({beside_many:.3f})"
-                print(f"{depth:9,} {costs} {came_s:13.2f} {live_mb(server):11.0f} {we_mb:7.0f}", flush=True)
+                print(
+                    f"{depth:9,} {costs} {came_s:13.2f} {live_mb(server):11.0f} {we_mb:7.0f}",
+                    flush=True,
+                )
         with ThreadPoolExecutor(CONSUMERS) as pool, ExitStack() as sessions:
             began = time.perf_counter()
-            come = [sessions.enter_context(connect(server.address, timeout_s=60)) for _ in range(CONSUMERS)]
+            come = [
+                sessions.enter_context(connect(server.address, timeout_s=60))
+                for _ in range(CONSUMERS)
+            ]
             list(pool.map(first_pop, come))
         print(
-            f"{CONSUMERS} consumers that come at once: {time.perf_counter() - began:.1f} s; server {live_mb(server):.0f} MB"
+            f"{CONSUMERS} consumers that come at once: {time.perf_counter() - began:.1f} s; server"
+            f" {live_mb(server):.0f} MB"
         )
         is_alive = server.alive
     dearer = max(alone / beside, of_many / beside_many)

@@ -1,10 +1,10 @@
 """Dyno queues under kills and freezes: ``make dyno-soak``. Ends with 1 if a promise was broken.
 
 Eight processes consume what one pushes. Those with long leases are killed and begun again, those
-with short ones are frozen for longer than their leases; one is slow, one hangs on what it has. Every
-receipt is written down: when its claim was sent, until when it holds, and when it was settled. From
-these histories follows whether any message was lost, acknowledged twice, or held by two at once;
-how long what a killed process had took to come again; and whether anybody starved.
+with short ones are frozen for longer than their leases; one is slow, one hangs on what it has.
+Every receipt is written down: when its claim was sent, until when it holds, and when it was
+settled. From these histories follows whether any message was lost, acknowledged twice, or held by
+two at once; how long what a killed process had took to come again; and whether anybody starved.
 """
 
 from __future__ import annotations
@@ -86,7 +86,12 @@ def consume(address: str, log: Path, number: int) -> None:
                 print(f"consumer {number}: {type(exc).__name__}: {exc}"[:200], file=sys.stderr)
 
 
-def settle(queue: DynoQueue, found: list[Delivery], dice: random.Random, write: Callable[[str, Delivery], None]) -> None:
+def settle(
+    queue: DynoQueue,
+    found: list[Delivery],
+    dice: random.Random,
+    write: Callable[[str, Delivery], None],
+) -> None:
     acks = []
     for one in found:
         draw = dice.random()
@@ -120,7 +125,9 @@ class Soak:
     killed: dict[int, float] = field(default_factory=dict)
     faults: Counter[str] = field(default_factory=Counter)
     stalled_s: float = 0.0
-    """The longest that one request of ours has taken: what machine and servers owe to nobody here."""
+    """The longest that one request of ours has taken: what machine and servers owe to nobody
+    here.
+    """
 
     def run(self) -> bool:
         queue, began_s = opened(self.address), time.time()
@@ -135,7 +142,10 @@ class Soak:
                 process.kill()
                 process.wait()
         took_s = time.time() - began_s
-        print(f"pushed={self.messages} in {took_s:.0f} s faults={dict(self.faults)} left={queue.shard_sizes()}")
+        print(
+            f"pushed={self.messages} in {took_s:.0f} s faults={dict(self.faults)}"
+            f" left={queue.shard_sizes()}"
+        )
         left_over = queue.find_stale()
         session = queue._session
         queue.close()
@@ -230,7 +240,9 @@ def judged(soak: Soak) -> dict[str, bool]:
     got = [event for event in events if event[0] == "got"]
     receipts = Counter((event[2], event[3]) for event in got)
     same = sum(count > 1 for count in receipts.values())
-    settled = {(event[2], event[3], event[7]): event[1] for event in events if event[0] == "settling"}
+    settled = {
+        (event[2], event[3], event[7]): event[1] for event in events if event[0] == "settling"
+    }
     held, again_s = 0, []
     by_message = defaultdict(list)
     for event in got:
@@ -242,7 +254,8 @@ def judged(soak: Soak) -> dict[str, bool]:
             settled_ms = settled.get((former[2], former[3], former[7]), float("inf"))
             killed_ms = soak.killed.get(former[7], float("inf"))
             held += sent_ms + CLOCK_MS < min(former[4], settled_ms, killed_ms)
-            is_next = later[3] == former[3] + 1  # else one that was killed before it could write had it
+            # else one that was killed before it could write had it
+            is_next = later[3] == former[3] + 1
             is_best = "/00-" in former[2]  # others wait by right for as long as there is better
             if is_next and is_best and former[1] < killed_ms < min(former[4], settled_ms):
                 again_s.append((sent_ms - killed_ms) / 1000)
@@ -253,7 +266,11 @@ def judged(soak: Soak) -> dict[str, bool]:
     least = min((shares.get(number, 0) for number in range(2, soak.consumers)), default=0)
     print(f"lost={lost} acked twice={twice} receipts given twice={same} held by two={held}")
     middle_s = again_s[len(again_s) // 2] if again_s else 0.0
-    print(f"came again after a kill: {len(again_s)}, half in {middle_s:.1f} s, all in {longest_s:.1f} s;", end=" ")
+    print(
+        f"came again after a kill: {len(again_s)}, half in {middle_s:.1f} s, all in"
+        f" {longest_s:.1f} s;",
+        end=" ",
+    )
     print(f"one look at the sizes took {soak.stalled_s:.2f} s at most")
     print(f"deliveries by consumer {dict(sorted(shares.items()))}")
     return {
@@ -261,7 +278,9 @@ def judged(soak: Soak) -> dict[str, bool]:
         "none is acknowledged twice": twice == 0,
         "a receipt is given once": same == 0,
         "none is held by two": held == 0,
-        "what a killed one held comes again": longest_s <= (SESSION_S + 1) * PATIENCE + soak.stalled_s,
+        "what a killed one held comes again": (
+            longest_s <= (SESSION_S + 1) * PATIENCE + soak.stalled_s
+        ),
         "nobody starves": soak.messages < LONG_RUN or least >= soak.messages / soak.consumers / 20,
     }
 
@@ -279,11 +298,20 @@ def main() -> int:
     options = parser.parse_args()
     if options.consumer is not None:
         consume(options.address, options.folder / f"{options.consumer}.log", options.consumer)
-    servers: AbstractContextManager[Any] = ZooKeeperServer() if options.servers == 1 else ZooKeeperEnsemble(options.servers)
+    servers: AbstractContextManager[Any] = (
+        ZooKeeperServer() if options.servers == 1 else ZooKeeperEnsemble(options.servers)
+    )
     print(f"servers={options.servers} messages={options.messages} seed={options.seed}", flush=True)
     with servers as zookeeper, tempfile.TemporaryDirectory() as folder:
         dice = random.Random(options.seed)
-        soak = Soak(zookeeper.address, Path(folder), options.consumers, options.messages, options.waiting, dice)
+        soak = Soak(
+            zookeeper.address,
+            Path(folder),
+            options.consumers,
+            options.messages,
+            options.waiting,
+            dice,
+        )
         is_kept = soak.run()
     if is_kept:
         print("every promise was kept")

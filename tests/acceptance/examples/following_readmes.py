@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from leaderq.testing import eventually
@@ -17,13 +18,17 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 def commands(readme: Path) -> list[str]:
     """What a reader is to type, in order."""
-    return [line.strip()[2:] for line in readme.read_text().splitlines() if line.startswith("    $ ")]
+    return [
+        line.strip()[2:] for line in readme.read_text().splitlines() if line.startswith("    $ ")
+    ]
 
 
 class Terminal:
     """One terminal of the reader's: a command that goes on, and what it has printed so far."""
 
-    def __init__(self, command: str, *, cwd: Path, environment: dict[str, str], output: Path) -> None:
+    def __init__(
+        self, command: str, *, cwd: Path, environment: dict[str, str], output: Path
+    ) -> None:
         self._output = output
         with output.open("wb") as stream:
             # exec: the shell must not stand between the reader's Ctrl-C and the command.
@@ -38,7 +43,8 @@ class Terminal:
 
     def wait_for(self, text: str, timeout_s: float = 60.0) -> re.Match[str]:
         try:
-            return eventually(lambda: re.search(text, self.printed, re.MULTILINE), timeout_s=timeout_s)  # type: ignore[return-value]
+            search = partial(re.search, text, flags=re.MULTILINE)
+            return eventually(lambda: search(self.printed), timeout_s=timeout_s)
         except AssertionError as exc:
             raise AssertionError(f"{text!r} was not printed; what was:\n{self.printed}") from exc
 
@@ -69,7 +75,11 @@ class Reader:
         self._scratch = scratch
         self._terminals: list[Terminal] = []
         bin_folder = str(Path(sys.executable).parent)
-        self.environment = {**os.environ, "PATH": bin_folder + os.pathsep + os.environ["PATH"], "PYTHONUNBUFFERED": "1"}
+        self.environment = {
+            **os.environ,
+            "PATH": bin_folder + os.pathsep + os.environ["PATH"],
+            "PYTHONUNBUFFERED": "1",
+        }
 
     def opens(self, command: str) -> Terminal:
         """A terminal in which ``command`` goes on."""

@@ -1,4 +1,6 @@
-"""The cache updater, executed as its README says: what it saves is counted, and no page is left stale."""
+"""The cache updater, executed as its README says: what it saves is counted, and no page is left
+stale.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_the_cache_updater_does_what_its_readme_says(reader: Read) -> None:
     user.starts_servers(servers)
     terminals = [user.opens(command) for command in (anna, bob)]
     for name, terminal in zip(("anna", "bob"), terminals, strict=True):
-        said = terminal.wait_for(rf"^{name}: 400 changes, (\d+) refreshes, (\d+) saved$", timeout_s=90)
+        said = terminal.wait_for(
+            rf"^{name}: 400 changes, (\d+) refreshes, (\d+) saved$", timeout_s=90
+        )
         assert int(said[1]) + int(said[2]) == 400
         assert terminal.ended() == 0
 

@@ -24,7 +24,8 @@ LINE = '{client} - - [17/May/2015:10:05:03 +0000] "GET /{number} HTTP/1.1" 200 1
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    leased = lease_port()  # out of reach of all that is given any port, also while the collector is down
+    # out of reach of all that is given any port, also while the collector is down
+    leased = lease_port()
     yield leased.number
     leased.release()
 
@@ -44,7 +45,9 @@ def test_the_collector_does_what_its_readme_says(reader: Read, tmp_path: Path, p
     collector = user.opens(f"{collect} --port {port} --journal {tmp_path / 'journal'}")
     collector.wait_for(rf"collecting on port {port}; 0 clicks found")
     assert user.types(f"{visit} --port {port}") == "1000 clicks of 1000 were taken\n"
-    eventually(lambda: '"confirmed": 1000' in user.types(look.replace("8080", str(port))), timeout_s=30)
+    eventually(
+        lambda: '"confirmed": 1000' in user.types(look.replace("8080", str(port))), timeout_s=30
+    )
     assert sum(end_offsets(user.environment["LEADERQ_KAFKA"], "clicks").values()) == 9000
     assert post(port, b"no log line")[0] == 400
     assert post(port, b"", "/elsewhere")[0] == 404
@@ -63,7 +66,9 @@ def post(port: int, body: bytes, path: str = "/clicks") -> tuple[int, str]:
 
 
 class Visitor(threading.Thread):
-    """One client that clicks and clicks; ``taken`` are the numbers of the clicks answered with 202, in order."""
+    """One client that clicks and clicks; ``taken`` are the numbers of the clicks answered with 202,
+    in order.
+    """
 
     def __init__(self, name: str, port: int) -> None:
         super().__init__(daemon=True)
@@ -76,7 +81,9 @@ class Visitor(threading.Thread):
         number = 0
         while not self._over.is_set():
             try:
-                status, _ = post(self._port, LINE.format(client=self.client, number=number).encode())
+                status, _ = post(
+                    self._port, LINE.format(client=self.client, number=number).encode()
+                )
             except (OSError, http.client.HTTPException):
                 self._over.wait(0.05)  # it was killed; whether it took the click, nobody knows
             else:
@@ -100,13 +107,18 @@ def visitors(port: int) -> Iterator[list[Visitor]]:
 
 @pytest.mark.timeout(300)
 def test_nothing_answered_with_202_is_lost_when_the_collector_is_killed_while_kafka_is_away(
-    reader: Read, kafka_broker: KafkaBroker, topic_name: str, tmp_path: Path, port: int, visitors: list[Visitor]
+    reader: Read,
+    kafka_broker: KafkaBroker,
+    topic_name: str,
+    tmp_path: Path,
+    port: int,
+    visitors: list[Visitor],
 ) -> None:
     create_topics(kafka_broker.address, {topic_name: 4})
     user = reader(EXAMPLES)
     command = (
-        f"python -m collector.collect --kafka {kafka_broker.address} --topic {topic_name} --port {port} "
-        f"--journal {tmp_path / 'journal'}"
+        f"python -m collector.collect --kafka {kafka_broker.address} --topic {topic_name} --port"
+        f" {port} --journal {tmp_path / 'journal'}"
     )
     collector = user.opens(command)
     collector.wait_for("collecting on port")
@@ -116,7 +128,10 @@ def test_nothing_answered_with_202_is_lost_when_the_collector_is_killed_while_ka
     def more(count: int) -> None:
         wanted = [len(visitor.taken) + count for visitor in visitors]
         eventually(
-            lambda: all(len(visitor.taken) >= least for visitor, least in zip(visitors, wanted, strict=True)), timeout_s=60
+            lambda: all(
+                len(visitor.taken) >= least for visitor, least in zip(visitors, wanted, strict=True)
+            ),
+            timeout_s=60,
         )
 
     more(50)
@@ -131,7 +146,9 @@ def test_nothing_answered_with_202_is_lost_when_the_collector_is_killed_while_ka
     more(50)
     for visitor in visitors:
         visitor.stop()
-    eventually(lambda: stats(port)["balance"]["pending"] == 0, timeout_s=60, message="all is confirmed")
+    eventually(
+        lambda: stats(port)["balance"]["pending"] == 0, timeout_s=60, message="all is confirmed"
+    )
     assert collector.interrupt() == 0
 
     stored = numbers_on(kafka_broker.address, topic_name)
@@ -148,7 +165,8 @@ def kill(terminal: Terminal) -> None:
 
 def numbers_on(address: str, topic: str) -> dict[str, list[int]]:
     """The numbers of each client's clicks, in the order of the topic."""
-    from kafka import KafkaConsumer, TopicPartition  # after leaderq.kafka, which keeps a warning of this import quiet
+    # after leaderq.kafka, which keeps a warning of this import quiet
+    from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=address)
     try:

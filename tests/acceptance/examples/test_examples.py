@@ -32,7 +32,8 @@ def test_the_quickstart_does_what_its_readme_says(reader: Read) -> None:
     user.types(kill)
     begins = b.wait_for(r"term 2: b leads and goes on from (\d+)$")
     reached = max(int(number) for number in re.findall(r"^term 1: (\d+)$", a.printed, re.MULTILINE))
-    # Killed between the write and its print, the number stands in ZooKeeper and not in the terminal.
+    # Killed between the write and its print, the number stands in ZooKeeper and not in the
+    # terminal.
     assert int(begins[1]) - reached in (0, 1)
     b.wait_for(rf"term 2: {int(begins[1]) + 1}$")
     assert a.ended() != 0
@@ -58,7 +59,9 @@ def test_the_quickstart_does_what_its_readme_says(reader: Read) -> None:
     assert a.interrupt() == 0
     b.wait_for("b leads$")
     user.types(feed)
-    eventually(lambda: len(words(b.printed)) == 20, message="the next leader reads on, and nothing again")
+    eventually(
+        lambda: len(words(b.printed)) == 20, message="the next leader reads on, and nothing again"
+    )
 
 
 def words(printed: str) -> list[tuple[str, str, str]]:
@@ -67,7 +70,9 @@ def words(printed: str) -> list[tuple[str, str, str]]:
 
 @pytest.mark.timeout(300)
 def test_ad_billing_does_what_its_readme_says(reader: Read, tmp_path: Path) -> None:
-    demo, servers, feed, run_a, run_b, kill, feed_more, audit = commands(EXAMPLES / "ad_billing" / "README.rst")
+    demo, servers, feed, run_a, run_b, kill, feed_more, audit = commands(
+        EXAMPLES / "ad_billing" / "README.rst"
+    )
     assert demo == "leaderq demo"  # has a test of its own
     user = reader(EXAMPLES)
     user.environment["AD_BILLING_LEDGER"] = str(tmp_path / "ledger.sqlite3")
@@ -82,7 +87,9 @@ def test_ad_billing_does_what_its_readme_says(reader: Read, tmp_path: Path) -> N
     b.wait_for("term=2 stage=execution")
     assert a.ended() != 0
     user.types(feed_more)
-    printed = eventually(lambda: user.types(audit), timeout_s=60, message="the audit finds everything billed")
+    printed = eventually(
+        lambda: user.types(audit), timeout_s=60, message="the audit finds everything billed"
+    )
     assert "fed 16000, billed 16000, billed twice 0, skipped 0" in printed
     assert re.search(r"^CLIENT +CLICKS +CHARGE\n10\.", printed, re.MULTILINE)
     assert b.interrupt() == 0
@@ -99,9 +106,13 @@ def test_ad_billing_names_a_ledger_that_cannot_be_written(reader: Read, tmp_path
     assert "Traceback" not in candidate.printed
 
 
-def test_a_career_built_on_ad_billing_stands_under_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_career_built_on_ad_billing_stands_under_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     readme = (EXAMPLES / "ad_billing" / "README.rst").read_text()
-    code = readme.partition("A career of yours can build on this one::")[2].partition("Candidates of one")[0]
+    code = readme.partition("A career of yours can build on this one::")[2].partition(
+        "Candidates of one"
+    )[0]
     shutil.copytree(EXAMPLES / "ad_billing", tmp_path / "ad_billing")
     monkeypatch.syspath_prepend(str(tmp_path))
     names: dict[str, object] = {"__name__": "nightly"}

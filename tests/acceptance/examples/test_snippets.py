@@ -24,7 +24,9 @@ SERVERS = "127.0.0.1:2181"
 
 @pytest.fixture
 def run(zookeeper_server: ZooKeeperServer, znode_root: str) -> Callable[..., dict[str, Any]]:
-    """Execute a snippet behind what its page takes for granted, with the test's own server and paths."""
+    """Execute a snippet behind what its page takes for granted, with the test's own server and
+    paths.
+    """
 
     def executed(page: str, snippet: str, **replaced: str) -> dict[str, Any]:
         for old, new in {
@@ -43,21 +45,27 @@ def run(zookeeper_server: ZooKeeperServer, znode_root: str) -> Callable[..., dic
 
 
 @pytest.mark.parametrize(("page", "number"), [("quickstart", -1), ("coming-from", 0)])
-def test_leadership_inside_a_program(run: Callable[..., dict[str, Any]], page: str, number: int) -> None:
+def test_leadership_inside_a_program(
+    run: Callable[..., dict[str, Any]], page: str, number: int
+) -> None:
     with pytest.raises(Exception, match=r"^$") as written:
         run(page, python(page)[number])
     assert type(written.value).__name__ == "Written"  # a report was written while the term lasted
 
 
-def test_a_queue_and_messages(run: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_queue_and_messages(
+    run: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
     run("queues", *python("queues"))
     assert capsys.readouterr().out == "hello\n"
-    assert run("dyno", python("dyno")[0], **{"timeout_s=30": "timeout_s=0", "pop(10,": "pop(1,"})["allocated"] == [
-        b"seat 12"
-    ]
+    assert run("dyno", python("dyno")[0], **{"timeout_s=30": "timeout_s=0", "pop(10,": "pop(1,"})[
+        "allocated"
+    ] == [b"seat 12"]
 
 
-def test_the_helpers(run: Callable[..., dict[str, Any]], kafka_broker: KafkaBroker, topic_name: str, tmp_path: Path) -> None:
+def test_the_helpers(
+    run: Callable[..., dict[str, Any]], kafka_broker: KafkaBroker, topic_name: str, tmp_path: Path
+) -> None:
     coalescing, single_writer, producer = python("helpers")
     create_topics(kafka_broker.address, {topic_name: 1})
     names = run("helpers", coalescing)
@@ -93,7 +101,9 @@ def test_the_page_about_tests(reader: Read, tmp_path: Path) -> None:
         "--rootdir",
         str(tmp_path),
     ]
-    done = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
 
@@ -114,12 +124,28 @@ class Billing(KafkaLeaderCareer):
 
 @pytest.mark.timeout(400)
 def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
-    install, servers, run_a, run_b, status, step_down, create, doctor, run_billing, dead, replay, lead = commands(
-        "quickstart"
-    )
+    (
+        install,
+        servers,
+        run_a,
+        run_b,
+        status,
+        step_down,
+        create,
+        doctor,
+        run_billing,
+        dead,
+        replay,
+        lead,
+    ) = commands("quickstart")
     assert install == "pip install 'leaderq[servers]'"
     counter, marking, billing, settling, _ = python("quickstart")
-    for name, snippet in {"counter": counter, "marking": marking, "billing": billing, "settling": settling}.items():
+    for name, snippet in {
+        "counter": counter,
+        "marking": marking,
+        "billing": billing,
+        "settling": settling,
+    }.items():
         (tmp_path / f"{name}.py").write_text(snippet)
     (tmp_path / "bills.py").write_text(python("offset-stores")[0])
     (tmp_path / "nightly.sh").write_text("#!/bin/sh\necho term $LEADERQ_TERM_NUMBER\n")
@@ -151,7 +177,12 @@ def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
     feed(user, "orders", b"order")
     settles = user.opens("leaderq run settling:Settling")
     settles.wait_for("stage=execution")
-    eventually(lambda: json.loads(user.types("leaderq status --career settling --json"))["drain"]["lag"] == 0, timeout_s=60)
+    eventually(
+        lambda: (
+            json.loads(user.types("leaderq status --career settling --json"))["drain"]["lag"] == 0
+        ),
+        timeout_s=60,
+    )
     user.types(dead)
     user.types(replay)
     assert settles.interrupt() == 0
@@ -162,7 +193,11 @@ def test_the_quickstart_and_the_readme(reader: Read, tmp_path: Path) -> None:
     assert "term 1" in user.types(lead)
     queues(user)
 
-    known = {*commands("quickstart"), "leaderq run settling:Settling", "leaderq doctor --career settling:Settling"}
+    known = {
+        *commands("quickstart"),
+        "leaderq run settling:Settling",
+        "leaderq doctor --career settling:Settling",
+    }
     assert {line for line in commands("README") if line.startswith("leaderq")} <= known
     user.types("leaderq doctor --career settling:Settling")
 

@@ -1,4 +1,6 @@
-"""Work orders: a day with a transfer and a kill, by its README; and an allocator that is not the only one any more."""
+"""Work orders: a day with a transfer and a kill, by its README; and an allocator that is not the
+only one any more.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ def session(zookeeper_server: Any, znode_root: str) -> Iterator[Session]:
 
 
 def orders(session: Session) -> list[dict[str, Any]]:
-    found = [session.get(f"/work-orders/orders/{name}")[0] for name in session.children("/work-orders/orders")]
+    found = [
+        session.get(f"/work-orders/orders/{name}")[0]
+        for name in session.children("/work-orders/orders")
+    ]
     return [json.loads(data) for data in found]
 
 
@@ -67,7 +72,12 @@ def test_the_commands_of_the_readme_do_what_it_says(
     assert user.types(feed.replace("600", "20")) == "0 rules fed\n"
     assert user.types(stats).splitlines()[1].split()[0] == "0"
     with DynoQueue(session, "/work-orders/rules") as queue:
-        wrong = [b"", b"[]", b'{"machine": "m"}', b'{"machine": "m", "skill": "magic", "hours": 1, "concern": "safety"}']
+        wrong = [
+            b"",
+            b"[]",
+            b'{"machine": "m"}',
+            b'{"machine": "m", "skill": "magic", "hours": 1, "concern": "safety"}',
+        ]
         queue.push([Message(payload=payload) for payload in wrong])
         allocator = user.opens(run_a)
         allocator.wait_for("stage=execution")
@@ -80,7 +90,9 @@ def test_the_commands_of_the_readme_do_what_it_says(
     assert allocator.interrupt() == 0
 
 
-def test_an_allocator_that_another_has_followed_orders_nothing(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_allocator_that_another_has_followed_orders_nothing(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     from work_orders.allocator import OFFICE, Allocator
     from work_orders.feed import feed
@@ -107,7 +119,15 @@ def test_the_example_passes_the_strict_checker() -> None:
 
 
 def strictly_checked(*files: Path) -> None:
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent", *map(str, files)]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--config-file=",
+        "--follow-imports=silent",
+        *map(str, files),
+    ]
     said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=EXAMPLES.parent)
     assert said.returncode == 0, said.stdout
 
@@ -116,9 +136,14 @@ def test_the_worker_of_the_page_about_messages_runs(
     zookeeper_server: Any, znode_root: str, tmp_path: Path, session: Session
 ) -> None:
     program = tmp_path / "program.py"
-    program.write_text(python("dyno")[1].replace("127.0.0.1:2181", f"{zookeeper_server.address}{znode_root}"))
+    program.write_text(
+        python("dyno")[1].replace("127.0.0.1:2181", f"{zookeeper_server.address}{znode_root}")
+    )
     with subprocess.Popen(
-        [sys.executable, "-u", str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-u", str(program)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None

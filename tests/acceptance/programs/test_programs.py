@@ -1,4 +1,6 @@
-"""Three programs, written from the docstrings alone: each is typed strictly, and runs as it stands."""
+"""Three programs, written from the docstrings alone: each is typed strictly, and runs as it
+stands.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ HERE = Path(__file__).parent
 
 def run(program: str, *arguments: str) -> str:
     command = [sys.executable, "-X", "dev", "-W", "error", str(HERE / program), *arguments]
-    return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, timeout=150).stdout
+    return subprocess.run(
+        command, check=True, text=True, stdout=subprocess.PIPE, timeout=150
+    ).stdout
 
 
 def test_all_of_them_pass_the_strict_checker():
@@ -43,7 +47,9 @@ def test_a_service_on_asyncio_renders_each_page_and_not_each_wish(zookeeper_serv
     assert 3 <= rendered <= 30
 
 
-def test_payments_are_booked_once_and_what_is_none_is_set_aside(zookeeper_server, kafka_broker, znode_root, tmp_path):
+def test_payments_are_booked_once_and_what_is_none_is_set_aside(
+    zookeeper_server, kafka_broker, znode_root, tmp_path
+):
     create_topics(kafka_broker.address, {"payments": 2})
     good = [b'{"account": "a%d", "cents": %d}' % (number % 7, number) for number in range(200)]
     with BufferedProducer(KafkaSink(kafka_broker.address, "payments")) as producer:
@@ -72,5 +78,7 @@ def test_payments_are_booked_once_and_what_is_none_is_set_aside(zookeeper_server
 
 def booked(database: Path) -> tuple[int, int]:
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as reading:
-        found: tuple[int, int] = reading.execute("SELECT COUNT(*), SUM(cents) FROM booked").fetchone()
+        found: tuple[int, int] = reading.execute(
+            "SELECT COUNT(*), SUM(cents) FROM booked"
+        ).fetchone()
     return found

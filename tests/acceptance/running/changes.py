@@ -183,7 +183,9 @@ class Contest:
         leader.worker = leader.worker_pid
 
         def has_lost() -> bool:
-            return bool(leader.said("term_ended") or leader.said("worker_overdue")) or not leader.alive
+            return (
+                bool(leader.said("term_ended") or leader.said("worker_overdue")) or not leader.alive
+            )
 
         def is_fresh() -> bool:
             begun_s = leader.history("begin")[-1]["at"]
@@ -192,7 +194,11 @@ class Contest:
             is_young = now_s() - begun_s < UNIT_S - self.kind.takes_s
             return is_young and working >= WRITERS.get(self.kind.career, {"unit"})
 
-        eventually(lambda: has_lost() or is_fresh(), interval_s=0.1, message=f"{self.kind.name}: a unit in hand")
+        eventually(
+            lambda: has_lost() or is_fresh(),
+            interval_s=0.1,
+            message=f"{self.kind.name}: a unit in hand",
+        )
         return not has_lost()
 
     def change(self, leader: Contender, successor: Contender) -> Change:

@@ -1,4 +1,6 @@
-"""Real processes, killed, frozen and cut off: who leads, who believes to lead, and who is told why not."""
+"""Real processes, killed, frozen and cut off: who leads, who believes to lead, and who is told why
+not.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
 
 RECORDER = "recorder:Recorder"
-AS_PROCESS_ONE = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
+AS_PROCESS_ONE = [
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+]
 
 
 def leading(candidate, **more):
@@ -33,7 +43,9 @@ def standing(start, zookeeper_server, *ids, target=RECORDER, **options):
     return candidates
 
 
-def test_a_killed_workers_session_is_closed_by_its_guardian_and_the_next_leads(start, zookeeper_server, history):
+def test_a_killed_workers_session_is_closed_by_its_guardian_and_the_next_leads(
+    start, zookeeper_server, history
+):
     a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=60)
     a.signal_worker(signal.SIGKILL)
     leading(b, timeout_s=30)  # half the session time-out: without the guardian it could not
@@ -62,14 +74,18 @@ def test_a_frozen_leader_is_refused_everything_when_it_thaws_and_hands_over_with
     a.wait_for("standing", count=2)  # and goes back into the line
 
 
-def test_a_leader_frozen_between_check_and_write_is_refused_by_zookeeper_itself(start, zookeeper_server, history, zookeeper):
+def test_a_leader_frozen_between_check_and_write_is_refused_by_zookeeper_itself(
+    start, zookeeper_server, history, zookeeper
+):
     zookeeper.ensure_path("/zombie")
     a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=6)
     freeze(a.worker_pid)
     leading(b)
     before = zookeeper.get("/zombie")[1].version
     os.kill(a.worker_pid, signal.SIGCONT)
-    eventually(lambda: history.lines("write refused", who="a") or history.lines("handOver", who="a"))
+    eventually(
+        lambda: history.lines("write refused", who="a") or history.lines("handOver", who="a")
+    )
     assert zookeeper.get("/zombie")[1].version == before
 
 
@@ -93,7 +109,9 @@ def test_a_leader_behind_a_black_hole_deposes_itself_before_the_next_one_leads(
     a.wait_for("standing", count=2)
 
 
-def test_a_short_black_hole_pauses_the_work_and_keeps_the_term(start, zookeeper_server, fault_proxy, history):
+def test_a_short_black_hole_pauses_the_work_and_keeps_the_term(
+    start, zookeeper_server, fault_proxy, history
+):
     proxy = fault_proxy(zookeeper_server.address)
     a = start(RECORDER, id="a", zookeeper=proxy.address, session_timeout_s=30)
     leading(a)
@@ -105,13 +123,19 @@ def test_a_short_black_hole_pauses_the_work_and_keeps_the_term(start, zookeeper_
     assert not a.said("term_ending")
 
 
-def test_a_terminated_leader_finishes_its_unit_hands_over_and_only_then_the_next_starts(start, zookeeper_server, history):
+def test_a_terminated_leader_finishes_its_unit_hands_over_and_only_then_the_next_starts(
+    start, zookeeper_server, history
+):
     a, b = standing(start, zookeeper_server, "a", "b", target="recorder:Slow")
     eventually(lambda: history.lines("unit began", who="a"))
     a.terminate()
     leading(b)
     assert a.wait() == 0
-    order = [line["what"] for line in history.lines() if line["who"] == "a" or line["what"] == "inaugurate"]
+    order = [
+        line["what"]
+        for line in history.lines()
+        if line["who"] == "a" or line["what"] == "inaugurate"
+    ]
     assert order[-3:] == ["unit done", "handOver", "inaugurate"]
 
 
@@ -122,7 +146,8 @@ def test_a_second_signal_leaves_at_once(start, zookeeper_server, history):
     a.terminate()
     asked_s = now_s()
     a.wait_for("term_ending", reason="withdrawn")
-    eventually(lambda: now_s() - asked_s > 2 * SAME_REQUEST_S)  # sooner, it would be the same request
+    # sooner, it would be the same request
+    eventually(lambda: now_s() - asked_s > 2 * SAME_REQUEST_S)
     a.terminate()
     assert a.wait() == 130
     leading(b, timeout_s=30)
@@ -130,7 +155,11 @@ def test_a_second_signal_leaves_at_once(start, zookeeper_server, history):
 
 
 def test_a_unit_that_outlives_the_hand_over_budget_ends_the_process(start, zookeeper_server):
-    options = {"target": "recorder:Stubborn", "session_timeout_s": 60, "arguments": ["--handover-budget-s", "0.5"]}
+    options = {
+        "target": "recorder:Stubborn",
+        "session_timeout_s": 60,
+        "arguments": ["--handover-budget-s", "0.5"],
+    }
     a, b = standing(start, zookeeper_server, "a", "b", **options)
     a.terminate()
     assert a.wait() == 4
@@ -138,7 +167,9 @@ def test_a_unit_that_outlives_the_hand_over_budget_ends_the_process(start, zooke
     leading(b, timeout_s=30)
 
 
-def test_a_worker_whose_guardian_died_says_so_hands_over_and_leaves(start, zookeeper_server, history):
+def test_a_worker_whose_guardian_died_says_so_hands_over_and_leaves(
+    start, zookeeper_server, history
+):
     a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=60)
     worker = a.worker_pid
     a.process.kill()
@@ -149,7 +180,9 @@ def test_a_worker_whose_guardian_died_says_so_hands_over_and_leaves(start, zooke
     assert history.overlap_s() < 0
 
 
-def test_when_guardian_and_worker_die_together_the_session_times_out_and_the_next_leads(start, zookeeper_server, history):
+def test_when_guardian_and_worker_die_together_the_session_times_out_and_the_next_leads(
+    start, zookeeper_server, history
+):
     a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=6)
     worker = a.worker_pid
     freeze(a.process.pid)  # so that it cannot act between the two deaths
@@ -159,8 +192,12 @@ def test_when_guardian_and_worker_die_together_the_session_times_out_and_the_nex
     assert history.overlap_s() < 0
 
 
-def test_without_a_guardian_the_session_times_out_and_the_next_leads(start, zookeeper_server, history):
-    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=6, arguments=["--no-guardian"])
+def test_without_a_guardian_the_session_times_out_and_the_next_leads(
+    start, zookeeper_server, history
+):
+    a, b = standing(
+        start, zookeeper_server, "a", "b", session_timeout_s=6, arguments=["--no-guardian"]
+    )
     assert a.worker_pid == a.pid
     a.process.kill()
     leading(b)
@@ -170,10 +207,18 @@ def test_without_a_guardian_the_session_times_out_and_the_next_leads(start, zook
 def test_a_worker_that_outlives_its_lease_without_noticing_is_stopped_before_the_next_one_leads(
     start, zookeeper_server, history
 ):
-    """A C call that holds the GIL: no Python thread of the worker runs, but its code would go on afterwards."""
+    """A C call that holds the GIL: no Python thread of the worker runs, but its code would go on
+    afterwards.
+    """
     a = start("gil_hog:GilHog", id="a", zookeeper=zookeeper_server.address, session_timeout_s=9)
     a.wait_for("stage_began", stage="inauguration")
-    b = start(RECORDER, id="b", zookeeper=zookeeper_server.address, session_timeout_s=9, arguments=["--career", "gil-hog"])
+    b = start(
+        RECORDER,
+        id="b",
+        zookeeper=zookeeper_server.address,
+        session_timeout_s=9,
+        arguments=["--career", "gil-hog"],
+    )
     b.wait_for("standing")
     (history.path.parent / "go").touch()
     leading(b)
@@ -184,7 +229,10 @@ def test_a_worker_that_outlives_its_lease_without_noticing_is_stopped_before_the
 
 def test_a_failing_career_hands_over_cools_off_and_stands_again(start, zookeeper_server, history):
     a = start(
-        "recorder:Failing", id="a", zookeeper=zookeeper_server.address, arguments=["--max-failures", "2", "--yield-s", "1"]
+        "recorder:Failing",
+        id="a",
+        zookeeper=zookeeper_server.address,
+        arguments=["--max-failures", "2", "--yield-s", "1"],
     )
     a.wait_for("cooling_off", failures=2)
     failure = a.said("career_error", stage="execution")[0]
@@ -193,8 +241,13 @@ def test_a_failing_career_hands_over_cools_off_and_stands_again(start, zookeeper
     a.wait_for("term_began", count=3)
 
 
-def test_a_guardian_as_process_one_passes_signals_on_and_reaps_orphans(start, zookeeper_server, history):
-    if shutil.which("unshare") is None or subprocess.run([*AS_PROCESS_ONE, "true"], capture_output=True).returncode:
+def test_a_guardian_as_process_one_passes_signals_on_and_reaps_orphans(
+    start, zookeeper_server, history
+):
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*AS_PROCESS_ONE, "true"], capture_output=True).returncode
+    ):
         pytest.skip("this system lets nobody make a process namespace (unshare --pid)")
     a = start("orphans:Orphans", id="a", zookeeper=zookeeper_server.address, under=AS_PROCESS_ONE)
     leading(a)

@@ -290,7 +290,9 @@ def test_a_worker_that_was_asked_to_leave_is_not_asked_again_when_its_lease_ends
     assert a.wait() == 1  # killed, and not 130: told twice
 
 
-def test_a_worker_that_its_guardian_has_asked_to_leave_is_not_asked_again(start, zookeeper_server, fault_proxy, history):
+def test_a_worker_that_its_guardian_has_asked_to_leave_is_not_asked_again(
+    start, zookeeper_server, fault_proxy, history
+):
     proxy = fault_proxy(zookeeper_server.address)
     a = start("rude:LongUnits", id="a", zookeeper=proxy.address, session_timeout_s=12)
     eventually(lambda: history.lines("begin"))

@@ -1,4 +1,6 @@
-"""A record over which every process dies is found out by its deaths, set aside, and can be looked at and replayed."""
+"""A record over which every process dies is found out by its deaths, set aside, and can be looked
+at and replayed.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,17 @@ DEATHS = 4
 
 
 def dead(address: str, zookeeper: str, root: str, topic: str, *arguments: str) -> Any:
-    command = [sys.executable, "-m", "leaderq", "dead", *arguments, "--career", "killed", "--topic", f"{topic}-dead"]
+    command = [
+        sys.executable,
+        "-m",
+        "leaderq",
+        "dead",
+        *arguments,
+        "--career",
+        "killed",
+        "--topic",
+        f"{topic}-dead",
+    ]
     command += ["--kafka", address, "--zookeeper", zookeeper, "--root", root]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90 * patience())
     assert done.returncode == 0, done.stderr
@@ -53,7 +65,9 @@ def test_a_record_that_kills_every_leader_is_set_aside_and_the_work_goes_on(
     survivor.stop()
 
     handled = [line["value"] for line in history.lines("handled")]
-    assert [value.encode() for value in dict.fromkeys(handled)] == [value for value in values if value != b"kill"]
+    assert [value.encode() for value in dict.fromkeys(handled)] == [
+        value for value in values if value != b"kill"
+    ]
     assert {line["together"] for line in history.lines("handled", who="survivor")} >= {1, 10}
     assert decode(zookeeper.get(Layout(znode_root, "killed").attempts)[0], path="").killers
     where = (kafka_broker.address, zookeeper_server.address, znode_root, topic_name)

@@ -113,7 +113,10 @@ def test_a_shell_loop_moves_with_the_leadership_and_back(lead, operator, journal
 def test_a_java_program_has_its_last_word_before_its_successor_begins(lead, operator, journal):
     java = str(find_java().program)
     program = [java, "-Xshare:auto", "-XX:TieredStopAtLevel=1", str(CAREERS / "Reports.java")]
-    if subprocess.run([java, "--list-modules"], capture_output=True).stdout.find(b"jdk.compiler") < 0:
+    if (
+        subprocess.run([java, "--list-modules"], capture_output=True).stdout.find(b"jdk.compiler")
+        < 0
+    ):
         pytest.skip("this Java runs no source files: it has no compiler")
     lead(*program, str(journal), id="a")
     eventually(lambda: lines(journal, "1 works"))
@@ -135,7 +138,9 @@ def test_sigterm_reaches_the_command_once_and_it_is_waited_for(lead, journal):
     assert text(journal).split() == ["begun", "asked", "done"]
 
 
-def test_a_daemon_of_a_command_is_dead_before_the_next_one_begins_though_the_guardian_is(lead, journal):
+def test_a_daemon_of_a_command_is_dead_before_the_next_one_begins_though_the_guardian_is(
+    lead, journal
+):
     daemon = ["sh", "-c", DAEMON, str(journal)]
     a = lead(*daemon, id="a", arguments=SOON)
     grows(journal, "1 daemon")
@@ -145,7 +150,9 @@ def test_a_daemon_of_a_command_is_dead_before_the_next_one_begins_though_the_gua
     assert_one_after_the_other(journal)
 
 
-def test_whoever_loses_its_lease_ends_its_deaf_command_and_stands_again(lead, journal, zookeeper_server, fault_proxy):
+def test_whoever_loses_its_lease_ends_its_deaf_command_and_stands_again(
+    lead, journal, zookeeper_server, fault_proxy
+):
     proxy = fault_proxy(zookeeper_server.address)
     budget = ["--handover-budget-s", "3"]  # more than a lost lease leaves
     options = {"zookeeper": proxy.address, "session_timeout_s": 6, "arguments": budget}
@@ -238,7 +245,9 @@ def test_a_command_that_succeeds_is_run_again_where_that_is_asked_for(lead, jour
 
 
 def test_a_command_that_fails_is_run_again_later_each_time(lead, journal):
-    a = lead("sh", "-c", 'echo "$LEADERQ_TERM_NUMBER" >>"$0"; exit 9', str(journal), arguments=AGAIN)
+    a = lead(
+        "sh", "-c", 'echo "$LEADERQ_TERM_NUMBER" >>"$0"; exit 9', str(journal), arguments=AGAIN
+    )
     a.wait_for("cooling_off", failures=2)
     assert text(journal).split()[:2] == ["1", "2"]
     assert {line["reason"] for line in a.said("term_ended")} == {"failed"}

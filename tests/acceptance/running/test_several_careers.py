@@ -52,10 +52,14 @@ def start(tmp_path: Path, zookeeper_server, znode_root):
     (tmp_path / "leaderq.toml").write_text(OPTIONS)
     started = []
 
-    def begin(*names: str, id: str = "a", arguments=(), all_of_file: bool = False) -> CandidateProcess:
+    def begin(
+        *names: str, id: str = "a", arguments=(), all_of_file: bool = False
+    ) -> CandidateProcess:
         first, *more = ["--all"] if all_of_file else [f"several:{name}" for name in names]
         arguments = [*more, "--root", znode_root, *arguments]
-        made = CandidateProcess(first, id=id, zookeeper=zookeeper_server.address, cwd=tmp_path, arguments=arguments)
+        made = CandidateProcess(
+            first, id=id, zookeeper=zookeeper_server.address, cwd=tmp_path, arguments=arguments
+        )
         started.append(made)
         return made.start()
 
@@ -80,12 +84,16 @@ def asked(address: str, path: str) -> tuple[int, str]:
 def test_those_of_the_file_run_and_answer_by_name_and_together(start, tmp_path):
     careers = {"first": "Steady", "second": "Other", "third": "Unprepared"}
     tables = [f'[careers.{name}]\nclass = "several:{made}"\n' for name, made in careers.items()]
-    (tmp_path / "leaderq.toml").write_text("".join(tables) + '[careers.first.options]\ngreeting = "hello"\n')
+    (tmp_path / "leaderq.toml").write_text(
+        "".join(tables) + '[careers.first.options]\ngreeting = "hello"\n'
+    )
     process = start(all_of_file=True, arguments=["--http", "0"])
     for career in ("first", "second"):
         process.wait_for("stage_began", stage="execution", career=career)
     process.wait_for("career_failed", career="third")
-    address = eventually(lambda: re.findall(r"http endpoint listens address=(\S+)", messages(process)))[0]
+    address = eventually(
+        lambda: re.findall(r"http endpoint listens address=(\S+)", messages(process))
+    )[0]
     assert asked(address, "/livez") == (200, "live\n")
     eventually(lambda: asked(address, "/leader/first") == (200, "leader\n"))
     eventually(lambda: asked(address, "/leader")[1] == "not leader: third: it does not lead\n")
@@ -153,23 +161,29 @@ def test_a_killed_process_leaves_all_of_its_leaderships_at_once(start):
 
 
 def test_careers_that_cannot_share_a_process_are_refused_with_all_reasons(start, tmp_path):
-    (tmp_path / "leaderq.toml").write_text("career = 'one'\n[careers.steady]\nlog_level = 'error'\n")
+    (tmp_path / "leaderq.toml").write_text(
+        "career = 'one'\n[careers.steady]\nlog_level = 'error'\n"
+    )
     process = start("Steady", "Other")
     assert process.process.wait(60) == ExitCode.USAGE
     eventually(lambda: "several of these careers stand as 'one'" in messages(process))
     (tmp_path / "leaderq.toml").write_text("[careers.steady]\nlog_level = 'error'\n")
     process = start("Steady", "Other")
     assert process.process.wait(60) == ExitCode.USAGE
-    eventually(lambda: "log_level differs between careers that share a process" in messages(process))
+    eventually(
+        lambda: "log_level differs between careers that share a process" in messages(process)
+    )
 
 
 def test_a_file_sets_up_the_log_of_the_worker_and_a_module_keeps_its_handlers(start, tmp_path):
     told, kept = tmp_path / "told.log", tmp_path / "kept.log"
     (tmp_path / "log.toml").write_text(
-        f'[handlers.h]\nclass = "logging.FileHandler"\nfilename = "{told}"\n[root]\nlevel = "INFO"\nhandlers = ["h"]\n'
+        f'[handlers.h]\nclass = "logging.FileHandler"\nfilename = "{told}"\n[root]\nlevel ='
+        ' "INFO"\nhandlers = ["h"]\n'
     )
     (tmp_path / "several.py").write_text(
-        f"import logging\nlogging.getLogger().addHandler(logging.FileHandler({str(kept)!r}))\n{CAREERS}"
+        "import"
+        f" logging\nlogging.getLogger().addHandler(logging.FileHandler({str(kept)!r}))\n{CAREERS}"
     )
     by_file = start("Steady", arguments=["--log-config", "log.toml"])
     eventually(lambda: "won a term career=steady id=a" in told.read_text())

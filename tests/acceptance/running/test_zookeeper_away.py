@@ -1,4 +1,6 @@
-"""ZooKeeper goes away and comes back: the work pauses, then ends with the lease, and begins again by itself."""
+"""ZooKeeper goes away and comes back: the work pauses, then ends with the lease, and begins again
+by itself.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ def leading(candidate, **more):
     return candidate.wait_for("stage_began", stage="execution", **more)
 
 
-def test_a_restart_within_the_lease_pauses_the_work_and_keeps_the_term(start, zookeeper_server, history):
+def test_a_restart_within_the_lease_pauses_the_work_and_keeps_the_term(
+    start, zookeeper_server, history
+):
     a = start(RECORDER, id="a", zookeeper=zookeeper_server.address, session_timeout_s=60)
     leading(a)
     zookeeper_server.kill()

@@ -1,4 +1,5 @@
-"""The cluster as seen from the host: who leads (ZooKeeper), what is billed (the ledger), which containers are healthy.
+"""The cluster as seen from the host: who leads (ZooKeeper), what is billed (the ledger), which
+containers are healthy.
 
 Every wait is bounded, and ends with :class:`Broken`, which says what did not come.
 """
@@ -31,7 +32,9 @@ class Broken(Exception):
 class Cluster:
     """One running demo cluster; ``session`` and ``ledger`` reach it through the published ports."""
 
-    def __init__(self, compose: Compose, session: Session, ledger: Totals, zookeeper_ports: list[int]) -> None:
+    def __init__(
+        self, compose: Compose, session: Session, ledger: Totals, zookeeper_ports: list[int]
+    ) -> None:
         self.compose = compose
         self.ledger = ledger
         self._observer = Observer(session, CAREER)
@@ -42,7 +45,11 @@ class Cluster:
 
         def executes() -> View | None:
             view = self._observer.view()
-            return view if view.term > after and view.leader and view.stage == Stage.EXECUTION.value else None
+            return (
+                view
+                if view.term > after and view.leader and view.stage == Stage.EXECUTION.value
+                else None
+            )
 
         return until(executes, f"a leader after term {after}", within_s)
 
@@ -51,7 +58,11 @@ class Cluster:
 
         def complete() -> View | None:
             view = self._observer.view()
-            return view if len(view.candidates) == CANDIDATES and view.leader in view.candidates else None
+            return (
+                view
+                if len(view.candidates) == CANDIDATES and view.leader in view.candidates
+                else None
+            )
 
         return until(complete, f"{CANDIDATES} candidates stand", within_s)
 
@@ -78,7 +89,9 @@ def healthy(compose: Compose, within_s: float) -> None:
     """Return when every container that is to run is healthy, and none that is to end has failed."""
 
     def all_healthy() -> bool:
-        states = [_state(each) for each in json.loads(compose.docker("inspect", *compose.containers()))]
+        states = [
+            _state(each) for each in json.loads(compose.docker("inspect", *compose.containers()))
+        ]
         failed = [name for name, state, _ in states if state == "exited"]
         if failed:
             raise Broken(f"{', '.join(failed)} ended; see docker logs {failed[0]}")
@@ -90,12 +103,20 @@ def healthy(compose: Compose, within_s: float) -> None:
 def _state(container: dict[str, dict[str, object]]) -> tuple[str, str, object]:
     state = container["State"]
     health = state.get("Health")
-    status = "done" if state["Status"] == "exited" and state["ExitCode"] == 0 else str(state["Status"])
-    return str(container["Name"]).strip("/"), status, health["Status"] if isinstance(health, dict) else None
+    status = (
+        "done" if state["Status"] == "exited" and state["ExitCode"] == 0 else str(state["Status"])
+    )
+    return (
+        str(container["Name"]).strip("/"),
+        status,
+        health["Status"] if isinstance(health, dict) else None,
+    )
 
 
 def until(fact: Callable[[], T], what: str, within_s: float) -> T:
-    """The first true answer of ``fact``; an error of ZooKeeper or of the ledger is no answer. Raises :class:`Broken`."""
+    """The first true answer of ``fact``; an error of ZooKeeper or of the ledger is no answer.
+    Raises :class:`Broken`.
+    """
     end_s = time.monotonic() + within_s * patience()
     why = ""
     while True:

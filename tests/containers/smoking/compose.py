@@ -1,6 +1,8 @@
-"""Docker and Compose as commands: found, checked, and asked; what is wrong with them said in one sentence.
+"""Docker and Compose as commands: found, checked, and asked; what is wrong with them said in one
+sentence.
 
-Nothing here knows the demo cluster except :data:`PORTS`. Errors: :class:`Unfit`, whose text names the remedy.
+Nothing here knows the demo cluster except :data:`PORTS`. Errors: :class:`Unfit`, whose text names
+the remedy.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _WITHIN_S = 120.0
 
 
 class Unfit(Exception):
-    """The smoke script cannot go on here; the text is one sentence that says why, and what to do."""
+    """The smoke script cannot go on here; the text is one sentence that says why, and what to
+    do.
+    """
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ class Compose:
         """The engine answers, and there is a Compose that is new enough; raises :class:`Unfit`."""
         if shutil.which("docker") is None:
             raise Unfit(
-                "no docker command is found; install Docker (on Debian and Ubuntu: apt-get install docker.io docker-compose)"
+                "no docker command is found; install Docker (on Debian and Ubuntu: apt-get install"
+                " docker.io docker-compose)"
             )
         told = _run(["docker", "version", "--format", "{{.Server.Version}}"], timeout_s=30)
         if told.returncode != 0 or not told.stdout.strip():
@@ -55,7 +60,9 @@ class Compose:
         return cls(_compose_command(), project)
 
     def run(self, *arguments: str, timeout_s: float = _WITHIN_S) -> str:
-        """``docker compose ...``; gives what it printed. Raises :class:`Unfit` with its last words."""
+        """``docker compose ...``; gives what it printed. Raises :class:`Unfit` with its last
+        words.
+        """
         return _checked([*self.command, "-p", self.project, *arguments], timeout_s)
 
     def docker(self, *arguments: str, timeout_s: float = _WITHIN_S) -> str:
@@ -64,8 +71,14 @@ class Compose:
 
     def containers(self, service: str | None = None, *, running: bool = False) -> list[str]:
         """The ids, of 12 digits, of the project's containers."""
-        filters = ["--filter", f"{_PROJECT}={self.project}", *(["--filter", f"{_SERVICE}={service}"] if service else [])]
-        return self.docker("ps", *([] if running else ["--all"]), *filters, "--format", "{{.ID}}").split()
+        filters = [
+            "--filter",
+            f"{_PROJECT}={self.project}",
+            *(["--filter", f"{_SERVICE}={service}"] if service else []),
+        ]
+        return self.docker(
+            "ps", *([] if running else ["--all"]), *filters, "--format", "{{.ID}}"
+        ).split()
 
     def left_behind(self) -> list[str]:
         """What is still there of the project: containers, volumes and networks."""
@@ -76,13 +89,17 @@ class Compose:
         }
         found = []
         for kind, listing in kinds.items():
-            names = self.docker(*listing, "--filter", f"{_PROJECT}={self.project}", "--quiet").split()
+            names = self.docker(
+                *listing, "--filter", f"{_PROJECT}={self.project}", "--quiet"
+            ).split()
             found += [f"{kind} {name}" for name in names]
         return found
 
 
 def ports(environment: Mapping[str, str] = os.environ) -> dict[str, int]:
-    """The ports that the cluster publishes, by variable; raises :class:`Unfit` for one that is no number, or in use."""
+    """The ports that the cluster publishes, by variable; raises :class:`Unfit` for one that is no
+    number, or in use.
+    """
     chosen = {}
     for name, default in PORTS.items():
         text = environment.get(name) or str(default)
@@ -95,7 +112,8 @@ def ports(environment: Mapping[str, str] = os.environ) -> dict[str, int]:
                 probe.bind(("127.0.0.1", int(text)))
             except OSError as exc:
                 raise Unfit(
-                    f"port {text} of 127.0.0.1 cannot be had ({exc.strerror}); stop what uses it, or choose another: {name}=..."
+                    f"port {text} of 127.0.0.1 cannot be had ({exc.strerror}); stop what uses it,"
+                    f" or choose another: {name}=..."
                 ) from exc
     return chosen
 
@@ -114,9 +132,13 @@ def _compose_command() -> tuple[str, ...]:
         seen.append(f"{' '.join(command)} {told.stdout.strip()}")
     if seen:
         raise Unfit(
-            f"Compose is too old: {', '.join(seen)}; the demo cluster needs docker-compose 1.29 or docker compose v2"
+            f"Compose is too old: {', '.join(seen)}; the demo cluster needs docker-compose 1.29 or"
+            " docker compose v2"
         )
-    raise Unfit("Docker is there, but no Compose; install docker-compose 1.29 or newer, or the plugin docker-compose-v2")
+    raise Unfit(
+        "Docker is there, but no Compose; install docker-compose 1.29 or newer, or the plugin"
+        " docker-compose-v2"
+    )
 
 
 def _checked(command: Sequence[str], timeout_s: float) -> str:
@@ -127,7 +149,9 @@ def _checked(command: Sequence[str], timeout_s: float) -> str:
 
 
 def images(config: str) -> list[str]:
-    """The images of the services in what ``compose config`` printed that are in no profile (pure): 1.29 prints all of them."""
+    """The images of the services in what ``compose config`` printed that are in no profile (pure):
+    1.29 prints all of them.
+    """
     found: dict[str, str] = {}
     optional: set[str] = set()
     service = ""
@@ -150,14 +174,18 @@ def explained(words: str) -> str:
     telling = [
         line
         for line in lines
-        if re.search(r"error|failed|denied|refused|cannot|invalid|no such|not found", line, re.IGNORECASE)
+        if re.search(
+            r"error|failed|denied|refused|cannot|invalid|no such|not found", line, re.IGNORECASE
+        )
     ]
     return (telling or lines or ["it did not say why"])[-1]
 
 
 def _run(command: Sequence[str], *, timeout_s: float) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=timeout_s, check=False)
+        return subprocess.run(
+            command, cwd=CHECKOUT, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
     except subprocess.TimeoutExpired as exc:
         raise Unfit(f"{' '.join(command)} did not end within {timeout_s:g} s") from exc
 

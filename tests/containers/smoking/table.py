@@ -26,7 +26,10 @@ class Result:
         """What did not hold, one sentence each."""
         late = self.healthy_after_s > HEALTHY_WITHIN_S * patience()
         slow = (
-            [f"it took {self.healthy_after_s:.0f} s until all was healthy, and {HEALTHY_WITHIN_S:g} s are promised"]
+            [
+                f"it took {self.healthy_after_s:.0f} s until all was healthy, and"
+                f" {HEALTHY_WITHIN_S:g} s are promised"
+            ]
             if late
             else []
         )
@@ -63,9 +66,18 @@ def verdict(result: Result) -> list[str]:
     audit = result.audit
     lines = [
         f"healthy after {result.healthy_after_s:.1f} s",
-        f"sent {audit.fed:,}, billed {audit.billed:,}, billed twice {audit.twice}, skipped {audit.skipped}, "
-        f"out of order {audit.disordered}, by a deposed leader {audit.usurped}",
+        (
+            f"sent {audit.fed:,}, billed {audit.billed:,}, billed twice {audit.twice}, skipped"
+            f" {audit.skipped}, out of order {audit.disordered}, by a deposed leader"
+            f" {audit.usurped}"
+        ),
     ]
     if result.problems:
         return [*lines, "VERDICT: not everything held: " + "; ".join(result.problems)]
-    return [*lines, f"VERDICT: all held: every record billed once and in order, across {len(result.gaps)} plugs"]
+    return [
+        *lines,
+        (
+            f"VERDICT: all held: every record billed once and in order, across {len(result.gaps)}"
+            " plugs"
+        ),
+    ]

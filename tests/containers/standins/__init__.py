@@ -1,1 +1,3 @@
-"""What stands in for the official images where they cannot be pulled; ``python tests/containers/standins`` builds it."""
+"""What stands in for the official images where they cannot be pulled; ``python
+tests/containers/standins`` builds it.
+"""

@@ -1,4 +1,6 @@
-"""The Docker engine, as far as building stand-ins needs it; spoken to through its command line, which building needs anyway."""
+"""The Docker engine, as far as building stand-ins needs it; spoken to through its command line,
+which building needs anyway.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,15 @@ class Engine:
     def reached(cls) -> Engine:
         """The engine that the command line reaches."""
         if shutil.which("docker") is None:
-            raise Missing("there is no docker command; install Docker (on Debian: apt-get install docker.io)")
+            raise Missing(
+                "there is no docker command; install Docker (on Debian: apt-get install docker.io)"
+            )
         done = _docker("version", "--format", "{{.Server.Version}}")
         if done.returncode != 0:
-            raise Missing(f"no Docker engine answers ({_last_line(done.stderr)}); start dockerd, or name one in DOCKER_HOST")
+            raise Missing(
+                f"no Docker engine answers ({_last_line(done.stderr)}); start dockerd, or name one"
+                " in DOCKER_HOST"
+            )
         return cls()
 
     def labels(self, name: str) -> Mapping[str, str] | None:
@@ -37,22 +44,32 @@ class Engine:
 
     def stand_ins(self) -> list[str]:
         """The names of all images with their label, what others were built from last."""
-        done = _docker("image", "ls", "--filter", f"label={STANDIN}", "--format", "{{.Repository}}:{{.Tag}}")
+        done = _docker(
+            "image", "ls", "--filter", f"label={STANDIN}", "--format", "{{.Repository}}:{{.Tag}}"
+        )
         names = [name for name in done.stdout.split() if "<none>" not in name]
         return sorted(names, key=lambda name: name.startswith("leaderq-standin/"))
 
-    def build(self, name: str, context: Path, labels: Mapping[str, str], arguments: Mapping[str, str]) -> None:
+    def build(
+        self, name: str, context: Path, labels: Mapping[str, str], arguments: Mapping[str, str]
+    ) -> None:
         """Build the Dockerfile of ``context``; nothing of it needs the network."""
         options = [part for key, value in labels.items() for part in ("--label", f"{key}={value}")]
-        options += [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
+        options += [
+            part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")
+        ]
         with self._replacing(name):
             done = _docker("build", "--network", "none", "--tag", name, *options, str(context))
             if done.returncode != 0:
                 raise Missing(f"building {name} failed:\n{done.stdout}{done.stderr}")
 
-    def import_root(self, root: Path, name: str, labels: Mapping[str, str], leave_out: Sequence[str]) -> None:
+    def import_root(
+        self, root: Path, name: str, labels: Mapping[str, str], leave_out: Sequence[str]
+    ) -> None:
         """Make an image of the files below ``root``."""
-        changes = [part for key, value in labels.items() for part in ("--change", f"LABEL {key}={value}")]
+        changes = [
+            part for key, value in labels.items() for part in ("--change", f"LABEL {key}={value}")
+        ]
         tar = [
             "tar",
             "--directory",
@@ -64,7 +81,11 @@ class Engine:
         ]
         with self._replacing(name), subprocess.Popen(tar, stdout=subprocess.PIPE) as packing:
             done = subprocess.run(
-                ["docker", "import", *changes, "-", name], stdin=packing.stdout, capture_output=True, text=True, check=False
+                ["docker", "import", *changes, "-", name],
+                stdin=packing.stdout,
+                capture_output=True,
+                text=True,
+                check=False,
             )
         if done.returncode != 0 or packing.returncode != 0:
             raise Missing(f"importing {name} failed: {done.stderr.strip() or 'tar failed'}")

@@ -1,7 +1,7 @@
 """The stand-ins: which image each stands in for, and what it is made of.
 
-This table is where the names are pinned for the tests; tests/containers/test_standins.py holds the compose file, the Dockerfile and
-``leaderq.testing.containers`` to it.
+This table is where the names are pinned for the tests; tests/containers/test_standins.py holds the
+compose file, the Dockerfile and ``leaderq.testing.containers`` to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Image:
-    """One image to stand in for; ``recipe`` names the folder with its Dockerfile, ``jars`` the set that goes into it."""
+    """One image to stand in for; ``recipe`` names the folder with its Dockerfile, ``jars`` the set
+    that goes into it.
+    """
 
     name: str
     root: str
@@ -53,8 +55,16 @@ def _reaper() -> str:
 
 
 _ALL = (
-    Image("zookeeper:3.9.5", "java", "zookeeper", "ZooKeeper from the locked jars, Java 21", jars="zookeeper"),
-    Image("apache/kafka:4.3.1", "java", "kafka", "Kafka from the locked jars, Java 21", jars="kafka"),
+    Image(
+        "zookeeper:3.9.5",
+        "java",
+        "zookeeper",
+        "ZooKeeper from the locked jars, Java 21",
+        jars="zookeeper",
+    ),
+    Image(
+        "apache/kafka:4.3.1", "java", "kafka", "Kafka from the locked jars, Java 21", jars="kafka"
+    ),
     Image("postgres:17.11", "postgres", "postgres", "Debian's PostgreSQL 17"),
     Image("python:3.13-slim", "python", "python", "Debian's Python 3.13"),
     Image(_reaper(), "python", "ryuk", "a reaper in Python"),
@@ -102,11 +112,16 @@ def _recipe(image: Image) -> str:
     digest = hashlib.sha256(root_recipe(image.root).encode())
     for path in sorted((HERE / image.recipe).rglob("*")):
         if path.is_file():
-            digest.update(f"{path.name} {path.stat().st_mode & 0o111}\n".encode() + path.read_bytes())
+            digest.update(
+                f"{path.name} {path.stat().st_mode & 0o111}\n".encode() + path.read_bytes()
+            )
     if image.jars is not None:
         try:
             from leaderq.testing.jars import locked_jars
         except ImportError as exc:
-            raise Missing("leaderq is not installed here; run it with the Python that has it (make sets one up)") from exc
+            raise Missing(
+                "leaderq is not installed here; run it with the Python that has it (make sets"
+                " one up)"
+            ) from exc
         digest.update(repr(locked_jars(image.jars)).encode())
     return digest.hexdigest()[:16]

@@ -14,7 +14,9 @@ from leaderq.kafka import Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 
 DATABASE = os.environ["RESULTS"]
-POSTGRES = "-c lock_timeout=20s -c idle_in_transaction_session_timeout=" + os.environ.get("IDLE_TIMEOUT", "10s")
+POSTGRES = "-c lock_timeout=20s -c idle_in_transaction_session_timeout=" + os.environ.get(
+    "IDLE_TIMEOUT", "10s"
+)
 
 
 def opened() -> Any:
@@ -46,7 +48,8 @@ class Stored(Paced):
             super().handle(records, term)
 
     def do(self, records: list[Record], term: Term) -> None:
-        # Not executemany: after psycopg's pipeline PostgreSQL does not count how long the transaction is idle.
+        # Not executemany: after psycopg's pipeline PostgreSQL does not count how long the
+        # transaction is idle.
         for row in records:
             self.cursor.execute(self.insert, (row.partition, row.offset, term.number))
 

@@ -25,6 +25,11 @@ class Handled(Paced):
         if self.file < 0:
             path = Path(os.environ["RESULTS"]) / f"{self.candidate_id}-{os.getpid()}.jsonl"
             self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        line = {"term": term.number, "batch": self.batch, "rows": [[row.partition, row.offset] for row in records]}
-        # One call: a process killed in it has written all or nothing, and what it wrote outlives it.
+        line = {
+            "term": term.number,
+            "batch": self.batch,
+            "rows": [[row.partition, row.offset] for row in records],
+        }
+        # One call: a process killed in it has written all or nothing, and what it wrote outlives
+        # it.
         os.write(self.file, json.dumps(line).encode() + b"\n")

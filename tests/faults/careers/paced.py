@@ -1,10 +1,12 @@
-"""What the careers under faults have in common: small batches, each with a pause in its middle, where faults strike.
+"""What the careers under faults have in common: small batches, each with a pause in its middle,
+where faults strike.
 
-``HOLD`` is a folder: a leader that finds a file with its candidate's name there stops in the middle of its batch, says so by a file
-``NAME.held``, and goes on when the file is gone, whatever has become of its term.
+``HOLD`` is a folder: a leader that finds a file with its candidate's name there stops in the middle
+of its batch, says so by a file ``NAME.held``, and goes on when the file is gone, whatever has
+become of its term.
 
-``RUDE``: the pause is up to ten times as long, and nothing ends it. ``FLAKY`` is how often a batch fails in its middle, and is
-tried again; ``WORKERS``: how many partitions are handled at once.
+``RUDE``: the pause is up to ten times as long, and nothing ends it. ``FLAKY`` is how often a batch
+fails in its middle, and is tried again; ``WORKERS``: how many partitions are handled at once.
 """
 
 from __future__ import annotations

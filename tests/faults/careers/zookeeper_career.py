@@ -1,4 +1,6 @@
-"""A znode for each range of records, in the multi that stores the offsets. ``offsets="zookeeper"``."""
+"""A znode for each range of records, in the multi that stores the offsets.
+``offsets="zookeeper"``.
+"""
 
 from __future__ import annotations
 
@@ -22,4 +24,6 @@ class Covered(Paced):
         for partition, covered in offsets.items():
             data = json.dumps([partition, covered[0], covered[-1], term.number]).encode()
             # Sequential, so that a repetition makes a second znode instead of an error.
-            self.write_with_offsets(Create(os.environ["RESULTS"] + "/range-", data, sequential=True))
+            self.write_with_offsets(
+                Create(os.environ["RESULTS"] + "/range-", data, sequential=True)
+            )

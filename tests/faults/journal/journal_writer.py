@@ -1,7 +1,9 @@
-"""A process that uses a journal from four threads until it is killed, and says on standard output what it was told.
+"""A process that uses a journal from four threads until it is killed, and says on standard output
+what it was told.
 
-``a SERIAL ID``: thread ``a`` appended the record with this serial number, and was told that it is durable; ``done ID``: this
-record is about to be acknowledged. A line goes out in one write, so the one who kills the process reads whole lines.
+``a SERIAL ID``: thread ``a`` appended the record with this serial number, and was told that it is
+durable; ``done ID``: this record is about to be acknowledged. A line goes out in one write, so the
+one who kills the process reads whole lines.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ def say(line: str) -> None:
 
 
 def payload(thread: str, serial: int, chance: random.Random) -> bytes:
-    return b"%s %d " % (thread.encode(), serial) + chance.randbytes(chance.choice((0, 10, 200, 1500)))
+    return b"%s %d " % (thread.encode(), serial) + chance.randbytes(
+        chance.choice((0, 10, 200, 1500))
+    )
 
 
 def one_by_one(journal: Journal, serials: itertools.count[int], chance: random.Random) -> None:
@@ -35,12 +39,16 @@ def several(journal: Journal, serials: itertools.count[int], chance: random.Rand
     while True:
         mine = list(itertools.islice(serials, chance.randint(1, 6)))
         for serial, record_id in zip(
-            mine, journal.append_many([payload("b", serial, chance) for serial in mine]), strict=True
+            mine,
+            journal.append_many([payload("b", serial, chance) for serial in mine]),
+            strict=True,
         ):
             say(f"b {serial} {record_id}")
 
 
-def in_the_background(journal: Journal, serials: itertools.count[int], chance: random.Random) -> None:
+def in_the_background(
+    journal: Journal, serials: itertools.count[int], chance: random.Random
+) -> None:
     slots = threading.Semaphore(50)
 
     def told(serial: int, record_id: int | None, error: Exception | None) -> None:
@@ -52,7 +60,8 @@ def in_the_background(journal: Journal, serials: itertools.count[int], chance: r
         slots.acquire()
         try:
             journal.append_soon(
-                payload("c", serial, chance), lambda number, error, serial=serial: told(serial, number, error)
+                payload("c", serial, chance),
+                lambda number, error, serial=serial: told(serial, number, error),
             )
         except JournalFull:
             slots.release()
@@ -77,7 +86,9 @@ def main(directory: str, policy: str, base: int) -> None:
     say("open")
     for work in (one_by_one, several, in_the_background):
         serials = itertools.count(base)
-        threading.Thread(target=work, args=(journal, serials, random.Random(base)), daemon=True).start()
+        threading.Thread(
+            target=work, args=(journal, serials, random.Random(base)), daemon=True
+        ).start()
     consume(journal, chance)
 
 

@@ -1,8 +1,9 @@
-"""A process that writes to a journal is killed at random points: nothing it was told is stored is lost, and all is in order.
+"""A process that writes to a journal is killed at random points: nothing it was told is stored is
+lost, and all is in order.
 
-``LEADERQ_TEST_FAULTS=1000`` (or what ``make faults`` gives) is the number of points; the ordinary run does fewer. The
-journal is the same from point to point, so crashes come upon what crashes left; every other time the next process is the
-first to open it again.
+``LEADERQ_TEST_FAULTS=1000`` (or what ``make faults`` gives) is the number of points; the ordinary
+run does fewer. The journal is the same from point to point, so crashes come upon what crashes left;
+every other time the next process is the first to open it again.
 """
 
 from __future__ import annotations
@@ -41,16 +42,18 @@ class Books:
             if words[0] == b"done":
                 self.done.add(int(words[1]))
             elif len(words) == 3:
-                assert self.told.setdefault(int(words[2]), b" ".join(words[:2])) == b" ".join(words[:2]), (
-                    "an id is given once"
-                )
+                assert self.told.setdefault(int(words[2]), b" ".join(words[:2])) == b" ".join(
+                    words[:2]
+                ), "an id is given once"
 
     def check(self, found: list[JournalRecord]) -> None:
         ids = [entry.id for entry in found]
         assert ids == sorted(set(ids)), "read in the order of ids"
         there = {entry.id: b" ".join(entry.payload.split(b" ", 2)[:2]) for entry in found}
         lost = {record_id for record_id in self.told.keys() - self.done if record_id not in there}
-        assert not lost, f"{len(lost)} records that were acknowledged are lost, among them {sorted(lost)[:5]}"
+        assert not lost, (
+            f"{len(lost)} records that were acknowledged are lost, among them {sorted(lost)[:5]}"
+        )
         last: dict[bytes, int] = {}
         for record_id, name in there.items():
             assert self.told.get(record_id, name) == name, "an id still stands for its record"
@@ -62,7 +65,9 @@ class Books:
 
 
 def run_and_kill(directory: Path, policy: str, number: int, chance: random.Random) -> list[bytes]:
-    """One process, killed at a point: while it opens the journal, or after it was told so many things."""
+    """One process, killed at a point: while it opens the journal, or after it was told so many
+    things.
+    """
     lines, wanted = [], chance.choice((1, 1, 2, 3, 10, 100, 400, 1000))
     command = [sys.executable, str(WRITER), str(directory), policy, str(number * SERIALS_A_ROUND)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:

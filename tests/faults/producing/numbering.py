@@ -1,7 +1,8 @@
-"""A process that sends numbers until it is killed: ``python numbering.py ADDRESS TOPIC JOURNAL POLICY MAX_ITEMS``.
+"""A process that sends numbers until it is killed: ``python numbering.py ADDRESS TOPIC JOURNAL
+POLICY MAX_ITEMS``.
 
-It writes each number to its standard output once ``send`` has returned for it, and a line ``state`` when the state changes; it goes on
-from the number on its standard input.
+It writes each number to its standard output once ``send`` has returned for it, and a line ``state``
+when the state changes; it goes on from the number on its standard input.
 """
 
 from __future__ import annotations
@@ -9,10 +10,25 @@ from __future__ import annotations
 import os
 import sys
 
-from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferedProducer, BufferState, Every, Interval, KafkaSink, ProducerRetry
+from leaderq.producing import (
+    EVERY_ITEM,
+    NO_SYNC,
+    BufferedProducer,
+    BufferState,
+    Every,
+    Interval,
+    KafkaSink,
+    ProducerRetry,
+)
 
 KEYS = 5
-POLICIES = {"none": None, "every item": EVERY_ITEM, "every 100": Every(100), "interval": Interval(0.05), "no sync": NO_SYNC}
+POLICIES = {
+    "none": None,
+    "every item": EVERY_ITEM,
+    "every 100": Every(100),
+    "interval": Interval(0.05),
+    "no sync": NO_SYNC,
+}
 
 
 def tell_state(before: BufferState, after: BufferState) -> None:

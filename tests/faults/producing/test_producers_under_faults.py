@@ -1,7 +1,7 @@
 """Producers whose process is killed, and whose broker goes away under load.
 
-The ordinary run takes the broker away for a few seconds; with ``LEADERQ_TEST_FAULTS=30`` or more it is away for 60 s under 20,000
-messages a second.
+The ordinary run takes the broker away for a few seconds; with ``LEADERQ_TEST_FAULTS=30`` or more it
+is away for 60 s under 20,000 messages a second.
 """
 
 from __future__ import annotations
@@ -34,7 +34,15 @@ _STALL_S = 0.1
 class Numbering:
     """The process of ``numbering.py``, and what it says."""
 
-    def __init__(self, broker: KafkaBroker, topic: str, journal: Path, policy: str, max_items: int, first: int) -> None:
+    def __init__(
+        self,
+        broker: KafkaBroker,
+        topic: str,
+        journal: Path,
+        policy: str,
+        max_items: int,
+        first: int,
+    ) -> None:
         self._process = subprocess.Popen(
             [
                 sys.executable,
@@ -67,7 +75,9 @@ class Numbering:
                 self.accepted.append(int(word))
 
     def kill(self) -> int:
-        """``kill -9``; gives the number it would send next, a few left out that it may have sent without saying so."""
+        """``kill -9``; gives the number it would send next, a few left out that it may have sent
+        without saying so.
+        """
         self._process.kill()
         self._process.wait()
         self._reader.join()
@@ -83,7 +93,8 @@ def topic(kafka_broker: KafkaBroker, topic_name: str) -> str:
 
 
 def read_all(address: str, topic: str) -> list[Record]:
-    from kafka import KafkaConsumer, TopicPartition  # after leaderq.kafka, which keeps a warning of this import quiet
+    # after leaderq.kafka, which keeps a warning of this import quiet
+    from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=address)
     try:
@@ -94,7 +105,10 @@ def read_all(address: str, topic: str) -> list[Record]:
         found: list[Record] = []
         while any(consumer.position(place) < ends[place] for place in places):
             for records in consumer.poll(timeout_ms=500, max_records=20_000).values():
-                found += [Record(r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, r.headers) for r in records]
+                found += [
+                    Record(r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, r.headers)
+                    for r in records
+                ]
         return found
     finally:
         consumer.close()
@@ -110,7 +124,9 @@ def first_seen(records: list[Record]) -> dict[bytes, list[int]]:
 
 def finish(broker: KafkaBroker, topic: str, journal: Path) -> dict[bytes, list[int]]:
     """What is on the topic once a producer has sent all that was left in the journal."""
-    with BufferedProducer(KafkaSink(broker.address, topic), journal=journal, key=lambda request: request[0]) as producer:
+    with BufferedProducer(
+        KafkaSink(broker.address, topic), journal=journal, key=lambda request: request[0]
+    ) as producer:
         assert producer.flush(90), producer.snapshot()
     return first_seen(read_all(broker.address, topic))
 
@@ -120,7 +136,9 @@ def finish(broker: KafkaBroker, topic: str, journal: Path) -> dict[bytes, list[i
 def test_what_a_killed_producer_had_written_ahead_is_sent_in_order(
     kafka_broker: KafkaBroker, topic: str, tmp_path: Path, policy: str
 ) -> None:
-    """With ``every item`` that is all that ``send`` returned for; with the others all but the last, still on their way to the file."""
+    """With ``every item`` that is all that ``send`` returned for; with the others all but the last,
+    still on their way to the file.
+    """
     accepted: list[list[int]] = []
     first = 0
     for number in range(4):
@@ -128,7 +146,9 @@ def test_what_a_killed_producer_had_written_ahead_is_sent_in_order(
             kafka_broker.kill()  # from now on it spills
         process = Numbering(kafka_broker, topic, tmp_path, policy, 200, first)
         least = random.Random(number).randint(300, 900)
-        eventually(lambda process=process, least=least: len(process.accepted) >= least, timeout_s=60)
+        eventually(
+            lambda process=process, least=least: len(process.accepted) >= least, timeout_s=60
+        )
         if number >= 1:
             eventually(lambda process=process: "spilling" in process.states, timeout_s=60)
         first = process.kill()
@@ -145,7 +165,8 @@ def test_what_a_killed_producer_had_written_ahead_is_sent_in_order(
         for key in range(KEYS):
             lost = [number for number in missing if number % KEYS == key]
             sent = [number for number in of_a_life if number % KEYS == key]
-            assert lost == sent[len(sent) - len(lost) :]  # the end of its life, and nothing before that
+            # the end of its life, and nothing before that
+            assert lost == sent[len(sent) - len(lost) :]
 
 
 @pytest.mark.timeout(300)
@@ -161,7 +182,10 @@ def test_a_producer_killed_while_it_spills_leaves_no_hole_behind(
     eventually(lambda: len(process.accepted) > spilled_from + 2000, timeout_s=60)
     process.kill()
     with Journal(tmp_path) as journal:
-        left = [int(PLAIN.deserialize(entry.payload)[1]) for entry in journal.read(0, max_items=10**6, max_bytes=10**9)]
+        left = [
+            int(PLAIN.deserialize(entry.payload)[1])
+            for entry in journal.read(0, max_items=10**6, max_bytes=10**9)
+        ]
     assert left == list(range(left[0], left[0] + len(left)))
     kafka_broker.start()
     seen = finish(kafka_broker, topic, tmp_path)
@@ -176,14 +200,22 @@ def test_a_producer_killed_while_it_spills_leaves_no_hole_behind(
 def load(kafka_broker: KafkaBroker, topic: str, tmp_path: Path) -> Iterator[Any]:
     """A producer under a steady load, from a thread of its own."""
     is_long = int(os.environ.get("LEADERQ_TEST_FAULTS", "0") or 0) >= 30
-    one = Load(kafka_broker, topic, tmp_path, rate=20_000 if is_long else 3_000, outage_s=60.0 if is_long else 4.0)
+    one = Load(
+        kafka_broker,
+        topic,
+        tmp_path,
+        rate=20_000 if is_long else 3_000,
+        outage_s=60.0 if is_long else 4.0,
+    )
     yield one
     one.stop()
     one.producer.close(0.0)
 
 
 class Load:
-    def __init__(self, broker: KafkaBroker, topic: str, journal: Path, *, rate: int, outage_s: float) -> None:
+    def __init__(
+        self, broker: KafkaBroker, topic: str, journal: Path, *, rate: int, outage_s: float
+    ) -> None:
         self.rate, self.outage_s = rate, outage_s
         self.producer = BufferedProducer(
             KafkaSink(broker.address, topic, client="confluent"),
@@ -203,7 +235,8 @@ class Load:
         due, at = 0.0, time.monotonic()
         while not self._over.wait(0.005):
             before, at = at, time.monotonic()
-            due += min(at - before, _STALL_S) * self.rate  # what this thread has slept through is not made up for
+            # what this thread has slept through is not made up for
+            due += min(at - before, _STALL_S) * self.rate
             for _ in range(int(due) - self.sent):
                 self.producer.send((b"key-%d" % (self.sent % 100), b"%d" % self.sent))
                 self.sent += 1
@@ -236,4 +269,6 @@ def test_a_broker_away_under_load_costs_nothing_and_is_caught_up_with(
     seen = read_all(kafka_broker.address, topic)
     assert len(seen) == load.sent  # once each: the process has lived through it
     for key in range(100):
-        assert [int(record.value) for record in seen if record.key == b"key-%d" % key] == list(range(key, load.sent, 100))
+        assert [int(record.value) for record in seen if record.key == b"key-%d" % key] == list(
+            range(key, load.sent, 100)
+        )

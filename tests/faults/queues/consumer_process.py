@@ -1,9 +1,10 @@
-"""A consumer in a process of its own: ``python consumer_process.py NAME ADDRESS HISTORY pull|push``.
+"""A consumer in a process of its own: ``python consumer_process.py NAME ADDRESS HISTORY
+pull|push``.
 
-Consumes ``/q`` with the lock path ``/q-locks``. Pull: takes one item after the other, and acknowledges
-each together with a znode ``/done/VALUE``, which can be created once only. Push: has a handler. Appends
-to HISTORY, one JSON object a line in one write: ``begun``, and then ``done``, ``refused`` or ``twice``;
-and ``lost`` when its session is over.
+Consumes ``/q`` with the lock path ``/q-locks``. Pull: takes one item after the other, and
+acknowledges each together with a znode ``/done/VALUE``, which can be created once only. Push: has a
+handler. Appends to HISTORY, one JSON object a line in one write: ``begun``, and then ``done``,
+``refused`` or ``twice``; and ``lost`` when its session is over.
 """
 
 from __future__ import annotations
@@ -30,12 +31,21 @@ class History:
         self._out = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
 
     def tell(self, what: str, value: str = "", **more: Any) -> None:
-        said = {"at": time.monotonic(), "who": self._name, "pid": os.getpid(), "what": what, "value": value, **more}
+        said = {
+            "at": time.monotonic(),
+            "who": self._name,
+            "pid": os.getpid(),
+            "what": what,
+            "value": value,
+            **more,
+        }
         os.write(self._out, json.dumps(said).encode() + b"\n")
 
 
 def pull(session: Session, history: History) -> None:
-    queue = DistributedQueue(session, "/q", serializer=TEXT, lock_path="/q-locks", put_in_background=True)
+    queue = DistributedQueue(
+        session, "/q", serializer=TEXT, lock_path="/q-locks", put_in_background=True
+    )
     queue.start()
     for item in queue:
         history.tell("begun", item.value)

@@ -1,9 +1,10 @@
-"""Consumers of one queue are killed, frozen past their session, or cut off, and members of the ensemble are
-killed, while items keep coming.
+"""Consumers of one queue are killed, frozen past their session, or cut off, and members of the
+ensemble are killed, while items keep coming.
 
-Every item is delivered, and none waits long. None is acknowledged twice, and none is given to a second
-consumer while the first may still acknowledge it: whoever began an item before another did, and had not
-ended by then, never gets it acknowledged. Nobody gets an item that a healthy consumer has.
+Every item is delivered, and none waits long. None is acknowledged twice, and none is given to a
+second consumer while the first may still acknowledge it: whoever began an item before another did,
+and had not ended by then, never gets it acknowledged. Nobody gets an item that a healthy consumer
+has.
 """
 
 from __future__ import annotations
@@ -35,15 +36,19 @@ NAMES = ("a", "b", "c")
 SCRIPT = Path(__file__).parent / "consumer_process.py"
 EXPIRED_S = 2.6
 LONGEST_WAIT_S = 8.0
-"""Until an item is begun: what a consumer holds that was frozen or cut off comes back when its session
-is over, or it is; an ensemble that has lost its leader elects another one meanwhile."""
+"""Until an item is begun: what a consumer holds that was frozen or cut off comes back when its
+session is over, or it is; an ensemble that has lost its leader elects another one meanwhile.
+"""
 AFTER_LOSS_S = 0.3
-"""No claim stands once the end of its session is heard of (test_consumers.py has the proof). But a worker
-that has looked before that may be kept from running for a moment, before it notes what it begins.
+"""No claim stands once the end of its session is heard of (test_consumers.py has the proof). But a
+worker that has looked before that may be kept from running for a moment, before it notes what it
+begins.
 """
 WHERE = pytest.mark.parametrize(
     ("servers", "mode"),
-    [("zookeeper_server", "pull"), ("zookeeper_ensemble", "push"), ("zookeeper_ensemble", "pull")][: 3 if IS_LONG else 2],
+    [("zookeeper_server", "pull"), ("zookeeper_ensemble", "push"), ("zookeeper_ensemble", "pull")][
+        : 3 if IS_LONG else 2
+    ],
 )
 
 History = list[dict[str, Any]]
@@ -134,7 +139,12 @@ def straight(request: pytest.FixtureRequest, servers: str, znode_root: str) -> I
 
 @pytest.fixture
 def fleet(
-    request: pytest.FixtureRequest, servers: str, mode: str, znode_root: str, straight: Session, tmp_path: Path
+    request: pytest.FixtureRequest,
+    servers: str,
+    mode: str,
+    znode_root: str,
+    straight: Session,
+    tmp_path: Path,
 ) -> Iterator[Fleet]:
     made = Fleet(request.getfixturevalue(servers), znode_root, mode, tmp_path / "history")
     yield made
@@ -161,7 +171,9 @@ def doubly_held(history: History) -> list[str]:
         for line in lines:
             if line["what"] == "begun":
                 begun[line["pid"]] = line["at"]
-            elif line["what"] == "done" and any(at > begun[line["pid"]] for pid, at in begun.items() if pid != line["pid"]):
+            elif line["what"] == "done" and any(
+                at > begun[line["pid"]] for pid, at in begun.items() if pid != line["pid"]
+            ):
                 found.append(value)
     return found
 
@@ -178,7 +190,8 @@ def taken_from_the_healthy(history: History, killed: set[int]) -> list[str]:
     for value, lines in by_value(history).items():
         begun = [line for line in lines if line["what"] == "begun"]
         if any(
-            line["pid"] not in killed and lost.get(line["pid"], 0.0) + AFTER_LOSS_S * patience() < line["at"]
+            line["pid"] not in killed
+            and lost.get(line["pid"], 0.0) + AFTER_LOSS_S * patience() < line["at"]
             for line in begun[:-1]
         ):
             found.append(value)
@@ -217,8 +230,9 @@ def test_every_item_is_delivered_in_time_and_none_is_acknowledged_twice(
     waited = waits(history, feeder.put_at)
     shares = Counter(line["who"] for line in history if line["what"] == "done")
     print(
-        f"{len(waited)} items, {FAULTS} faults: {dict(counts)}, done by {dict(shares)}; put to begin:"
-        f" p50 {waited[len(waited) // 2]:.3f} s, p99 {waited[len(waited) * 99 // 100]:.2f} s, longest {waited[-1]:.2f} s"
+        f"{len(waited)} items, {FAULTS} faults: {dict(counts)}, done by {dict(shares)}; put to"
+        f" begin: p50 {waited[len(waited) // 2]:.3f} s, p99 {waited[len(waited) * 99 // 100]:.2f}"
+        f" s, longest {waited[-1]:.2f} s"
     )
     if mode == "pull":
         assert sorted(straight.children("/done")) == sorted(feeder.put_at)

@@ -1,7 +1,9 @@
-"""A clock that stands still while the process does: that of a virtual machine that is suspended and knows nothing of it.
+"""A clock that stands still while the process does: that of a virtual machine that is suspended and
+knows nothing of it.
 
-On the path of a candidate's process, Python runs this before anything else. A leader that is frozen under such a clock thaws in the
-belief that its lease still stands: nothing in its own process can stop it, so what stops it must be the servers.
+On the path of a candidate's process, Python runs this before anything else. A leader that is frozen
+under such a clock thaws in the belief that its lease still stands: nothing in its own process can
+stop it, so what stops it must be the servers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Sessions and coordinators for the tests of distributed coalescing, each test below a root of its own."""
+"""Sessions and coordinators for the tests of distributed coalescing, each test below a root of its
+own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A request that was declined is covered, although the waiter it relied on gives up, dies, or is cut off."""
+"""A request that was declined is covered, although the waiter it relied on gives up, dies, or is
+cut off.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_if_the_waiter_dies_whoever_was_declined_runs(coordinator_of, opened, zo
     scene.must_be_covered()
 
 
-def test_what_happens_while_whoever_was_declined_is_cut_off_is_made_up_for(coordinator_of, opened, proxy):
+def test_what_happens_while_whoever_was_declined_is_cut_off_is_made_up_for(
+    coordinator_of, opened, proxy
+):
     far = opened(proxy.address, timeout_s=30.0)
     scene = Scene(coordinator_of, third=far, timeout_s=2.0)
     proxy.refuse()
@@ -93,7 +97,9 @@ def test_those_declined_in_the_waiters_own_process_are_covered_too(coordinator_o
 
 
 @pytest.mark.parametrize("raised", [ZeroDivisionError, SystemExit])
-def test_a_cover_that_fails_is_logged_and_gives_the_key_back(coordinator_of, caplog, session, raised):
+def test_a_cover_that_fails_is_logged_and_gives_the_key_back(
+    coordinator_of, caplog, session, raised
+):
     def cover(key: str) -> None:
         raise raised(key)
 

@@ -1,4 +1,6 @@
-"""Lost replies at every point, outages, sessions that end: no phantom of a head is left, and never a second one."""
+"""Lost replies at every point, outages, sessions that end: no phantom of a head is left, and never
+a second one.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def scenario(far, near, other, pool):
 
 
 @pytest.mark.timeout(300)
-def test_whichever_reply_is_lost_there_is_one_head_and_nothing_is_left(proxy, opened, coordinator_of, session):
+def test_whichever_reply_is_lost_there_is_one_head_and_nothing_is_left(
+    proxy, opened, coordinator_of, session
+):
     far_session = opened(proxy.address, timeout_s=30.0)
     far, near, other = coordinator_of(far_session), coordinator_of(), coordinator_of()
     nth = 0
@@ -79,18 +83,23 @@ def test_whichever_reply_is_lost_there_is_one_head_and_nothing_is_left(proxy, op
             proxy.drop_reply_to(Nth(nth))
             alone, busy, full = scenario(far, near, other, pool)
             assert alone is EnqueueOutcome.ACCEPT, f"reply {nth}"
-            assert busy in HAD_A_PLACE, f"reply {nth}"  # its turn may have come before it knew of its place
+            # its turn may have come before it knew of its place
+            assert busy in HAD_A_PLACE, f"reply {nth}"
             assert full is EnqueueOutcome.DECLINE, f"reply {nth}"
             was_lost = proxy.dropped > before
             proxy.heal()
             eventually(lambda: far_session.state is SessionState.CONNECTED)
-            eventually(lambda: session.children(ROOT) == [], message=f"nothing is left after reply {nth}")
+            eventually(
+                lambda: session.children(ROOT) == [], message=f"nothing is left after reply {nth}"
+            )
             if not was_lost:
                 break
     assert nth > 10  # or the points were not enumerated
 
 
-def test_a_place_that_may_have_been_taken_is_given_back(proxy, opened, coordinator_of, session, monkeypatch):
+def test_a_place_that_may_have_been_taken_is_given_back(
+    proxy, opened, coordinator_of, session, monkeypatch
+):
     monkeypatch.setattr(slot_request, "ASKING_S", 0.3)
     far = coordinator_of(opened(proxy.address, timeout_s=30.0))
     with far.enqueue("warm"):
@@ -104,7 +113,9 @@ def test_a_place_that_may_have_been_taken_is_given_back(proxy, opened, coordinat
         assert token
 
 
-def test_a_dequeue_that_is_not_answered_is_carried_out_all_the_same(proxy, opened, coordinator_of, session):
+def test_a_dequeue_that_is_not_answered_is_carried_out_all_the_same(
+    proxy, opened, coordinator_of, session
+):
     far_session = opened(proxy.address, timeout_s=30.0)
     far, near = coordinator_of(far_session), coordinator_of()
     token = far.enqueue("k")
@@ -120,8 +131,11 @@ def test_a_dequeue_that_is_not_answered_is_carried_out_all_the_same(proxy, opene
             assert token
 
 
-def test_a_head_is_in_doubt_during_an_outage_and_current_again_after_it(proxy, opened, coordinator_of, session):
-    far_session = opened(proxy.address, timeout_s=15.0)  # in doubt after 10 s, and 5 s are left to come back
+def test_a_head_is_in_doubt_during_an_outage_and_current_again_after_it(
+    proxy, opened, coordinator_of, session
+):
+    # in doubt after 10 s, and 5 s are left to come back
+    far_session = opened(proxy.address, timeout_s=15.0)
     far = coordinator_of(far_session)
     session.create("/data", b"")
     with far.enqueue("k") as token:
@@ -150,7 +164,9 @@ def test_a_waiter_waits_through_an_outage(proxy, opened, coordinator_of):
             assert token.outcome in HAD_A_PLACE
 
 
-def test_with_its_session_a_head_ends_at_once_and_a_waiter_is_told(zookeeper_server, opened, coordinator_of, znode_root):
+def test_with_its_session_a_head_ends_at_once_and_a_waiter_is_told(
+    zookeeper_server, opened, coordinator_of, znode_root
+):
     mine = opened(timeout_s=10.0)
     one, two = coordinator_of(mine), coordinator_of()
     with ThreadPoolExecutor(1) as pool, two.enqueue("busy"):
@@ -189,7 +205,9 @@ def test_the_servers_refuse_a_write_although_the_loss_of_the_session_is_not_know
     assert session.get("/data")[0] == b"now"
 
 
-def test_closing_the_session_ends_its_tokens_and_closing_the_coordinator_after_it_is_quick(opened, coordinator_of):
+def test_closing_the_session_ends_its_tokens_and_closing_the_coordinator_after_it_is_quick(
+    opened, coordinator_of
+):
     mine = opened()
     one, two = coordinator_of(mine), coordinator_of()
     token = one.enqueue("k")
@@ -259,7 +277,9 @@ def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch,
 
 
 @pytest.mark.timeout(300)
-def test_connections_that_break_all_the_time_make_neither_two_heads_nor_phantoms(proxy, opened, coordinator_of, session):
+def test_connections_that_break_all_the_time_make_neither_two_heads_nor_phantoms(
+    proxy, opened, coordinator_of, session
+):
     sessions = [opened(proxy.address, timeout_s=30.0) for _ in range(3)]
     coordinators = [coordinator_of(one) for one in sessions]
     at_work: set[str] = set()
@@ -271,7 +291,9 @@ def test_connections_that_break_all_the_time_make_neither_two_heads_nor_phantoms
         while not over.is_set():
             key = chance.choice("ab")
             try:
-                with coordinators[number % 3].enqueue(key, timeout_s=chance.choice((0.05, 20.0))) as token:
+                with coordinators[number % 3].enqueue(
+                    key, timeout_s=chance.choice((0.05, 20.0))
+                ) as token:
                     if token.outcome is EnqueueOutcome.DECLINE:
                         continue
                     with lock:
@@ -291,7 +313,9 @@ def test_connections_that_break_all_the_time_make_neither_two_heads_nor_phantoms
             proxy.drop_next_reply()
             eventually(lambda reached=reached: runs[0] > reached + 5, timeout_s=30)
             proxy.cut()
-            eventually(lambda: all(one.state is SessionState.CONNECTED for one in sessions), timeout_s=30)
+            eventually(
+                lambda: all(one.state is SessionState.CONNECTED for one in sessions), timeout_s=30
+            )
         over.set()
         for one in working:
             one.result(60)

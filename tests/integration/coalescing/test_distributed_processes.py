@@ -23,12 +23,17 @@ Start = Callable[..., WorkerProcess]
 def started(zookeeper_server: Any, znode_root: str) -> Iterator[Start]:
     """Worker processes; ended after the test.
 
-    Their session time-out is what is waited for when one is killed, and what the others may be without a processor.
+    Their session time-out is what is waited for when one is killed, and what the others may be
+    without a processor.
     """
     made: list[WorkerProcess] = []
 
-    def start(name: str, *, is_ready: bool = True, address: str = "", timeout_s: float = 10.0) -> WorkerProcess:
-        made.append(WorkerProcess((address or zookeeper_server.address) + znode_root, ROOT, name, timeout_s))
+    def start(
+        name: str, *, is_ready: bool = True, address: str = "", timeout_s: float = 10.0
+    ) -> WorkerProcess:
+        made.append(
+            WorkerProcess((address or zookeeper_server.address) + znode_root, ROOT, name, timeout_s)
+        )
         if is_ready:
             assert made[-1].says() == "ready"
         return made[-1]
@@ -88,7 +93,9 @@ def test_the_place_of_a_killed_waiter_is_free_when_its_session_is_over(started, 
     assert next_one.does("dequeue") == "True"
 
 
-def test_whoever_waits_outlives_a_killed_head_and_a_killed_waiter_before_it(started, coordinator_of):
+def test_whoever_waits_outlives_a_killed_head_and_a_killed_waiter_before_it(
+    started, coordinator_of
+):
     look = coordinator_of().look
     head, waiter = started("a"), started("b")
     head.does("enqueue k")
@@ -108,17 +115,22 @@ def test_sixteen_processes_never_make_two_heads_nor_two_waiters(started, session
 
 
 @pytest.mark.timeout(300)
-def test_those_on_servers_that_lag_behind_are_coordinated_as_well(started, zookeeper_ensemble, znode_root):
+def test_those_on_servers_that_lag_behind_are_coordinated_as_well(
+    started, zookeeper_ensemble, znode_root
+):
     members = zookeeper_ensemble.members
     workers = [
-        started(str(number), is_ready=False, address=members[number % 3].address, timeout_s=30.0) for number in range(6)
+        started(str(number), is_ready=False, address=members[number % 3].address, timeout_s=30.0)
+        for number in range(6)
     ]
     with connect(zookeeper_ensemble.leader.address + znode_root) as session:
         check(session, workers, rounds=60)
 
 
 @pytest.mark.timeout(300 * TIMES)
-def test_sixteen_processes_whose_waiters_give_up_and_die_leave_no_declined_request_uncovered(started, session):
+def test_sixteen_processes_whose_waiters_give_up_and_die_leave_no_declined_request_uncovered(
+    started, session
+):
     for path in ("/runs", "/declined", ROOT):
         session.ensure_path(path)
     workers = [started(str(number), is_ready=False) for number in range(16)]
@@ -128,7 +140,9 @@ def test_sixteen_processes_whose_waiters_give_up_and_die_leave_no_declined_reque
         one.tell(f"crowd {6 * TIMES}")
     for victim in workers[:3]:
         reached = len(session.children("/runs"))
-        eventually(lambda reached=reached: len(session.children("/runs")) > reached + 10, timeout_s=60)
+        eventually(
+            lambda reached=reached: len(session.children("/runs")) > reached + 10, timeout_s=60
+        )
         victim.send(signal.SIGKILL)
     for one in workers[3:]:
         assert one.says(200 * TIMES) == "done"
@@ -139,9 +153,16 @@ def test_sixteen_processes_whose_waiters_give_up_and_die_leave_no_declined_reque
     for name in session.children("/runs"):
         key, began_s = json.loads(session.get(f"/runs/{name}")[0])
         events += [Event(began_s, key, name, What.BEGAN), Event(began_s, key, name, What.ENDED)]
-    declined = [one for name in session.children("/declined") for one in json.loads(session.get(f"/declined/{name}")[0])]
+    declined = [
+        one
+        for name in session.children("/declined")
+        for one in json.loads(session.get(f"/declined/{name}")[0])
+    ]
     for number, (key, asked_s) in enumerate(declined):
-        events += [Event(asked_s, key, number, What.CAME), Event(asked_s, key, number, What.DECLINED)]
+        events += [
+            Event(asked_s, key, number, What.CAME),
+            Event(asked_s, key, number, What.DECLINED),
+        ]
     print(f"16 processes, 3 killed: {TurnHistory(events)}")
     assert len(declined) > 10
     assert faults(events) == []
@@ -169,7 +190,9 @@ def check(session: Session, workers: list[WorkerProcess], *, rounds: int, killed
     assert len(history) > 20  # on a busy machine most rounds end with a decline
     check_heads(history, killed)
     assert 1 <= crowd.most <= 2
-    answers = [json.loads(session.get(f"/answers/{name}")[0]) for name in session.children("/answers")]
+    answers = [
+        json.loads(session.get(f"/answers/{name}")[0]) for name in session.children("/answers")
+    ]
     check_declined([one for each in answers for one in each], killed)
 
 
@@ -184,7 +207,9 @@ class Crowd:
 
     def _seen(self, answer: Any) -> None:
         if answer.exception() is None:
-            self.most = max(self.most, sum(len(name.rpartition("~")[2]) == 32 for name in answer.result()))
+            self.most = max(
+                self.most, sum(len(name.rpartition("~")[2]) == 32 for name in answer.result())
+            )
 
 
 def check_heads(history: list[list[str]], killed: int) -> None:
@@ -212,7 +237,9 @@ def check_declined(answers: list[list[Any]], killed: int) -> None:
     Its turn may have come before whoever waited had read its place, and it is told ACCEPT then.
     """
     begun = [(asked_s, begun_s) for outcome, asked_s, begun_s in answers if outcome != "DECLINE"]
-    declined = [(asked_s, answered_s) for outcome, asked_s, answered_s in answers if outcome == "DECLINE"]
+    declined = [
+        (asked_s, answered_s) for outcome, asked_s, answered_s in answers if outcome == "DECLINE"
+    ]
     assert "BLOCK" in {outcome for outcome, _, _ in answers}
     assert declined
     if not killed:

@@ -1,4 +1,6 @@
-"""One works on a key, one waits, the rest are declined, whichever process or thread they are; on a real server."""
+"""One works on a key, one waits, the rest are declined, whichever process or thread they are; on a
+real server.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +162,9 @@ def test_an_evicted_waiter_is_told(coordinator_of, session):
     eventually(lambda: session.children(ROOT) == [])
 
 
-def test_a_token_deleted_by_hand_fences_its_head_and_its_slot_goes_with_the_dequeue(coordinator_of, session):
+def test_a_token_deleted_by_hand_fences_its_head_and_its_slot_goes_with_the_dequeue(
+    coordinator_of, session
+):
     one = coordinator_of()
     with one.enqueue("k") as token:
         session.delete(token.path)
@@ -173,7 +177,10 @@ def test_a_trusted_token_stays_current_longer_than_the_session_timeout(coordinat
     session = opened(timeout_s=6.0)
     with coordinator_of(session).enqueue("k") as token:
         began = time.monotonic()
-        assert eventually(lambda: token.is_current and time.monotonic() - began > 1.5 * session.timeout_s, timeout_s=60)
+        assert eventually(
+            lambda: token.is_current and time.monotonic() - began > 1.5 * session.timeout_s,
+            timeout_s=60,
+        )
 
 
 @pytest.mark.parametrize(
@@ -274,7 +281,9 @@ def test_the_root_is_made_again_if_somebody_deletes_it(coordinator_of, session):
         assert token
 
 
-def test_a_kazoo_client_of_the_users_own_will_do(zookeeper_server, znode_root, session, coordinator_of):
+def test_a_kazoo_client_of_the_users_own_will_do(
+    zookeeper_server, znode_root, session, coordinator_of
+):
     client = KazooClient(zookeeper_server.address + znode_root)
     client.start(10)
     try:
@@ -314,7 +323,9 @@ def test_a_hand_over_needs_one_look_and_no_second(coordinator_of, opened):
             assert sum(path.endswith(("~0", "~1")) for path in asked) == number
 
 
-def test_the_lease_counts_from_before_the_sending_however_long_that_takes(coordinator_of, opened, monkeypatch):
+def test_the_lease_counts_from_before_the_sending_however_long_that_takes(
+    coordinator_of, opened, monkeypatch
+):
     """As of a process that is frozen between sending a renewal and noting when it did."""
     session = opened(timeout_s=6.0)
     one = coordinator_of(session)
@@ -361,7 +372,9 @@ def test_a_declined_token_may_be_treated_like_any_other(coordinator_of):
     one.dequeue(waiting.result(30))
 
 
-def test_whoever_asks_for_the_key_that_it_has_is_told_at_once_and_leaves_no_place_taken(coordinator_of):
+def test_whoever_asks_for_the_key_that_it_has_is_told_at_once_and_leaves_no_place_taken(
+    coordinator_of,
+):
     one, two = coordinator_of(timeout_s=None), coordinator_of()
     with ThreadPoolExecutor(1) as pool, one.enqueue("k") as token:
         with pytest.raises(WouldDeadlock):

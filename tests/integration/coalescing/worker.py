@@ -1,5 +1,5 @@
-"""A process that takes part in the coalescing of a key, to be killed and frozen. It does what standard input says, a line
-at a time.
+"""A process that takes part in the coalescing of a key, to be killed and frozen. It does what
+standard input says, a line at a time.
 
 python worker.py ADDRESS ROOT NAME SESSION_TIMEOUT_S
 
@@ -74,14 +74,18 @@ class Worker:
 
     def crowd(self, seconds: str) -> str:
         chance = random.Random(self._name)
-        self._coordinator = DistributedQueueCoordinator(self._session, self._root, cover=self._note_run)
+        self._coordinator = DistributedQueueCoordinator(
+            self._session, self._root, cover=self._note_run
+        )
         until_s = time.monotonic() + float(seconds)
         declined = []
         while time.monotonic() < until_s:
             asked_s = time.monotonic()
             key = f"k{int(asked_s * 2)}"
             try:
-                with self._coordinator.enqueue(key, timeout_s=chance.choice((0.0, 0.01, 0.05, 20.0))) as token:
+                with self._coordinator.enqueue(
+                    key, timeout_s=chance.choice((0.0, 0.01, 0.05, 20.0))
+                ) as token:
                     if token.outcome is EnqueueOutcome.DECLINE:
                         declined.append([key, asked_s])
                     else:
@@ -104,9 +108,13 @@ class Worker:
         return "True"
 
     def _run(self, token: DistributedToken, chance: random.Random) -> None:
-        token.write([Create("/history/h-", f"begin {token.number} {self._name}".encode(), sequential=True)])
+        token.write(
+            [Create("/history/h-", f"begin {token.number} {self._name}".encode(), sequential=True)]
+        )
         time.sleep(chance.random() * 0.002)
-        token.write([Create("/history/h-", f"end {token.number} {self._name}".encode(), sequential=True)])
+        token.write(
+            [Create("/history/h-", f"end {token.number} {self._name}".encode(), sequential=True)]
+        )
 
 
 def main(address: str, root: str, name: str, timeout_s: str) -> None:

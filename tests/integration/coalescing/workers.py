@@ -23,7 +23,9 @@ class WorkerProcess:
 
     def __init__(self, address: str, root: str, name: str, timeout_s: float) -> None:
         command = [sys.executable, str(WORKER), address, root, name, str(timeout_s)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
         self._answers: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 

@@ -1,4 +1,6 @@
-"""The demo cluster's programs without containers: generator, two candidates, a change of leader, the watch, the audit."""
+"""The demo cluster's programs without containers: generator, two candidates, a change of leader,
+the watch, the audit.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ class Generating:
         self._stopped = threading.Event()
         self._result: list[tuple[int, int]] = []
         self._thread = threading.Thread(
-            target=lambda: self._result.append(generate(address, topic, 300.0, self._stopped, folder / "pulse")), daemon=True
+            target=lambda: self._result.append(
+                generate(address, topic, 300.0, self._stopped, folder / "pulse")
+            ),
+            daemon=True,
         )
         self._thread.start()
 
@@ -52,7 +57,9 @@ class Generating:
 
 
 @pytest.fixture
-def generating(kafka_broker: Any, topic_name: str, tmp_path: Path) -> Iterator[Callable[[], Generating]]:
+def generating(
+    kafka_broker: Any, topic_name: str, tmp_path: Path
+) -> Iterator[Callable[[], Generating]]:
     made: list[Generating] = []
 
     def start() -> Generating:
@@ -73,7 +80,9 @@ def url(postgres: Database) -> str:
 def candidate(
     zookeeper_server, kafka_broker, znode_root, topic_name, tmp_path, url
 ) -> Iterator[Callable[[str], CandidateProcess]]:
-    (tmp_path / "billing_here.py").write_text(CAREER.format(examples=str(EXAMPLES), topic=topic_name))
+    (tmp_path / "billing_here.py").write_text(
+        CAREER.format(examples=str(EXAMPLES), topic=topic_name)
+    )
     started: list[CandidateProcess] = []
 
     def start(name: str) -> CandidateProcess:
@@ -85,7 +94,9 @@ def candidate(
             cwd=tmp_path,
             arguments=["--root", znode_root],
             environment={"AD_BILLING_LEDGER": url},
-            session_timeout_s=30.0,  # the leader is to lead until it is killed, however slow all are; its guardian frees the place
+            # the leader is to lead until it is killed, however slow all are; its guardian frees the
+            # place
+            session_timeout_s=30.0,
         )
         started.append(process)
         process.start().wait_for("standing", timeout_s=60)
@@ -101,7 +112,9 @@ def watched(zookeeper_server: Any, znode_root: str, url: str) -> Iterator[list[s
     lines: list[str] = []
     stopped = threading.Event()
     settings = Settings(zookeeper=zookeeper_server.address, root=znode_root)
-    thread = threading.Thread(target=Watch(settings, Totals(url), stopped, lines.append).run, daemon=True)
+    thread = threading.Thread(
+        target=Watch(settings, Totals(url), stopped, lines.append).run, daemon=True
+    )
     thread.start()
     yield lines
     stopped.set()
@@ -109,7 +122,12 @@ def watched(zookeeper_server: Any, znode_root: str, url: str) -> Iterator[list[s
 
 
 def test_a_leader_is_killed_and_what_was_acknowledged_is_billed_once_and_in_order(
-    kafka_broker: Any, topic_name: str, generating: Any, candidate: Any, watched: list[str], url: str
+    kafka_broker: Any,
+    topic_name: str,
+    generating: Any,
+    candidate: Any,
+    watched: list[str],
+    url: str,
 ) -> None:
     def told(pattern: str) -> bool:
         return any(re.search(pattern, line) for line in list(watched))
@@ -122,8 +140,14 @@ def test_a_leader_is_killed_and_what_was_acknowledged_is_billed_once_and_in_orde
     eventually(lambda: totals.so_far()[0] > 100, timeout_s=60)
     a.signal_worker(signal.SIGKILL)
     eventually(lambda: told("^b leads term 2; nobody waits"), timeout_s=60)
-    eventually(lambda: told(r"^billing goes on in term 2; it had stood still for \d+\.\d\d s$"), timeout_s=60)
-    eventually(lambda: told(r"^b leads term 2, execution, for \d+ s: billed [\d,]+, \d+/s, lag "), timeout_s=60)
+    eventually(
+        lambda: told(r"^billing goes on in term 2; it had stood still for \d+\.\d\d s$"),
+        timeout_s=60,
+    )
+    eventually(
+        lambda: told(r"^b leads term 2, execution, for \d+ s: billed [\d,]+, \d+/s, lag "),
+        timeout_s=60,
+    )
     eventually(lambda: told("^term 1 of a is over"))
     first, sent = generator.stop()
     assert first == 1
@@ -140,10 +164,16 @@ def test_a_generator_that_is_started_again_gives_no_number_twice(
     create_topics(kafka_broker.address, {topic_name: 4})
     assert highest_number(kafka_broker.address, topic_name) == 0
     # What a killed generator leaves: a hole, for 41 never arrived.
-    produce(kafka_broker.address, topic_name, [(b"k%d" % n, b"x", [("number", b"%d" % n)]) for n in (39, 40, 42)])
+    produce(
+        kafka_broker.address,
+        topic_name,
+        [(b"k%d" % n, b"x", [("number", b"%d" % n)]) for n in (39, 40, 42)],
+    )
     assert highest_number(kafka_broker.address, topic_name) == 42
     generator = generating()
-    eventually(lambda: sum(end_offsets(kafka_broker.address, topic_name).values()) > 30, timeout_s=60)
+    eventually(
+        lambda: sum(end_offsets(kafka_broker.address, topic_name).values()) > 30, timeout_s=60
+    )
     first, sent = generator.stop()
     assert first == 43
     assert highest_number(kafka_broker.address, topic_name) == first + sent - 1
@@ -161,7 +191,9 @@ def test_kafka_that_is_not_there_is_said_in_one_sentence(module: str) -> None:
     assert line.startswith(f"{module}: error: ")
 
 
-def test_generator_and_watch_end_when_told_to_stop(kafka_broker: Any, zookeeper_server: Any, url: str) -> None:
+def test_generator_and_watch_end_when_told_to_stop(
+    kafka_broker: Any, zookeeper_server: Any, url: str
+) -> None:
     environment = {
         "PATH": "/usr/bin:/bin", "LEADERQ_KAFKA": kafka_broker.address, "LEADERQ_ZOOKEEPER": zookeeper_server.address,
         "AD_BILLING_LEDGER": url, "PYTHONUNBUFFERED": "1",
@@ -171,7 +203,11 @@ def test_generator_and_watch_end_when_told_to_stop(kafka_broker: Any, zookeeper_
         ("watch", "nobody has led yet|leads|nobody leads"),
     ):
         process = subprocess.Popen(
-            [sys.executable, "-m", f"ad_billing.{module}"], cwd=EXAMPLES, env=environment, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", f"ad_billing.{module}"],
+            cwd=EXAMPLES,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         try:
             assert process.stdout is not None
@@ -182,4 +218,8 @@ def test_generator_and_watch_end_when_told_to_stop(kafka_broker: Any, zookeeper_
             process.kill()
         assert process.returncode == 0
         if module == "generator":
-            assert re.search(r"^sent \d+ records, numbers \d+ to \d+; Kafka has acknowledged them all$", rest, re.MULTILINE)
+            assert re.search(
+                r"^sent \d+ records, numbers \d+ to \d+; Kafka has acknowledged them all$",
+                rest,
+                re.MULTILINE,
+            )

@@ -1,4 +1,6 @@
-"""The ledger in a real PostgreSQL: bills, offsets and term in one transaction, and what zombies, crowds and outages do to it."""
+"""The ledger in a real PostgreSQL: bills, offsets and term in one transaction, and what zombies,
+crowds and outages do to it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,15 @@ def a_term(number: int, candidate: str = "a") -> OpenTerm:
 
 def records(first: int, last: int, partition: int = 0, value: bytes = LINE) -> list[Record]:
     return [
-        Record("clicks", partition, offset, -1, b"h", value, [("number", b"%d" % (1000 * partition + offset + 1))])
+        Record(
+            "clicks",
+            partition,
+            offset,
+            -1,
+            b"h",
+            value,
+            [("number", b"%d" % (1000 * partition + offset + 1))],
+        )
         for offset in range(first, last)
     ]
 
@@ -48,7 +58,9 @@ def _patient_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that gets no processor for 2 s is not to be taken for a frozen leader."""
     frozen_for = f"idle_in_transaction_session_timeout={shared_ledger.FROZEN_FOR_MS}"
     assert frozen_for in shared_ledger._SETTINGS
-    patient = shared_ledger._SETTINGS.replace(frozen_for, "idle_in_transaction_session_timeout=6000")
+    patient = shared_ledger._SETTINGS.replace(
+        frozen_for, "idle_in_transaction_session_timeout=6000"
+    )
     monkeypatch.setattr(shared_ledger, "_SETTINGS", patient)
 
 
@@ -78,7 +90,9 @@ def totals(url: str) -> Iterator[Totals]:
     opened.close()
 
 
-def test_bills_and_offsets_are_stored_together_in_the_order_of_billing(a_ledger: Any, totals: Totals) -> None:
+def test_bills_and_offsets_are_stored_together_in_the_order_of_billing(
+    a_ledger: Any, totals: Totals
+) -> None:
     ledger, term = a_ledger(), a_term(1)
     assert ledger.take_office(term) == {}
     post(ledger, [*records(0, 3), *records(0, 2, partition=1)], term)
@@ -89,7 +103,10 @@ def test_bills_and_offsets_are_stored_together_in_the_order_of_billing(a_ledger:
     ]  # fmt: skip
     assert totals.ends() == {0: 4, 1: 2}
     assert totals.so_far()[0] == 6
-    assert a_ledger().take_office(a_term(2)) == {Partition("clicks", 0): 4, Partition("clicks", 1): 2}
+    assert a_ledger().take_office(a_term(2)) == {
+        Partition("clicks", 0): 4,
+        Partition("clicks", 1): 2,
+    }
 
 
 def test_a_zombie_is_refused_whole(a_ledger: Any, totals: Totals) -> None:
@@ -103,7 +120,9 @@ def test_a_zombie_is_refused_whole(a_ledger: Any, totals: Totals) -> None:
     assert totals.ends() == {}
 
 
-def test_a_bill_that_cannot_be_stored_takes_the_whole_batch_with_it(a_ledger: Any, totals: Totals) -> None:
+def test_a_bill_that_cannot_be_stored_takes_the_whole_batch_with_it(
+    a_ledger: Any, totals: Totals
+) -> None:
     import psycopg
 
     ledger, term = a_ledger(), a_term(1)
@@ -119,11 +138,18 @@ def test_a_bill_that_cannot_be_stored_takes_the_whole_batch_with_it(a_ledger: An
     assert totals.ends() == {0: 3}
 
 
-@pytest.mark.parametrize("value", [b"", b"\0\xff not a line", LINE.replace(b"/a", b"/\0"), LINE.replace(b"100", b"9" * 400)])
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"\0\xff not a line", LINE.replace(b"/a", b"/\0"), LINE.replace(b"100", b"9" * 400)],
+)
 def test_whatever_a_record_holds_is_entered(a_ledger: Any, totals: Totals, value: bytes) -> None:
     ledger, term = a_ledger(), a_term(1)
     ledger.take_office(term)
-    post(ledger, [Record("clicks", 0, 0, -1, b"\0key", value, [("number", b"9" * 30)]), *records(1, 2)], term)
+    post(
+        ledger,
+        [Record("clicks", 0, 0, -1, b"\0key", value, [("number", b"9" * 30)]), *records(1, 2)],
+        term,
+    )
     entries = list(totals.entries())
     assert [entry.offset for entry in entries] == [0, 1]
     assert entries[0].number is None
@@ -165,7 +191,9 @@ def test_a_leader_frozen_in_mid_transaction_holds_nobody_up_for_long(a_ledger: A
         cursor.execute("SELECT 1")
 
 
-def test_totals_tell_when_a_term_began_and_how_long_billing_stood_still(a_ledger: Any, totals: Totals) -> None:
+def test_totals_tell_when_a_term_began_and_how_long_billing_stood_still(
+    a_ledger: Any, totals: Totals
+) -> None:
     first, second = a_ledger(), a_ledger()
     first.take_office(a_term(1))
     assert totals.begun(1) is None
@@ -178,7 +206,9 @@ def test_totals_tell_when_a_term_began_and_how_long_billing_stood_still(a_ledger
     assert begun.candidate == "b"
     assert begun.stood_still_s is not None
     entries = list(totals.entries())
-    assert begun.stood_still_s == pytest.approx(entries[2].billed_at - entries[1].billed_at, abs=1e-4)
+    assert begun.stood_still_s == pytest.approx(
+        entries[2].billed_at - entries[1].billed_at, abs=1e-4
+    )
     assert totals.begun(1).stood_still_s is None  # type: ignore[union-attr]
     pauses = [after.billed_at - before.billed_at for before, after in itertools.pairwise(entries)]
     everything = (entries[0].billed_at - 1, entries[-1].billed_at + 1)
@@ -193,8 +223,12 @@ def test_psql_shows_totals_and_terms(a_ledger: Any, postgres: Database) -> None:
     ledger.take_office(a_term(1))
     post(ledger, records(0, 3), a_term(1))
     with postgres.connect() as connection:  # type: ignore[attr-defined]
-        assert connection.execute("SELECT billed, twice, clients, terms FROM totals").fetchall() == [(3, 0, 1, 1)]
-        assert connection.execute("SELECT term, candidate, billed, stood_still FROM terms").fetchall() == [(1, "a", 3, None)]
+        assert connection.execute(
+            "SELECT billed, twice, clients, terms FROM totals"
+        ).fetchall() == [(3, 0, 1, 1)]
+        assert connection.execute(
+            "SELECT term, candidate, billed, stood_still FROM terms"
+        ).fetchall() == [(1, "a", 3, None)]
         assert connection.execute("SELECT client, clicks FROM bills").fetchall() == [("h", 3)]
 
 
@@ -204,14 +238,17 @@ def test_before_any_candidate_there_is_nothing_to_read(totals: Totals) -> None:
     assert totals.ends() == {}
 
 
-def test_a_connection_that_breaks_is_opened_anew(a_ledger: Any, totals: Totals, postgres: Database) -> None:
+def test_a_connection_that_breaks_is_opened_anew(
+    a_ledger: Any, totals: Totals, postgres: Database
+) -> None:
     ledger, term = a_ledger(), a_term(1)
     ledger.take_office(term)
     post(ledger, records(0, 1), term)
     assert totals.so_far()[0] == 1
     with postgres.connect(autocommit=True) as connection:  # type: ignore[attr-defined]
         connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = %s",
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            " AND datname = %s",
             (postgres.name,),
         )
     with pytest.raises(LedgerAway, match="the ledger's database went away"):
@@ -226,8 +263,12 @@ def test_a_connection_that_breaks_is_opened_anew(a_ledger: Any, totals: Totals, 
 def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
     port = lease_port()
     try:
-        with pytest.raises(LedgerAway, match=r"cannot be used.*is PostgreSQL running there") as away:
-            SharedLedger(f"postgresql://billing:hunter2@127.0.0.1:{port.number}/billing", "ad-billing").create()
+        with pytest.raises(
+            LedgerAway, match=r"cannot be used.*is PostgreSQL running there"
+        ) as away:
+            SharedLedger(
+                f"postgresql://billing:hunter2@127.0.0.1:{port.number}/billing", "ad-billing"
+            ).create()
     finally:
         port.release()
     assert "hunter2" not in str(away.value)
@@ -239,7 +280,9 @@ def test_an_address_that_is_none_is_refused() -> None:
 
 
 @pytest.mark.parametrize("ledger", ["", "ad-billing.sqlite3", "mysql://billing"])
-def test_the_shared_career_needs_a_shared_ledger(ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shared_career_needs_a_shared_ledger(
+    ledger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AD_BILLING_LEDGER", ledger)
     with pytest.raises(ConfigurationError, match="set it to postgresql://USER@HOST/DATABASE"):
         SharedAdBilling().prepare()

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from leaderq.dyno import Delivery, DynoQueue, Message, StaleLease
 from leaderq.queues import RetryPolicy
@@ -117,7 +124,11 @@ class DynoMachine(RuleBasedStateMachine):
             kept = model.messages[one.id]
             kept.delivery, kept.lease_ms = one, model.now_ms + int(LEASE_S * 1000)
             kept.deliveries += 1
-            assert (one.payload, one.deliveries, one.failures) == (kept.payload, kept.deliveries, kept.failures)
+            assert (one.payload, one.deliveries, one.failures) == (
+                kept.payload,
+                kept.deliveries,
+                kept.failures,
+            )
 
     def see_all(self) -> None:
         """Wait until the watches have told what this process itself has written."""
@@ -125,10 +136,15 @@ class DynoMachine(RuleBasedStateMachine):
 
     def held(self) -> list[tuple[str, Kept]]:
         """What is leased, in a fixed order."""
-        return [(id, one) for id, one in sorted(self.model.messages.items()) if one.delivery is not None]
+        return [
+            (id, one) for id, one in sorted(self.model.messages.items()) if one.delivery is not None
+        ]
 
     @precondition(lambda self: self.held())
-    @rule(at=st.integers(0, 9), how=st.sampled_from(["ack", "nack", "release", "postpone", "extend", "kill"]))
+    @rule(
+        at=st.integers(0, 9),
+        how=st.sampled_from(["ack", "nack", "release", "postpone", "extend", "kill"]),
+    )
     def settle(self, at: int, how: str) -> None:
         model, held = self.model, self.held()
         id, one = held[at % len(held)]
@@ -200,5 +216,10 @@ def test_a_queue_does_what_its_model_does(session: Session) -> None:
     DynoMachine.session = session
     run_state_machine_as_test(
         DynoMachine,
-        settings=settings(max_examples=20, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)),
+        settings=settings(
+            max_examples=20,
+            stateful_step_count=20,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
     )

@@ -35,7 +35,9 @@ def test_a_pop_that_is_cancelled_keeps_no_message(session: Session) -> None:
         async with AsyncDynoQueue(DynoQueue(session, "/d")) as queue:
             waiting = [asyncio.create_task(queue.pop(1, None)) for _ in range(4)]
             await asyncio.sleep(0.05)
-            pushing = asyncio.create_task(queue.push([Message(payload=b"%d" % number) for number in range(4)]))
+            pushing = asyncio.create_task(
+                queue.push([Message(payload=b"%d" % number) for number in range(4)])
+            )
             for task in waiting:
                 task.cancel()
             await pushing
@@ -48,7 +50,9 @@ def test_a_pop_that_is_cancelled_keeps_no_message(session: Session) -> None:
     asyncio.run(main())
 
 
-def test_a_block_that_is_cancelled_releases_and_one_that_raises_has_failed(session: Session) -> None:
+def test_a_block_that_is_cancelled_releases_and_one_that_raises_has_failed(
+    session: Session,
+) -> None:
     async def main() -> None:
         async with AsyncDynoQueue(DynoQueue(session, "/d")) as queue:
             await queue.push(Message(payload=b"1"))
@@ -78,10 +82,13 @@ def test_a_block_that_is_cancelled_releases_and_one_that_raises_has_failed(sessi
     asyncio.run(main())
 
 
-def test_a_queue_on_asyncio_is_closed_once_however_often_it_is_asked_and_says_so_then(session: Session) -> None:
+def test_a_queue_on_asyncio_is_closed_once_however_often_it_is_asked_and_says_so_then(
+    session: Session,
+) -> None:
     async def main() -> None:
         async with AsyncDynoQueue(DynoQueue(session, "/d")) as queue:
-            waiting = [asyncio.create_task(queue.pop(1, None)) for _ in range(12)]  # more than there are threads for
+            # more than there are threads for
+            waiting = [asyncio.create_task(queue.pop(1, None)) for _ in range(12)]
             await asyncio.sleep(0.1)
             assert await queue.close()
             ended = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 30)
@@ -122,7 +129,9 @@ def test_the_loop_goes_on_while_a_large_payload_is_read(session: Session, tmp_pa
             return super().get(reference)
 
     async def main() -> None:
-        async with AsyncDynoQueue(DynoQueue(session, "/d", body_store=SlowBodies(tmp_path), body_bytes=1)) as queue:
+        async with AsyncDynoQueue(
+            DynoQueue(session, "/d", body_store=SlowBodies(tmp_path), body_bytes=1)
+        ) as queue:
             await queue.push(Message(payload=b"large"))
             (one,) = await queue.pop(1, 30)
             reading = asyncio.create_task(one.payload())

@@ -49,7 +49,17 @@ def one_place(session: Session) -> str:
     assert len(set(resting)) == len(resting)
     ids = session.children(f"{D}/ids")
     assert len(ids) == len(messages), "an id outlives its message, or the message its id"
-    return "dead" if dead else "resting" if rests else "leased" if claims else "waiting" if messages else "gone"
+    return (
+        "dead"
+        if dead
+        else "resting"
+        if rests
+        else "leased"
+        if claims
+        else "waiting"
+        if messages
+        else "gone"
+    )
 
 
 def popped(queue: DynoQueue) -> Delivery:
@@ -65,13 +75,28 @@ METHODS: dict[str, tuple[Callable[[DynoQueue], object], set[str]]] = {
     "release": (lambda queue: popped(queue).release(), {"waiting", "leased", "resting"}),
     "extend": (lambda queue: popped(queue).extend(9), {"waiting", "leased"}),
     "kill": (lambda queue: popped(queue).kill(), {"waiting", "leased", "dead"}),
-    "postpone and pop": (lambda queue: (popped(queue).postpone(0), popped(queue)), {"waiting", "leased", "resting"}),
+    "postpone and pop": (
+        lambda queue: (popped(queue).postpone(0), popped(queue)),
+        {"waiting", "leased", "resting"},
+    ),
     "remove": (lambda queue: queue.remove("a"), {"waiting", "gone"}),
-    "remove in flight": (lambda queue: (popped(queue), queue.remove("a")), {"waiting", "leased", "gone"}),
-    "replace": (lambda queue: queue.push_unique(Message(id="a", payload=b"2"), OnConflict.REPLACE), {"waiting"}),
+    "remove in flight": (
+        lambda queue: (popped(queue), queue.remove("a")),
+        {"waiting", "leased", "gone"},
+    ),
+    "replace": (
+        lambda queue: queue.push_unique(Message(id="a", payload=b"2"), OnConflict.REPLACE),
+        {"waiting"},
+    ),
     "set time-out": (lambda queue: queue.set_timeout("a", 600), {"waiting", "resting"}),
-    "set it twice": (lambda queue: (queue.set_timeout("a", 600), queue.set_timeout("a", 0)), {"waiting", "resting"}),
-    "redrive": (lambda queue: (popped(queue).kill(), queue.dead_letters.redrive()), {"waiting", "leased", "dead"}),
+    "set it twice": (
+        lambda queue: (queue.set_timeout("a", 600), queue.set_timeout("a", 0)),
+        {"waiting", "resting"},
+    ),
+    "redrive": (
+        lambda queue: (popped(queue).kill(), queue.dead_letters.redrive()),
+        {"waiting", "leased", "dead"},
+    ),
 }
 
 

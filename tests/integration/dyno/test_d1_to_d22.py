@@ -1,4 +1,6 @@
-"""The defects of Dyno-queues, D1 to D22 of docs/design/facts.md: one test each, that it would fail."""
+"""The defects of Dyno-queues, D1 to D22 of docs/design/facts.md: one test each, that it would
+fail.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,17 @@ def test_d1_a_pop_that_finds_nothing_returns_what_comes_while_it_waits(session: 
         timer = pushed_later(queue, 0.3, Message(payload=b"late"))
         began = time.monotonic()
         assert texts(queue.pop(1, 60)) == ["late"]
-        assert time.monotonic() - began < 30  # far from the whole wait; speeds are in the benchmarks
+        # far from the whole wait; speeds are in the benchmarks
+        assert time.monotonic() - began < 30
         timer.join()
 
 
 def test_d2_a_pop_of_more_than_there_are_waits_for_the_rest(session: Session) -> None:
     with DynoQueue(session, D) as queue:
         queue.push([Message(payload=b"%d" % number) for number in range(4)])
-        timer = pushed_later(queue, 0.3, *(Message(payload=b"%d" % number) for number in range(4, 10)))
+        timer = pushed_later(
+            queue, 0.3, *(Message(payload=b"%d" % number) for number in range(4, 10))
+        )
         assert texts(queue.pop(10, 60)) == [str(number) for number in range(10)]
         timer.join()
 
@@ -63,7 +68,12 @@ def test_d3_a_lower_number_goes_first_whenever_it_became_due(session: Session) -
 
 def test_d4_a_message_that_is_rescheduled_keeps_its_priority(session: Session) -> None:
     with DynoQueue(session, D) as queue:
-        queue.push([Message(id="a", payload=b"a", priority=1, timeout_s=600), Message(payload=b"b", priority=2)])
+        queue.push(
+            [
+                Message(id="a", payload=b"a", priority=1, timeout_s=600),
+                Message(payload=b"b", priority=2),
+            ]
+        )
         assert queue.set_timeout("a", 0)
         eventually(lambda: len(queue.peek(2)) == 2)
         assert texts(queue.pop(2, 5)) == ["a", "b"]
@@ -82,7 +92,9 @@ def test_d6_a_bulk_pop_in_which_one_is_missing_returns_the_others(opened: Open) 
         one.push([Message(id=f"{number}", payload=b"%d" % number) for number in range(10)])
         assert len(one.peek(10)) == 10
         other.remove("4")
-        assert texts(one.pop(10, 5, least=9)) == [str(number) for number in range(10) if number != 4]
+        assert texts(one.pop(10, 5, least=9)) == [
+            str(number) for number in range(10) if number != 4
+        ]
 
 
 def test_d7_due_times_of_any_length_are_compared_as_numbers(session: Session) -> None:
@@ -128,7 +140,8 @@ def test_d11_of_many_that_ensure_one_id_at_once_one_pushes(opened: Open) -> None
     queues = [DynoQueue(opened(), D) for _ in range(4)]
     new: list[bool] = []
     threads = [
-        threading.Thread(target=lambda q=queue: new.append(q.ensure(Message(id="x", payload=b"x")))) for queue in queues
+        threading.Thread(target=lambda q=queue: new.append(q.ensure(Message(id="x", payload=b"x"))))
+        for queue in queues
     ]
     for thread in threads:
         thread.start()
@@ -180,13 +193,17 @@ def test_d15_who_has_lost_its_lease_cannot_acknowledge(opened: Open) -> None:
 def test_d16_leases_of_every_shard_are_looked_after_by_any_consumer(opened: Open) -> None:
     shards = ("a", "b")
     with DynoQueue(opened(), D, shards=shards, lease_s=0.1) as dying:
-        dying.push([Message(payload=shard.encode(), shard=shard) for shard in shards for _ in range(20)])
+        dying.push(
+            [Message(payload=shard.encode(), shard=shard) for shard in shards for _ in range(20)]
+        )
         assert len(dying.pop(40, 30)) == 40
     with DynoQueue(opened(), D, shards=shards) as other:
         assert len(other.pop(40, 60)) == 40
 
 
-def test_d17_a_lease_lasts_a_minute_unless_told_otherwise_and_threads_are_daemons(session: Session) -> None:
+def test_d17_a_lease_lasts_a_minute_unless_told_otherwise_and_threads_are_daemons(
+    session: Session,
+) -> None:
     before = set(threading.enumerate())
     with DynoQueue(session, D) as queue:
         queue.push(Message(payload=b"a"))
@@ -197,7 +214,10 @@ def test_d17_a_lease_lasts_a_minute_unless_told_otherwise_and_threads_are_daemon
 
 def test_d18_peek_survives_a_head_that_is_gone_or_spoilt(session: Session) -> None:
     with DynoQueue(session, D) as queue:
-        names = [id.rpartition("/")[2] for id in queue.push([Message(payload=b"%d" % number) for number in range(3)])]
+        names = [
+            id.rpartition("/")[2]
+            for id in queue.push([Message(payload=b"%d" % number) for number in range(3)])
+        ]
         assert len(queue.peek(3)) == 3
         session.set(f"{D}/shards/0/messages/{names[0]}", b"spoilt")
         session.delete(f"{D}/shards/0/messages/{names[1]}")
@@ -217,7 +237,9 @@ def test_d19_what_comes_again_keeps_its_priority_and_its_place(opened: Open) -> 
 
 def test_d20_a_predicate_sees_the_message_and_returns_its_payload(session: Session) -> None:
     with DynoQueue(session, D) as queue:
-        queue.push([Message(payload=b"priority"), Message(payload=b"wanted", headers={"kind": "x"})])
+        queue.push(
+            [Message(payload=b"priority"), Message(payload=b"wanted", headers={"kind": "x"})]
+        )
         assert not queue.contains(lambda message: message.payload == b"headers")
         found = queue.pop_where(lambda message: message.headers.get("kind") == "x")
         assert found is not None
@@ -234,9 +256,17 @@ def test_d21_a_lease_is_not_extended_once_the_message_is_acknowledged(session: S
         assert empty(queue)
 
 
-def test_d22_figures_tell_the_due_from_the_delayed_and_how_old_the_oldest_is(session: Session) -> None:
+def test_d22_figures_tell_the_due_from_the_delayed_and_how_old_the_oldest_is(
+    session: Session,
+) -> None:
     with DynoQueue(session, D) as queue:
-        queue.push([Message(payload=b"due"), Message(payload=b"delayed", timeout_s=600), Message(payload=b"due")])
+        queue.push(
+            [
+                Message(payload=b"due"),
+                Message(payload=b"delayed", timeout_s=600),
+                Message(payload=b"due"),
+            ]
+        )
         (one,) = queue.pop(1, 5)
         figures = queue.figures()["0"]
         assert (figures.due, figures.delayed, figures.leased, figures.dead) == (1, 1, 1, 0)

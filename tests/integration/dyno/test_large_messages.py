@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from leaderq.dyno import BodyStore, Duplicate, DynoQueue, Fields, FileBodies, Message, MissingBody, OnConflict, Worker
+from leaderq.dyno import (
+    BodyStore,
+    Duplicate,
+    DynoQueue,
+    Fields,
+    FileBodies,
+    Message,
+    MissingBody,
+    OnConflict,
+    Worker,
+)
 from leaderq.queues import RetryPolicy
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
@@ -24,11 +34,15 @@ def files(folder: Path) -> list[Path]:
 
 @pytest.fixture
 def queue(session: Session, tmp_path: Path):
-    with DynoQueue(session, D, body_store=FileBodies(tmp_path), retry=RetryPolicy(attempts=2, backoff_s=0)) as made:
+    with DynoQueue(
+        session, D, body_store=FileBodies(tmp_path), retry=RetryPolicy(attempts=2, backoff_s=0)
+    ) as made:
         yield made
 
 
-def test_a_large_payload_goes_through_the_store_and_is_gone_with_its_message(queue: DynoQueue, tmp_path: Path) -> None:
+def test_a_large_payload_goes_through_the_store_and_is_gone_with_its_message(
+    queue: DynoQueue, tmp_path: Path
+) -> None:
     ends: list[Callable[[], object]] = [
         lambda: queue.ack(queue.pop(1, 30)),
         lambda: queue.pop(1, 30)[0].ack(),
@@ -36,7 +50,10 @@ def test_a_large_payload_goes_through_the_store_and_is_gone_with_its_message(que
         lambda: queue.clear(),
         lambda: (queue.pop(1, 30)[0].kill(), queue.dead_letters.redrive(), queue.remove("a")),
         lambda: (queue.pop(1, 30)[0].kill(), queue.dead_letters.purge()),
-        lambda: (queue.push_unique(Message(id="a", payload=b"small"), OnConflict.REPLACE), queue.clear()),
+        lambda: (
+            queue.push_unique(Message(id="a", payload=b"small"), OnConflict.REPLACE),
+            queue.clear(),
+        ),
     ]
     for end in ends:
         queue.push(Message(id="a", payload=LARGE))
@@ -67,19 +84,27 @@ def test_a_refused_push_leaves_no_body(queue: DynoQueue, tmp_path: Path) -> None
     assert files(tmp_path) == []
 
 
-def test_a_message_whose_body_is_lost_fails_and_is_dead_at_last(queue: DynoQueue, session: Session, tmp_path: Path) -> None:
+def test_a_message_whose_body_is_lost_fails_and_is_dead_at_last(
+    queue: DynoQueue, session: Session, tmp_path: Path
+) -> None:
     queue.push([Message(payload=LARGE), Message(payload=b"next")])
     for path in files(tmp_path):
         path.unlink()
     seen: list[bytes] = []
     with Worker(queue, lambda one: seen.append(one.payload)):
-        eventually(lambda: queue.shard_sizes()["0"] == {"messages": 0, "resting": 0, "leased": 0, "dead": 1})
+        eventually(
+            lambda: (
+                queue.shard_sizes()["0"] == {"messages": 0, "resting": 0, "leased": 0, "dead": 1}
+            )
+        )
     assert seen == [b"next"]
     (letter,) = queue.dead_letters.browse()
     assert "MissingBody" in letter.error
 
 
-def test_bodies_without_a_message_are_swept_when_they_are_old(queue: DynoQueue, tmp_path: Path) -> None:
+def test_bodies_without_a_message_are_swept_when_they_are_old(
+    queue: DynoQueue, tmp_path: Path
+) -> None:
     store = FileBodies(tmp_path)
     young, old = store.put(b"young"), store.put(b"old")
     queue.push([Message(id="waits", payload=LARGE), Message(id="dies", payload=LARGE, priority=0)])
@@ -107,9 +132,16 @@ def test_a_store_of_files_touches_nothing_outside_its_folder(tmp_path: Path) -> 
     assert list(store.ages()) == []
 
 
-def test_a_filter_by_fields_reads_no_message_whose_name_tells(session: Session, tmp_path: Path) -> None:
+def test_a_filter_by_fields_reads_no_message_whose_name_tells(
+    session: Session, tmp_path: Path
+) -> None:
     with DynoQueue(session, D, shards=("a", "b"), body_store=FileBodies(tmp_path)) as queue:
-        queue.push([Message(id=f"{at}", priority=at, shard="ab"[at % 2], headers={"k": f"{at % 3}"}) for at in range(6)])
+        queue.push(
+            [
+                Message(id=f"{at}", priority=at, shard="ab"[at % 2], headers={"k": f"{at % 3}"})
+                for at in range(6)
+            ]
+        )
         queue.push(Message(id="g", group="g", priority=9, payload=LARGE))
         for wanted, ids in [
             (Fields(), {"0", "1", "2", "3", "4", "5", "g"}),
@@ -123,7 +155,10 @@ def test_a_filter_by_fields_reads_no_message_whose_name_tells(session: Session, 
             assert queue.contains(wanted) == bool(ids)
         asked: list[str] = []
         read = session.multi_read_async
-        session.multi_read_async = lambda gets: (asked.extend(get.path for get in gets), read(gets))[1]  # type: ignore[method-assign]
+        session.multi_read_async = lambda gets: (
+            asked.extend(get.path for get in gets),
+            read(gets),
+        )[1]  # type: ignore[method-assign]
         assert queue.find(Fields(shard="b", priority=3)).id == "3"
         assert len(asked) == 1
         assert queue.pop_where(Fields(headers={"k": "2"})).id == "2"

@@ -37,7 +37,9 @@ def test_a_delayed_message_comes_when_it_is_due(session: Session) -> None:
         assert texts(queue.pop(1, 30)) == ["later"]
 
 
-def test_a_failed_message_comes_again_and_is_dead_after_as_many_failures_as_the_policy_says(session: Session) -> None:
+def test_a_failed_message_comes_again_and_is_dead_after_as_many_failures_as_the_policy_says(
+    session: Session,
+) -> None:
     with DynoQueue(session, "/d", retry=RetryPolicy(attempts=3, backoff_s=0.01)) as queue:
         queue.push(Message(id="mine", payload=b"bad"))
         for failures in range(3):
@@ -46,7 +48,9 @@ def test_a_failed_message_comes_again_and_is_dead_after_as_many_failures_as_the_
             one.nack("no" if failures < 2 else None)
         assert queue.shard_sizes()["0"] == {"messages": 0, "resting": 0, "leased": 0, "dead": 1}
         (letter,) = queue.dead_letters.browse()
-        assert (letter.failures, letter.error) == (3, "no"), "the last failure counts, with or without an error"
+        assert (letter.failures, letter.error) == (3, "no"), (
+            "the last failure counts, with or without an error"
+        )
 
 
 def test_a_released_or_postponed_message_has_not_failed(session: Session) -> None:
@@ -61,7 +65,9 @@ def test_a_released_or_postponed_message_has_not_failed(session: Session) -> Non
         assert (one.failures, one.deliveries) == (0, 3)
 
 
-def test_a_lease_that_is_over_passes_to_another_and_the_former_owner_changes_nothing(opened: Open) -> None:
+def test_a_lease_that_is_over_passes_to_another_and_the_former_owner_changes_nothing(
+    opened: Open,
+) -> None:
     with DynoQueue(opened(), "/d", lease_s=0.2) as first, DynoQueue(opened(), "/d") as second:
         first.push(Message(payload=b"one"))
         (mine,) = first.pop(1, 5)
@@ -107,8 +113,13 @@ def test_a_rescheduled_message_keeps_its_priority(session: Session) -> None:
 
 
 def test_one_message_of_a_group_is_in_flight_and_in_order(opened: Open) -> None:
-    with DynoQueue(opened(), "/d", shards=("a", "b")) as first, DynoQueue(opened(), "/d", shards=("a", "b")) as second:
-        first.push([Message(payload=b"%d" % number, group="g", priority=9 - number) for number in range(3)])
+    with (
+        DynoQueue(opened(), "/d", shards=("a", "b")) as first,
+        DynoQueue(opened(), "/d", shards=("a", "b")) as second,
+    ):
+        first.push(
+            [Message(payload=b"%d" % number, group="g", priority=9 - number) for number in range(3)]
+        )
         for number in range(3):
             (one,) = (first if number % 2 else second).pop(1, 30)
             assert one.payload == b"%d" % number

@@ -15,7 +15,16 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from leaderq.dyno import Delivery, DynoQueue, FixedShards, Kill, Message, Postpone, StaleLease, Worker
+from leaderq.dyno import (
+    Delivery,
+    DynoQueue,
+    FixedShards,
+    Kill,
+    Message,
+    Postpone,
+    StaleLease,
+    Worker,
+)
 from leaderq.dyno import queue as dyno_queue
 from leaderq.errors import (
     BadVersion,
@@ -65,7 +74,9 @@ def test_a_message_whose_id_was_deleted_by_hand_can_be_settled(session: Session,
         assert (sizes["messages"], sizes["leased"], sizes["dead"]) == (0, 0, int(how == "kill"))
 
 
-def test_a_message_whose_marker_was_deleted_by_hand_can_be_removed_and_comes_again(session: Session) -> None:
+def test_a_message_whose_marker_was_deleted_by_hand_can_be_removed_and_comes_again(
+    session: Session,
+) -> None:
     with DynoQueue(session, D) as queue:
         queue.push([Message(id="a"), Message(id="b")])
         for one in queue.pop(2, 30):
@@ -92,7 +103,11 @@ def test_znodes_that_are_not_ours_are_not_delivered_and_stop_nobody(session: Ses
     with DynoQueue(session, D) as queue:
         queue.push(Message(payload=b"good", priority=9))
         for parent in ("messages", "claims", "rests", "dead"):
-            for name in ("x", "00-1700000000000-0000000g-0000000001", "\u0660\u0660-1700000000000-00000000-0000000001"):
+            for name in (
+                "x",
+                "00-1700000000000-0000000g-0000000001",
+                "\u0660\u0660-1700000000000-00000000-0000000001",
+            ):
                 session.create(f"{SHARD}/{parent}/{name}", b"{")
         bad = [
             b"",
@@ -103,7 +118,9 @@ def test_znodes_that_are_not_ours_are_not_delivered_and_stop_nobody(session: Ses
         ]
         for number, data in enumerate(bad):
             session.create(f"{SHARD}/messages/00-1700000000000-00000000-00000001{number:02}", data)
-        session.create(f"{SHARD}/dead/00-1700000000000-00000000-0000000300", b'DQD1\n{"name":"../../x"}\n')
+        session.create(
+            f"{SHARD}/dead/00-1700000000000-00000000-0000000300", b'DQD1\n{"name":"../../x"}\n'
+        )
         assert popped(queue).payload == b"good"
         eventually(lambda: queue.pop(1) == [] and queue.shard_sizes()["0"]["dead"] == 4 + len(bad))
         assert {letter.reason for letter in queue.dead_letters.browse()} == {"corrupt"}
@@ -111,7 +128,9 @@ def test_znodes_that_are_not_ours_are_not_delivered_and_stop_nobody(session: Ses
         assert queue.peek(9) == [] and queue.get("nobody") is None
 
 
-def test_a_pop_that_does_not_wait_returns_what_lies_behind_one_that_cannot_be_read(session: Session) -> None:
+def test_a_pop_that_does_not_wait_returns_what_lies_behind_one_that_cannot_be_read(
+    session: Session,
+) -> None:
     with DynoQueue(session, D) as queue:
         queue.push(Message(payload=b"good", priority=9))
         for number in range(3):
@@ -123,7 +142,9 @@ def test_a_pop_that_does_not_wait_returns_what_lies_behind_one_that_cannot_be_re
 def test_a_claim_that_cannot_be_read_is_a_lease_that_is_over(session: Session) -> None:
     with DynoQueue(session, D) as queue:
         queue.push([Message(payload=b"%d" % number) for number in range(2)])
-        for name, data in zip(session.children(f"{SHARD}/messages"), (b'{"n":1e999}', b"[]"), strict=True):
+        for name, data in zip(
+            session.children(f"{SHARD}/messages"), (b'{"n":1e999}', b"[]"), strict=True
+        ):
             session.create(f"{SHARD}/claims/{name}", data)
         assert len(queue.pop(2, 30)) == 2
 
@@ -140,7 +161,9 @@ def test_a_queue_that_is_deleted_while_it_is_used_begins_again(session: Session)
         assert popped_none == []
 
 
-def test_a_queue_that_may_not_claim_says_so_and_does_not_spin(zookeeper_server, znode_root: str, session: Session) -> None:
+def test_a_queue_that_may_not_claim_says_so_and_does_not_spin(
+    zookeeper_server, znode_root: str, session: Session
+) -> None:
     with DynoQueue(session, D) as queue:
         queue.push(Message(payload=b"1"))
         operator = KazooClient(zookeeper_server.address)
@@ -164,14 +187,26 @@ def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session
     for text in ({"id": "\ud800"}, {"headers": {"a": "\ud800"}}, {"group": "\ud800"}):
         with pytest.raises(ConfigurationError):
             Message(**text)
-    options: list[dict[str, Any]] = [{"retry": 3}, {"body_store": 5}, {"ageing_s": "x"}, {"ageing_s": -1}, {"shards": ()}]
+    options: list[dict[str, Any]] = [
+        {"retry": 3},
+        {"body_store": 5},
+        {"ageing_s": "x"},
+        {"ageing_s": -1},
+        {"shards": ()},
+    ]
     for option in options:
         with pytest.raises(ConfigurationError):
             DynoQueue(session, D, **option)
     for root in ("", "/", "d", "/d/", "/d/../e", "/d\0"):
         with pytest.raises(ConfigurationError, match="znode path"):
             DynoQueue(session, root)
-    for field in ({"headers": []}, {"headers": {"a": 1}}, {"group": ""}, {"shard": 1}, {"payload": "text"}):
+    for field in (
+        {"headers": []},
+        {"headers": {"a": 1}},
+        {"group": ""},
+        {"shard": 1},
+        {"payload": "text"},
+    ):
         with pytest.raises(ConfigurationError):
             Message(**field)
     with DynoQueue(session, D, shards="one") as queue:
@@ -187,7 +222,11 @@ def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session
         assert queue.get("\ud800") is None
         assert queue.size() == 1
         one = popped(queue)
-        for refused in (lambda: one.postpone(-1), lambda: one.extend(float("inf")), lambda: one.nack(delay_s=float("nan"))):
+        for refused in (
+            lambda: one.postpone(-1),
+            lambda: one.extend(float("inf")),
+            lambda: one.nack(delay_s=float("nan")),
+        ):
             with pytest.raises(ConfigurationError):
                 refused()
         one.ack()
@@ -214,7 +253,9 @@ def test_a_message_that_could_not_become_a_dead_letter_is_not_pushed(session: Se
         assert queue.shard_sizes()["0"]["dead"] == 1
 
 
-def test_acknowledging_one_delivery_twice_or_that_of_another_queue_changes_nothing(opened: Open) -> None:
+def test_acknowledging_one_delivery_twice_or_that_of_another_queue_changes_nothing(
+    opened: Open,
+) -> None:
     with DynoQueue(opened(), D) as queue, DynoQueue(opened(), "/other") as other:
         queue.push([Message(payload=b"1"), Message(payload=b"2")])
         one, two = queue.pop(2, 30)
@@ -232,7 +273,12 @@ def test_a_receipt_is_redeemed_once_and_by_whoever_has_it(opened: Open) -> None:
         queue.push(Message(id="a", payload=b"1"))
         mine = popped(queue)
         theirs = other.redeem(str(mine.receipt))
-        assert (theirs.id, theirs.payload, theirs.deliveries, theirs.until_ms) == ("a", b"1", 1, mine.until_ms)
+        assert (theirs.id, theirs.payload, theirs.deliveries, theirs.until_ms) == (
+            "a",
+            b"1",
+            1,
+            mine.until_ms,
+        )
         theirs.extend(60)
         for stale in (mine.ack, lambda: queue.redeem(mine.receipt)):
             with pytest.raises(StaleLease):
@@ -296,7 +342,9 @@ def test_a_lease_that_nobody_settles_passes_to_the_same_consumer_too(session: Se
         again.ack()
 
 
-def test_a_lease_that_is_shortened_ends_in_time_and_one_of_0_s_is_given_back(session: Session) -> None:
+def test_a_lease_that_is_shortened_ends_in_time_and_one_of_0_s_is_given_back(
+    session: Session,
+) -> None:
     with DynoQueue(session, D, lease_s=600) as queue:
         queue.push(Message(payload=b"1"))
         popped(queue).extend(0.3)
@@ -307,7 +355,9 @@ def test_a_lease_that_is_shortened_ends_in_time_and_one_of_0_s_is_given_back(ses
         assert (last.deliveries, last.failures) == (3, 1)
 
 
-def test_the_lease_of_one_who_has_just_come_is_not_taken_for_that_of_one_who_has_gone(opened: Open) -> None:
+def test_the_lease_of_one_who_has_just_come_is_not_taken_for_that_of_one_who_has_gone(
+    opened: Open,
+) -> None:
     with DynoQueue(opened(), D) as old, DynoQueue(opened(), D) as new:
         new.push(Message(payload=b"1"))
         held = popped(new)
@@ -315,7 +365,11 @@ def test_the_lease_of_one_who_has_just_come_is_not_taken_for_that_of_one_who_has
         eventually(lambda: old.pop(1) == [] and len(consumer.views["0"].index) == 1)
         eventually(lambda: old.process_unacks() == 0 and len(consumer._members) == 2)
         # As it is when one has gone, and the other has come since then:
-        consumer._members, consumer._members_stale, consumer._has_lost_member = frozenset(), False, True
+        consumer._members, consumer._members_stale, consumer._has_lost_member = (
+            frozenset(),
+            False,
+            True,
+        )
         assert old.process_unacks() == 0
         assert old.pop(1) == []
         held.ack()
@@ -335,9 +389,14 @@ def test_who_meets_another_consumer_is_not_refused_message_by_message(opened: Op
         assert len(sent) <= 10
 
 
-def test_a_shard_whose_consumer_hangs_is_served_although_the_own_one_has_something(opened: Open) -> None:
+def test_a_shard_whose_consumer_hangs_is_served_although_the_own_one_has_something(
+    opened: Open,
+) -> None:
     mine, others = FixedShards("a", "b", current="a"), FixedShards("a", "b", current="b")
-    with DynoQueue(opened(), D, shards=mine) as queue, DynoQueue(opened(), D, shards=others) as hanging:
+    with (
+        DynoQueue(opened(), D, shards=mine) as queue,
+        DynoQueue(opened(), D, shards=others) as hanging,
+    ):
         hanging.process_unacks()
         queue.push([Message(payload=b"1", shard="a"), Message(payload=b"2", shard="b")])
         eventually(lambda: len(queue.peek(2)) == 2)
@@ -361,7 +420,10 @@ def test_a_block_that_raises_is_heard_even_if_its_lease_was_lost(session: Sessio
 
 
 def test_queues_with_different_shards_on_one_root_lose_nothing(opened: Open) -> None:
-    with DynoQueue(opened(), D, shards=("a", "b")) as both, DynoQueue(opened(), D, shards=("b", "c")) as others:
+    with (
+        DynoQueue(opened(), D, shards=("a", "b")) as both,
+        DynoQueue(opened(), D, shards=("b", "c")) as others,
+    ):
         both.push([Message(id="in a", shard="a"), Message(id="in b", shard="b")])
         others.push(Message(id="in c", shard="c"))
         assert others.pop_id("in a") is None
@@ -388,7 +450,8 @@ def test_an_id_that_is_pushed_again_is_found_whatever_was_noted_late(session: Se
         queue.push(Message(id="a", payload=b"1"))
         popped(queue).ack()
         queue.push(Message(id="a", payload=b"2"))
-        session.set(f"{D}/ids/a", b"0/00-1700000000000-00000000-0000000000")  # of the first, noted too late
+        # of the first, noted too late
+        session.set(f"{D}/ids/a", b"0/00-1700000000000-00000000-0000000000")
         found = queue.get("a")
         assert found is not None
         assert found.payload == b"2"
@@ -421,10 +484,17 @@ def test_a_message_that_is_first_delivered_while_it_is_removed_leaves_no_claim_o
         assert queue.shard_sizes() == NOTHING
 
 
-def test_of_many_messages_those_that_cannot_be_pushed_say_so_and_the_others_are_there(session: Session) -> None:
+def test_of_many_messages_those_that_cannot_be_pushed_say_so_and_the_others_are_there(
+    session: Session,
+) -> None:
     with DynoQueue(session, D) as queue:
         one, large, elsewhere, two = queue.push_each(
-            [Message(id="1"), Message(payload=b"x" * 2_000_000), Message(shard="z"), Message(id="2")]
+            [
+                Message(id="1"),
+                Message(payload=b"x" * 2_000_000),
+                Message(shard="z"),
+                Message(id="2"),
+            ]
         )
         assert (one, two) == ("1", "2")
         assert (type(large), type(elsewhere)) == (TooLarge, ConfigurationError)
@@ -452,7 +522,10 @@ def test_a_queue_is_of_no_use_in_a_fork_and_does_not_hang_there(session: Session
 
 
 def test_a_pop_that_waits_ends_with_its_queue_or_its_session(opened: Open) -> None:
-    for end, error in ((DynoQueue.close, QueueClosed), (lambda queue: queue._session.close(), SessionClosed)):
+    for end, error in (
+        (DynoQueue.close, QueueClosed),
+        (lambda queue: queue._session.close(), SessionClosed),
+    ):
         queue = DynoQueue(opened(), D)
         raised: list[type[BaseException]] = []
 
@@ -545,8 +618,11 @@ ENDS: dict[str, tuple[Callable[[Delivery], object], int, str | None]] = {
 """What a handler does, how often it is called, and why the message is dead then."""
 
 
-def test_a_worker_survives_every_way_in_which_a_handler_can_end(session: Session, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, "leaderq.dyno.worker")  # pytest-xdist cannot pass on a log that is not text
+def test_a_worker_survives_every_way_in_which_a_handler_can_end(
+    session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    # pytest-xdist cannot pass on a log that is not text
+    caplog.set_level(logging.CRITICAL, "leaderq.dyno.worker")
     calls: Counter[str] = Counter()
 
     def handle(one: Delivery) -> object:
@@ -559,12 +635,16 @@ def test_a_worker_survives_every_way_in_which_a_handler_can_end(session: Session
         retry = {LookupError: None, OSError: RetryPolicy(attempts=2, backoff_s=0)}
         with Worker(queue, handle, threads=2, retry=retry):
             eventually(lambda: queue.shard_sizes()["0"]["messages"] == 0)
-        dead = {letter.frame.payload.decode(): letter.reason for letter in queue.dead_letters.browse()}
+        dead = {
+            letter.frame.payload.decode(): letter.reason for letter in queue.dead_letters.browse()
+        }
         assert dead == {how: reason for how, (_, _, reason) in ENDS.items() if reason is not None}
         assert calls == {how: most for how, (_, most, _) in ENDS.items()}
 
 
-def test_a_message_of_a_handler_that_hangs_passes_to_another_when_its_time_is_over(session: Session) -> None:
+def test_a_message_of_a_handler_that_hangs_passes_to_another_when_its_time_is_over(
+    session: Session,
+) -> None:
     hanging, done = threading.Event(), threading.Event()
 
     def handle(one: Delivery) -> None:
@@ -597,7 +677,9 @@ def test_a_worker_asks_for_claims_and_members_no_more_often_when_it_works(sessio
         assert asked.count(f"{D}/members") <= 2 * most
 
 
-def test_a_worker_ends_with_its_queue_and_may_be_stopped_by_its_own_handler(session: Session) -> None:
+def test_a_worker_ends_with_its_queue_and_may_be_stopped_by_its_own_handler(
+    session: Session,
+) -> None:
     queue = DynoQueue(session, D)
     queue.push(Message(payload=b"1"))
     worker = Worker(queue, lambda _: worker.stop(5), threads=2)
@@ -634,7 +716,12 @@ def test_what_is_kept_stays_ours_and_its_end_is_told_before(opened: Open) -> Non
     with DynoQueue(opened(), D, lease_s=0.4) as queue, DynoQueue(opened(), D) as other:
         queue.push(Message(payload=b"1"))
         one = popped(queue)
-        queue.keep([one], most_s=2.0, ending=lambda it: told.append((it, it.until_ms / 1000 - time.time())), ending_s=0.3)
+        queue.keep(
+            [one],
+            most_s=2.0,
+            ending=lambda it: told.append((it, it.until_ms / 1000 - time.time())),
+            ending_s=0.3,
+        )
         (again,) = other.pop(1, 60)
         assert again.failures == 1
         eventually(lambda: bool(told))

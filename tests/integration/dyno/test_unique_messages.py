@@ -48,7 +48,9 @@ def test_a_conflict_drops_raises_or_replaces_and_names_the_survivor(session: Ses
 
 
 @pytest.mark.parametrize("end", ["ack", "kill", "remove", "release"])
-def test_an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on(session: Session, end: str) -> None:
+def test_an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on(
+    session: Session, end: str
+) -> None:
     with DynoQueue(session, D) as queue:
         queue.push(one_of(b"1", unique=Unique.STARTED))
         assert not queue.ensure(one_of(b"2"))
@@ -85,7 +87,9 @@ def test_an_id_is_kept_for_its_window_after_the_message_was_done(session: Sessio
         assert queue.size() == 1
 
 
-def test_ids_whose_windows_are_over_are_forgotten_but_not_those_in_use_again(session: Session) -> None:
+def test_ids_whose_windows_are_over_are_forgotten_but_not_those_in_use_again(
+    session: Session,
+) -> None:
     clock = [1_700_000_000_000]
     with DynoQueue(session, D, now_ms=lambda: clock[0]) as queue:
         queue.push([Message(id=id, unique_s=60) for id in ("a", "b/ü")])
@@ -105,7 +109,10 @@ def test_of_many_that_replace_one_message_at_once_one_survives(opened: Open) -> 
     queues = [DynoQueue(opened(), D) for _ in range(4)]
     queues[0].push(one_of(b"first"))
     threads = [
-        threading.Thread(target=lambda q=queue: [q.push_unique(one_of(b"x"), REPLACE) for _ in range(5)]) for queue in queues
+        threading.Thread(
+            target=lambda q=queue: [q.push_unique(one_of(b"x"), REPLACE) for _ in range(5)]
+        )
+        for queue in queues
     ]
     for thread in threads:
         thread.start()
@@ -132,6 +139,10 @@ def test_an_id_whose_message_was_taken_away_by_hand_can_be_pushed_again(session:
 
 
 def test_what_cannot_be_unique_is_refused() -> None:
-    for wrong in ({"unique_s": 1}, {"id": "a", "unique": Unique.STARTED, "unique_s": 1}, {"unique": "done"}):
+    for wrong in (
+        {"unique_s": 1},
+        {"id": "a", "unique": Unique.STARTED, "unique_s": 1},
+        {"unique": "done"},
+    ):
         with pytest.raises(ConfigurationError):
             Message(**wrong)  # type: ignore[arg-type]

@@ -57,12 +57,17 @@ def test_what_was_never_sent_is_told_apart_from_what_may_have_been(
         writer = SequencedWriter(away, "/q/guard")
         writer.open()
         proxy.freeze_direction("to_client")
-        groups = [(Create(f"/q/messages/{number:02}", b"x" * (MULTI_BYTES * 3 // 5)),) for number in range(WINDOW + 4)]
+        groups = [
+            (Create(f"/q/messages/{number:02}", b"x" * (MULTI_BYTES * 3 // 5)),)
+            for number in range(WINDOW + 4)
+        ]
         found = [error for _, error in outcomes(writer, groups, "/q", 0.3)]
         assert [type(error) for error in found] == [ConnectionLost] * WINDOW + [NotConnected] * 4
         proxy.heal()
         assert writer.flush(30)
-        assert [error for _, error in outcomes(writer, [(Create("/q/messages/last"),)], "/q")] == [None]
+        assert [error for _, error in outcomes(writer, [(Create("/q/messages/last"),)], "/q")] == [
+            None
+        ]
         writer.close(5)
     sent = [f"{number:02}" for number in range(WINDOW)]
     assert set(session.children("/q/messages")) == {*sent, "last"}

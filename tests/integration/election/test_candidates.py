@@ -1,4 +1,6 @@
-"""Candidates on a real ZooKeeper: one leads, its end lets in exactly the next one, and a zombie is refused by the server."""
+"""Candidates on a real ZooKeeper: one leads, its end lets in exactly the next one, and a zombie is
+refused by the server.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def test_a_fenced_write_passes_with_the_users_own_operations(electorate, won):
     a = electorate.candidate("a")
     a.stand()
     term = won(a)
-    made, _ = term.write([Create(electorate.root + "/data", b"1"), SetData(electorate.root + "/data", b"2")])
+    made, _ = term.write(
+        [Create(electorate.root + "/data", b"1"), SetData(electorate.root + "/data", b"2")]
+    )
     assert made == electorate.root + "/data"
     assert electorate.session().get(made)[0] == b"2"
 
@@ -85,7 +89,12 @@ def test_the_error_of_a_fenced_write_counts_the_users_own_operations(electorate,
     a.stand()
     term = won(a)
     with pytest.raises(BadVersion) as refused:
-        term.write([SetData(electorate.path("control"), b""), SetData(electorate.path("control"), b"", version=77)])
+        term.write(
+            [
+                SetData(electorate.path("control"), b""),
+                SetData(electorate.path("control"), b"", version=77),
+            ]
+        )
     assert refused.value.index == 1
     with pytest.raises(NoNode) as missing:
         term.write([SetData(electorate.path("nothing"), b"")])
@@ -100,7 +109,8 @@ def test_a_zombies_write_is_refused_by_the_server_when_its_znode_is_gone(elector
     term = won(a)
     electorate.session().delete(electorate.path("candidates", term.id))
     with pytest.raises(Deposed):
-        term._fenced_write(term, (SetData(electorate.path("control"), b"zombie"),))  # around the local check
+        # around the local check
+        term._fenced_write(term, (SetData(electorate.path("control"), b"zombie"),))
     assert electorate.session().get(electorate.path("control"))[0] != b"zombie"
 
 
@@ -154,7 +164,9 @@ def test_the_election_is_made_again_when_its_parent_vanished(electorate, won):
     eventually(lambda: a.await_term(0) or b.await_term(0))
 
 
-def test_a_candidate_whose_session_is_lost_while_waiting_stands_again_under_the_new_one(electorate, won):
+def test_a_candidate_whose_session_is_lost_while_waiting_stands_again_under_the_new_one(
+    electorate, won
+):
     a = electorate.candidate("a")
     a.stand()
     term = won(a)
@@ -166,7 +178,16 @@ def test_a_candidate_whose_session_is_lost_while_waiting_stands_again_under_the_
     assert end_session(session.address, session.credentials, timeout_s=30)
     eventually(lambda: session.id not in (None, old))
     eventually(
-        lambda: len([event for event in electorate.events if isinstance(event, Standing) and event.candidate == "b"]) > 1
+        lambda: (
+            len(
+                [
+                    event
+                    for event in electorate.events
+                    if isinstance(event, Standing) and event.candidate == "b"
+                ]
+            )
+            > 1
+        )
     )
     a.conclude(term, Reason.WITHDRAWN)
     won(b).check()
@@ -202,7 +223,8 @@ def test_standing_and_withdrawing_many_times_leaves_no_znode_and_no_thread(elect
         candidate.stand()
         candidate.close(timeout_s=30)
     assert session.children(electorate.path("candidates")) == []
-    eventually(lambda: threading.active_count() <= before)  # fewer, if some of an earlier test's ended only now
+    # fewer, if some of an earlier test's ended only now
+    eventually(lambda: threading.active_count() <= before)
 
 
 def test_a_term_record_that_is_not_ours_is_never_overwritten(electorate, won, caplog):
@@ -270,8 +292,11 @@ def test_two_candidates_may_share_one_session(electorate, won):
 
 
 @pytest.mark.parametrize("end", ["replace", "close"])
-def test_a_session_given_up_by_its_own_process_ends_the_term_before_the_znode_vanishes(electorate, won, end, monkeypatch):
-    monkeypatch.setattr("leaderq.zookeeper.session.REPLACE_TIMEOUT_S", 20.0)  # a busy server may need long to end a session
+def test_a_session_given_up_by_its_own_process_ends_the_term_before_the_znode_vanishes(
+    electorate, won, end, monkeypatch
+):
+    # a busy server may need long to end a session
+    monkeypatch.setattr("leaderq.zookeeper.session.REPLACE_TIMEOUT_S", 20.0)
     session = electorate.session()
     a, b = electorate.candidate("a", session), electorate.candidate("b")
     a.stand()
@@ -279,7 +304,9 @@ def test_a_session_given_up_by_its_own_process_ends_the_term_before_the_znode_va
     b.stand()
     waiting(b)
     believed_when_next_led: list[bool] = []
-    watcher = threading.Thread(target=lambda: believed_when_next_led.append(won(b) is not None and term.remaining_s() > 0))
+    watcher = threading.Thread(
+        target=lambda: believed_when_next_led.append(won(b) is not None and term.remaining_s() > 0)
+    )
     watcher.start()
     if end == "replace":
         session.replace("a test wants it")
@@ -303,7 +330,9 @@ def test_a_term_whose_record_was_deleted_is_given_back_all_the_same(electorate, 
     assert won(b).candidate == "b"
 
 
-def test_withdrawing_while_zookeeper_is_away_is_repeated_until_the_znode_is_gone(electorate, won, fault_proxy, caplog):
+def test_withdrawing_while_zookeeper_is_away_is_repeated_until_the_znode_is_gone(
+    electorate, won, fault_proxy, caplog
+):
     """However often it had to be tried: the mark by which the znode is found must not wear out."""
     caplog.set_level("DEBUG", logger="leaderq.election.enlistment")
     proxy = fault_proxy(electorate.address)

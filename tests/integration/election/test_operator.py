@@ -65,7 +65,8 @@ def test_stepping_down_returns_when_the_next_leader_executes(led):
 def test_a_transfer_reaches_a_candidate_that_is_not_next_in_line(led):
     operator, (a, _, _) = led
     assert operator.transfer("c", timeout_s=60).leader == "c"
-    eventually(lambda: a.candidate.role is Role.WAITING)  # it stands again after its term, when it comes to it
+    # it stands again after its term, when it comes to it
+    eventually(lambda: a.candidate.role is Role.WAITING)
     assert operator.transfer("a", timeout_s=60).leader == "a"
     assert operator.transfer("a", timeout_s=60).term == 3  # it leads already: nothing is changed
 

@@ -1,4 +1,6 @@
-"""What a term is worth at its edges: shorter time-outs, lost answers, refused logins, spoilt records."""
+"""What a term is worth at its edges: shorter time-outs, lost answers, refused logins, spoilt
+records.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,16 @@ def test_a_time_out_cut_from_30_s_to_3_s_by_a_restart_shortens_the_lease_at_once
         assert term.remaining_s() > 10
         seen: list[tuple[SessionState, float, float]] = []
         # Added after the candidate's own listener, so the lease has been cut when it is called.
-        session.add_listener(lambda state: seen.append((state, session.timeout_s, term.remaining_s())))
+        session.add_listener(
+            lambda state: seen.append((state, session.timeout_s, term.remaining_s()))
+        )
         server.kill()
         eventually(lambda: session.state is SessionState.SUSPENDED)
         server._settings["maxSessionTimeout"] = "3000"
         server.start()
-        _, granted, remaining = eventually(lambda: next((s for s in seen if s[0] is SessionState.CONNECTED), None))
+        _, granted, remaining = eventually(
+            lambda: next((s for s in seen if s[0] is SessionState.CONNECTED), None)
+        )
         assert granted == 3.0
         assert remaining <= 2.0
         b = electorate.candidate("b", electorate.session(address=server.address, timeout_s=30.0))
@@ -123,7 +129,9 @@ def test_a_term_whose_release_is_not_answered_is_never_won_again(electorate, won
     assert won(a).number == 2
 
 
-def test_a_term_that_was_given_back_passes_no_check_although_the_answer_is_withheld(electorate, won, fault_proxy):
+def test_a_term_that_was_given_back_passes_no_check_although_the_answer_is_withheld(
+    electorate, won, fault_proxy
+):
     proxy = fault_proxy(electorate.address)
     a = electorate.candidate("a", electorate.session(address=proxy.address))
     b = electorate.candidate("b")
@@ -204,7 +212,9 @@ def test_a_claim_without_a_znode_wins_nothing(electorate, won, monkeypatch):
     assert len(deleted) == 1
 
 
-def test_a_write_is_refused_in_a_later_session_although_the_old_znode_stands(electorate, won, fault_proxy, monkeypatch):
+def test_a_write_is_refused_in_a_later_session_although_the_old_znode_stands(
+    electorate, won, fault_proxy, monkeypatch
+):
     proxy = fault_proxy(electorate.address)
     a, beside = electorate.candidate("a", address=proxy.address), electorate.session()
     a.stand()
@@ -216,7 +226,8 @@ def test_a_write_is_refused_in_a_later_session_although_the_old_znode_stands(ele
     proxy.heal()
     eventually(lambda: a.session.state is SessionState.CONNECTED and a.session.id != old)
     with pytest.raises(Deposed):
-        term._fenced_write(term, (SetData(electorate.path("control"), b"zombie"),))  # around check()
+        # around check()
+        term._fenced_write(term, (SetData(electorate.path("control"), b"zombie"),))
     assert beside.get(electorate.path("control"))[0] != b"zombie"
     assert beside.exists(electorate.path("candidates", term.id))
 
@@ -235,7 +246,9 @@ def test_a_deposed_leaders_stage_is_not_published_over_its_successors_record(ele
     assert Observer(beside, "c", root=electorate.root).view().leader == "b"
 
 
-def test_a_wish_written_between_survey_and_claim_is_known_to_the_new_leader(electorate, won, monkeypatch):
+def test_a_wish_written_between_survey_and_claim_is_known_to_the_new_leader(
+    electorate, won, monkeypatch
+):
     operator = Operator(electorate.session(), "c", root=electorate.root)
     a = electorate.candidate("a")
     multi = Session.multi
@@ -298,7 +311,9 @@ def test_a_refused_login_is_outlived(electorate, won, monkeypatch, doing):
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_a_candidate_that_broke_down_says_so_and_leaves_the_line(electorate, won, monkeypatch, leads):
+def test_a_candidate_that_broke_down_says_so_and_leaves_the_line(
+    electorate, won, monkeypatch, leads
+):
     first, second, third = (electorate.candidate(name, timeout_s=4.0) for name in "abc")
     broken = first if leads else second
     first.stand()
@@ -318,12 +333,16 @@ def test_a_candidate_that_broke_down_says_so_and_leaves_the_line(electorate, won
         assert term.reason is Reason.FENCED
         assert won(second).number == 2  # although nobody concludes the term
     else:
-        eventually(lambda: len(Observer(third.session, "c", root=electorate.root).view().candidates) == 2)
+        eventually(
+            lambda: len(Observer(third.session, "c", root=electorate.root).view().candidates) == 2
+        )
         assert first.conclude(term, Reason.WITHDRAWN, timeout_s=30)
         assert won(third).number == 2
 
 
-def test_a_candidate_that_cannot_even_leave_the_line_gives_up_its_session(electorate, won, monkeypatch):
+def test_a_candidate_that_cannot_even_leave_the_line_gives_up_its_session(
+    electorate, won, monkeypatch
+):
     first, second, third = (electorate.candidate(name) for name in "abc")
     first.stand()
     term = won(first)
@@ -359,7 +378,9 @@ def test_the_znode_of_a_broken_leader_stands_until_its_code_has_returned_or_nobo
     assert now_s() >= lease_until_s + 4.0 / 3
 
 
-def test_spoilt_wishes_keep_nobody_from_leading_and_the_next_wish_writes_them_again(electorate, won, caplog):
+def test_spoilt_wishes_keep_nobody_from_leading_and_the_next_wish_writes_them_again(
+    electorate, won, caplog
+):
     session = electorate.session()
     session.ensure_path(electorate.path("control"))
     session.set(electorate.path("control"), b"{")
@@ -367,7 +388,11 @@ def test_spoilt_wishes_keep_nobody_from_leading_and_the_next_wish_writes_them_ag
     for _ in range(3):
         a.stand()
         assert a.conclude(won(a), Reason.WITHDRAWN, timeout_s=30)
-    said = [r for r in caplog.records if "the next leaderq pause or resume writes it again" in r.getMessage()]
+    said = [
+        r
+        for r in caplog.records
+        if "the next leaderq pause or resume writes it again" in r.getMessage()
+    ]
     assert len([r for r in said if r.levelname == "ERROR"]) == 1
     a.stand()
     term = won(a)
@@ -411,7 +436,9 @@ def test_two_candidates_under_one_id_are_warned_about_once(electorate, won, capl
     assert len(warnings()) == 1
 
 
-def test_users_with_credentials_of_their_own_stand_below_one_root(zookeeper_server, znode_root, won):
+def test_users_with_credentials_of_their_own_stand_below_one_root(
+    zookeeper_server, znode_root, won
+):
     alice, bob = (Security(user=user, password=user) for user in ("alice", "bob"))
     with (
         connect(zookeeper_server.address, security=alice) as hers,

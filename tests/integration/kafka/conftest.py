@@ -29,7 +29,11 @@ def feed(kafka_broker: Any, four_partitions: str) -> Callable[[int, int], list[b
 
     def put(first: int, last: int) -> list[bytes]:
         values = [b"%d" % n for n in range(first, last)]
-        produce(kafka_broker.address, four_partitions, ((b"k%d" % (int(value) % 16), value) for value in values))
+        produce(
+            kafka_broker.address,
+            four_partitions,
+            ((b"k%d" % (int(value) % 16), value) for value in values),
+        )
         return values
 
     return put
@@ -43,7 +47,9 @@ def session(zookeeper_server: Any) -> Iterator[Session]:
 
 
 @pytest.fixture
-def drive(kafka_broker: Any, four_partitions: str, session: Session, znode_root: str) -> Iterator[Callable[..., Driver]]:
+def drive(
+    kafka_broker: Any, four_partitions: str, session: Session, znode_root: str
+) -> Iterator[Callable[..., Driver]]:
     """Prepare a career on that topic and broker."""
     made: list[Driver] = []
 

@@ -1,4 +1,6 @@
-"""What every implementation of ``ConsumerClient`` must do on a real broker; inherit it and give a ``make_consumer`` fixture."""
+"""What every implementation of ``ConsumerClient`` must do on a real broker; inherit it and give a
+``make_consumer`` fixture.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def transactional(address: str, name: str) -> KafkaProducer:
 
 def make_warm(factory: ConsumerFactory, address: str, topic: str) -> ConsumerClient:
     """A consumer that gives up soon."""
-    settings = ConsumerSettings(address=address, topics=(topic,), group=topic, member="leader", open_timeout_s=2.0)
+    settings = ConsumerSettings(
+        address=address, topics=(topic,), group=topic, member="leader", open_timeout_s=2.0
+    )
     return factory(settings)
 
 
@@ -82,7 +86,12 @@ class ConsumerContract:
         made: list[ConsumerClient] = []
 
         def make(**changes: Any) -> ConsumerClient:
-            words = {"topics": (four_partitions,), "group": four_partitions, "member": "leader", **changes}
+            words = {
+                "topics": (four_partitions,),
+                "group": four_partitions,
+                "member": "leader",
+                **changes,
+            }
             consumer = type(self).factory(ConsumerSettings(address=kafka_broker.address, **words))
             made.append(consumer)
             consumer.open()
@@ -94,7 +103,9 @@ class ConsumerContract:
 
     @staticmethod
     def join(consumer: ConsumerClient) -> ConsumerClient:
-        eventually(lambda: consumer.join(allowed, 1.0), timeout_s=30, message="the member is let in")
+        eventually(
+            lambda: consumer.join(allowed, 1.0), timeout_s=30, message="the member is let in"
+        )
         stored = consumer.committed(20.0)
         starts = consumer.start_offsets(20.0)
         consumer.seek({where: stored.get(where, starts[where]) for where in consumer.assigned()})
@@ -150,9 +161,13 @@ class ConsumerContract:
         commit(consumer, consumer.positions())
         assert consumer.committed(20.0) == consumer.end_offsets(20.0) == consumer.positions()
         counts = asked(consumer) - before
-        assert all(0 < counts[kind] < 30 for kind in ("OffsetFetch", "ListOffsets", "OffsetCommit")), counts
+        assert all(
+            0 < counts[kind] < 30 for kind in ("OffsetFetch", "ListOffsets", "OffsetCommit")
+        ), counts
 
-    def test_records_come_in_order_with_all_their_fields(self, make_consumer: Make, feed: Feed) -> None:
+    def test_records_come_in_order_with_all_their_fields(
+        self, make_consumer: Make, feed: Feed
+    ) -> None:
         values = feed(0, 200)
         found = self.read(self.join(make_consumer()), 200)
         for where, records in found.items():
@@ -162,7 +177,9 @@ class ConsumerContract:
         assert sorted((r.value for rows in found.values() for r in rows), key=int) == values
         assert all(r.key == b"k%d" % (int(r.value) % 16) for rows in found.values() for r in rows)
 
-    def test_a_record_is_the_tuple_of_its_seven_fields(self, make_consumer: Make, feed: Feed) -> None:
+    def test_a_record_is_the_tuple_of_its_seven_fields(
+        self, make_consumer: Make, feed: Feed
+    ) -> None:
         feed(0, 2)
         found = self.read(self.join(make_consumer()), 2)
         for record in (record for rows in found.values() for record in rows):
@@ -175,7 +192,12 @@ class ConsumerContract:
                 record.value,
                 record.headers,
             )
-            assert (len(record), tuple(record), record[0], record[-2]) == (7, fields, record.topic, record.value)
+            assert (len(record), tuple(record), record[0], record[-2]) == (
+                7,
+                fields,
+                record.topic,
+                record.value,
+            )
             assert record[1:3] == fields[1:3]
             assert record.value in record
             assert record.index(record.value) == 5
@@ -188,7 +210,9 @@ class ConsumerContract:
         consumer = self.join(make_consumer())
         assert all(sum(map(len, consumer.poll(0.5, 7).values())) <= 7 for _ in range(10))
 
-    def test_a_commit_is_read_back_by_the_next_member(self, make_consumer: Make, feed: Feed) -> None:
+    def test_a_commit_is_read_back_by_the_next_member(
+        self, make_consumer: Make, feed: Feed
+    ) -> None:
         feed(0, 50)
         first = self.join(make_consumer())
         ends = {where: rows[-1].offset + 1 for where, rows in self.read(first, 50).items()}
@@ -201,11 +225,14 @@ class ConsumerContract:
         with pytest.raises(KafkaFenced):
             commit(first, dict.fromkeys(first.assigned(), 0))
 
-    def test_a_fenced_member_takes_nothing_back_and_commits_nothing(self, make_consumer: Make, feed: Feed) -> None:
+    def test_a_fenced_member_takes_nothing_back_and_commits_nothing(
+        self, make_consumer: Make, feed: Feed
+    ) -> None:
         first = self.join(make_consumer())
         second = self.join(make_consumer())
         feed(0, 40)
-        with suppress(KafkaFenced):  # a fence stops commits, not fetches: some clients are told, some go on reading
+        # a fence stops commits, not fetches: some clients are told, some go on reading
+        with suppress(KafkaFenced):
             for _ in range(20):
                 first.poll(0.2, 10)
         with pytest.raises(KafkaFenced):
@@ -231,7 +258,9 @@ class ConsumerContract:
         consumer.seek(dict.fromkeys(consumer.assigned(), 0))
         assert sum(map(len, self.read(consumer, 40).values())) == 40
 
-    def test_positions_meet_the_ends_when_all_is_read(self, make_consumer: Make, feed: Feed) -> None:
+    def test_positions_meet_the_ends_when_all_is_read(
+        self, make_consumer: Make, feed: Feed
+    ) -> None:
         feed(0, 40)
         consumer = self.join(make_consumer())
         self.read(consumer, 40)
@@ -254,7 +283,9 @@ class ConsumerContract:
         with pytest.raises(UnknownTopic, match="no-such-topic"):
             make_consumer(topics=("no-such-topic",))
 
-    def test_a_poll_that_may_not_wait_gives_what_has_come(self, make_consumer: Make, feed: Feed) -> None:
+    def test_a_poll_that_may_not_wait_gives_what_has_come(
+        self, make_consumer: Make, feed: Feed
+    ) -> None:
         consumer = self.join(make_consumer())
         assert consumer.poll(0.0, 100) == {}
         feed(0, 40)
@@ -266,7 +297,9 @@ class ConsumerContract:
 
         eventually(all_came, timeout_s=30, message="records come to polls that do not wait")
 
-    def test_attending_between_polls_loses_and_repeats_nothing(self, make_consumer: Make, feed: Feed) -> None:
+    def test_attending_between_polls_loses_and_repeats_nothing(
+        self, make_consumer: Make, feed: Feed
+    ) -> None:
         values = feed(0, 3000)
         consumer = self.join(make_consumer())
         found: dict[Partition, list[Record]] = {}
@@ -279,10 +312,14 @@ class ConsumerContract:
             return sum(map(len, found.values())) >= len(values)
 
         eventually(all_came, timeout_s=60, message="all records are read")
-        assert all([record.offset for record in rows] == list(range(len(rows))) for rows in found.values())
+        assert all(
+            [record.offset for record in rows] == list(range(len(rows))) for rows in found.values()
+        )
         assert consumer.positions() == consumer.end_offsets(20.0)
 
-    def test_a_member_that_attends_for_long_reads_on_where_it_was(self, make_consumer: Make, feed: Feed) -> None:
+    def test_a_member_that_attends_for_long_reads_on_where_it_was(
+        self, make_consumer: Make, feed: Feed
+    ) -> None:
         feed(0, 400)
         consumer = self.join(make_consumer())
         first = self.read(consumer, 10)
@@ -293,7 +330,9 @@ class ConsumerContract:
             offsets = [record.offset for part in (first, rest) for record in part.get(where, [])]
             assert offsets == list(range(len(offsets)))
 
-    def test_seeking_while_records_wait_gives_none_of_them(self, make_consumer: Make, feed: Feed) -> None:
+    def test_seeking_while_records_wait_gives_none_of_them(
+        self, make_consumer: Make, feed: Feed
+    ) -> None:
         feed(0, 400)
         consumer = self.join(make_consumer())
         self.read(consumer, 20)
@@ -312,10 +351,13 @@ class ConsumerContract:
         assert set(found) == {one}
         assert consumer.poll(0.5, 100) == {}
 
-    def test_a_partition_that_rests_is_not_read_before_the_next_seek(self, make_consumer: Make, feed: Feed) -> None:
+    def test_a_partition_that_rests_is_not_read_before_the_next_seek(
+        self, make_consumer: Make, feed: Feed
+    ) -> None:
         feed(0, 400)
         consumer = self.join(make_consumer())
-        resting = max(self.read(consumer, 1), key=str)  # a part of what was fetched of it waits in the client
+        # a part of what was fetched of it waits in the client
+        resting = max(self.read(consumer, 1), key=str)
         for _ in range(3):
             consumer.seek(dict.fromkeys(consumer.assigned(), 0), (resting,))
             rest = sum(end for where, end in consumer.end_offsets(20.0).items() if where != resting)
@@ -324,7 +366,9 @@ class ConsumerContract:
             consumer.seek(dict.fromkeys(consumer.assigned(), 0))
             assert resting in self.read(consumer, 400)
 
-    def test_a_member_is_joining_until_the_group_has_assigned_again(self, make_consumer: Make) -> None:
+    def test_a_member_is_joining_until_the_group_has_assigned_again(
+        self, make_consumer: Make
+    ) -> None:
         def has_joined(joining: ConsumerClient, *others: ConsumerClient) -> bool:
             for other in others:
                 other.attend(0.1)
@@ -333,37 +377,56 @@ class ConsumerContract:
         consumer = self.join(make_consumer(session_timeout_s=4.0))
         assert not consumer.is_joining
         other = make_consumer(member="other", session_timeout_s=4.0)
-        eventually(lambda: has_joined(other, consumer), timeout_s=60, message="the other has joined")
+        eventually(
+            lambda: has_joined(other, consumer), timeout_s=60, message="the other has joined"
+        )
         eventually(lambda: (consumer.attend(0.2), not consumer.is_joining)[1], timeout_s=60)
         other.close()  # it stays in the group, which waits for it until its session is over
         joins = consumer.joins
         consumer.rejoin()
-        eventually(lambda: (consumer.attend(0.2), consumer.is_joining)[1], timeout_s=60, message="it is joining")
+        eventually(
+            lambda: (consumer.attend(0.2), consumer.is_joining)[1],
+            timeout_s=60,
+            message="it is joining",
+        )
         assert consumer.joins == joins
-        eventually(lambda: (consumer.attend(0.2), not consumer.is_joining)[1], timeout_s=60, message="it has joined")
+        eventually(
+            lambda: (consumer.attend(0.2), not consumer.is_joining)[1],
+            timeout_s=60,
+            message="it has joined",
+        )
         assert consumer.joins > joins
         assert consumer.assigned() == consumer.existing()
 
-    def test_partitions_taken_again_and_again_are_all_read_each_time(self, make_consumer: Make, feed: Feed) -> None:
+    def test_partitions_taken_again_and_again_are_all_read_each_time(
+        self, make_consumer: Make, feed: Feed
+    ) -> None:
         feed(0, 400)
         consumer = make_consumer(membership=False)
         for round_ in range(60):
             self.join(consumer)
             seen: set[Partition] = set()
             eventually(
-                lambda seen=seen: (seen.update(consumer.poll(0.2, 400)), seen == consumer.assigned())[1],
+                lambda seen=seen: (
+                    seen.update(consumer.poll(0.2, 400)),
+                    seen == consumer.assigned(),
+                )[1],
                 timeout_s=30,
                 message=f"every partition is read in round {round_}",
             )
 
-    def test_joining_again_sets_no_position_by_itself_twice(self, make_consumer: Make, feed: Feed) -> None:
+    def test_joining_again_sets_no_position_by_itself_twice(
+        self, make_consumer: Make, feed: Feed
+    ) -> None:
         feed(0, 40)
         consumer = self.join(make_consumer())
         self.read(consumer, 40)
         joins = consumer.joins
         consumer.rejoin()
         eventually(
-            lambda: (consumer.attend(1.0), consumer.joins > joins)[1], timeout_s=30, message="the group has assigned again"
+            lambda: (consumer.attend(1.0), consumer.joins > joins)[1],
+            timeout_s=30,
+            message="the group has assigned again",
         )
         consumer.seek(dict.fromkeys(consumer.assigned(), 0))
         assert sum(map(len, self.read(consumer, 40).values())) == 40
@@ -376,7 +439,12 @@ class ConsumerContract:
             assert isinstance(record, Record)
             copy = pickle.loads(pickle.dumps(record))
             assert type(copy) is Record
-            assert (copy, repr(copy), hash(copy), tuple(copy)) == (record, repr(record), hash(record), tuple(record))
+            assert (copy, repr(copy), hash(copy), tuple(copy)) == (
+                record,
+                repr(record),
+                hash(record),
+                tuple(record),
+            )
             assert record.replace(value=1).value == 1
             assert record.replace(value=1) != record
             assert record.size == len(record.key) + len(record.value)
@@ -390,7 +458,9 @@ class ConsumerContract:
         assert list(rows[1:]) == list(rows)[1:]
         assert rows[-1].offset == rows[0].offset + len(rows) - 1
 
-    def test_the_end_is_the_last_stable_offset(self, make_consumer: Make, feed: Feed, kafka_broker: Any) -> None:
+    def test_the_end_is_the_last_stable_offset(
+        self, make_consumer: Make, feed: Feed, kafka_broker: Any
+    ) -> None:
         consumer = self.join(make_consumer())
         where = min(consumer.assigned())
         producer = transactional(kafka_broker.address, where.topic)
@@ -413,7 +483,9 @@ class ConsumerContract:
             message="the position has passed what is not read",
         )
 
-    def test_bug_23_offsets_of_an_open_transaction_are_waited_for(self, make_consumer: Make, kafka_broker: Any) -> None:
+    def test_bug_23_offsets_of_an_open_transaction_are_waited_for(
+        self, make_consumer: Make, kafka_broker: Any
+    ) -> None:
         first = self.join(make_consumer())
         where = min(first.assigned())
         commit(first, {where: 0})
@@ -421,19 +493,24 @@ class ConsumerContract:
         try:
             producer.begin_transaction()
             producer.send_offsets_to_transaction(
-                {TopicPartition(*where): OffsetAndMetadata(7, "", -1)}, ConsumerGroupMetadata(where.topic)
+                {TopicPartition(*where): OffsetAndMetadata(7, "", -1)},
+                ConsumerGroupMetadata(where.topic),
             )
             consumer = make_warm(type(self).factory, kafka_broker.address, where.topic)
             with pytest.raises((KafkaAway, ServersUnreachable)):
                 consumer.open()
-            with closing(KafkaConsumer(bootstrap_servers=kafka_broker.address, group_id=where.topic)) as plain:
+            with closing(
+                KafkaConsumer(bootstrap_servers=kafka_broker.address, group_id=where.topic)
+            ) as plain:
                 assert plain.committed(TopicPartition(*where)) == 0  # a plain consumer has the bug
             producer.commit_transaction()
         finally:
             producer.close()
         assert make_consumer().committed(20.0)[where] == 7
 
-    def test_topics_made_again_have_other_ids(self, make_consumer: Make, kafka_broker: Any, four_partitions: str) -> None:
+    def test_topics_made_again_have_other_ids(
+        self, make_consumer: Make, kafka_broker: Any, four_partitions: str
+    ) -> None:
         before = make_consumer().topic_ids()
         delete_topic(kafka_broker.address, four_partitions)
         create_topics(kafka_broker.address, {four_partitions: 4})
@@ -441,7 +518,9 @@ class ConsumerContract:
         assert set(before) == set(after) == {four_partitions}
         assert before != after
 
-    def test_added_partitions_are_noticed_and_taken(self, make_consumer: Make, feed: Feed, kafka_broker: Any) -> None:
+    def test_added_partitions_are_noticed_and_taken(
+        self, make_consumer: Make, feed: Feed, kafka_broker: Any
+    ) -> None:
         consumer = self.join(make_consumer())
         add_partitions(kafka_broker.address, min(consumer.assigned()).topic, 6)
 
@@ -458,7 +537,9 @@ class ConsumerContract:
             message="the new partitions are held",
         )
 
-    def test_without_membership_all_partitions_are_taken_and_nobody_is_fenced(self, make_consumer: Make, feed: Feed) -> None:
+    def test_without_membership_all_partitions_are_taken_and_nobody_is_fenced(
+        self, make_consumer: Make, feed: Feed
+    ) -> None:
         feed(0, 40)
         leader = self.join(make_consumer())
         apart = self.join(make_consumer(membership=False))
@@ -468,12 +549,16 @@ class ConsumerContract:
         apart.attend(0.1)
         commit(leader, dict.fromkeys(leader.assigned(), 0))
 
-    def test_without_membership_offsets_can_be_told_to_an_empty_group(self, make_consumer: Make) -> None:
+    def test_without_membership_offsets_can_be_told_to_an_empty_group(
+        self, make_consumer: Make
+    ) -> None:
         apart = self.join(make_consumer(membership=False))
         commit(apart, dict.fromkeys(apart.assigned(), 3), "for information")
         assert set(make_consumer(membership=False).committed(20.0).values()) == {3}
 
-    def test_without_membership_nothing_is_taken_if_it_is_not_allowed(self, make_consumer: Make) -> None:
+    def test_without_membership_nothing_is_taken_if_it_is_not_allowed(
+        self, make_consumer: Make
+    ) -> None:
         apart = make_consumer(membership=False)
 
         def refuse() -> None:

@@ -42,24 +42,53 @@ def run_openssl(*words: str) -> None:
 
 
 class Certificates:
-    """An authority, what it has signed, and an authority that nobody knows; all are PEM files in ``folder``."""
+    """An authority, what it has signed, and an authority that nobody knows; all are PEM files in
+    ``folder``.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         for name in ("ca", "unknown-ca"):
             run_openssl(
-                *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"),
+                *(
+                    "req",
+                    "-x509",
+                    "-newkey",
+                    "rsa:2048",
+                    "-nodes",
+                    "-days",
+                    "2",
+                    "-subj",
+                    f"/CN={name}",
+                ),
                 *("-keyout", str(self.key(name)), "-out", str(self.certificate(name))),
             )
         self._sign("server", "subjectAltName=DNS:localhost,IP:127.0.0.1")
         self._sign("elsewhere", "subjectAltName=DNS:elsewhere.example")
         self._sign("client", "extendedKeyUsage=clientAuth")
         run_openssl(
-            *("pkcs8", "-topk8", "-in", str(self.key("client")), "-out", str(self.key("client-locked"))),
+            *(
+                "pkcs8",
+                "-topk8",
+                "-in",
+                str(self.key("client")),
+                "-out",
+                str(self.key("client-locked")),
+            ),
             *("-passout", f"pass:{KEY_PASSWORD}"),
         )
         run_openssl(
-            *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=stranger"),
+            *(
+                "req",
+                "-x509",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                "/CN=stranger",
+            ),
             *("-keyout", str(self.key("stranger")), "-out", str(self.certificate("stranger"))),
         )
 
@@ -83,7 +112,16 @@ class Certificates:
             *("-keyout", str(self.key(name)), "-out", str(request)),
         )
         run_openssl(
-            *("x509", "-req", "-in", str(request), "-days", "2", "-CA", str(self.certificate("ca"))),
+            *(
+                "x509",
+                "-req",
+                "-in",
+                str(request),
+                "-days",
+                "2",
+                "-CA",
+                str(self.certificate("ca")),
+            ),
             *("-CAkey", str(self.key("ca")), "-CAcreateserial", "-extfile", str(extensions)),
             *("-out", str(self.certificate(name))),
         )
@@ -92,10 +130,13 @@ class Certificates:
 def unsigned_token() -> tuple[str, float]:
     """A token that a broker without a token endpoint takes, and when it expires."""
     until_s = time.time() + 3600
-    issued_s = time.time() - 60  # a broker refuses what seems to come from the future, by a fraction of a millisecond too
+    # a broker refuses what seems to come from the future, by a fraction of a millisecond too
+    issued_s = time.time() - 60
     claims = {"sub": USER, "iat": issued_s, "exp": until_s}
     parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
-    return "".join(base64.urlsafe_b64encode(part).decode().rstrip("=") + "." for part in parts), until_s
+    return "".join(
+        base64.urlsafe_b64encode(part).decode().rstrip("=") + "." for part in parts
+    ), until_s
 
 
 class Tokens(AbstractTokenProvider):
@@ -127,7 +168,11 @@ class Guarded:
             assert admin.alter_user_scram_credentials([credential]) == {USER: None}
         finally:
             admin.close()
-        eventually(self._knows_the_user, timeout_s=30, message="the broker has heard of the user from its controller")
+        eventually(
+            self._knows_the_user,
+            timeout_s=30,
+            message="the broker has heard of the user from its controller",
+        )
         return self
 
     def _knows_the_user(self) -> bool:
@@ -148,7 +193,10 @@ class Guarded:
         if protocol.endswith("SSL"):
             security = replace(security, ca=ca)
         if listener == "MUTUAL":
-            cert, key = self.certificates.certificate("client"), self.certificates.key("client-locked")
+            cert, key = (
+                self.certificates.certificate("client"),
+                self.certificates.key("client-locked"),
+            )
             security = replace(security, cert=str(cert), key=str(key), key_password=KEY_PASSWORD)
         return security
 
@@ -172,8 +220,12 @@ class Guarded:
                 shown = "elsewhere" if listener == "ELSEWHERE" else "server"
                 properties |= {
                     f"listener.name.{listener.lower()}.ssl.keystore.type": "PEM",
-                    f"listener.name.{listener.lower()}.ssl.keystore.location": str(self.certificates.both(shown)),
+                    f"listener.name.{listener.lower()}.ssl.keystore.location": str(
+                        self.certificates.both(shown)
+                    ),
                     f"listener.name.{listener.lower()}.ssl.truststore.type": "PEM",
-                    f"listener.name.{listener.lower()}.ssl.truststore.location": str(self.certificates.certificate("ca")),
+                    f"listener.name.{listener.lower()}.ssl.truststore.location": str(
+                        self.certificates.certificate("ca")
+                    ),
                 }
         return properties

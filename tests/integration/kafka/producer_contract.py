@@ -1,4 +1,6 @@
-"""What every ``TransactionalProducer`` must do on a real broker; inherit it, give ``factory``, a member of a group, and the causes."""
+"""What every ``TransactionalProducer`` must do on a real broker; inherit it, give ``factory``, a
+member of a group, and the causes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from kafka import KafkaAdminClient, KafkaConsumer
 
 from leaderq.errors import KafkaError, KafkaFenced, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost
-from leaderq.kafka.clients.producer import Message, ProducerFactory, ProducerSettings, TransactionalProducer
+from leaderq.kafka.clients.producer import (
+    Message,
+    ProducerFactory,
+    ProducerSettings,
+    TransactionalProducer,
+)
 from leaderq.kafka.record import Partition
 from leaderq.kafka.topics import committed, create_topics, end_offsets
 from leaderq.testing import eventually
@@ -24,7 +31,9 @@ WAIT_S = 30.0
 
 
 class Member(ABC):
-    """A static member of the group named like the topic, made with the client library of the producer."""
+    """A static member of the group named like the topic, made with the client library of the
+    producer.
+    """
 
     @abstractmethod
     def __init__(self, address: str, topic: str) -> None: ...
@@ -64,7 +73,9 @@ class Output:
             def reached() -> bool:
                 for rows in consumer.poll(timeout_ms=200).values():
                     values.extend(row.value for row in rows)
-                positions = [consumer.position(one, timeout_ms=5000) for one in consumer.assignment()]
+                positions = [
+                    consumer.position(one, timeout_ms=5000) for one in consumer.assignment()
+                ]
                 if positions and positions[0] >= end:
                     return True
                 raise AssertionError(f"at {positions} of {end}, {len(values)} read")
@@ -75,7 +86,9 @@ class Output:
         return values
 
     def shows(self, values: list[bytes]) -> None:
-        """Once readers are given as many, they are exactly these: a broker writes the end of a transaction after it has promised to."""
+        """Once readers are given as many, they are exactly these: a broker writes the end of a
+        transaction after it has promised to.
+        """
         seen: list[bytes] = []
 
         def enough() -> bool:
@@ -99,7 +112,11 @@ class Output:
 
 def stored(address: str, group: str, offsets: dict[int, int]) -> None:
     """The group has these offsets, once the broker has written the end of the transaction."""
-    eventually(lambda: committed(address, group, group) == offsets, timeout_s=30, message=f"the offsets are {offsets}")
+    eventually(
+        lambda: committed(address, group, group) == offsets,
+        timeout_s=30,
+        message=f"the offsets are {offsets}",
+    )
 
 
 def _native(topic: str, partition: int) -> Any:
@@ -116,7 +133,8 @@ class ProducerContract:
     fenced_causes: tuple[str, ...]
     """What the broker's error is called by the library, for a producer that was fenced."""
 
-    # ---- what the tests work with -----------------------------------------------------------------------------------------------
+    # ---- what the tests work with
+    # -----------------------------------------------------------------------------------------------
 
     @pytest.fixture
     def make_producer(self, kafka_broker: Any, topic_name: str) -> Iterator[Make]:
@@ -129,7 +147,11 @@ class ProducerContract:
             made.append(producer)
             producer.open()
             if fenced:
-                eventually(lambda: producer.fence(1.0), timeout_s=WAIT_S, message="the producer is fenced in")
+                eventually(
+                    lambda: producer.fence(1.0),
+                    timeout_s=WAIT_S,
+                    message="the producer is fenced in",
+                )
             return producer
 
         yield make
@@ -177,15 +199,29 @@ class ProducerContract:
         told = f"{error} {error.__cause__!r}"
         assert any(name in told for name in type(self).fenced_causes), told
 
-    # ---- transactions -----------------------------------------------------------------------------------------------------------
+    # ---- transactions
+    # -----------------------------------------------------------------------------------------------------------
 
     def test_outputs_and_offsets_appear_together(
-        self, make_producer: Make, output: Output, group: Member, kafka_broker: Any, four_partitions: str
+        self,
+        make_producer: Make,
+        output: Output,
+        group: Member,
+        kafka_broker: Any,
+        four_partitions: str,
     ) -> None:
         producer = make_producer()
         producer.begin()
         for n in range(50):
-            producer.produce(Message(output.topic, b"%d" % n, key=b"k", headers=[("n", b"%d" % n)], timestamp_ms=1000 + n))
+            producer.produce(
+                Message(
+                    output.topic,
+                    b"%d" % n,
+                    key=b"k",
+                    headers=[("n", b"%d" % n)],
+                    timestamp_ms=1000 + n,
+                )
+            )
         assert output.read() == []
         assert committed(kafka_broker.address, four_partitions, four_partitions) == {}
         self.commit(producer, four_partitions, 7, group)
@@ -193,7 +229,12 @@ class ProducerContract:
         stored(kafka_broker.address, four_partitions, {0: 7})
 
     def test_one_transaction_follows_the_other(
-        self, make_producer: Make, output: Output, group: Member, kafka_broker: Any, four_partitions: str
+        self,
+        make_producer: Make,
+        output: Output,
+        group: Member,
+        kafka_broker: Any,
+        four_partitions: str,
     ) -> None:
         producer = make_producer()
         for n in range(10):
@@ -214,9 +255,13 @@ class ProducerContract:
         for n in range(30):
             producer.produce(Message(many, b"%d" % n, partition=2))
         self.commit(producer, topic_name, 1, group)
-        eventually(lambda: end_offsets(kafka_broker.address, many) == {0: 0, 1: 0, 2: 31}, timeout_s=30)
+        eventually(
+            lambda: end_offsets(kafka_broker.address, many) == {0: 0, 1: 0, 2: 31}, timeout_s=30
+        )
 
-    def test_any_thread_may_produce(self, make_producer: Make, output: Output, group: Member, four_partitions: str) -> None:
+    def test_any_thread_may_produce(
+        self, make_producer: Make, output: Output, group: Member, four_partitions: str
+    ) -> None:
         producer = make_producer()
         producer.begin()
 
@@ -234,10 +279,17 @@ class ProducerContract:
         read = eventually(lambda: len(found := output.read()) >= 400 and found, timeout_s=60)
         assert len(read) == 400
         for name in range(4):
-            assert [value for value in read if value.startswith(b"%d-" % name)] == [b"%d-%d" % (name, n) for n in range(100)]
+            assert [value for value in read if value.startswith(b"%d-" % name)] == [
+                b"%d-%d" % (name, n) for n in range(100)
+            ]
 
     def test_what_is_aborted_is_never_read(
-        self, make_producer: Make, output: Output, group: Member, kafka_broker: Any, four_partitions: str
+        self,
+        make_producer: Make,
+        output: Output,
+        group: Member,
+        kafka_broker: Any,
+        four_partitions: str,
     ) -> None:
         producer = make_producer()
         producer.begin()
@@ -250,7 +302,8 @@ class ProducerContract:
         output.shows([b"committed"])
         stored(kafka_broker.address, four_partitions, {0: 3})
 
-    # ---- zombies ----------------------------------------------------------------------------------------------------------------
+    # ---- zombies
+    # ----------------------------------------------------------------------------------------------------------------
 
     def test_opening_a_producer_fences_nobody(
         self, make_producer: Make, output: Output, group: Member, four_partitions: str
@@ -263,12 +316,21 @@ class ProducerContract:
         output.shows([b"leader's"])
 
     def test_a_zombies_commit_is_refused(
-        self, make_producer: Make, output: Output, group: Member, kafka_broker: Any, four_partitions: str
+        self,
+        make_producer: Make,
+        output: Output,
+        group: Member,
+        kafka_broker: Any,
+        four_partitions: str,
     ) -> None:
         zombie = make_producer()
         zombie.begin()
         zombie.produce(Message(output.topic, b"zombie's"))
-        eventually(lambda: not output.is_stable, timeout_s=30, message="the broker has the zombie's message")
+        eventually(
+            lambda: not output.is_stable,
+            timeout_s=30,
+            message="the broker has the zombie's message",
+        )
         successor = make_producer()
         with pytest.raises(KafkaFenced) as refused:
             self.commit(zombie, four_partitions, 5, group)
@@ -280,12 +342,21 @@ class ProducerContract:
         stored(kafka_broker.address, four_partitions, {0: 2})
 
     def test_a_zombies_messages_are_refused_and_its_successor_is_not_disturbed(
-        self, make_producer: Make, output: Output, group: Member, kafka_broker: Any, four_partitions: str
+        self,
+        make_producer: Make,
+        output: Output,
+        group: Member,
+        kafka_broker: Any,
+        four_partitions: str,
     ) -> None:
         zombie = make_producer()
         zombie.begin()
         zombie.produce(Message(output.topic, b"zombie's first"))
-        eventually(lambda: not output.is_stable, timeout_s=30, message="the broker has the zombie's message")
+        eventually(
+            lambda: not output.is_stable,
+            timeout_s=30,
+            message="the broker has the zombie's message",
+        )
         successor = make_producer()
         successor.begin()
         with pytest.raises(KafkaFenced) as refused:
@@ -305,13 +376,22 @@ class ProducerContract:
         zombie = make_producer(transaction_timeout_s=600.0)
         zombie.begin()
         zombie.produce(Message(output.topic, b"zombie's"))
-        eventually(lambda: not output.is_stable, timeout_s=30, message="readers wait behind the open transaction")
+        eventually(
+            lambda: not output.is_stable,
+            timeout_s=30,
+            message="readers wait behind the open transaction",
+        )
         make_producer()
         eventually(lambda: output.is_stable, timeout_s=30, message="readers need not wait any more")
         assert output.read() == []
 
     def test_a_replaced_members_offsets_are_refused(
-        self, make_producer: Make, output: Output, group: Member, kafka_broker: Any, four_partitions: str
+        self,
+        make_producer: Make,
+        output: Output,
+        group: Member,
+        kafka_broker: Any,
+        four_partitions: str,
     ) -> None:
         producer = make_producer()
         stale = group.metadata()
@@ -325,7 +405,12 @@ class ProducerContract:
         assert committed(kafka_broker.address, four_partitions, four_partitions) == {}
 
     def test_a_former_generations_offsets_are_refused_and_the_producer_goes_on(
-        self, make_producer: Make, output: Output, group: Member, kafka_broker: Any, four_partitions: str
+        self,
+        make_producer: Make,
+        output: Output,
+        group: Member,
+        kafka_broker: Any,
+        four_partitions: str,
     ) -> None:
         producer = make_producer()
         stale = group.metadata()
@@ -341,7 +426,8 @@ class ProducerContract:
         output.shows([b"of this generation"])
         stored(kafka_broker.address, four_partitions, {0: 5})
 
-    # ---- errors -----------------------------------------------------------------------------------------------------------------
+    # ---- errors
+    # -----------------------------------------------------------------------------------------------------------------
 
     def test_an_unknown_topic_fails_the_transaction_and_not_the_producer(
         self, make_producer: Make, output: Output, group: Member, four_partitions: str
@@ -349,19 +435,28 @@ class ProducerContract:
         producer = make_producer()
         producer.begin()
         with pytest.raises(UnknownTopic, match="no-such-topic"):
-            self.produce_and_commit(producer, Message("no-such-topic", b"lost"), four_partitions, group)
+            self.produce_and_commit(
+                producer, Message("no-such-topic", b"lost"), four_partitions, group
+            )
         producer.abort(WAIT_S)
         producer.begin()
         self.produce_and_commit(producer, Message(output.topic, b"found"), four_partitions, group)
         output.shows([b"found"])
 
     def test_a_message_too_large_for_its_topic_fails_the_transaction_and_not_the_producer(
-        self, make_producer: Make, output: Output, group: Member, kafka_broker: Any, four_partitions: str
+        self,
+        make_producer: Make,
+        output: Output,
+        group: Member,
+        kafka_broker: Any,
+        four_partitions: str,
     ) -> None:
         small = f"{four_partitions}-small"
         admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
         configs = {"max.message.bytes": "5000"}
-        admin.create_topics({small: {"num_partitions": 1, "replication_factor": 1, "configs": configs}})
+        admin.create_topics(
+            {small: {"num_partitions": 1, "replication_factor": 1, "configs": configs}}
+        )
         admin.wait_for_topics([small])
         admin.close()
         producer = make_producer()
@@ -373,7 +468,9 @@ class ProducerContract:
         self.produce_and_commit(producer, Message(output.topic, b"small"), four_partitions, group)
         output.shows([b"small"])
 
-    def produce_and_commit(self, producer: TransactionalProducer, message: Message, topic: str, group: Member) -> None:
+    def produce_and_commit(
+        self, producer: TransactionalProducer, message: Message, topic: str, group: Member
+    ) -> None:
         producer.produce(message)
         self.commit(producer, topic, 1, group)
 
@@ -383,11 +480,18 @@ class ProducerContract:
             make_producer(address=port.address, open_timeout_s=0.5)
         port.release()
 
-    # ---- brokers that go away ---------------------------------------------------------------------------------------------------
+    # ---- brokers that go away
+    # ---------------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("stage", ["before sending", "after sending"])
     def test_a_commit_is_completed_after_the_broker_was_away(
-        self, make_producer: Make, output: Output, group: Member, kafka_broker: Any, four_partitions: str, stage: str
+        self,
+        make_producer: Make,
+        output: Output,
+        group: Member,
+        kafka_broker: Any,
+        four_partitions: str,
+        stage: str,
     ) -> None:
         producer = make_producer()
         producer.begin()
@@ -396,7 +500,9 @@ class ProducerContract:
         producer.begin()
         if stage == "after sending":
             producer.produce(Message(output.topic, b"second"))
-            eventually(lambda: not output.is_stable, timeout_s=30, message="the broker has the message")
+            eventually(
+                lambda: not output.is_stable, timeout_s=30, message="the broker has the message"
+            )
         kafka_broker.kill()
         if stage == "before sending":
             producer.produce(Message(output.topic, b"second"))
@@ -407,7 +513,9 @@ class ProducerContract:
         output.shows([b"first", b"second"])
         stored(kafka_broker.address, four_partitions, {0: 2})
 
-    def test_closing_needs_no_broker(self, make_producer: Make, output: Output, kafka_broker: Any) -> None:
+    def test_closing_needs_no_broker(
+        self, make_producer: Make, output: Output, kafka_broker: Any
+    ) -> None:
         before = set(threading.enumerate())
         producer = make_producer()
         producer.begin()
@@ -416,6 +524,8 @@ class ProducerContract:
         producer.produce(Message(output.topic, b"not sent"))
         producer.close()
         producer.close()
-        eventually(lambda: set(threading.enumerate()) <= before, timeout_s=30, message="its threads end")
+        eventually(
+            lambda: set(threading.enumerate()) <= before, timeout_s=30, message="its threads end"
+        )
         with pytest.raises(KafkaError, match="not open"):
             producer.produce(Message(output.topic, b"too late"))

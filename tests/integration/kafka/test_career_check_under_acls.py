@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from guarded_broker import PASSWORD, USER
-from kafka.admin import ACL, ACLOperation, ACLPermissionType, KafkaAdminClient, ResourcePattern, ResourceType
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    KafkaAdminClient,
+    ResourcePattern,
+    ResourceType,
+)
 
 from leaderq.config import Settings
 from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter
@@ -44,7 +51,17 @@ class Billing(KafkaLeaderCareer):
 def allow(broker: KafkaBroker, operation: ACLOperation, kind: ResourceType, name: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=broker.address)
     try:
-        admin.create_acls([ACL(f"User:{USER}", "*", operation, ACLPermissionType.ALLOW, ResourcePattern(kind, name))])
+        admin.create_acls(
+            [
+                ACL(
+                    f"User:{USER}",
+                    "*",
+                    operation,
+                    ACLPermissionType.ALLOW,
+                    ResourcePattern(kind, name),
+                )
+            ]
+        )
     finally:
         admin.close()
 

@@ -20,7 +20,9 @@ from leaderq.testing import eventually
 
 Drive = Callable[..., Driver]
 NO_CONFLUENT = importlib.util.find_spec("confluent_kafka") is None
-CONFLUENT = pytest.param("confluent", marks=pytest.mark.skipif(NO_CONFLUENT, reason="leaderq[confluent] is not there"))
+CONFLUENT = pytest.param(
+    "confluent", marks=pytest.mark.skipif(NO_CONFLUENT, reason="leaderq[confluent] is not there")
+)
 every_client = pytest.mark.parametrize("client", ["kafka-python", CONFLUENT])
 OPTIONS = {
     "kafka-python": {"client_id": "mine", "compression_type": "gzip", "client_rack": "a"},
@@ -40,9 +42,12 @@ class Swelling(Recorder):
 
 
 @every_client
-def test_consumer_and_producer_are_made_with_the_options(drive: Drive, feed, kafka_broker, four_partitions, client) -> None:
+def test_consumer_and_producer_are_made_with_the_options(
+    drive: Drive, feed, kafka_broker, four_partitions, client
+) -> None:
     out = f"{four_partitions}-out"
-    create_topics(kafka_broker.address, {out: 1}, configs={"max.message.bytes": "20000"})  # too few if not compressed
+    # too few if not compressed
+    create_topics(kafka_broker.address, {out: 1}, configs={"max.message.bytes": "20000"})
     feed(0, 3)
     driver = drive(Swelling, client=client, client_options=OPTIONS[client]).begin()
     driver.run_until(lambda: len(driver.career.seen) == 3)
@@ -53,14 +58,20 @@ def test_consumer_and_producer_are_made_with_the_options(drive: Drive, feed, kaf
     assert member["client_id"] == "mine"
 
 
-@pytest.mark.parametrize(("client", "name"), [("kafka-python", "compression_type"), ("confluent", "compression.type")])
+@pytest.mark.parametrize(
+    ("client", "name"), [("kafka-python", "compression_type"), ("confluent", "compression.type")]
+)
 def test_a_value_that_the_library_cannot_use_is_refused(drive: Drive, client, name) -> None:
     with pytest.raises(ConfigurationError, match=r"cannot use an option.*(zip|compression)"):
-        drive(Swelling, client=client, client_options={name: "zip"}).begin().run_until(lambda: False, within_s=5)
+        drive(Swelling, client=client, client_options={name: "zip"}).begin().run_until(
+            lambda: False, within_s=5
+        )
 
 
 @pytest.mark.skipif(NO_CONFLUENT, reason="leaderq[confluent] is not there")
-def test_a_name_that_librdkafka_does_not_know_is_refused_when_the_career_is_prepared(drive: Drive) -> None:
+def test_a_name_that_librdkafka_does_not_know_is_refused_when_the_career_is_prepared(
+    drive: Drive,
+) -> None:
     with pytest.raises(ConfigurationError, match=r'No such configuration property: "no\.such"'):
         drive(client="confluent", client_options={"no.such": 1})
 

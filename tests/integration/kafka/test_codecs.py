@@ -24,7 +24,9 @@ def compressed(kafka_broker: Any, topic_name: str) -> Callable[[str], str]:
     def make(codec: str) -> str:
         topic = f"{topic_name}-{codec}"
         create_topics(kafka_broker.address, {topic: 1})
-        producer = Producer({"bootstrap.servers": kafka_broker.address, "compression.type": codec, "linger.ms": 50})
+        producer = Producer(
+            {"bootstrap.servers": kafka_broker.address, "compression.type": codec, "linger.ms": 50}
+        )
         for n in range(200):
             producer.produce(topic, value=value(n), partition=0)
         assert producer.flush(30) == 0
@@ -39,7 +41,9 @@ def value(n: int) -> bytes:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_every_codec_is_read(drive: Drive, compressed: Callable[[str], str], client: str, codec: str) -> None:
+def test_every_codec_is_read(
+    drive: Drive, compressed: Callable[[str], str], client: str, codec: str
+) -> None:
     leader = drive(topics=compressed(codec), client=client).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 200)
     assert leader.career.values() == [value(n) for n in range(200)]

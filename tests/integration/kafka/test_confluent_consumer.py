@@ -13,7 +13,9 @@ from leaderq.errors import KafkaFenced
 from leaderq.kafka import ConsumerClient
 from leaderq.testing import eventually
 
-pytest.importorskip("confluent_kafka", reason="the extra leaderq[confluent] is not installed", exc_type=ImportError)
+pytest.importorskip(
+    "confluent_kafka", reason="the extra leaderq[confluent] is not installed", exc_type=ImportError
+)
 
 from leaderq.kafka.clients.confluent_connection import ErrorCallback
 from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer, consumer_options
@@ -32,16 +34,25 @@ class TestConfluentConsumer(ConsumerContract):
         def asked(consumer: ConsumerClient) -> Counter[str]:
             told.clear()
             # The first of them may have been made before.
-            eventually(lambda: (consumer.poll(0.1, 1), len(told) > 1)[1], timeout_s=30, message="statistics come")
+            eventually(
+                lambda: (consumer.poll(0.1, 1), len(told) > 1)[1],
+                timeout_s=30,
+                message="statistics come",
+            )
             counts: Counter[str] = Counter()
             for broker in told[-1]["brokers"].values():
                 counts.update(broker["req"])
             return counts
 
-        return {"statistics.interval.ms": 200, "stats_cb": lambda text: told.append(json.loads(text))}, asked
+        return {
+            "statistics.interval.ms": 200,
+            "stats_cb": lambda text: told.append(json.loads(text)),
+        }, asked
 
     @pytest.mark.parametrize("partitions", [4, 1000, 4000, 10_000])
-    def test_a_quiet_broker_is_not_kept_busy_by_the_names_of_many_partitions(self, partitions: int) -> None:
+    def test_a_quiet_broker_is_not_kept_busy_by_the_names_of_many_partitions(
+        self, partitions: int
+    ) -> None:
         settings = ConsumerSettings("kafka:9092", ("topic",), "group", "member")
         wait_ms = consumer_options(settings, ErrorCallback(), partitions)["fetch.wait.max.ms"]
         assert 50 <= wait_ms <= 500
@@ -53,6 +64,10 @@ class TestConfluentConsumer(ConsumerContract):
         with pytest.raises(KafkaFenced):
             for _ in range(40):
                 assert first.poll(0.5, 10) == {}
-        for act in (lambda: first.poll(0.0, 10), lambda: first.attend(0.1), lambda: commit(first, {})):
+        for act in (
+            lambda: first.poll(0.0, 10),
+            lambda: first.attend(0.1),
+            lambda: commit(first, {}),
+        ):
             with pytest.raises(KafkaFenced):
                 act()

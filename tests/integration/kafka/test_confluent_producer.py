@@ -73,7 +73,12 @@ class TestConfluentProducer(ProducerContract):
     fenced_causes = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED")
 
     def test_even_a_fatal_error_prints_nothing(
-        self, make_producer: Make, output: Output, group: Member, four_partitions: str, capfd: pytest.CaptureFixture[str]
+        self,
+        make_producer: Make,
+        output: Output,
+        group: Member,
+        four_partitions: str,
+        capfd: pytest.CaptureFixture[str],
     ) -> None:
         zombie = make_producer()
         zombie.begin()
@@ -93,9 +98,12 @@ class TestConfluentProducer(ProducerContract):
         make_producer()
         zombie.produce(Message(output.topic, b"zombie's"))
         eventually(
-            lambda: zombie._fatal() is not None, timeout_s=30, message="the client has heard, and nobody has asked it"
+            lambda: zombie._fatal() is not None,
+            timeout_s=30,
+            message="the client has heard, and nobody has asked it",
         )
-        if confused:  # what Python makes of an error raised between two callbacks, if the second has swallowed it
+        # what Python makes of an error raised between two callbacks, if the second has swallowed it
+        if confused:
 
             def lost(*_: object) -> None:
                 raise SystemError("returned NULL without setting an exception")
@@ -107,7 +115,9 @@ class TestConfluentProducer(ProducerContract):
                 zombie.produce(Message(output.topic, b"zombie's next"))
 
 
-def test_a_library_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_is_not_installed_is_told_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(MissingPiece, match=r"pip install 'leaderq\[confluent\]'"):
         confluent_connection.require()

@@ -1,4 +1,6 @@
-"""Marks of attempts on the real ZooKeeper, written by leaders whose processes end without a word, as the next leader reads them."""
+"""Marks of attempts on the real ZooKeeper, written by leaders whose processes end without a word,
+as the next leader reads them.
+"""
 
 from __future__ import annotations
 
@@ -140,4 +142,6 @@ def test_a_znode_deleted_by_somebody_is_made_again(lead):
     leader = lead()
     leader.session.delete(leader.path, -1)
     leader.marks.before(leader.term, record(40))
-    assert decode(leader.session.get(leader.path)[0], path="").in_hand == {RecordPlace("orders", 0, 40)}
+    assert decode(leader.session.get(leader.path)[0], path="").in_hand == {
+        RecordPlace("orders", 0, 40)
+    }

@@ -34,7 +34,12 @@ def test_metrics_tell_what_was_handled_committed_set_aside_and_is_left(
 ):
     client = pytest.importorskip("prometheus_client", reason="needs leaderq[metrics]")
     feed(0, 500)
-    declared = {"topics": four_partitions, "name": four_partitions, "on_error": dead_letter(), "max_records": 50}
+    declared = {
+        "topics": four_partitions,
+        "name": four_partitions,
+        "on_error": dead_letter(),
+        "max_records": 50,
+    }
     career: Any = type("Refusing", (Refusing,), declared)()
     settings = Settings(kafka=kafka_broker.address, root=znode_root)
     runner = Runner(career, session, settings=settings)
@@ -54,7 +59,11 @@ def test_metrics_tell_what_was_handled_committed_set_aside_and_is_left(
             here = f'{{career="{four_partitions}"}}'
             lag = f'lag_records{{career="{four_partitions}",topic="{four_partitions}"}}'
             dead = f'poison_records_total{{action="dead-letter",career="{four_partitions}"}}'
-            eventually(lambda: told().get(f"records_total{here}") == 499, timeout_s=60, message="all but one were handled")
+            eventually(
+                lambda: told().get(f"records_total{here}") == 499,
+                timeout_s=60,
+                message="all but one were handled",
+            )
             eventually(lambda: told().get(lag) == 0, timeout_s=60, message="nothing is left")
             found = told()
         finally:
@@ -62,5 +71,6 @@ def test_metrics_tell_what_was_handled_committed_set_aside_and_is_left(
             thread.join()
     assert len(career.seen) == 499
     assert found[dead] == 1
-    assert 10 <= found[f"batches_total{here}"] < found[f"commits_total{here}"]  # one more around the dead letter
+    # one more around the dead letter
+    assert 10 <= found[f"batches_total{here}"] < found[f"commits_total{here}"]
     assert 0 < found[f"commit_seconds_total{here}"] < 60

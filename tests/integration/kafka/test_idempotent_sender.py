@@ -33,7 +33,9 @@ def output(kafka_broker: Any, topic_name: str) -> Output:
 
 def test_what_was_sent_is_stored_in_order(sender: IdempotentSender, output: Output) -> None:
     values = [b"%d" % n for n in range(500)]
-    sender.send([Message(output.topic, value, key=b"k", headers=[("h", b"x")]) for value in values], 15.0)
+    sender.send(
+        [Message(output.topic, value, key=b"k", headers=[("h", b"x")]) for value in values], 15.0
+    )
     sender.send([Message(output.topic, b"last")], 15.0)
     output.shows([*values, b"last"])
 
@@ -72,11 +74,15 @@ def test_what_cannot_be_sent_is_refused_at_once(message: Message, complaint: str
 def test_nobody_there_is_said(topic_name: str) -> None:
     port = lease_port()
     with pytest.raises(ServersUnreachable):
-        IdempotentSender(ProducerSettings(port.address, open_timeout_s=0.5)).send([Message(topic_name, b"x")], 1.0)
+        IdempotentSender(ProducerSettings(port.address, open_timeout_s=0.5)).send(
+            [Message(topic_name, b"x")], 1.0
+        )
     port.release()
 
 
-def test_a_broker_that_goes_away_is_told_and_comes_back(sender: IdempotentSender, output: Output, kafka_broker: Any) -> None:
+def test_a_broker_that_goes_away_is_told_and_comes_back(
+    sender: IdempotentSender, output: Output, kafka_broker: Any
+) -> None:
     sender.send([Message(output.topic, b"before")], 15.0)
     kafka_broker.kill()
     with pytest.raises(KafkaAway):

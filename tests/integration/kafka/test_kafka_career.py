@@ -15,7 +15,13 @@ import pytest
 from driving import Driver, Recorder
 
 from leaderq.clock import now_s
-from leaderq.errors import ConfigurationError, Deposed, OffsetOutOfRange, ServersUnreachable, UnknownTopic
+from leaderq.errors import (
+    ConfigurationError,
+    Deposed,
+    OffsetOutOfRange,
+    ServersUnreachable,
+    UnknownTopic,
+)
 from leaderq.kafka import Record
 from leaderq.kafka.consuming.term_consumer import CONFIRM_S
 from leaderq.kafka.topics import committed, end_offsets
@@ -31,10 +37,15 @@ def in_order(records: list[Record]) -> bool:
     by_partition: dict[int, list[int]] = defaultdict(list)
     for record in records:
         by_partition[record.partition].append(record.offset)
-    return all(offsets == list(range(offsets[0], offsets[0] + len(offsets))) for offsets in by_partition.values())
+    return all(
+        offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+        for offsets in by_partition.values()
+    )
 
 
-def test_every_record_is_handled_once_and_in_order_within_its_partition(drive: Drive, feed: Feed) -> None:
+def test_every_record_is_handled_once_and_in_order_within_its_partition(
+    drive: Drive, feed: Feed
+) -> None:
     values = feed(0, 1000)
     leader = drive(max_records=150).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 1000)
@@ -53,7 +64,9 @@ def test_each_batch_is_committed_before_execute_returns(
         assert sum(stored.values()) == len(leader.career.seen)
 
 
-def test_a_new_leader_goes_on_at_the_record_after_the_last_committed_one(drive: Drive, feed: Feed) -> None:
+def test_a_new_leader_goes_on_at_the_record_after_the_last_committed_one(
+    drive: Drive, feed: Feed
+) -> None:
     values = feed(0, 400)
     first, second = drive(max_records=40).begin(), drive(max_records=40)
     first.run_until(lambda: len(first.career.seen) >= 100)
@@ -116,11 +129,14 @@ def test_workers_are_given_records_of_all_partitions(drive: Drive, feed: Feed, c
     partitions: list[int] = []
     handler = leader.career._assembly.handler
     work = handler.work
-    handler.work = lambda batch, term: partitions.append(len(batch.ends)) or time.sleep(0.02) or work(batch, term)
+    handler.work = lambda batch, term: (
+        partitions.append(len(batch.ends)) or time.sleep(0.02) or work(batch, term)
+    )
     leader.run_until(lambda: len(leader.career.seen) >= 8000)
     assert sorted(leader.career.values(), key=int) == values
     assert in_order(leader.career.seen)
-    # Not each of them: a fetch of one partition may be late. Filled one after the other, none has four.
+    # Not each of them: a fetch of one partition may be late. Filled one after the other, none has
+    # four.
     assert partitions.count(4) >= 5
 
 
@@ -135,14 +151,17 @@ def test_a_deposed_leader_never_fences_the_next_one(drive: Drive, feed: Feed) ->
     feed(10, 20)
     second.run_until(lambda: len(second.career.seen) >= 10)
     first.career._finish(first.term)
-    # Longer than the interval at which an idle leader proves that it still is the member: it would be deposed here.
+    # Longer than the interval at which an idle leader proves that it still is the member: it would
+    # be deposed here.
     held = now_s() + CONFIRM_S * 1.5
     second.run_until(lambda: now_s() > held)
     feed(20, 30)
     second.run_until(lambda: len(second.career.seen) >= 20)
 
 
-def test_a_handler_that_raises_keeps_its_offset(drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str) -> None:
+def test_a_handler_that_raises_keeps_its_offset(
+    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
+) -> None:
     class Fussy(Recorder):
         refuse = True
 
@@ -155,7 +174,9 @@ def test_a_handler_that_raises_keeps_its_offset(drive: Drive, feed: Feed, kafka_
     leader = drive(Fussy, max_records=10).begin()
     with pytest.raises(ValueError, match="50"):
         leader.run_until(lambda: False)
-    assert sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == len(leader.career.seen)
+    assert sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == len(
+        leader.career.seen
+    )
     leader.end()
     leader.career.refuse = False
     leader.begin()
@@ -164,7 +185,9 @@ def test_a_handler_that_raises_keeps_its_offset(drive: Drive, feed: Feed, kafka_
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_a_slow_handler_keeps_its_membership(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch, client: str) -> None:
+def test_a_slow_handler_keeps_its_membership(
+    drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch, client: str
+) -> None:
     class Slow(Recorder):
         def handle(self, records: Sequence[Record], term: Term) -> None:
             super().handle(records, term)
@@ -181,7 +204,9 @@ def test_a_slow_handler_keeps_its_membership(drive: Drive, feed: Feed, monkeypat
     assert len(leader.career.seen) == 20
 
 
-def test_an_abandoned_unit_leaves_the_drain_usable_and_its_batch_uncommitted(drive: Drive, feed: Feed) -> None:
+def test_an_abandoned_unit_leaves_the_drain_usable_and_its_batch_uncommitted(
+    drive: Drive, feed: Feed
+) -> None:
     class Endless(Recorder):
         spin = True
         began = threading.Event()
@@ -205,7 +230,9 @@ def test_an_abandoned_unit_leaves_the_drain_usable_and_its_batch_uncommitted(dri
     thread = threading.Thread(target=unit)
     thread.start()
     assert leader.career.began.wait(30)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(UnitAbandoned))
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(UnitAbandoned)
+    )
     thread.join(30)
     assert abandoned.is_set()
     leader.end()
@@ -216,7 +243,9 @@ def test_an_abandoned_unit_leaves_the_drain_usable_and_its_batch_uncommitted(dri
 
 
 @pytest.mark.parametrize("delay_us", range(0, 3000, 250))
-def test_a_unit_may_be_abandoned_at_any_instant_of_the_hand_over(drive: Drive, feed: Feed, delay_us: int) -> None:
+def test_a_unit_may_be_abandoned_at_any_instant_of_the_hand_over(
+    drive: Drive, feed: Feed, delay_us: int
+) -> None:
     values = feed(0, 200)
     leader = drive(max_records=5).begin()
     stop = threading.Event()
@@ -234,7 +263,9 @@ def test_a_unit_may_be_abandoned_at_any_instant_of_the_hand_over(drive: Drive, f
     until = time.perf_counter() + delay_us / 1e6
     while time.perf_counter() < until:
         pass
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(UnitAbandoned))
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(UnitAbandoned)
+    )
     stop.set()
     thread.join(30)
     assert not thread.is_alive()
@@ -262,7 +293,9 @@ def test_threads_and_descriptors_do_not_grow_over_many_terms(drive: Drive, feed:
     assert max(descriptors for _, descriptors in counts) <= few + 4
 
 
-def test_partitions_added_between_terms_are_read(drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str) -> None:
+def test_partitions_added_between_terms_are_read(
+    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
+) -> None:
     import kafka
 
     feed(0, 10)
@@ -288,7 +321,10 @@ def test_an_unreachable_broker_is_told_before_standing(drive: Drive) -> None:
     threads = threading.active_count()
     with pytest.raises(ServersUnreachable, match=r"127\.0\.0\.1:1"):
         drive(address="127.0.0.1:1", connect_timeout_s=1.0)
-    eventually(lambda: threading.active_count() <= threads, message="a client that failed leaves no thread behind")
+    eventually(
+        lambda: threading.active_count() <= threads,
+        message="a client that failed leaves no thread behind",
+    )
 
 
 def test_a_malformed_address_is_told_before_standing(drive: Drive) -> None:

@@ -43,7 +43,13 @@ Feed = Callable[[int, int], list[bytes]]
     ],
 )
 def test_a_broker_restart_in_the_middle_loses_nothing(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, unclean: bool, offsets: str, client: str
+    drive: Drive,
+    feed: Feed,
+    kafka_broker: Any,
+    four_partitions: str,
+    unclean: bool,
+    offsets: str,
+    client: str,
 ) -> None:
     values = feed(0, 600)
     leader = drive(max_records=25, offsets=offsets, client=client).begin()
@@ -60,15 +66,21 @@ def test_a_broker_restart_in_the_middle_loses_nothing(
     leader.run_until(lambda: restarted.is_set() and len(leader.career.seen) >= 600, within_s=120)
     thread.join()
     handled = leader.career.values()
-    # A transaction that the broker had to give up is done again from its first record; nobody sees what it had produced.
+    # A transaction that the broker had to give up is done again from its first record; nobody sees
+    # what it had produced.
     assert sorted(set(handled) if offsets == "transaction" else handled, key=int) == values
     ends = end_offsets(kafka_broker.address, four_partitions)
-    leader.run_until(lambda: committed(kafka_broker.address, four_partitions, four_partitions) == ends)
+    leader.run_until(
+        lambda: committed(kafka_broker.address, four_partitions, four_partitions) == ends
+    )
 
 
-def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stalled_consumer_is_made_anew_and_counted(
+    drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Watched(Recorder):
-        _stall_limits = StallLimits(still_s=5.0, polls=10, empty_polls=3)  # longer than a busy broker is still
+        # longer than a busy broker is still
+        _stall_limits = StallLimits(still_s=5.0, polls=10, empty_polls=3)
 
     monkeypatch.setattr(term_consumer, "INSPECT_S", 0.3)
     feed(0, 20)
@@ -95,8 +107,12 @@ def test_a_stalled_consumer_is_made_anew_and_counted(drive: Drive, feed: Feed, m
     assert sorted(map(int, leader.career.values())) == list(range(40))
 
 
-def test_a_join_that_polls_are_too_short_for_is_finished_all_the_same(kafka_broker: Any, four_partitions: str) -> None:
-    consumer = KafkaPythonConsumer(ConsumerSettings(kafka_broker.address, (four_partitions,), four_partitions, "leader"))
+def test_a_join_that_polls_are_too_short_for_is_finished_all_the_same(
+    kafka_broker: Any, four_partitions: str
+) -> None:
+    consumer = KafkaPythonConsumer(
+        ConsumerSettings(kafka_broker.address, (four_partitions,), four_partitions, "leader")
+    )
     consumer.open()
     try:
         eventually(lambda: consumer.join(lambda: None, 1.0), timeout_s=30)
@@ -106,7 +122,10 @@ def test_a_join_that_polls_are_too_short_for_is_finished_all_the_same(kafka_brok
             consumer.rejoin()
             # As a poll of the client itself would do that has no time to wait for the answer.
             consumer._consumer._coordinator.poll(timeout_ms=0)
-            eventually(lambda joins=joins: consumer.poll(0.0, 10) == {} and consumer.joins > joins, timeout_s=30)
+            eventually(
+                lambda joins=joins: consumer.poll(0.0, 10) == {} and consumer.joins > joins,
+                timeout_s=30,
+            )
             assert consumer.commit(consumer.start_offsets(20.0), "").done(30.0)
     finally:
         consumer.close()
@@ -142,13 +161,25 @@ def test_a_leader_frozen_and_thawed_is_fenced_and_fences_nobody(
     feed(0, 30)
     here = str(Path(__file__).parent)
     zombie = subprocess.Popen(
-        [sys.executable, "-c", ZOMBIE, here, four_partitions, kafka_broker.address, zookeeper_server.address],
+        [
+            sys.executable,
+            "-c",
+            ZOMBIE,
+            here,
+            four_partitions,
+            kafka_broker.address,
+            zookeeper_server.address,
+        ],
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
         eventually(
-            lambda: sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == 30, timeout_s=60
+            lambda: (
+                sum(committed(kafka_broker.address, four_partitions, four_partitions).values())
+                == 30
+            ),
+            timeout_s=60,
         )
         freeze(zombie.pid)
         leader = drive().begin()
@@ -173,7 +204,10 @@ def guarded_broker() -> Any:
     )
     broker = KafkaBroker(
         listeners={"GUARDED": "SASL_PLAINTEXT"},
-        properties={"sasl.enabled.mechanisms": "PLAIN", "listener.name.guarded.plain.sasl.jaas.config": jaas},
+        properties={
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.guarded.plain.sasl.jaas.config": jaas,
+        },
     )
     broker.start()
     yield broker
@@ -181,10 +215,14 @@ def guarded_broker() -> Any:
 
 
 def guarded(password: str) -> KafkaSecurity:
-    return KafkaSecurity(protocol="SASL_PLAINTEXT", mechanism="PLAIN", user="biller", password=password)
+    return KafkaSecurity(
+        protocol="SASL_PLAINTEXT", mechanism="PLAIN", user="biller", password=password
+    )
 
 
-def test_wrong_credentials_are_refused_with_a_remedy_and_without_the_password(guarded_broker: Any) -> None:
+def test_wrong_credentials_are_refused_with_a_remedy_and_without_the_password(
+    guarded_broker: Any,
+) -> None:
     with pytest.raises(AccessRefused, match="password") as refused:
         check_reachable(guarded_broker.address_of("GUARDED"), guarded("geheim"), 10.0)
     assert "geheim" not in str(refused.value)

@@ -36,7 +36,11 @@ class TestKafkaPythonConsumer(ConsumerContract):
         return {}, asked
 
     def test_many_partitions_are_looked_over_as_a_whole_not_once_for_each(
-        self, make_consumer: Make, kafka_broker: Any, topic_name: str, monkeypatch: pytest.MonkeyPatch
+        self,
+        make_consumer: Make,
+        kafka_broker: Any,
+        topic_name: str,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         create_topics(kafka_broker.address, {f"{topic_name}-many": 300})
         consumer = make_consumer(topics=(f"{topic_name}-many",))

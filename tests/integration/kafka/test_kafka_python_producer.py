@@ -20,7 +20,9 @@ class KafkaPythonMember(Member):
 
     def __init__(self, address: str, topic: str) -> None:
         settings = ConsumerSettings(address=address, topics=(topic,), group=topic, member="leader")
-        self.consumer = connected(KafkaConsumer, address, {**consumer_options(settings), "auto_offset_reset": "earliest"})
+        self.consumer = connected(
+            KafkaConsumer, address, {**consumer_options(settings), "auto_offset_reset": "earliest"}
+        )
         self.consumer.subscribe([topic])
         self.topic = topic
         self._await_membership()

@@ -1,4 +1,5 @@
-"""Careers at a broker that demands TLS, certificates of clients, or passwords: let in by the right ones, told why by the wrong.
+"""Careers at a broker that demands TLS, certificates of clients, or passwords: let in by the right
+ones, told why by the wrong.
 
 One broker for the module, with a listener for each demand; both client libraries.
 """
@@ -40,7 +41,8 @@ CLIENTS = [
     pytest.param(
         "confluent",
         marks=pytest.mark.skipif(
-            importlib.util.find_spec("confluent_kafka") is None, reason="leaderq[confluent] is not there"
+            importlib.util.find_spec("confluent_kafka") is None,
+            reason="leaderq[confluent] is not there",
         ),
     ),
 ]
@@ -64,14 +66,20 @@ def topic(guarded: Guarded, topic_name: str) -> str:
 
 
 def settings_of(address: str, security: KafkaSecurity, **more: Any) -> Settings:
-    words = {f"kafka_{name}": value for name, value in asdict(security).items() if name != "client_options"}
+    words = {
+        f"kafka_{name}": value
+        for name, value in asdict(security).items()
+        if name != "client_options"
+    }
     for name in ("ca", "cert", "key"):
         words[f"kafka_{name}"] = words[f"kafka_{name}"] and Path(words[f"kafka_{name}"])
     return Settings(kafka=address, **words, **more)
 
 
 @pytest.fixture
-def drive(guarded: Guarded, topic: str, session: Any, znode_root: str) -> Iterator[Callable[..., Driver]]:
+def drive(
+    guarded: Guarded, topic: str, session: Any, znode_root: str
+) -> Iterator[Callable[..., Driver]]:
     """Prepare a career that comes in by a listener."""
     made: list[Driver] = []
 
@@ -79,7 +87,9 @@ def drive(guarded: Guarded, topic: str, session: Any, znode_root: str) -> Iterat
         declared = {"topics": topic, "group": topic, **attributes}
         career: Any = type(kind.__name__, (kind,), declared)()
         way_in = guarded.way_in(listener)
-        career.settings = settings_of(guarded.address_of(listener), way_in, career=topic, root=znode_root)
+        career.settings = settings_of(
+            guarded.address_of(listener), way_in, career=topic, root=znode_root
+        )
         session.ensure_path(f"{znode_root}/{topic}")  # as the election does
         career.events = EventBus()
         career.candidate_id = "me"
@@ -152,7 +162,13 @@ class Refusing(Recorder):
 def test_by_tokens_all_of_a_career_is_let_in_its_producer_and_its_dead_letters_too(
     guarded: Guarded, drive: Any, topic: str, client: str, kind: type[Recorder]
 ) -> None:
-    driver = drive("OAUTH", kind, client=client, client_options=TOKENS[client], on_error=dead_letter(f"{topic}-out")).begin()
+    driver = drive(
+        "OAUTH",
+        kind,
+        client=client,
+        client_options=TOKENS[client],
+        on_error=dead_letter(f"{topic}-out"),
+    ).begin()
     produce(guarded.broker.address, topic, ((b"k", b"%d" % n) for n in range(20)))
     driver.run_until(lambda: len(driver.career.seen) == (20 if kind is Forwarding else 19))
     driver.end()
@@ -161,13 +177,17 @@ def test_by_tokens_all_of_a_career_is_let_in_its_producer_and_its_dead_letters_t
 
 
 @every_client
-def test_without_tokens_it_is_said_what_lacks(guarded: Guarded, drive: Any, topic: str, client: str) -> None:
+def test_without_tokens_it_is_said_what_lacks(
+    guarded: Guarded, drive: Any, topic: str, client: str
+) -> None:
     with pytest.raises(ConfigurationError, match="needs tokens: give the career client_options"):
         drive("OAUTH", Refusing, client=client, on_error=dead_letter())
 
 
 @pytest.mark.parametrize("listener", ["TLS", "MUTUAL", "PLAIN", "SCRAM"])
-def test_topics_are_made_where_something_is_demanded(guarded: Guarded, topic_name: str, listener: str) -> None:
+def test_topics_are_made_where_something_is_demanded(
+    guarded: Guarded, topic_name: str, listener: str
+) -> None:
     security, address = guarded.way_in(listener), guarded.address_of(listener)
     create_topics(address, {topic_name: 3}, security=security)
     assert end_offsets(address, topic_name, security=security) == {0: 0, 1: 0, 2: 0}
@@ -183,17 +203,42 @@ def refusals(guarded: Guarded) -> dict[str, tuple[str, KafkaSecurity, type[Leade
         "key_password": None,
     }
     return {
-        "wrong password": ("PLAIN", replace(way_in("PLAIN"), password=WRONG), AccessRefused, "password"),
-        "wrong password over TLS": ("SCRAM", replace(way_in("SCRAM"), password=WRONG), AccessRefused, "password"),
-        "unknown user over TLS": ("SCRAM", replace(way_in("SCRAM"), user="nobody"), AccessRefused, "user"),
-        "wrong mechanism": ("PLAIN", replace(way_in("PLAIN"), mechanism="SCRAM-SHA-512"), AccessRefused, "mechanism"),
+        "wrong password": (
+            "PLAIN",
+            replace(way_in("PLAIN"), password=WRONG),
+            AccessRefused,
+            "password",
+        ),
+        "wrong password over TLS": (
+            "SCRAM",
+            replace(way_in("SCRAM"), password=WRONG),
+            AccessRefused,
+            "password",
+        ),
+        "unknown user over TLS": (
+            "SCRAM",
+            replace(way_in("SCRAM"), user="nobody"),
+            AccessRefused,
+            "user",
+        ),
+        "wrong mechanism": (
+            "PLAIN",
+            replace(way_in("PLAIN"), mechanism="SCRAM-SHA-512"),
+            AccessRefused,
+            "mechanism",
+        ),
         "wrong mechanism over TLS": (
             "SCRAM",
             replace(way_in("SCRAM"), mechanism="SCRAM-SHA-256"),
             AccessRefused,
             "mechanism",
         ),
-        "unknown authority": ("TLS", replace(way_in("TLS"), ca=unknown), ServersUnreachable, "certificate"),
+        "unknown authority": (
+            "TLS",
+            replace(way_in("TLS"), ca=unknown),
+            ServersUnreachable,
+            "certificate",
+        ),
         "no authority": ("TLS", replace(way_in("TLS"), ca=None), ServersUnreachable, "certificate"),
         "unknown authority with a password": (
             "SCRAM",
@@ -201,14 +246,24 @@ def refusals(guarded: Guarded) -> dict[str, tuple[str, KafkaSecurity, type[Leade
             ServersUnreachable,
             "certificate",
         ),
-        "a certificate for another host": ("ELSEWHERE", way_in("ELSEWHERE"), ServersUnreachable, "certificate"),
+        "a certificate for another host": (
+            "ELSEWHERE",
+            way_in("ELSEWHERE"),
+            ServersUnreachable,
+            "certificate",
+        ),
         "no certificate of one's own": (
             "MUTUAL",
             replace(way_in("MUTUAL"), cert=None, key=None),
             ServersUnreachable,
             "certificate",
         ),
-        "a stranger's certificate": ("MUTUAL", replace(way_in("MUTUAL"), **stranger), ServersUnreachable, "certificate"),
+        "a stranger's certificate": (
+            "MUTUAL",
+            replace(way_in("MUTUAL"), **stranger),
+            ServersUnreachable,
+            "certificate",
+        ),
     }
 
 
@@ -246,7 +301,10 @@ def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
     told: list[LeaderqError] = []
 
     def is_told_the_cause() -> bool:
-        consumer = drain_of(client, ConsumerSettings(address, (topic,), topic, "me", security=security, open_timeout_s=2.0))
+        consumer = drain_of(
+            client,
+            ConsumerSettings(address, (topic,), topic, "me", security=security, open_timeout_s=2.0),
+        )
         with pytest.raises(LeaderqError) as refused:
             consumer.open()
         consumer.close()
@@ -254,10 +312,13 @@ def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
         return isinstance(refused.value, error) and cause in str(refused.value)
 
     with caplog.at_level(logging.DEBUG):
-        eventually(is_told_the_cause, timeout_s=30)  # a busy broker may have said nothing in the time given
+        # a busy broker may have said nothing in the time given
+        eventually(is_told_the_cause, timeout_s=30)
     assert all(address in str(each) for each in told)
     assert not any(secret in caplog.text + str(told) for secret in (WRONG, PASSWORD, KEY_PASSWORD))
-    eventually(lambda: threading.active_count() <= before, timeout_s=30, message="no thread is left behind")
+    eventually(
+        lambda: threading.active_count() <= before, timeout_s=30, message="no thread is left behind"
+    )
 
 
 @pytest.mark.parametrize(
@@ -277,7 +338,9 @@ def test_files_that_cannot_be_used_are_named_at_once_and_nobody_is_asked_for_a_p
 
 
 def test_a_certificates_host_is_not_looked_at_if_so_wished(guarded: Guarded) -> None:
-    check_reachable(guarded.address_of("ELSEWHERE"), replace(guarded.way_in("ELSEWHERE"), check_hostname=False))
+    check_reachable(
+        guarded.address_of("ELSEWHERE"), replace(guarded.way_in("ELSEWHERE"), check_hostname=False)
+    )
 
 
 CAREER = """
@@ -294,14 +357,24 @@ class Drain(KafkaLeaderCareer):
 
 
 def variables(security: KafkaSecurity) -> dict[str, str]:
-    words = {name: value for name, value in asdict(security).items() if name != "client_options" and value is not None}
+    words = {
+        name: value
+        for name, value in asdict(security).items()
+        if name != "client_options" and value is not None
+    }
     return {f"LEADERQ_KAFKA_{name.upper()}": str(value) for name, value in words.items()}
 
 
 @every_client
 @pytest.mark.parametrize("listener", ["MUTUAL", "SCRAM"])
 def test_from_the_command_line_a_career_drains_there_and_no_secret_is_logged_or_on_a_command_line(
-    guarded: Guarded, topic: str, zookeeper_server: Any, znode_root: str, tmp_path: Path, listener: str, client: str
+    guarded: Guarded,
+    topic: str,
+    zookeeper_server: Any,
+    znode_root: str,
+    tmp_path: Path,
+    listener: str,
+    client: str,
 ) -> None:
     (tmp_path / "career.py").write_text(CAREER.format(topic=topic, client=client))
     security, address = guarded.way_in(listener), guarded.address_of(listener)
@@ -317,8 +390,15 @@ def test_from_the_command_line_a_career_drains_there_and_no_secret_is_logged_or_
         session_timeout_s=30.0,
     ) as process:
         process.wait_for("stage_began", stage="execution", timeout_s=60)
-        eventually(lambda: sum(committed(address, "guarded-drain", topic, security=security).values()) == 10, timeout_s=60)
-        seen = [Path(f"/proc/{pid}/cmdline").read_text() for pid in (process.pid, process.worker_pid)]
+        eventually(
+            lambda: (
+                sum(committed(address, "guarded-drain", topic, security=security).values()) == 10
+            ),
+            timeout_s=60,
+        )
+        seen = [
+            Path(f"/proc/{pid}/cmdline").read_text() for pid in (process.pid, process.worker_pid)
+        ]
         process.terminate()
         assert process.wait(60) == 0
     seen += [json.dumps(line) for line in process.lines]
@@ -338,7 +418,17 @@ def test_doctor_says_whether_these_settings_are_let_in(
         )
     )
     done = subprocess.run(
-        [sys.executable, "-m", "leaderq", "doctor", "--json", "--root", znode_root, "--connect-timeout-s", "8"],
+        [
+            sys.executable,
+            "-m",
+            "leaderq",
+            "doctor",
+            "--json",
+            "--root",
+            znode_root,
+            "--connect-timeout-s",
+            "8",
+        ],
         env={
             **os.environ,
             **variables(way_in),
@@ -349,10 +439,17 @@ def test_doctor_says_whether_these_settings_are_let_in(
         text=True,
         timeout=90 * patience(),
     )
-    (found,) = [each for each in map(json.loads, done.stdout.splitlines()) if each["check"] == "kafka"]
-    expected = {"ELSEWHERE": (3, "failed", "certificate"), "wrong": (2, "failed", "check user, password")}
+    (found,) = [
+        each for each in map(json.loads, done.stdout.splitlines()) if each["check"] == "kafka"
+    ]
+    expected = {
+        "ELSEWHERE": (3, "failed", "certificate"),
+        "wrong": (2, "failed", "check user, password"),
+    }
     code, verdict, word = expected.get(listener, (0, "ok", "answers"))
     assert (done.returncode, found["verdict"]) == (code, verdict), found
     assert word in found["detail"]
-    assert not any(secret in done.stdout + done.stderr for secret in (PASSWORD, KEY_PASSWORD, WRONG))
+    assert not any(
+        secret in done.stdout + done.stderr for secret in (PASSWORD, KEY_PASSWORD, WRONG)
+    )
     assert USER not in done.stderr

@@ -1,4 +1,5 @@
-"""How much memory a career takes at the defaults when its records are large, in a process of its own.
+"""How much memory a career takes at the defaults when its records are large, in a process of its
+own.
 
 Nothing may wait there for Python's garbage collector, which looks seldom where few objects are
 made; so it is switched off.
@@ -59,7 +60,9 @@ def test_large_records_take_a_bounded_amount_of_memory(
     kafka_broker: Any, zookeeper_server: Any, topic_name: str, znode_root: str, client: str
 ) -> None:
     create_topics(kafka_broker.address, {topic_name: 4})
-    produce(kafka_broker.address, topic_name, ((b"%d" % n, b"x" * RECORD_BYTES) for n in range(RECORDS)))
+    produce(
+        kafka_broker.address, topic_name, ((b"%d" % n, b"x" * RECORD_BYTES) for n in range(RECORDS))
+    )
     places = [kafka_broker.address, zookeeper_server.address, topic_name, znode_root]
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(

@@ -1,4 +1,6 @@
-"""Offsets in a real PostgreSQL: what a zombie and its successor see of each other, at every isolation level."""
+"""Offsets in a real PostgreSQL: what a zombie and its successor see of each other, at every
+isolation level.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,19 @@ from leaderq.testing import eventually
 
 def a_term(number: int) -> OpenTerm:
     return OpenTerm(
-        number=number, id=f"t{number}", career="c", candidate="a", deadline=now_s() + 60, write=lambda term, ops: list(ops)
+        number=number,
+        id=f"t{number}",
+        career="c",
+        candidate="a",
+        deadline=now_s() + 60,
+        write=lambda term, ops: list(ops),
     )
 
 
 def records(first: int, last: int, partition: int = 0) -> list[Record]:
-    return [Record("t", partition, offset, -1, None, b"%d" % offset) for offset in range(first, last)]
+    return [
+        Record("t", partition, offset, -1, None, b"%d" % offset) for offset in range(first, last)
+    ]
 
 
 def write(store: DatabaseOffsets, rows: list[Record], term: OpenTerm) -> None:
@@ -66,8 +75,12 @@ LEVELS = [
 ]
 
 
-@pytest.mark.parametrize("options", LEVELS, ids=["read committed", "autocommit", "repeatable read", "serializable"])
-def test_results_and_offsets_are_stored_together_and_a_zombie_is_refused_whole(a_store, results, options) -> None:
+@pytest.mark.parametrize(
+    "options", LEVELS, ids=["read committed", "autocommit", "repeatable read", "serializable"]
+)
+def test_results_and_offsets_are_stored_together_and_a_zombie_is_refused_whole(
+    a_store, results, options
+) -> None:
     zombie, old, successor, new = a_store(**options), a_term(1), a_store(**options), a_term(2)
     assert zombie.load(old) == {}
     write(zombie, [*records(0, 3), *records(5, 6, partition=1)], old)
@@ -84,7 +97,9 @@ def test_results_and_offsets_are_stored_together_and_a_zombie_is_refused_whole(a
 
 
 @pytest.mark.parametrize("ends", ["commit", "roll back"])
-def test_a_successor_waits_for_the_transaction_under_way_and_sees_how_it_ended(a_store, postgres, results, ends) -> None:
+def test_a_successor_waits_for_the_transaction_under_way_and_sees_how_it_ended(
+    a_store, postgres, results, ends
+) -> None:
     zombie, old, successor = a_store(), a_term(1), a_store()
     zombie.load(old)
     loaded: list[dict[Partition, int]] = []
@@ -93,7 +108,11 @@ def test_a_successor_waits_for_the_transaction_under_way_and_sees_how_it_ended(a
         with zombie.transaction(records(0, 2), old) as cursor:
             cursor.execute("INSERT INTO results VALUES (0)")
             thread.start()
-            eventually(lambda: waiting(postgres) == 1, timeout_s=20, message="the successor waits for the row's lock")
+            eventually(
+                lambda: waiting(postgres) == 1,
+                timeout_s=20,
+                message="the successor waits for the row's lock",
+            )
             assert loaded == []
             if ends == "roll back":
                 raise ZeroDivisionError
@@ -106,8 +125,12 @@ def test_a_successor_waits_for_the_transaction_under_way_and_sees_how_it_ended(a
         write(zombie, records(2, 3), old)
 
 
-def test_a_zombie_that_waited_for_its_successors_load_is_refused(a_store, postgres, results) -> None:
-    """The zombie's UPDATE waits for the row; READ COMMITTED looks at the row again when it is free."""
+def test_a_zombie_that_waited_for_its_successors_load_is_refused(
+    a_store, postgres, results
+) -> None:
+    """The zombie's UPDATE waits for the row; READ COMMITTED looks at the row again when it is
+    free.
+    """
     zombie, old = a_store(), a_term(1)
     zombie.load(old)
     refused: list[BaseException] = []
@@ -120,15 +143,23 @@ def test_a_zombie_that_waited_for_its_successors_load_is_refused(a_store, postgr
 
     thread = threading.Thread(target=attempt)
     with postgres.connect() as successor:
-        successor.execute("UPDATE leaderq_offsets SET term = 2 WHERE career = 'c' AND partition = -1")
+        successor.execute(
+            "UPDATE leaderq_offsets SET term = 2 WHERE career = 'c' AND partition = -1"
+        )
         thread.start()
-        eventually(lambda: waiting(postgres) == 1, timeout_s=20, message="the zombie waits for the row's lock")
+        eventually(
+            lambda: waiting(postgres) == 1,
+            timeout_s=20,
+            message="the zombie waits for the row's lock",
+        )
     thread.join(20)
     assert [type(exc) for exc in refused] == [Deposed]
     assert results() == []
 
 
-def test_a_leader_frozen_in_mid_transaction_is_ended_by_the_server_and_deposed_when_it_thaws(a_store, results) -> None:
+def test_a_leader_frozen_in_mid_transaction_is_ended_by_the_server_and_deposed_when_it_thaws(
+    a_store, results
+) -> None:
     # Longer than the leader may be without a processor before it is to be taken for frozen.
     zombie, old = a_store(options="-c idle_in_transaction_session_timeout=5s"), a_term(1)
     zombie.load(old)
@@ -149,14 +180,17 @@ def test_a_leader_frozen_in_mid_transaction_is_ended_by_the_server_and_deposed_w
     assert results() == []
 
 
-def test_a_session_that_the_server_ended_is_replaced_at_the_next_load(a_store, postgres, results) -> None:
+def test_a_session_that_the_server_ended_is_replaced_at_the_next_load(
+    a_store, postgres, results
+) -> None:
     import psycopg
 
     store, term = a_store(), a_term(1)
     store.load(term)
     with postgres.connect(autocommit=True) as other:
         other.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname ="
+            " current_database() AND pid <> pg_backend_pid()"
         )
     with pytest.raises(psycopg.OperationalError, match="terminating connection"):
         write(store, records(0, 2), term)
@@ -165,7 +199,9 @@ def test_a_session_that_the_server_ended_is_replaced_at_the_next_load(a_store, p
     assert results() == [0, 1]
 
 
-def test_terms_that_meet_at_the_first_load_of_all_both_come_to_an_end_and_the_newer_holds_office(a_store) -> None:
+def test_terms_that_meet_at_the_first_load_of_all_both_come_to_an_end_and_the_newer_holds_office(
+    a_store,
+) -> None:
     stores = {number: a_store() for number in range(1, 9)}
     outcomes: dict[int, object] = {}
     barrier = threading.Barrier(len(stores))
@@ -189,8 +225,12 @@ def test_terms_that_meet_at_the_first_load_of_all_both_come_to_an_end_and_the_ne
         stores[7].load(a_term(7))
 
 
-def test_an_older_term_that_founds_the_office_between_two_statements_of_a_newer_load_does_not_keep_it(a_store) -> None:
-    """At READ COMMITTED each statement looks anew: the UPDATE sees no row, and the SELECT after it one of an older term."""
+def test_an_older_term_that_founds_the_office_between_two_statements_of_a_newer_load_does_not_keep_it(
+    a_store,
+) -> None:
+    """At READ COMMITTED each statement looks anew: the UPDATE sees no row, and the SELECT after it
+    one of an older term.
+    """
     import psycopg
 
     older, founded = a_store(), threading.Event()
@@ -234,7 +274,9 @@ def test_processes_that_create_the_table_at_once_all_find_it_there(postgres) -> 
             connection.execute("DROP TABLE leaderq_offsets")
 
 
-def test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again(a_store, results) -> None:
+def test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again(
+    a_store, results
+) -> None:
     store, term = a_store(), a_term(1)
     store.load(term)
     write(store, records(0, 2), term)
@@ -260,6 +302,7 @@ def waiting(postgres: Database) -> int:
     """How many sessions of the database wait for a lock."""
     with postgres.connect() as connection:
         row = connection.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND"
+            " wait_event_type = 'Lock'"
         ).fetchone()
     return row[0]

@@ -80,7 +80,10 @@ def read_all(address: str, topic: str, count: int) -> list[Record]:
     """What stands on a topic."""
     found: list[Any] = []
     consumer = KafkaConsumer(
-        topic, bootstrap_servers=address, auto_offset_reset="earliest", isolation_level="read_committed"
+        topic,
+        bootstrap_servers=address,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
     )
     try:
 
@@ -92,7 +95,10 @@ def read_all(address: str, topic: str, count: int) -> list[Record]:
         eventually(enough, timeout_s=30, message=f"{count} records stand on {topic}")
     finally:
         consumer.close()
-    return [Record(r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, r.headers) for r in found]
+    return [
+        Record(r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, r.headers)
+        for r in found
+    ]
 
 
 @pytest.mark.parametrize("name_it", [True, False], ids=["named", "unnamed"])
@@ -103,7 +109,9 @@ def test_poison_goes_to_the_dead_letters_and_everything_else_is_handled_once(
     dead = f"{four_partitions}-dead"
     create_topics(kafka_broker.address, {dead: 1})
     values = feed(0, 200)
-    leader = drive(Fussy, offsets=offsets, name_it=name_it, max_records=40, on_error=dead_letter(dead)).begin()
+    leader = drive(
+        Fussy, offsets=offsets, name_it=name_it, max_records=40, on_error=dead_letter(dead)
+    ).begin()
     buried: list[RecordDeadLettered] = []
     leader.career.events.subscribe(RecordDeadLettered, buried.append)
     ends = end_offsets(kafka_broker.address, four_partitions)
@@ -111,7 +119,9 @@ def test_poison_goes_to_the_dead_letters_and_everything_else_is_handled_once(
     eventually_done(leader, ends)
     letters = [read_dead_letter(record) for record in read_all(kafka_broker.address, dead, 2)]
     assert {letter.record.value for letter in letters} == set(POISON)
-    assert all(letter.origin.topic == four_partitions and "cannot do" in letter.text for letter in letters)
+    assert all(
+        letter.origin.topic == four_partitions and "cannot do" in letter.text for letter in letters
+    )
     assert set(leader.career.values()) == set(values) - set(POISON)
     assert len(buried) == 2
 
@@ -185,10 +195,14 @@ def test_an_outage_of_what_the_records_need_buries_nothing_and_is_reported(
     def reported() -> str | None:
         return decode(session.get(path)[0], path=path).held_up
 
-    working = threading.Thread(target=leader.run_until, args=(lambda: len(leader.career.seen) >= 50,))
+    working = threading.Thread(
+        target=leader.run_until, args=(lambda: len(leader.career.seen) >= 50,)
+    )
     working.start()
     try:
-        eventually(lambda: "ConnectionRefusedError" in (reported() or ""), message="the outage is reported")
+        eventually(
+            lambda: "ConnectionRefusedError" in (reported() or ""), message="the outage is reported"
+        )
     finally:
         leader.career.is_away = False
         working.join(60)
@@ -205,7 +219,10 @@ def test_what_cannot_be_decoded_is_set_aside_as_it_is(
     leader = drive(Recorder, value_deserializer=json.loads, on_error=dead_letter()).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 40)
     assert sorted(leader.career.values()) == list(range(40))
-    (letter,) = (read_dead_letter(record) for record in read_all(kafka_broker.address, f"{four_partitions}-dead", 1))
+    (letter,) = (
+        read_dead_letter(record)
+        for record in read_all(kafka_broker.address, f"{four_partitions}-dead", 1)
+    )
     assert letter.record.value == b"{no json"
     assert "JSONDecodeError" in letter.error
 
@@ -237,7 +254,9 @@ def test_a_dead_letter_topic_takes_whatever_its_source_takes(
     create_topics(kafka_broker.address, {large: 1}, configs={"max.message.bytes": str(limit)})
     produce_large(kafka_broker.address, large, b"x" * (limit - 1024))
     dead = f"{topic_name}-dead"
-    leader = drive(Refusing, topics=large, offsets=offsets, client=client, on_error=dead_letter(dead)).begin()
+    leader = drive(
+        Refusing, topics=large, offsets=offsets, client=client, on_error=dead_letter(dead)
+    ).begin()
     eventually_done(leader, end_offsets(kafka_broker.address, large))
     (letter,) = (read_dead_letter(record) for record in read_all(kafka_broker.address, dead, 1))
     assert len(letter.record.value) == limit - 1024
@@ -246,7 +265,11 @@ def test_a_dead_letter_topic_takes_whatever_its_source_takes(
 
 @pytest.mark.parametrize("offsets", ["kafka", "transaction"])
 def test_a_letter_too_large_for_a_topic_of_the_users_own_goes_without_the_errors_text(
-    drive: Drive, kafka_broker: Any, four_partitions: str, offsets: str, caplog: pytest.LogCaptureFixture
+    drive: Drive,
+    kafka_broker: Any,
+    four_partitions: str,
+    offsets: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     dead = f"{four_partitions}-dead"
     create_topics(kafka_broker.address, {dead: 1}, configs={"max.message.bytes": "10000"})
@@ -274,7 +297,9 @@ def test_what_is_produced_may_be_as_large_as_the_career_says(
     leader = drive(Growing, offsets="transaction", max_message_bytes=1_600_000).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 1)
     assert len(read_all(kafka_broker.address, large, 1)[0].value) == 1_500_000
-    small = drive(Growing, offsets="transaction", name="small", group="small", on_error=skip()).begin()
+    small = drive(
+        Growing, offsets="transaction", name="small", group="small", on_error=skip()
+    ).begin()
     eventually_done(small, end_offsets(kafka_broker.address, leader.career.topics))
     assert len(read_all(kafka_broker.address, large, 1)) == 1
 
@@ -291,7 +316,9 @@ def test_a_handler_that_hangs_makes_its_career_unhealthy_and_is_named(
     feed(0, 10)
     leader = drive(Hanging, handle_budget_s=0.2).begin()
     assert leader.career.healthy()
-    working = threading.Thread(target=leader.run_until, args=(lambda: len(leader.career.seen) >= 10,))
+    working = threading.Thread(
+        target=leader.run_until, args=(lambda: len(leader.career.seen) >= 10,)
+    )
     working.start()
     try:
         with caplog.at_level(logging.ERROR):
@@ -368,7 +395,9 @@ def test_at_most_once_commits_before_it_hands_over(drive: Drive, feed: Feed, off
     first.end()
     second = drive(Recorder, offsets=offsets, delivery="at_most_once", max_records=20).begin()
     second.run_until(lambda: lost + len(second.career.seen) >= 60)
-    assert not {record.value for record in first.career.seen} & {record.value for record in second.career.seen}
+    assert not {record.value for record in first.career.seen} & {
+        record.value for record in second.career.seen
+    }
 
 
 def test_partitions_are_handled_in_parallel_and_each_in_order(drive: Drive, feed: Feed) -> None:
@@ -383,7 +412,8 @@ def test_partitions_are_handled_in_parallel_and_each_in_order(drive: Drive, feed
             super().handle(records, term)
 
     values = feed(0, 400)
-    leader = drive(Together, workers=4, max_records=400, max_wait_s=60.0).begin()  # one batch, of all partitions
+    # one batch, of all partitions
+    leader = drive(Together, workers=4, max_records=400, max_wait_s=60.0).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 400)
     assert sorted(leader.career.values(), key=int) == values
     for number in range(4):
@@ -408,7 +438,10 @@ def test_of_a_failed_partition_the_done_prefix_is_committed_and_the_others_whole
         leader.run_until(lambda: False)
     stored = committed(kafka_broker.address, four_partitions, four_partitions)
     assert stored[2] == 5
-    done = {number: sum(record.partition == number for record in leader.career.seen) for number in range(4)}
+    done = {
+        number: sum(record.partition == number for record in leader.career.seen)
+        for number in range(4)
+    }
     assert stored == done
 
 
@@ -449,8 +482,12 @@ def test_a_batch_waits_to_be_filled_but_not_for_ever(drive: Drive, feed: Feed) -
     hasty.run_until(lambda: len(hasty.career.seen) >= 10)
 
 
-def test_a_key_is_not_handled_again_before_its_time(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time counts from when a record is handed out, however late the handler then comes to look at its clock."""
+def test_a_key_is_not_handled_again_before_its_time(
+    drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time counts from when a record is handed out, however late the handler then comes to look
+    at its clock.
+    """
     given: dict[bytes, list[float]] = {}
     hand_out = RateLimiter.handed_out
 
@@ -474,14 +511,20 @@ def test_a_key_is_not_handled_again_before_its_time(drive: Drive, feed: Feed, mo
     leader = drive(Timed, key_interval_s=0.3).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 48)
     gaps = [
-        after - before for key, at in leader.career.at.items() for before, after in zip(given[key][:-1], at[1:], strict=True)
+        after - before
+        for key, at in leader.career.at.items()
+        for before, after in zip(given[key][:-1], at[1:], strict=True)
     ]
     assert len(gaps) == 32
     assert min(gaps) >= 0.3
 
 
 def test_partitions_added_while_reading_are_read(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, monkeypatch: pytest.MonkeyPatch
+    drive: Drive,
+    feed: Feed,
+    kafka_broker: Any,
+    four_partitions: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import kafka
 
@@ -494,7 +537,8 @@ def test_partitions_added_while_reading_are_read(
     admin.close()
     eventually(lambda: len(end_offsets(kafka_broker.address, four_partitions)) == 6, timeout_s=30)
     feed(10, 200)
-    leader.run_until(lambda: len(leader.career.seen) >= 200, within_s=60)  # the client asks for new metadata every 10 s
+    # the client asks for new metadata every 10 s
+    leader.run_until(lambda: len(leader.career.seen) >= 200, within_s=60)
     assert {record.partition for record in leader.career.seen} == set(range(6))
 
 
@@ -519,7 +563,13 @@ def made_again(kafka_broker: Any, topic: str) -> None:
 
 @pytest.mark.parametrize("offsets", ["kafka", "zookeeper"])
 def test_a_topic_made_again_stops_the_leader_unless_it_was_told_where_to_go_on(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, offsets: str, session: Any, znode_root: str
+    drive: Drive,
+    feed: Feed,
+    kafka_broker: Any,
+    four_partitions: str,
+    offsets: str,
+    session: Any,
+    znode_root: str,
 ) -> None:
     feed(0, 40)
     first = drive(offsets=offsets).begin()
@@ -543,7 +593,9 @@ def test_the_lag_is_told(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPat
     leader = drive().begin()
     told: list[DrainProgress] = []
     leader.career.events.subscribe(DrainProgress, told.append)
-    leader.run_until(lambda: bool(told) and told[-1].lag == 0 and sum(told[-1].partitions.values()) == 0)
+    leader.run_until(
+        lambda: bool(told) and told[-1].lag == 0 and sum(told[-1].partitions.values()) == 0
+    )
     assert len(told[-1].partitions) == 4
 
 

@@ -1,4 +1,6 @@
-"""Letters go back to where they came from, each once, whatever is left out, interrupted or begun twice; on a real broker."""
+"""Letters go back to where they came from, each once, whatever is left out, interrupted or begun
+twice; on a real broker.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Interrupted(BaseException):
 
 
 class Dead:
-    """A career of the test's own, with letters about records 0 to 11 of a topic, in two partitions."""
+    """A career of the test's own, with letters about records 0 to 11 of a topic, in two
+    partitions.
+    """
 
     def __init__(self, address: str, name: str) -> None:
         self.address = address
@@ -35,10 +39,20 @@ class Dead:
         create_topics(address, {self.origin: 2, self.topic: 2})
         self.write(range(COUNT))
 
-    def write(self, numbers: Iterable[int], text: str | None = None, origin: str | None = None) -> None:
+    def write(
+        self, numbers: Iterable[int], text: str | None = None, origin: str | None = None
+    ) -> None:
         letters = [
             new_dead_letter(
-                Record(origin or self.origin, n % 2, n, 1_700_000_000_000 + n, b"k%d" % n, b"v%d" % n, (("trace", b"t"),)),
+                Record(
+                    origin or self.origin,
+                    n % 2,
+                    n,
+                    1_700_000_000_000 + n,
+                    b"k%d" % n,
+                    b"v%d" % n,
+                    (("trace", b"t"),),
+                ),
                 ValueError(text or ("odd" if n % 2 else "even")),
                 attempts=3,
                 term=5,
@@ -47,23 +61,32 @@ class Dead:
             )
             for n in numbers
         ]
-        produce(self.address, self.topic, [(each.key, each.value, each.headers) for each in letters])
+        produce(
+            self.address, self.topic, [(each.key, each.value, each.headers) for each in letters]
+        )
 
     def replay(self, wait: Callable[[float], object] = lambda _: None, **options: Any) -> Any:
-        with DeadLetterReplay(self.address, self.topic, self.career, **{"rate_per_s": 0.0, **options}) as work:
+        with DeadLetterReplay(
+            self.address, self.topic, self.career, **{"rate_per_s": 0.0, **options}
+        ) as work:
             return work.run(wait)
 
     def arrived(self, topic: str | None = None) -> list[Any]:
         """What a reader of committed records sees."""
         consumer = KafkaConsumer(
-            bootstrap_servers=self.address, isolation_level="read_committed", auto_offset_reset="earliest"
+            bootstrap_servers=self.address,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
         )
         try:
             where = [TopicPartition(topic or self.origin, n) for n in (0, 1)]
             consumer.assign(where)
-            # A broker writes the end of a transaction after it has promised to, and readers wait behind it.
+            # A broker writes the end of a transaction after it has promised to, and readers wait
+            # behind it.
             every = self._ends(topic or self.origin)
-            ends = eventually(lambda: (found := consumer.end_offsets(where)) == every and found, timeout_s=30)
+            ends = eventually(
+                lambda: (found := consumer.end_offsets(where)) == every and found, timeout_s=30
+            )
             found: list[Any] = []
             while any(consumer.position(each) < ends[each] for each in where):
                 for rows in consumer.poll(timeout_ms=200).values():
@@ -79,7 +102,9 @@ class Dead:
     def _ends(self, topic: str) -> dict[TopicPartition, int]:
         consumer = KafkaConsumer(bootstrap_servers=self.address)
         try:
-            ends: dict[TopicPartition, int] = consumer.end_offsets([TopicPartition(topic, n) for n in (0, 1)])
+            ends: dict[TopicPartition, int] = consumer.end_offsets(
+                [TopicPartition(topic, n) for n in (0, 1)]
+            )
         finally:
             consumer.close()
         return ends
@@ -101,11 +126,21 @@ def test_each_letter_goes_back_as_it_was_saying_which_letter_it_was(dead):
     counts = dead.replay()
     assert (counts.sent, counts.left, counts.foreign, counts.unseen) == (COUNT, 0, 0, 0)
     rows = dead.arrived()
-    assert sorted((row.key, row.value) for row in rows) == sorted((b"k%d" % n, b"v%d" % n) for n in range(COUNT))
+    assert sorted((row.key, row.value) for row in rows) == sorted(
+        (b"k%d" % n, b"v%d" % n) for n in range(COUNT)
+    )
     said = dict(rows[0].headers)
-    assert set(said) == {"trace", "leaderq-replayed-from", "leaderq-replayed-times", "leaderq-replayed-timestamp"}
+    assert set(said) == {
+        "trace",
+        "leaderq-replayed-from",
+        "leaderq-replayed-times",
+        "leaderq-replayed-timestamp",
+    }
     assert said["leaderq-replayed-from"].decode().startswith(f"{dead.topic}-")
-    assert (said["leaderq-replayed-times"], said["leaderq-replayed-timestamp"][:10]) == (b"1", b"1700000000")
+    assert (said["leaderq-replayed-times"], said["leaderq-replayed-timestamp"][:10]) == (
+        b"1",
+        b"1700000000",
+    )
 
 
 def test_a_second_replay_sends_nothing_and_kafkas_tools_see_no_lag(dead):
@@ -133,7 +168,12 @@ def test_single_letters_can_be_chosen(dead):
         wanted = next(iter(reader.read()))
     with DeadLetterReader(dead.address, dead.topic, group="nobody") as reader:
         assert reader.one(wanted.partition, wanted.offset) == wanted
-    assert dead.replay(selection=DeadLetterFilter(places=frozenset({(wanted.partition, wanted.offset)}))).sent == 1
+    assert (
+        dead.replay(
+            selection=DeadLetterFilter(places=frozenset({(wanted.partition, wanted.offset)}))
+        ).sent
+        == 1
+    )
     assert dead.values() == [wanted.value]
 
 
@@ -151,8 +191,12 @@ def test_a_replay_that_was_interrupted_goes_on_where_it_was(dead):
 
 
 def test_an_open_transaction_of_a_replay_that_died_is_not_seen_and_its_letters_are_sent_again(dead):
-    """As after ``kill -9``: all letters are on the broker, nothing is committed, nothing was aborted."""
-    zombie = KafkaPythonProducer(ProducerSettings(dead.address, transactional_id=replay_group(dead.career)))
+    """As after ``kill -9``: all letters are on the broker, nothing is committed, nothing was
+    aborted.
+    """
+    zombie = KafkaPythonProducer(
+        ProducerSettings(dead.address, transactional_id=replay_group(dead.career))
+    )
     zombie.open()
     eventually(lambda: zombie.fence(1.0), timeout_s=30)
     zombie.begin()
@@ -185,7 +229,10 @@ def test_from_the_start_everything_is_sent_once_more(dead):
 
 def test_a_dry_run_says_exactly_what_is_sent_where_and_changes_nothing(dead):
     with DeadLetterReplay(dead.address, dead.topic, dead.career) as work:
-        said = [(each.message.partition, each.message.key, each.message.value) for each in work.preview()]
+        said = [
+            (each.message.partition, each.message.key, each.message.value)
+            for each in work.preview()
+        ]
     assert dead.arrived() == []
     assert committed(dead.address, replay_group(dead.career), dead.topic) == {}
     dead.replay()
@@ -201,7 +248,9 @@ def test_by_key_a_record_lands_where_a_producer_would_put_it(dead):
 
 def test_a_record_can_be_sent_to_the_partition_it_was_read_from(dead):
     dead.replay(same_partition=True)
-    assert {row.value: row.partition for row in dead.arrived()} == {b"v%d" % n: n % 2 for n in range(COUNT)}
+    assert {row.value: row.partition for row in dead.arrived()} == {
+        b"v%d" % n: n % 2 for n in range(COUNT)
+    }
 
 
 def test_what_is_no_letter_is_passed_over_and_counted(dead):
@@ -236,7 +285,9 @@ def test_records_can_be_sent_to_a_topic_that_nobody_else_reads(dead: Dead) -> No
     create_topics(dead.address, {again: 2})
     assert dead.replay(to=again).sent == COUNT
     assert dead.arrived() == []
-    assert sorted(row.value for row in dead.arrived(again)) == sorted(b"v%d" % n for n in range(COUNT))
+    assert sorted(row.value for row in dead.arrived(again)) == sorted(
+        b"v%d" % n for n in range(COUNT)
+    )
     assert dead.replay().sent == 0
 
 

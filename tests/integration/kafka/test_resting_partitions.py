@@ -45,8 +45,15 @@ def test_one_records_retries_hold_up_its_own_partition_only(
     drive: Drive, kafka_broker: Any, four_partitions: str, client: str, offsets: str, workers: int
 ) -> None:
     def feed(first: int, last: int) -> dict[Partition, int]:
-        produce(kafka_broker.address, four_partitions, ((b"k%d" % (n % 16), b"%d" % n) for n in range(first, last)))
-        return {Partition(four_partitions, n): at for n, at in end_offsets(kafka_broker.address, four_partitions).items()}
+        produce(
+            kafka_broker.address,
+            four_partitions,
+            ((b"k%d" % (n % 16), b"%d" % n) for n in range(first, last)),
+        )
+        return {
+            Partition(four_partitions, n): at
+            for n, at in end_offsets(kafka_broker.address, four_partitions).items()
+        }
 
     feed(0, 200)
     ends: dict[Partition, int] = {}
@@ -62,7 +69,9 @@ def test_one_records_retries_hold_up_its_own_partition_only(
         meanwhile=lambda _career: ends.update(feed(200, 400)),
     ).begin()
     leader.run_until(lambda: bool(ends) and leader.career._assembly.consumer.progress() == ends)
-    assert committed(kafka_broker.address, four_partitions, four_partitions) == {at.number: end for at, end in ends.items()}
+    assert committed(kafka_broker.address, four_partitions, four_partitions) == {
+        at.number: end for at, end in ends.items()
+    }
     handled: list[Record] = leader.career.seen
     tries = [at for at, record in enumerate(handled) if (record.partition, record.offset) == (0, 0)]
     between = {record.value for record in handled[tries[0] : tries[-1]]}

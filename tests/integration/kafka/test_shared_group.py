@@ -38,7 +38,10 @@ class PlainConsumer:
 
     def _open(self, address: str) -> None:
         self._kafka_python: Any = KafkaConsumer(
-            bootstrap_servers=address, group_id=self.topic, enable_auto_commit=False, auto_offset_reset="earliest"
+            bootstrap_servers=address,
+            group_id=self.topic,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
         )
         self._kafka_python.subscribe([self.topic])
 
@@ -52,7 +55,10 @@ class PlainConsumer:
         if polled:
             self.values += [row.value for rows in polled.values() for row in rows]
             self._kafka_python.commit(
-                {TopicPartition(*at): OffsetAndMetadata(rows[-1].offset + 1, "", -1) for at, rows in polled.items()}
+                {
+                    TopicPartition(*at): OffsetAndMetadata(rows[-1].offset + 1, "", -1)
+                    for at, rows in polled.items()
+                }
             )
         if self._kafka_python.assignment():
             self.has_joined.set()
@@ -79,7 +85,9 @@ class PlainConfluentConsumer(PlainConsumer):
                 "partition.assignment.strategy": "range",
             }
         )
-        self._confluent.subscribe([self.topic], on_assign=lambda _consumer, given: given and self.has_joined.set())
+        self._confluent.subscribe(
+            [self.topic], on_assign=lambda _consumer, given: given and self.has_joined.set()
+        )
 
     def _round(self) -> None:
         message = self._confluent.poll(0.1)
@@ -134,11 +142,15 @@ def test_a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_dou
 
     def join() -> None:
         joined.append(join_plainly(plain))
-        eventually(joined[0].has_joined.is_set, timeout_s=60, message="the plain consumer has partitions")
+        eventually(
+            joined[0].has_joined.is_set, timeout_s=60, message="the plain consumer has partitions"
+        )
 
     def has_caught_up() -> bool:
         ends = end_offsets(kafka_broker.address, four_partitions)
-        return sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == sum(ends.values())
+        return sum(
+            committed(kafka_broker.address, four_partitions, four_partitions).values()
+        ) == sum(ends.values())
 
     output = Output(kafka_broker.address, f"{topic_name}-out")
     joined: list[PlainConsumer] = []
@@ -155,7 +167,9 @@ def test_a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_dou
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_a_career_renamed_inside_its_group_reads_on_within_seconds(drive: Drive, feed: Feed, client: str) -> None:
+def test_a_career_renamed_inside_its_group_reads_on_within_seconds(
+    drive: Drive, feed: Feed, client: str
+) -> None:
     feed(0, 100)
     old = drive(client=client).begin()
     old.run_until(lambda: len(old.career.seen) >= 100)
@@ -167,7 +181,12 @@ def test_a_career_renamed_inside_its_group_reads_on_within_seconds(drive: Drive,
 
 
 def test_a_member_whose_career_has_candidates_stays_in_the_group(
-    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str, caplog: pytest.LogCaptureFixture
+    drive: Drive,
+    feed: Feed,
+    session: Session,
+    znode_root: str,
+    four_partitions: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     old = drive().begin()
     old.run_until(lambda: old.career._assembly.consumer.loaded is not None)
@@ -181,7 +200,13 @@ def test_a_member_whose_career_has_candidates_stays_in_the_group(
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(
-    drive: Drive, feed: Feed, session: Session, kafka_broker: Any, four_partitions: str, znode_root: str, client: str
+    drive: Drive,
+    feed: Feed,
+    session: Session,
+    kafka_broker: Any,
+    four_partitions: str,
+    znode_root: str,
+    client: str,
 ) -> None:
     def is_reported() -> bool:
         path = f"{znode_root}/{four_partitions}/progress"

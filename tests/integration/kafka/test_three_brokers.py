@@ -120,7 +120,10 @@ class WritingZnodes(Handling):
         self.write_with_offsets(Create(f"{self.folder}/batch-", values, sequential=True))
 
     def results(self) -> list[bytes]:
-        batches = [self.session.get(f"{self.folder}/{name}")[0] for name in self.session.children(self.folder)]
+        batches = [
+            self.session.get(f"{self.folder}/{name}")[0]
+            for name in self.session.children(self.folder)
+        ]
         return b" ".join(batches).split()
 
 
@@ -158,7 +161,12 @@ class Inserting(Handling):
 
 @pytest.fixture
 def leaders(
-    drive: Drive, kafka_cluster: Any, topic_name: str, session: Session, znode_root: str, tmp_path: Path
+    drive: Drive,
+    kafka_cluster: Any,
+    topic_name: str,
+    session: Session,
+    znode_root: str,
+    tmp_path: Path,
 ) -> Iterator[list[Driver]]:
     """A career of each store and client, each in a group of its own."""
     made = []
@@ -166,7 +174,11 @@ def leaders(
         for kind in (Handling, Producing, WritingZnodes, Inserting):
             name = f"{topic_name}-{client}-{kind.offsets}"
             session.ensure_path(f"{znode_root}/{name}/results")
-            more: dict[str, Any] = {"group": name, "folder": f"{znode_root}/{name}/results", "database": tmp_path / name}
+            more: dict[str, Any] = {
+                "group": name,
+                "folder": f"{znode_root}/{name}/results",
+                "database": tmp_path / name,
+            }
             if kind is Producing:
                 create_topics(kafka_cluster.address, {f"{name}-out": 1}, replication=3)
                 more["output"] = Output(kafka_cluster.address, f"{name}-out")
@@ -179,7 +191,8 @@ def test_each_broker_of_three_may_fail_in_turn_and_no_term_does(
 ) -> None:
     def lead(leader: Driver) -> None:
         progress = leader.career._assembly.consumer.progress
-        leader.begin().run_until(lambda: bool(ends) and progress() == ends, within_s=200)  # raises what would fail the term
+        # raises what would fail the term
+        leader.begin().run_until(lambda: bool(ends) and progress() == ends, within_s=200)
 
     ends: dict[Partition, int] = {}
     with ThreadPoolExecutor(len(leaders)) as threads:
@@ -214,7 +227,9 @@ def test_a_coordinator_that_librdkafka_has_forgotten_is_not_waited_for_without_e
         raise AssertionError("Kafka stays away")
 
     with ExitStack() as cleanup:
-        member = cleanup.enter_context(closing(ConfluentMember(kafka_cluster.address, four_partitions)))
+        member = cleanup.enter_context(
+            closing(ConfluentMember(kafka_cluster.address, four_partitions))
+        )
         group = group_coordinator(kafka_cluster, four_partitions)
         for number in range(100):
             stuck = producer(name := f"{four_partitions}-{number}")

@@ -1,4 +1,6 @@
-"""Offsets in one transaction with what was produced: taking over, committing, undoing, and what goes wrong."""
+"""Offsets in one transaction with what was produced: taking over, committing, undoing, and what
+goes wrong.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Output, stored
 
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, UnknownTopic
-from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, ConsumerSettings, KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.clients.consumer import (
+    BatchLost,
+    ConsumerClient,
+    ConsumerSettings,
+    KafkaAway,
+    MembershipLost,
+    Offsets,
+)
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings, TransactionalProducer
@@ -37,12 +46,16 @@ class Leader:
         self.consumer = self.new_drain()
 
     def _make(self) -> TransactionalProducer:
-        self.made.append(KafkaPythonProducer(ProducerSettings(self.address, transactional_id=self.topic)))
+        self.made.append(
+            KafkaPythonProducer(ProducerSettings(self.address, transactional_id=self.topic))
+        )
         return self.made[-1]
 
     def new_drain(self) -> ConsumerClient:
         consumer = KafkaPythonConsumer(
-            ConsumerSettings(address=self.address, topics=(self.topic,), group=self.topic, member="leader")
+            ConsumerSettings(
+                address=self.address, topics=(self.topic,), group=self.topic, member="leader"
+            )
         )
         consumer.open()
         return consumer
@@ -58,13 +71,17 @@ class Leader:
         return self
 
     def load(self) -> dict[int, int]:
-        return {where.number: at for where, at in self.store.load(self.consumer, TERM, 20.0).items()}
+        return {
+            where.number: at for where, at in self.store.load(self.consumer, TERM, 20.0).items()
+        }
 
     def at(self, offset: int) -> Offsets:
         return {Partition(self.topic, 0): offset}
 
     def commit(self, offset: int) -> None:
-        """As a consumer thread would: again, while Kafka is away or the membership is to be joined again."""
+        """As a consumer thread would: again, while Kafka is away or the membership is to be joined
+        again.
+        """
 
         def committed() -> bool:
             try:
@@ -103,7 +120,9 @@ def output(kafka_broker: Any, topic_name: str) -> Output:
     return Output(kafka_broker.address, f"{topic_name}-out")
 
 
-def test_offsets_and_messages_are_committed_together(lead: Callable[[], Leader], output: Output) -> None:
+def test_offsets_and_messages_are_committed_together(
+    lead: Callable[[], Leader], output: Output
+) -> None:
     leader = lead().take_over()
     assert leader.load() == {}
     for n in range(3):
@@ -136,7 +155,9 @@ def test_what_a_failed_batch_produced_is_undone(lead: Callable[[], Leader], outp
     output.shows([b"done again"])
 
 
-def test_a_message_is_produced_within_a_term_only(lead: Callable[[], Leader], output: Output) -> None:
+def test_a_message_is_produced_within_a_term_only(
+    lead: Callable[[], Leader], output: Output
+) -> None:
     leader = lead()
     with pytest.raises(KafkaError, match="within a term"):
         leader.store.produce(Message(output.topic, b"too early"))
@@ -149,7 +170,9 @@ def test_a_message_is_produced_within_a_term_only(lead: Callable[[], Leader], ou
         lead().take_over().store.produce(Message(output.topic, b"x" * 1_000_001))
 
 
-def test_a_process_whose_term_is_over_fences_nobody(lead: Callable[[], Leader], output: Output) -> None:
+def test_a_process_whose_term_is_over_fences_nobody(
+    lead: Callable[[], Leader], output: Output
+) -> None:
     leader, late = lead().take_over(), lead()
 
     def refused() -> None:
@@ -169,14 +192,18 @@ def eventually_raises(act: Callable[[], Any]) -> None:
             act()
 
 
-def test_a_zombie_can_neither_commit_nor_confirm(lead: Callable[[], Leader], output: Output) -> None:
+def test_a_zombie_can_neither_commit_nor_confirm(
+    lead: Callable[[], Leader], output: Output
+) -> None:
     zombie = lead().take_over()
     zombie.store.produce(Message(output.topic, b"committed in time"))
     zombie.commit(1)
     zombie.store.produce(Message(output.topic, b"zombie's"))
     successor = lead().take_over()
     assert successor.load() == {0: 1}
-    with pytest.raises(KafkaFenced, match=r"ProducerFencedError|InvalidProducerEpochError|FencedInstanceIdError"):
+    with pytest.raises(
+        KafkaFenced, match=r"ProducerFencedError|InvalidProducerEpochError|FencedInstanceIdError"
+    ):
         zombie.store.commit(zombie.consumer, TERM, zombie.at(2)).done(30.0)
     zombie.close()
     successor.store.produce(Message(output.topic, b"successor's"))
@@ -185,7 +212,9 @@ def test_a_zombie_can_neither_commit_nor_confirm(lead: Callable[[], Leader], out
     assert successor.load() == {0: 2}
 
 
-def test_a_zombie_that_only_reads_is_told_when_it_places_its_offsets(lead: Callable[[], Leader]) -> None:
+def test_a_zombie_that_only_reads_is_told_when_it_places_its_offsets(
+    lead: Callable[[], Leader],
+) -> None:
     zombie = lead().take_over()
     zombie.commit(1)
     successor = lead().take_over()
@@ -216,7 +245,9 @@ def test_a_refused_membership_costs_no_message(lead: Callable[[], Leader], outpu
     assert leader.load() == {0: 2}
 
 
-def test_a_topic_that_is_not_there_fails_the_committing_and_not_the_next(lead: Callable[[], Leader], output: Output) -> None:
+def test_a_topic_that_is_not_there_fails_the_committing_and_not_the_next(
+    lead: Callable[[], Leader], output: Output
+) -> None:
     leader = lead().take_over()
     leader.store.produce(Message(output.topic, b"with it"))
     leader.store.produce(Message("no-such-topic", b"lost"))
@@ -301,7 +332,9 @@ def test_an_unknown_outcome_is_told_and_fencing_again_settles_it(
     assert leader.load() == {0: 2}
 
 
-def test_a_store_serves_one_term_after_the_other(lead: Callable[[], Leader], output: Output) -> None:
+def test_a_store_serves_one_term_after_the_other(
+    lead: Callable[[], Leader], output: Output
+) -> None:
     first, second = lead(), lead()
     for n in range(4):
         leader = (first, second)[n % 2]
@@ -316,7 +349,9 @@ def test_a_store_serves_one_term_after_the_other(lead: Callable[[], Leader], out
     output.shows([b"0", b"1", b"2", b"3"])
 
 
-@pytest.mark.parametrize("said", [KafkaFenced("for its epoch"), KafkaAway("nothing, ever")], ids=["fenced", "nothing"])
+@pytest.mark.parametrize(
+    "said", [KafkaFenced("for its epoch"), KafkaAway("nothing, ever")], ids=["fenced", "nothing"]
+)
 def test_a_transaction_that_the_broker_gave_up_does_not_end_the_term(
     lead: Callable[[], Leader], output: Output, said: KafkaError
 ) -> None:

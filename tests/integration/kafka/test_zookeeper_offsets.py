@@ -26,7 +26,9 @@ MULTI = 14
 
 
 class Counting(Recorder):
-    """Writes what it has handled beside the offsets: the number of records in all, and a znode for each batch."""
+    """Writes what it has handled beside the offsets: the number of records in all, and a znode for
+    each batch.
+    """
 
     def inaugurate(self, term: Term) -> None:
         self.base = f"{self.settings.root}/results"
@@ -35,7 +37,8 @@ class Counting(Recorder):
     def handle(self, records: Sequence[Record], term: Term) -> None:
         super().handle(records, term)
         self.write_with_offsets(
-            SetData(self.base, b"%d" % len(self.seen)), Create(f"{self.base}/batch-", b"%d" % len(records), sequential=True)
+            SetData(self.base, b"%d" % len(self.seen)),
+            Create(f"{self.base}/batch-", b"%d" % len(records), sequential=True),
         )
 
     def written(self) -> list[int]:
@@ -56,7 +59,9 @@ def test_offsets_and_the_users_operations_go_together(
     while len(leader.career.seen) < 300:
         leader.career.execute(leader.term)
         if leader.career.seen:
-            assert sum(kept(session, znode_root, four_partitions).values()) == len(leader.career.seen)
+            assert sum(kept(session, znode_root, four_partitions).values()) == len(
+                leader.career.seen
+            )
             assert int(session.get(f"{znode_root}/results")[0]) == len(leader.career.seen)
     assert sum(leader.career.written()) == 300
 
@@ -110,12 +115,18 @@ def test_a_write_whose_answer_is_lost_is_neither_lost_nor_done_twice(
         leader.career.prepare()
         leader.begin()
         for target in range(50, 400, 50):
-            proxy.drop_reply_to(lambda request: len(request) >= 8 and struct.unpack_from("!i", request, 4)[0] == MULTI)
+            proxy.drop_reply_to(
+                lambda request: (
+                    len(request) >= 8 and struct.unpack_from("!i", request, 4)[0] == MULTI
+                )
+            )
             leader.run_until(lambda target=target: len(leader.career.seen) >= target, within_s=60)
         leader.run_until(lambda: len(leader.career.seen) >= 400)
         assert proxy.dropped >= 5
         eventually(lambda: sum(leader.career.written()) == 400)
-        assert len({(record.partition, record.offset) for record in leader.career.seen}) == len(leader.career.seen)
+        assert len({(record.partition, record.offset) for record in leader.career.seen}) == len(
+            leader.career.seen
+        )
 
 
 def test_a_znode_deleted_under_the_leader_is_made_anew(
@@ -142,7 +153,12 @@ def test_rubbish_in_the_znode_stops_the_leader_and_says_where(
 
 @pytest.mark.parametrize("offsets", ["zookeeper", "external"])
 def test_lag_tools_see_where_the_leader_stands(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, offsets: str, monkeypatch: pytest.MonkeyPatch
+    drive: Drive,
+    feed: Feed,
+    kafka_broker: Any,
+    four_partitions: str,
+    offsets: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Outside(Recorder):
         def load_offsets(self, term: Term) -> dict[tuple[str, int], int]:
@@ -152,7 +168,9 @@ def test_lag_tools_see_where_the_leader_stands(
     feed(0, 50)
     leader = drive(Outside, offsets=offsets).begin()
     ends = end_offsets(kafka_broker.address, four_partitions)
-    leader.run_until(lambda: committed(kafka_broker.address, four_partitions, four_partitions) == ends)
+    leader.run_until(
+        lambda: committed(kafka_broker.address, four_partitions, four_partitions) == ends
+    )
     assert len(leader.career.seen) == 50
 
 

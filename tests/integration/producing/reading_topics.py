@@ -10,11 +10,15 @@ Read = Callable[[], list[Record]]
 
 
 def read_all(address: str, topic: str) -> list[Record]:
-    from kafka import KafkaConsumer, TopicPartition  # after leaderq.kafka, which keeps a warning of this import quiet
+    # after leaderq.kafka, which keeps a warning of this import quiet
+    from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=address, consumer_timeout_ms=10_000)
     try:
-        places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+        places = [
+            TopicPartition(topic, number)
+            for number in sorted(consumer.partitions_for_topic(topic) or ())
+        ]
         consumer.assign(places)
         consumer.seek_to_beginning(*places)
         ends = consumer.end_offsets(places)
@@ -22,7 +26,15 @@ def read_all(address: str, topic: str) -> list[Record]:
         while any(consumer.position(place) < ends[place] for place in places):
             for records in consumer.poll(timeout_ms=500, max_records=10_000).values():
                 found += [
-                    Record(one.topic, one.partition, one.offset, one.timestamp, one.key, one.value, tuple(one.headers))
+                    Record(
+                        one.topic,
+                        one.partition,
+                        one.offset,
+                        one.timestamp,
+                        one.key,
+                        one.value,
+                        tuple(one.headers),
+                    )
                     for one in records
                 ]
         return found

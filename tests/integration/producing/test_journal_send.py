@@ -1,4 +1,6 @@
-"""``leaderq journal send``: what a dead host's journal holds goes to Kafka, once and in order, and nothing else."""
+"""``leaderq journal send``: what a dead host's journal holds goes to Kafka, once and in order, and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,12 @@ def left_behind(place: Path, requests: Sequence[Any], confirmed: int) -> None:
     ) as producer:
         for request in requests:
             producer.send(request, on_durable=lambda _: None)
-        eventually(lambda: producer.snapshot().balance.confirmed == confirmed and producer.snapshot().sink_error)
+        eventually(
+            lambda: (
+                producer.snapshot().balance.confirmed == confirmed
+                and producer.snapshot().sink_error
+            )
+        )
 
 
 def send(place: Path, broker: Any, *more: str) -> int:
@@ -49,8 +56,16 @@ def test_exactly_what_was_not_confirmed_is_sent_in_order_and_once(
     kafka_broker: Any, topic: str, stored: Read, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     left_behind(tmp_path, numbered(3000), confirmed=1000)
-    assert send(tmp_path, kafka_broker, "--topic", topic, "--json", "--client", "confluent") == ExitCode.OK
-    assert json.loads(capfd.readouterr().out) == {"sent": 2000, "expired": 0, "damaged": 0, "left": 0}
+    assert (
+        send(tmp_path, kafka_broker, "--topic", topic, "--json", "--client", "confluent")
+        == ExitCode.OK
+    )
+    assert json.loads(capfd.readouterr().out) == {
+        "sent": 2000,
+        "expired": 0,
+        "damaged": 0,
+        "left": 0,
+    }
     for key in range(KEYS):
         numbers = [int(one.value) for one in stored() if one.key == b"key-%d" % key]
         assert numbers == [number for number in range(1000, 3000) if number % KEYS == key]
@@ -68,8 +83,12 @@ def test_it_is_refused_while_a_producer_has_the_directory_open(
     assert stored() == []
 
 
-def test_what_stopped_half_way_goes_on_where_it_was(kafka_broker: Any, topic_name: str, tmp_path: Path) -> None:
-    """Nothing is given up: neither for a topic that is not there, nor for a request that is no record for Kafka."""
+def test_what_stopped_half_way_goes_on_where_it_was(
+    kafka_broker: Any, topic_name: str, tmp_path: Path
+) -> None:
+    """Nothing is given up: neither for a topic that is not there, nor for a request that is no
+    record for Kafka.
+    """
     left_behind(tmp_path, [*numbered(10), {"a": "dict"}, *numbered(20)[10:]], confirmed=0)
     assert send(tmp_path, kafka_broker, "--topic", topic_name) != ExitCode.OK
     create_topics(kafka_broker.address, {topic_name: 1})
@@ -77,7 +96,9 @@ def test_what_stopped_half_way_goes_on_where_it_was(kafka_broker: Any, topic_nam
     with Journal(tmp_path) as journal:
         (at_fault,) = [one.id for one in journal.read() if b"dict" in one.payload]
         assert journal.depth >= 1
-    assert main(["journal", "truncate", str(tmp_path), "--to", str(at_fault), "--yes"]) == ExitCode.OK
+    assert (
+        main(["journal", "truncate", str(tmp_path), "--to", str(at_fault), "--yes"]) == ExitCode.OK
+    )
     assert send(tmp_path, kafka_broker, "--topic", topic_name) == ExitCode.OK
     values = [int(one.value) for one in read_all(kafka_broker.address, topic_name)]
     assert sorted(values) == list(range(20))
@@ -90,5 +111,8 @@ def test_decoded_it_shows_the_requests(tmp_path: Path, capfd: pytest.CaptureFixt
     assert main(["journal", "replay", str(tmp_path), "--decode"]) == ExitCode.OK
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert lines == [["k", "text"], {"a": [1, {"base64": "/w=="}]}]
-    assert main(["journal", "replay", str(tmp_path), "--decode", "--json", "--limit", "1"]) == ExitCode.OK
+    assert (
+        main(["journal", "replay", str(tmp_path), "--decode", "--json", "--limit", "1"])
+        == ExitCode.OK
+    )
     assert json.loads(capfd.readouterr().out)["request"] == ["k", "text"]

@@ -52,18 +52,26 @@ def test_what_is_confirmed_is_on_the_topic_once_and_in_order(
         assert producer.snapshot().balance.confirmed == 5000
     records = stored()
     assert len(records) == 5000
-    assert by_key(records) == {b"key-%d" % key: [b"%d" % number for number in range(key, 5000, 10)] for key in range(10)}
+    assert by_key(records) == {
+        b"key-%d" % key: [b"%d" % number for number in range(key, 5000, 10)] for key in range(10)
+    }
 
 
-def test_a_future_tells_where_the_record_is(kafka_broker: Any, topic: str, stored: Read, client: str) -> None:
+def test_a_future_tells_where_the_record_is(
+    kafka_broker: Any, topic: str, stored: Read, client: str
+) -> None:
     sink = KafkaSink(kafka_broker.address, topic, client=client)
     with BufferedProducer(sink) as producer:
-        futures = [producer.submit((b"key-%d" % (number % 5), b"%d" % number)) for number in range(50)]
+        futures = [
+            producer.submit((b"key-%d" % (number % 5), b"%d" % number)) for number in range(50)
+        ]
         places = {future.result(30): b"%d" % number for number, future in enumerate(futures)}
     assert places == {KafkaPlace(topic, one.partition, one.offset): one.value for one in stored()}
 
 
-def test_keys_lie_where_other_producers_put_them(kafka_broker: Any, topic: str, stored: Read, client: str) -> None:
+def test_keys_lie_where_other_producers_put_them(
+    kafka_broker: Any, topic: str, stored: Read, client: str
+) -> None:
     requests = [(b"key-%d" % number, b"v") for number in range(200)]
     with BufferedProducer(KafkaSink(kafka_broker.address, topic, client=client)) as producer:
         for request in requests:
@@ -74,7 +82,9 @@ def test_keys_lie_where_other_producers_put_them(kafka_broker: Any, topic: str, 
     assert all(record.partition == ours[record.key] for record in stored())
 
 
-def test_records_come_in_every_form(kafka_broker: Any, topic: str, stored: Read, client: str) -> None:
+def test_records_come_in_every_form(
+    kafka_broker: Any, topic: str, stored: Read, client: str
+) -> None:
     create_topics(kafka_broker.address, {f"{topic}-2": 1})
     with BufferedProducer(KafkaSink(kafka_broker.address, topic, client=client)) as producer:
         futures = [
@@ -96,11 +106,20 @@ def test_records_come_in_every_form(kafka_broker: Any, topic: str, stored: Read,
     assert [record.partition for record in stored() if record.value == b"as a tuple"] == [3]
 
 
-def test_what_is_no_record_or_too_large_is_refused_alone(kafka_broker: Any, topic: str, stored: Read, client: str) -> None:
+def test_what_is_no_record_or_too_large_is_refused_alone(
+    kafka_broker: Any, topic: str, stored: Read, client: str
+) -> None:
     sink = KafkaSink(kafka_broker.address, topic, max_message_bytes=100_000, client=client)
-    with pytest.raises(RequestsLost, match="'refused by the sink': 3"), BufferedProducer(sink) as producer:
+    with (
+        pytest.raises(RequestsLost, match="'refused by the sink': 3"),
+        BufferedProducer(sink) as producer,
+    ):
         good = [producer.submit((b"k", b"%d" % number)) for number in range(10)]
-        bad = [producer.submit((b"k", b"x" * 100_001)), producer.submit(17), producer.submit((None, None))]
+        bad = [
+            producer.submit((b"k", b"x" * 100_001)),
+            producer.submit(17),
+            producer.submit((None, None)),
+        ]
         good += [producer.submit((b"k", b"%d" % number)) for number in range(10, 20)]
         for future in good:
             future.result(30)
@@ -120,7 +139,13 @@ def test_a_message_larger_than_its_topic_accepts_is_refused_alone_and_the_order_
     admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
     try:
         admin.create_topics(
-            {small: {"num_partitions": 1, "replication_factor": 1, "configs": {"max.message.bytes": "2000"}}}
+            {
+                small: {
+                    "num_partitions": 1,
+                    "replication_factor": 1,
+                    "configs": {"max.message.bytes": "2000"},
+                }
+            }
         )
     finally:
         admin.close()
@@ -129,7 +154,10 @@ def test_a_message_larger_than_its_topic_accepts_is_refused_alone_and_the_order_
         pytest.raises(RequestsLost, match="'refused by the sink': 10"),
         BufferedProducer(sink, batch_items=50, retry=SOON) as producer,
     ):
-        futures = [producer.submit((b"k", b"x" * 5000 if number % 20 == 10 else b"%d" % number)) for number in range(200)]
+        futures = [
+            producer.submit((b"k", b"x" * 5000 if number % 20 == 10 else b"%d" % number))
+            for number in range(200)
+        ]
         assert not producer.flush(60)
         for number, future in enumerate(futures):
             if number % 20 == 10:
@@ -183,7 +211,9 @@ def free_port_address() -> Iterator[str]:
 def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
     kafka_broker: Any, topic: str, stored: Read, tmp_path: Path, client: str
 ) -> None:
-    """While this process lives, an outage doubles nothing either: the client keeps its place in the sequence."""
+    """While this process lives, an outage doubles nothing either: the client keeps its place in the
+    sequence.
+    """
     sink = KafkaSink(kafka_broker.address, topic, client=client)
     with BufferedProducer(sink, journal=tmp_path, max_items=500, sink_timeout_s=0.5) as producer:
         number = 0
@@ -199,12 +229,19 @@ def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
         kafka_broker.start()
         assert producer.flush(90), producer.snapshot()
         assert producer.snapshot().balance.confirmed == 8000
-    assert by_key(stored()) == {b"key-%d" % key: [b"%d" % each for each in range(key, 8000, 7)] for key in range(7)}
+    assert by_key(stored()) == {
+        b"key-%d" % key: [b"%d" % each for each in range(key, 8000, 7)] for key in range(7)
+    }
 
 
-def test_write_ahead_and_kafka_together(kafka_broker: Any, topic: str, stored: Read, tmp_path: Path) -> None:
+def test_write_ahead_and_kafka_together(
+    kafka_broker: Any, topic: str, stored: Read, tmp_path: Path
+) -> None:
     with BufferedProducer(
-        KafkaSink(kafka_broker.address, topic), journal=tmp_path, persistence=EVERY_ITEM, key=lambda request: request[0]
+        KafkaSink(kafka_broker.address, topic),
+        journal=tmp_path,
+        persistence=EVERY_ITEM,
+        key=lambda request: request[0],
     ) as producer:
         for number in range(500):
             producer.send((b"k", b"%d" % number))

@@ -39,7 +39,9 @@ def test_the_others_go_on_and_nothing_is_doubled_or_out_of_order(
     kafka_cluster: Any, topic: str, at_fault: Any, client: str
 ) -> None:
     sink = KafkaSink(kafka_cluster.address, topic, client=client)
-    with BufferedProducer(sink, key=lambda request: request[0], batch_items=50, sink_timeout_s=1.0) as producer:
+    with BufferedProducer(
+        sink, key=lambda request: request[0], batch_items=50, sink_timeout_s=1.0
+    ) as producer:
         first = {key: producer.submit((b"%d" % key, b"0")) for key in range(KEYS)}
         places: dict[int, KafkaPlace] = {key: future.result(60) for key, future in first.items()}
         stuck = [key for key, place in places.items() if place.partition == 0]

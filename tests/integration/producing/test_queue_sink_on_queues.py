@@ -10,7 +10,12 @@ import pytest
 
 from leaderq.errors import RequestGivenUp, TooLarge
 from leaderq.producing import BufferedProducer, ProducerRetry, QueueSink
-from leaderq.queues import DistributedIdQueue, DistributedPriorityQueue, DistributedQueue, SimpleDistributedQueue
+from leaderq.queues import (
+    DistributedIdQueue,
+    DistributedPriorityQueue,
+    DistributedQueue,
+    SimpleDistributedQueue,
+)
 from leaderq.testing import FaultProxy, eventually
 from leaderq.zookeeper import Session, connect
 
@@ -75,13 +80,19 @@ def test_an_item_larger_than_a_request_is_refused_alone(session: Session) -> Non
 
 
 def test_servers_that_go_away_and_come_back_have_all_once_and_in_order(
-    zookeeper_server: Any, znode_root: str, session: Session, fault_proxy: Callable[[str], FaultProxy], tmp_path: Path
+    zookeeper_server: Any,
+    znode_root: str,
+    session: Session,
+    fault_proxy: Callable[[str], FaultProxy],
+    tmp_path: Path,
 ) -> None:
     proxy = fault_proxy(zookeeper_server.address)
     with (
         connect(proxy.address + znode_root) as through,
         DistributedQueue[bytes](through, "/q") as queue,
-        BufferedProducer(QueueSink(queue), journal=tmp_path, max_items=200, sink_timeout_s=0.2, retry=SOON) as producer,
+        BufferedProducer(
+            QueueSink(queue), journal=tmp_path, max_items=200, sink_timeout_s=0.2, retry=SOON
+        ) as producer,
     ):
         for number in range(1000):
             producer.send(b"%d" % number)
@@ -98,7 +109,9 @@ def test_servers_that_go_away_and_come_back_have_all_once_and_in_order(
         assert taken(queue, 3000) == [b"%d" % number for number in range(3000)]
 
 
-def test_a_queue_that_is_closed_costs_nothing_that_a_journal_holds(session: Session, tmp_path: Path) -> None:
+def test_a_queue_that_is_closed_costs_nothing_that_a_journal_holds(
+    session: Session, tmp_path: Path
+) -> None:
     queue = DistributedQueue[bytes](session, "/q")
     queue.start()
     producer = BufferedProducer(QueueSink(queue), journal=tmp_path, retry=SOON)
@@ -106,8 +119,13 @@ def test_a_queue_that_is_closed_costs_nothing_that_a_journal_holds(session: Sess
     assert producer.flush(30)
     queue.close()
     producer.send(b"b")
-    eventually(lambda: "the queue takes nothing" in str(producer.snapshot().sink_error), timeout_s=30)
+    eventually(
+        lambda: "the queue takes nothing" in str(producer.snapshot().sink_error), timeout_s=30
+    )
     assert producer.close(0.1).journaled == 1
-    with DistributedQueue[bytes](session, "/q") as again, BufferedProducer(QueueSink(again), journal=tmp_path) as second:
+    with (
+        DistributedQueue[bytes](session, "/q") as again,
+        BufferedProducer(QueueSink(again), journal=tmp_path) as second,
+    ):
         assert second.flush(30)
         assert taken(again, 2) == [b"a", b"b"]

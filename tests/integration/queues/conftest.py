@@ -37,7 +37,11 @@ def sharder_of(session: Session) -> Iterator[Make]:
     made: list[QueueSharder[Any]] = []
 
     def make(
-        by: Session | None = None, allocator: Any = SimpleDistributedQueue, *, id: str = "", **policies: Any
+        by: Session | None = None,
+        allocator: Any = SimpleDistributedQueue,
+        *,
+        id: str = "",
+        **policies: Any,
     ) -> QueueSharder[Any]:
         chosen = QueueSharderPolicies(**{"threshold_check_s": 0.05, **policies})
         made.append(QueueSharder(by or session, allocator, "/jobs", "/jobs-leader", chosen, id=id))

@@ -19,12 +19,18 @@ PATH, LOCKS = "/q", "/q-locks"
 
 
 def fill(
-    session: Session, values: Sequence[bytes], kind: QueueKind = QueueKind.PLAIN, path: str = PATH, **name: Any
+    session: Session,
+    values: Sequence[bytes],
+    kind: QueueKind = QueueKind.PLAIN,
+    path: str = PATH,
+    **name: Any,
 ) -> list[str]:
     """Put each value in a znode of its own, all in one multi; gives their names."""
     session.ensure_path(path)
     prefix = prefix_for(kind, **name)
-    made = session.multi([Create(f"{path}/{prefix}", encode([value]), sequential=True) for value in values])
+    made = session.multi(
+        [Create(f"{path}/{prefix}", encode([value]), sequential=True) for value in values]
+    )
     return [one.rpartition("/")[2] for one in made]
 
 
@@ -60,7 +66,9 @@ class Held:
 
 
 class Stuck:
-    """A consumer that notes what it is given, and stays with the one that is number ``at`` until it is released."""
+    """A consumer that notes what it is given, and stays with the one that is number ``at`` until it
+    is released.
+    """
 
     def __init__(self, at: int) -> None:
         self.seen = Seen()
@@ -100,7 +108,10 @@ def consuming(
 ) -> Any:
     """A started consumption, closed at the end; with ``lock``, under the common lock path."""
     one: Consumption[bytes] = Consumption(
-        session, QueuePaths(PATH, LOCKS if lock else None), kind, ConsumeOptions(consumer=consumer, **plan)
+        session,
+        QueuePaths(PATH, LOCKS if lock else None),
+        kind,
+        ConsumeOptions(consumer=consumer, **plan),
     )
     one.start()
     try:
@@ -110,7 +121,9 @@ def consuming(
 
 
 def hear_all(session: Session) -> None:
-    """Return when the watches of this session have told all that its own requests have brought about."""
+    """Return when the watches of this session have told all that its own requests have brought
+    about.
+    """
     told = threading.Event()
     session.ensure_path("/heard")
     with closing(session.watch_node("/heard", lambda _event: told.set())):

@@ -32,7 +32,9 @@ class Nth:
         return opcode(request) not in (0, PING, SET_WATCHES) and next(self._numbers) == self._wanted
 
 
-def at_every_point(proxy: FaultProxy, scenario: Callable[[int], object], session: Session | None = None) -> int:
+def at_every_point(
+    proxy: FaultProxy, scenario: Callable[[int], object], session: Session | None = None
+) -> int:
     """Run ``scenario(n)`` with the n-th reply lost, for all n there are; gives their number."""
     for point in itertools.count():
         before = proxy.dropped

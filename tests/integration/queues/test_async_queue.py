@@ -52,7 +52,9 @@ def test_every_kind_puts_and_takes(session: Session, kind: Any, more: tuple[Any,
     assert session.children("/done") == ["one"]
 
 
-def test_a_simple_queue_offers_and_takes_and_loses_nothing_by_a_cancelled_take(session: Session) -> None:
+def test_a_simple_queue_offers_and_takes_and_loses_nothing_by_a_cancelled_take(
+    session: Session,
+) -> None:
     async def run() -> None:
         async with AsyncQueue(SimpleDistributedQueue(session, "/q")) as queue:
             waiting = asyncio.create_task(queue.take())
@@ -88,7 +90,9 @@ def test_a_loop_sees_every_value_and_ends_when_the_queue_is_closed(session: Sess
 
     async def run() -> None:
         retry = RetryPolicy(backoff_s=0.0)
-        async with AsyncQueue(DistributedQueue(session, "/q", lock_path="/locks", retry=retry)) as queue:
+        async with AsyncQueue(
+            DistributedQueue(session, "/q", lock_path="/locks", retry=retry)
+        ) as queue:
             await queue.put_many([b"one", b"bad", b"two"])
             for _ in range(2):  # the first one ends with its error
                 working = asyncio.create_task(work(queue))
@@ -104,7 +108,9 @@ def test_a_loop_sees_every_value_and_ends_when_the_queue_is_closed(session: Sess
 
 
 @LOCKS
-def test_takes_and_work_that_are_cancelled_lose_and_double_nothing(session: Session, lock_path: str | None) -> None:
+def test_takes_and_work_that_are_cancelled_lose_and_double_nothing(
+    session: Session, lock_path: str | None
+) -> None:
     done: list[bytes] = []
     values = [b"%d" % number for number in range(100)]
     chance = random.Random(7)
@@ -119,7 +125,9 @@ def test_takes_and_work_that_are_cancelled_lose_and_double_nothing(session: Sess
             await item.ack()  # carried out although the task may be cancelled
 
     async def run() -> None:
-        async with AsyncQueue(DistributedQueue(session, "/q", lock_path=lock_path, final_flush_s=30.0)) as queue:
+        async with AsyncQueue(
+            DistributedQueue(session, "/q", lock_path=lock_path, final_flush_s=30.0)
+        ) as queue:
             await queue.put_many(values)
             while len(done) < len(values):
                 tasks = [asyncio.create_task(one(queue)) for _ in range(8)]
@@ -147,7 +155,9 @@ def test_puts_that_are_cancelled_are_stored_once_at_most(session: Session) -> No
     async def run() -> None:
         async with AsyncQueue(DistributedQueue(session, "/q", final_flush_s=30.0)) as queue:
             for number in range(20):
-                tasks = [asyncio.create_task(one(queue, b"%d" % (10 * number + at))) for at in range(10)]
+                tasks = [
+                    asyncio.create_task(one(queue, b"%d" % (10 * number + at))) for at in range(10)
+                ]
                 await asyncio.sleep(random.random() * 0.01)
                 tasks[3].cancel()
                 await asyncio.wait(tasks)

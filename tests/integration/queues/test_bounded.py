@@ -1,4 +1,6 @@
-"""Bounded queues: tight among producers, woken as soon as there is room, and never stuck (Curator's F16)."""
+"""Bounded queues: tight among producers, woken as soon as there is room, and never stuck (Curator's
+F16).
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,19 @@ def test_a_full_queue_lets_a_put_wait_and_takes_it_when_there_is_room(straight: 
         assert not queue.put_multi([b"3", b"4"], timeout_s=0.1)
 
 
-def test_room_for_a_few_is_given_to_the_first_and_the_others_are_given_up(straight: Session) -> None:
+def test_room_for_a_few_is_given_to_the_first_and_the_others_are_given_up(
+    straight: Session,
+) -> None:
     with DistributedQueue(straight, PATH, max_items=3) as queue:
-        assert queue.put_many(numbered(10), timeout_s=5.0) == 3  # in which there must be time to store the first
+        # in which there must be time to store the first
+        assert queue.put_many(numbered(10), timeout_s=5.0) == 3
         assert stored(straight) == numbered(3)
         assert queue.flush_puts(0)
 
 
-def test_several_producers_and_a_consumer_never_exceed_the_bound(opened: Open, straight: Session) -> None:
+def test_several_producers_and_a_consumer_never_exceed_the_bound(
+    opened: Open, straight: Session
+) -> None:
     producers, each, bound = 4, 60, 10
     depths: list[int] = []
     straight.ensure_path(PATH)
@@ -79,7 +86,9 @@ def test_several_producers_and_a_consumer_never_exceed_the_bound(opened: Open, s
     assert max(depths) > 1
     assert len(set(seen)) == producers * each
     for me in range(producers):
-        assert [data for data in seen if b"%d-" % me in data] == [encode([b"%d-%d" % (me, turn)]) for turn in range(each)]
+        assert [data for data in seen if b"%d-" % me in data] == [
+            encode([b"%d-%d" % (me, turn)]) for turn in range(each)
+        ]
 
 
 def test_what_others_put_counts_but_does_not_wait(straight: Session) -> None:
@@ -147,7 +156,9 @@ def test_closing_wakes_a_put_that_waits_for_room(straight: Session) -> None:
     assert stored(straight) == [b"a"]
 
 
-def test_puts_in_the_background_into_a_full_queue_are_reported_at_the_close(straight: Session) -> None:
+def test_puts_in_the_background_into_a_full_queue_are_reported_at_the_close(
+    straight: Session,
+) -> None:
     queue = DistributedQueue(straight, PATH, max_items=1, put_in_background=True, final_flush_s=0.1)
     queue.start()
     queue.put_many([b"a", b"b", b"c"])
@@ -194,11 +205,13 @@ def test_idle_bounded_queues_ask_nothing_and_a_full_one_lists_nothing(
         proxy.heal()
 
 
-# -- Curator's own tests ------------------------------------------------------------------------------------------------------
+# -- Curator's own tests
 
 
 def test_curator_simple(straight: Session) -> None:
-    """TestBoundedDistributedQueue.testSimple: one place, a consumer that is held up, five items in order."""
+    """TestBoundedDistributedQueue.testSimple: one place, a consumer that is held up, five items in
+    order.
+    """
     release, got = threading.Event(), []
 
     def consume(item: bytes) -> None:
@@ -215,7 +228,9 @@ def test_curator_simple(straight: Session) -> None:
 
 
 def test_curator_multi(opened: Open, straight: Session) -> None:
-    """TestBoundedDistributedQueue.testMulti: four clients that put and consume; never more than the bound (Curator: four times it)."""
+    """TestBoundedDistributedQueue.testMulti: four clients that put and consume; never more than the
+    bound (Curator: four times it).
+    """
     clients, each, bound = 4, 100, 10
     lock, got, depths = threading.Lock(), [], []
     straight.ensure_path(PATH)
@@ -225,7 +240,9 @@ def test_curator_multi(opened: Open, straight: Session) -> None:
             got.append(item)
 
     queues = [
-        DistributedQueue(opened(), PATH, consumer=consume, lock_path=LOCKS, max_items=bound, concurrency=4)
+        DistributedQueue(
+            opened(), PATH, consumer=consume, lock_path=LOCKS, max_items=bound, concurrency=4
+        )
         for _ in range(clients)
     ]
 
@@ -238,7 +255,8 @@ def test_curator_multi(opened: Open, straight: Session) -> None:
         done = [pool.submit(put, me) for me in range(clients)]
         is_over = False
         while not is_over:
-            is_over = all(one.done() for one in done)  # looked at first: so there is one look at the queue at least
+            # looked at first: so there is one look at the queue at least
+            is_over = all(one.done() for one in done)
             stat = straight.exists(PATH)
             assert stat is not None
             depths.append(stat.num_children)

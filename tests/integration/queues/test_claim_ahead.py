@@ -21,7 +21,9 @@ Open = Callable[..., Session]
 
 
 @pytest.mark.parametrize("values", [1, 30])
-def test_without_a_lock_path_no_more_than_claim_ahead_is_deleted_and_not_begun(opened: Open, values: int) -> None:
+def test_without_a_lock_path_no_more_than_claim_ahead_is_deleted_and_not_begun(
+    opened: Open, values: int
+) -> None:
     stuck, total = Stuck(500), 3000
     with DistributedQueue(opened(), "/q") as producer:
         if values == 1:
@@ -38,7 +40,9 @@ def test_without_a_lock_path_no_more_than_claim_ahead_is_deleted_and_not_begun(o
     assert ahead <= 50 + values
 
 
-def test_what_a_stuck_consumer_without_a_lock_path_has_taken_ahead_goes_to_others_in_its_place(opened: Open) -> None:
+def test_what_a_stuck_consumer_without_a_lock_path_has_taken_ahead_goes_to_others_in_its_place(
+    opened: Open,
+) -> None:
     stuck, seen = Stuck(300), Seen()
     values = [b"%04d" % number for number in range(2000)]
     with DistributedQueue(opened(), "/q") as producer:
@@ -87,14 +91,18 @@ def test_what_was_claimed_when_the_connection_was_lost_is_worked_on(
 
     monkeypatch.setattr(QueueListing, "apply_events", lose_once)
     seen = Seen()
-    with DistributedPriorityQueue(session, PATH, serializer=JSON, consumer=seen, lock_path=LOCKS) as queue:
+    with DistributedPriorityQueue(
+        session, PATH, serializer=JSON, consumer=seen, lock_path=LOCKS
+    ) as queue:
         queue.put_many(list(range(5)), 0)
         assert sorted(seen.wait_for(5, timeout_s=10)) == list(range(5))
     assert lost
 
 
 @pytest.mark.parametrize("lock_path", [None, "/locks"])
-def test_a_consumer_that_is_paused_holds_nothing_that_it_has_not_begun(opened: Open, lock_path: str | None) -> None:
+def test_a_consumer_that_is_paused_holds_nothing_that_it_has_not_begun(
+    opened: Open, lock_path: str | None
+) -> None:
     stuck, seen = Stuck(200), Seen()
     options: dict[str, Any] = {"lock_path": lock_path, "serializer": JSON, "final_flush_s": 60.0}
     with DistributedQueue(opened(), "/q", **options) as producer:

@@ -1,4 +1,6 @@
-"""Several consumers on one queue, and what a consumer lives through: closing, pausing, sessions that end."""
+"""Several consumers on one queue, and what a consumer lives through: closing, pausing, sessions
+that end.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ def end(session: Session, address: str) -> None:
     assert end_session(address, credentials, timeout_s=60.0)
 
 
-# ---- many at once ---------------------------------------------------------------------------------------------------------------
+# ---- many at once
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_a_slow_item_does_not_hold_up_others(session: Session) -> None:
@@ -50,7 +53,9 @@ def test_a_slow_item_does_not_hold_up_others(session: Session) -> None:
         assert seen.wait_for(31)[-1] == b"slow"
 
 
-def test_what_a_stuck_consumer_has_claimed_ahead_goes_to_others(opened: Callable[[], Session]) -> None:
+def test_what_a_stuck_consumer_has_claimed_ahead_goes_to_others(
+    opened: Callable[[], Session],
+) -> None:
     mine, other = opened(), opened()
     fill(other, [b"%03d" % number for number in range(300)])
     seen, stuck, released = Seen(), threading.Event(), threading.Event()
@@ -77,21 +82,32 @@ def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session: Session
         if b"07" in values and len(batches) < 20:
             raise ValueError("one of them is bad")
 
-    with consuming(session, None, consume_batch=consume, batch_items=6, retry=RetryPolicy(backoff_s=0.01)):
+    with consuming(
+        session, None, consume_batch=consume, batch_items=6, retry=RetryPolicy(backoff_s=0.01)
+    ):
         eventually(lambda: is_empty(session))
     assert all(len(batch) <= 6 for batch in batches)
-    assert {value for batch in batches for value in batch} == {b"%02d" % number for number in range(20)}
+    assert {value for batch in batches for value in batch} == {
+        b"%02d" % number for number in range(20)
+    }
     failed = next(batch for batch in batches if b"07" in batch)
     assert all([value] in batches for value in failed if len(failed) > 1)
 
 
 @LOCKING
-def test_several_consumers_share_a_queue_and_no_item_is_given_twice(opened: Callable[[], Session], lock: bool) -> None:
+def test_several_consumers_share_a_queue_and_no_item_is_given_twice(
+    opened: Callable[[], Session], lock: bool
+) -> None:
     values = [b"%04d" % number for number in range(2000)]
     sessions = [opened() for _ in range(4)]
     seen = Seen()
     running = [
-        Consumption(one, QueuePaths(PATH, LOCKS if lock else None), QueueKind.PLAIN, ConsumeOptions(consumer=seen))
+        Consumption(
+            one,
+            QueuePaths(PATH, LOCKS if lock else None),
+            QueueKind.PLAIN,
+            ConsumeOptions(consumer=seen),
+        )
         for one in sessions
     ]
     for begin in range(0, 2000, 500):
@@ -104,7 +120,9 @@ def test_several_consumers_share_a_queue_and_no_item_is_given_twice(opened: Call
     assert len(seen.values) == 2000
 
 
-def test_what_a_dead_consumer_held_goes_to_an_idle_one(opened: Callable[[], Session], address: str) -> None:
+def test_what_a_dead_consumer_held_goes_to_an_idle_one(
+    opened: Callable[[], Session], address: str
+) -> None:
     dying, living = opened(), opened()
     fill(living, [b"a"])
     held, seen = Held(), Seen()
@@ -119,7 +137,8 @@ def test_what_a_dead_consumer_held_goes_to_an_idle_one(opened: Callable[[], Sess
             held.released.set()
 
 
-# ---- the life of a consumer -------------------------------------------------------------------------------------------------------
+# ---- the life of a consumer
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_a_queue_whose_path_is_deleted_and_made_again_is_heard_again(session: Session) -> None:
@@ -167,7 +186,8 @@ def test_closing_gives_back_what_was_claimed_ahead(session: Session) -> None:
     with consuming(session, stuck) as queue, ThreadPoolExecutor(1) as pool:
         assert stuck.entered.wait(60)
         closed = pool.submit(queue.close, 60.0)
-        eventually(lambda: queue.engine.ready.is_closed)  # what was claimed ahead was taken back by then
+        # what was claimed ahead was taken back by then
+        eventually(lambda: queue.engine.ready.is_closed)
         stuck.released.set()
         assert closed.result(60)
     assert len(seen.values) == 50
@@ -181,7 +201,9 @@ def test_closing_without_locks_loses_nothing_that_was_not_begun(session: Session
     fill(session, [b"%03d" % number for number in range(300)])
     stuck = Stuck(50)
     seen = stuck.seen
-    queue: Consumption[bytes] = Consumption(session, QueuePaths(PATH), QueueKind.PLAIN, ConsumeOptions(consumer=stuck))
+    queue: Consumption[bytes] = Consumption(
+        session, QueuePaths(PATH), QueueKind.PLAIN, ConsumeOptions(consumer=stuck)
+    )
     queue.start()
     assert stuck.entered.wait(60)
     assert not queue.close(0.01)
@@ -218,10 +240,14 @@ def test_what_is_claimed_when_closing_is_over_goes_back(
         assert sorted(seen.wait_for(2)) == [b"1", b"2"]
 
 
-def test_closing_does_not_wait_for_a_consumer_that_hangs_and_what_it_does_is_acknowledged_later(session: Session) -> None:
+def test_closing_does_not_wait_for_a_consumer_that_hangs_and_what_it_does_is_acknowledged_later(
+    session: Session,
+) -> None:
     fill(session, [b"a"])
     held = Held()
-    queue: Consumption[bytes] = Consumption(session, QueuePaths(PATH, LOCKS), QueueKind.PLAIN, ConsumeOptions(consumer=held))
+    queue: Consumption[bytes] = Consumption(
+        session, QueuePaths(PATH, LOCKS), QueueKind.PLAIN, ConsumeOptions(consumer=held)
+    )
     queue.start()
     assert held.entered.wait(60)
     assert queue.close(0.1) is False
@@ -247,7 +273,12 @@ def test_a_queue_consumer_hears_of_the_connection(session: Session) -> None:
     hearing = Hearing()
     with consuming(session, hearing):
         session.drop_connection()
-        eventually(lambda: SessionState.SUSPENDED in hearing.states and hearing.states[-1] is SessionState.CONNECTED)
+        eventually(
+            lambda: (
+                SessionState.SUSPENDED in hearing.states
+                and hearing.states[-1] is SessionState.CONNECTED
+            )
+        )
         fill(session, [b"a"])
         assert hearing.seen.wait_for(1) == [b"a"]
 
@@ -267,7 +298,9 @@ def test_a_session_that_expires_is_followed_by_another_and_consuming_goes_on(
         eventually(lambda: is_empty(other))
 
 
-def test_the_warden_pokes_when_a_member_vanishes_and_items_lie_free(opened: Callable[[], Session], address: str) -> None:
+def test_the_warden_pokes_when_a_member_vanishes_and_items_lie_free(
+    opened: Callable[[], Session], address: str
+) -> None:
     dying, watching = opened(), opened()
     fill(watching, [b"a"])
     warden = ConsumerDeathWatcher(watching, QueuePaths(PATH, LOCKS), QueueKind.PLAIN)
@@ -287,7 +320,9 @@ def test_the_warden_pokes_when_a_member_vanishes_and_items_lie_free(opened: Call
 
 
 def losing(monkeypatch: pytest.MonkeyPatch, session: Session, ask: str, path: str) -> list[str]:
-    """From now on the answer to the first ``ask`` about ``path`` is lost; what was lost is noted."""
+    """From now on the answer to the first ``ask`` about ``path`` is lost; what was lost is
+    noted.
+    """
     lost: list[str] = []
     request = getattr(session, ask)
 
@@ -360,15 +395,20 @@ def test_no_claim_stands_from_the_moment_on_when_the_end_of_its_session_is_heard
         membership = queue.engine._membership
         claim = Claim("queue-0000000000", b"", 0, 0, membership)
         assert queue.engine.is_ours(claim)
-        monkeypatch.setattr(membership.writer, "_in_background", lambda job: None)  # a thread that comes late
-        mine.add_listener(lambda state: stood.append(queue.engine.is_ours(claim)) if state is SessionState.LOST else None)
+        # a thread that comes late
+        monkeypatch.setattr(membership.writer, "_in_background", lambda job: None)
+        mine.add_listener(
+            lambda state: (
+                stood.append(queue.engine.is_ours(claim)) if state is SessionState.LOST else None
+            )
+        )
         end(mine, address)
         eventually(lambda: stood == [False])
         monkeypatch.undo()
 
 
 def test_an_item_deleted_behind_the_consumers_back_leaves_no_lock(session: Session) -> None:
-    (first, *_) = fill(session, [b"a", b"b", b"c"])
+    first, *_ = fill(session, [b"a", b"b", b"c"])
     held = Held()
     with consuming(session, held):
         assert held.entered.wait(60)
@@ -378,11 +418,16 @@ def test_an_item_deleted_behind_the_consumers_back_leaves_no_lock(session: Sessi
         eventually(lambda: is_empty(session) and session.children(LOCKS) == [])
 
 
-# ---- two of Curator's windows -----------------------------------------------------------------------------------------------------
+# ---- two of Curator's windows
+# -----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_handed_out_while_the_connection_is_away(opened: Callable[..., Session], proxy: FaultProxy) -> None:
-    """F3: Curator skips the delete when its client is not connected, and calls the consumer all the same."""
+def test_nothing_is_handed_out_while_the_connection_is_away(
+    opened: Callable[..., Session], proxy: FaultProxy
+) -> None:
+    """F3: Curator skips the delete when its client is not connected, and calls the consumer all the
+    same.
+    """
     mine, other = opened(proxy.address), opened()
     held, seen = Held(), Seen()
     fill(other, [b"held", *[b"%03d" % number for number in range(200)]])
@@ -400,7 +445,9 @@ def test_nothing_is_handed_out_while_the_connection_is_away(opened: Callable[...
             assert sorted(set(everything())) == sorted(everything())
 
 
-def test_a_due_item_goes_although_those_before_it_are_held_by_others(opened: Callable[..., Session]) -> None:
+def test_a_due_item_goes_although_those_before_it_are_held_by_others(
+    opened: Callable[..., Session],
+) -> None:
     """F15: Curator's delay queue sleeps without limit after a batch in which it got nothing."""
     holding, mine = opened(), opened()
     held, seen = Held(), Seen()

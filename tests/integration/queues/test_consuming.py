@@ -21,11 +21,14 @@ QUICK = RetryPolicy(attempts=3, backoff_s=0.01, jitter=0)
 LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
 
 
-# ---- order ----------------------------------------------------------------------------------------------------------------------
+# ---- order
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 @LOCKING
-def test_items_come_in_the_order_in_which_they_were_put_and_leave_nothing_behind(session: Session, lock: bool) -> None:
+def test_items_come_in_the_order_in_which_they_were_put_and_leave_nothing_behind(
+    session: Session, lock: bool
+) -> None:
     values = [b"%04d" % number for number in range(700)]
     fill(session, values)
     seen = Seen()
@@ -61,7 +64,8 @@ def test_an_urgent_item_overtakes_what_is_claimed_already(session: Session) -> N
             lambda: (
                 engine.ready.is_overtaken
                 or name in [claim.name for _, _, claim in engine.ready._heap]
-                or engine._waiting.first_key(0) == key  # what was claimed ahead was given back by then
+                # what was claimed ahead was given back by then
+                or engine._waiting.first_key(0) == key
             )
         )
         stuck.released.set()
@@ -79,7 +83,9 @@ def test_with_slack_so_many_may_go_before_an_urgent_item(session: Session) -> No
     assert sorted(seen) == [*[b"%02d" % number for number in range(40)], b"urgent"]
 
 
-def test_nothing_is_delivered_before_it_is_due_and_equal_times_keep_the_order_of_the_puts(session: Session) -> None:
+def test_nothing_is_delivered_before_it_is_due_and_equal_times_keep_the_order_of_the_puts(
+    session: Session,
+) -> None:
     now_ms = time.time_ns() // 1_000_000
     fill(session, [b"never"], QueueKind.DELAY, due_ms=now_ms + 3_600_000)
     fill(session, [b"%03d" % number for number in range(200)], QueueKind.DELAY, due_ms=now_ms + 800)
@@ -94,7 +100,9 @@ def test_nothing_is_delivered_before_it_is_due_and_equal_times_keep_the_order_of
     with consuming(session, note, kind=QueueKind.DELAY):
         assert seen.wait_for(201) == [b"first", *[b"%03d" % number for number in range(200)]]
         assert min(began[1:]) >= now_ms + 800
-        assert len(session.children(PATH)) == 1 or eventually(lambda: len(session.children(PATH)) == 1)
+        assert len(session.children(PATH)) == 1 or eventually(
+            lambda: len(session.children(PATH)) == 1
+        )
 
 
 def test_what_java_requeued_without_its_priority_goes_first(session: Session) -> None:
@@ -105,11 +113,14 @@ def test_what_java_requeued_without_its_priority_goes_first(session: Session) ->
         assert seen.wait_for(2) == [b"requeued", b"urgent"]
 
 
-# ---- taking ---------------------------------------------------------------------------------------------------------------------
+# ---- taking
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 @LOCKING
-def test_an_item_taken_is_acknowledged_at_the_end_of_its_block(session: Session, lock: bool) -> None:
+def test_an_item_taken_is_acknowledged_at_the_end_of_its_block(
+    session: Session, lock: bool
+) -> None:
     (name,) = fill(session, [b"a"])
     with consuming(session, lock=lock) as queue:
         with queue.take(60) as item:
@@ -121,7 +132,9 @@ def test_an_item_taken_is_acknowledged_at_the_end_of_its_block(session: Session,
 
 
 @LOCKING
-def test_an_item_comes_again_when_its_block_fails_and_counts_its_attempts(session: Session, lock: bool) -> None:
+def test_an_item_comes_again_when_its_block_fails_and_counts_its_attempts(
+    session: Session, lock: bool
+) -> None:
     fill(session, [b"a"])
     with consuming(session, lock=lock, retry=QUICK) as queue:
         for attempt in (1, 2):
@@ -163,7 +176,9 @@ def test_the_users_own_writes_go_with_the_acknowledgement_or_not_at_all(session:
             item.ack()
 
 
-def test_an_acknowledgement_after_the_session_is_over_writes_nothing(opened: Callable[[], Session], address: str) -> None:
+def test_an_acknowledgement_after_the_session_is_over_writes_nothing(
+    opened: Callable[[], Session], address: str
+) -> None:
     mine, other = opened(), opened()
     mine_credentials = mine.credentials
     assert mine_credentials is not None
@@ -222,7 +237,11 @@ def test_without_locks_the_users_writes_are_fenced_by_the_session_all_the_same(
         credentials = mine.credentials
         assert credentials is not None
         assert end_session(address, credentials, timeout_s=60.0)
-        eventually(lambda: other.children(f"{PATH}-meta/members") == [] or mine.id != credentials.session_id)
+        eventually(
+            lambda: (
+                other.children(f"{PATH}-meta/members") == [] or mine.id != credentials.session_id
+            )
+        )
         with pytest.raises(ClaimLost):
             item.ack([Create("/receipt")])
         assert other.exists("/receipt") is None

@@ -1,4 +1,6 @@
-"""The reply to any single request between claim and acknowledgement is lost: nothing is lost, nothing is done twice."""
+"""The reply to any single request between claim and acknowledgement is lost: nothing is lost,
+nothing is done twice.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,12 @@ def run(straight: Session, proxy: FaultProxy, root: str, point: int, *, lock: bo
     proxy.drop_reply_to(is_the_one)
     try:
         with consuming(session, flaky, lock=lock, retry=RetryPolicy(backoff_s=0.01)):
-            # Without a lock path the queue is empty for a moment, too, while the failed item is on its way back into it.
+            # Without a lock path the queue is empty for a moment, too, while the failed item is on
+            # its way back into it.
             eventually(lambda: len(flaky.seen.values) == len(values) + 2, timeout_s=60)
-            eventually(lambda: is_empty(straight) and straight.children(f"{PATH}-dead"), timeout_s=60)
+            eventually(
+                lambda: is_empty(straight) and straight.children(f"{PATH}-dead"), timeout_s=60
+            )
         assert sorted(flaky.seen.values) == [*values, b"bad", b"bad"]
         (dead,) = straight.children(f"{PATH}-dead")
         assert list(decode(straight.get(f"{PATH}-dead/{dead}")[0]).items) == [b"garbage"]
@@ -53,6 +58,11 @@ def run(straight: Session, proxy: FaultProxy, root: str, point: int, *, lock: bo
 def test_a_lost_reply_at_any_point_loses_nothing_and_doubles_nothing(
     zookeeper_server: ZooKeeperServer, znode_root: str, lock: bool
 ) -> None:
-    with FaultProxy(zookeeper_server.address) as proxy, connect(zookeeper_server.address + znode_root) as straight:
-        points = itertools.takewhile(lambda point: run(straight, proxy, znode_root, point, lock=lock), itertools.count())
+    with (
+        FaultProxy(zookeeper_server.address) as proxy,
+        connect(zookeeper_server.address + znode_root) as straight,
+    ):
+        points = itertools.takewhile(
+            lambda point: run(straight, proxy, znode_root, point, lock=lock), itertools.count()
+        )
         assert len(list(points)) >= 10

@@ -24,7 +24,9 @@ LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "wit
 
 
 @LOCKING
-def test_a_failed_item_goes_to_the_tail_and_keeps_its_priority(session: Session, lock: bool) -> None:
+def test_a_failed_item_goes_to_the_tail_and_keeps_its_priority(
+    session: Session, lock: bool
+) -> None:
     fill(session, [b"bad"], QueueKind.PRIORITY, priority=3)
     fill(session, [b"good"], QueueKind.PRIORITY, priority=3)
     flaky = Flaky(1)
@@ -40,24 +42,34 @@ def test_a_failed_item_goes_to_the_tail_and_keeps_its_priority(session: Session,
 
 
 @LOCKING
-def test_what_fails_too_often_goes_to_the_dead_letters_with_the_reason(session: Session, lock: bool) -> None:
+def test_what_fails_too_often_goes_to_the_dead_letters_with_the_reason(
+    session: Session, lock: bool
+) -> None:
     (name,) = fill(session, [b"bad"], QueueKind.ID, id="job")
     flaky = Flaky(99)
     with consuming(session, flaky, lock=lock, kind=QueueKind.ID, retry=QUICK):
         assert len(flaky.seen.wait_for(3)) == 3
-        eventually(lambda: session.exists(f"{PATH}-dead") is not None and session.children(f"{PATH}-dead"))
+        eventually(
+            lambda: session.exists(f"{PATH}-dead") is not None and session.children(f"{PATH}-dead")
+        )
         (dead,) = session.children(f"{PATH}-dead")
         payload = decode(session.get(f"{PATH}-dead/{dead}")[0])
         assert list(payload.items) == [b"bad"]
         assert payload.note is not None
-        assert (payload.note.attempt, payload.note.reason, payload.note.error) == (3, "attempts", "ValueError: not this one")
+        assert (payload.note.attempt, payload.note.reason, payload.note.error) == (
+            3,
+            "attempts",
+            "ValueError: not this one",
+        )
         assert id_of(dead) == "job"
         assert prefix_of(payload.note.origin or "") == prefix_of(name)
         eventually(lambda: is_empty(session))
 
 
 @LOCKING
-def test_of_several_put_as_one_only_what_is_left_is_tried_again(session: Session, lock: bool) -> None:
+def test_of_several_put_as_one_only_what_is_left_is_tried_again(
+    session: Session, lock: bool
+) -> None:
     session.ensure_path(PATH)
     session.create(f"{PATH}/queue-", encode([b"1", b"2", b"bad", b"4"]), sequential=True)
     flaky = Flaky(1)
@@ -79,7 +91,9 @@ def test_in_keep_mode_attempts_are_counted_across_consumers(opened: Callable[[],
     first, second = opened(), opened()
     fill(second, [b"bad"])
     flaky = Flaky(99)
-    with consuming(first, flaky, retry=RetryPolicy(attempts=10, backoff_s=30), error_mode=ErrorMode.KEEP):
+    with consuming(
+        first, flaky, retry=RetryPolicy(attempts=10, backoff_s=30), error_mode=ErrorMode.KEEP
+    ):
         flaky.seen.wait_for(1)
     with consuming(second, retry=QUICK) as queue:
         eventually(lambda: not second.children(LOCKS))
@@ -88,7 +102,9 @@ def test_in_keep_mode_attempts_are_counted_across_consumers(opened: Callable[[],
 
 
 @LOCKING
-def test_in_delete_mode_a_failed_item_is_done_with_and_the_rest_of_its_znode_is_not(session: Session, lock: bool) -> None:
+def test_in_delete_mode_a_failed_item_is_done_with_and_the_rest_of_its_znode_is_not(
+    session: Session, lock: bool
+) -> None:
     session.ensure_path(PATH)
     session.create(f"{PATH}/queue-", encode([b"1", b"bad", b"3"]), sequential=True)
     flaky = Flaky(99)
@@ -109,7 +125,10 @@ def test_corrupt_items_are_set_aside_with_their_bytes(session: Session, lock: bo
     with consuming(session, seen, lock=lock, serializer=JSON):
         assert seen.wait_for(1) == [7]
         eventually(lambda: is_empty(session) and len(session.children(f"{PATH}-dead")) == 2)
-        dead = [decode(session.get(f"{PATH}-dead/{name}")[0]) for name in session.children(f"{PATH}-dead")]
+        dead = [
+            decode(session.get(f"{PATH}-dead/{name}")[0])
+            for name in session.children(f"{PATH}-dead")
+        ]
     assert {(*one.items, one.note.raw, one.note.reason) for one in dead} == {
         (b"garbage", True, "corrupt"),
         (b"{not json", False, "corrupt"),
@@ -140,7 +159,9 @@ class Reluctant(Executor):
 
 
 @LOCKING
-def test_an_executor_that_refuses_work_loses_nothing_and_ends_nothing(session: Session, lock: bool) -> None:
+def test_an_executor_that_refuses_work_loses_nothing_and_ends_nothing(
+    session: Session, lock: bool
+) -> None:
     fill(session, [b"a", b"b"])
     seen = Seen()
     with ThreadPoolExecutor(1) as pool:
@@ -171,8 +192,12 @@ def test_an_unexpected_error_of_any_kind_does_not_end_the_consumer(
     assert failures == 0
 
 
-@pytest.mark.parametrize("count", [60_000, 300_000] if "LEADERQ_TEST_SOAK" in os.environ else [60_000])
-def test_a_queue_of_more_items_than_java_can_list_is_listed_and_taken(session: Session, count: int) -> None:
+@pytest.mark.parametrize(
+    "count", [60_000, 300_000] if "LEADERQ_TEST_SOAK" in os.environ else [60_000]
+)
+def test_a_queue_of_more_items_than_java_can_list_is_listed_and_taken(
+    session: Session, count: int
+) -> None:
     """F14: to a Java client the answer is larger than it accepts."""
     with DistributedQueue(session, PATH) as queue:
         queue.put_many([b"item"] * count)

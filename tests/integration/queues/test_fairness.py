@@ -52,7 +52,10 @@ def test_a_free_consumer_takes_what_another_leaves_lying_while_the_flow_lasts(
         elif other == "hung":
             producer.put("long")
             eventually(lambda: producer.depth() == 0 or opened().children("/locks"))
-        with DistributedQueue(opened(), "/q", consumer=got.append, **options), ThreadPoolExecutor(1) as pool:
+        with (
+            DistributedQueue(opened(), "/q", consumer=got.append, **options),
+            ThreadPoolExecutor(1) as pool,
+        ):
             flowing = pool.submit(flow)
             try:
                 eventually(lambda: put > 300 and len(got) > 0.75 * put, timeout_s=40)
@@ -73,15 +76,22 @@ def test_the_most_urgent_item_is_begun_next_by_whoever_is_free(opened: Open) -> 
     with DistributedPriorityQueue(opened(), "/q", serializer=TEXT) as producer:
         producer.put("long", -1)
         with DistributedPriorityQueue(
-            opened(), "/q", consumer=lambda _value: released.wait(60), serializer=TEXT, lock_path="/locks"
+            opened(),
+            "/q",
+            consumer=lambda _value: released.wait(60),
+            serializer=TEXT,
+            lock_path="/locks",
         ):
             eventually(lambda: opened().children("/locks"))
             producer.put_many(["low"] * 400, 9)
-            with DistributedPriorityQueue(opened(), "/q", consumer=work, serializer=TEXT, lock_path="/locks"):
+            with DistributedPriorityQueue(
+                opened(), "/q", consumer=work, serializer=TEXT, lock_path="/locks"
+            ):
                 eventually(lambda: len(begun) > 20)
                 before = len(begun)
                 producer.put_many(["urgent"] * 20, 0)
                 eventually(lambda: begun.count("urgent") == 20, timeout_s=60)
                 last = max(position for position, value in enumerate(begun) if value == "urgent")
                 released.set()
-        assert begun[before:last].count("low") <= 60  # what was claimed ahead; the rest of the 400 come after
+        # what was claimed ahead; the rest of the 400 come after
+        assert begun[before:last].count("low") <= 60

@@ -29,7 +29,11 @@ def live_mb(server: ZooKeeperServer) -> float:
         pytest.skip(f"{jcmd} is not there: the Java that was found cannot tell about its heap")
     subprocess.run([jcmd, str(server.pid), "GC.run"], capture_output=True, check=True, timeout=60)
     told = subprocess.run(
-        [jcmd, str(server.pid), "GC.heap_info"], capture_output=True, check=True, timeout=60, text=True
+        [jcmd, str(server.pid), "GC.heap_info"],
+        capture_output=True,
+        check=True,
+        timeout=60,
+        text=True,
     ).stdout
     return sum(int(used) for used in re.findall(r"(?:generation|heap).*?used (\d+)K", told)) / 1024
 
@@ -37,7 +41,10 @@ def live_mb(server: ZooKeeperServer) -> float:
 def single_creates(session: Session) -> None:
     session.ensure_path("/q")
     for begin in range(0, KEPT, 130):
-        made = [session.create_async("/q/queue-", bytes(8000), sequential=True) for _ in range(begin, begin + 130)]
+        made = [
+            session.create_async("/q/queue-", bytes(8000), sequential=True)
+            for _ in range(begin, begin + 130)
+        ]
         for one in [made.result() for made in made]:
             session.delete(one)
 
@@ -89,7 +96,9 @@ def puts_of(count: int) -> Callable[[Session], None]:
 
 
 @pytest.mark.parametrize(("heap_mb", "count"), [(256, 80), (512, 220), (1000, 480)][: len(HEAPS)])
-def test_large_items_that_stay_cost_a_server_no_more_than_single_creates_do(heap_mb: int, count: int) -> None:
+def test_large_items_that_stay_cost_a_server_no_more_than_single_creates_do(
+    heap_mb: int, count: int
+) -> None:
     """The counts are about what the server bears of single creates."""
     assert left_by(puts_of(count), heap_mb) - left_by(creates_of(count), heap_mb) < 100
 
@@ -106,7 +115,9 @@ def test_a_consumer_that_meets_large_items_behind_small_ones_does_not_kill_the_s
         with DistributedQueue(session, "/q") as queue:
             queue.put_many([b"small"] * small)
             queue.put_many([bytes(LARGE)] * count)
-        consumer = DistributedQueue(session, "/q", consumer=lambda value: done.append(len(value)), lock_path=lock_path)
+        consumer = DistributedQueue(
+            session, "/q", consumer=lambda value: done.append(len(value)), lock_path=lock_path
+        )
         consumer.start()
         eventually(lambda: len(done) == small + count or not server.alive, timeout_s=40)
         assert server.alive
@@ -114,16 +125,23 @@ def test_a_consumer_that_meets_large_items_behind_small_ones_does_not_kill_the_s
         consumer.close()
 
 
-def test_taking_from_a_simple_queue_and_browsing_ask_for_a_megabyte_at_a_time(session: Session) -> None:
+def test_taking_from_a_simple_queue_and_browsing_ask_for_a_megabyte_at_a_time(
+    session: Session,
+) -> None:
     largest: list[int] = []
     read = session.multi_read_async
 
     def noted(reads: Any) -> Any:
         answer = read(reads)
-        answer.add_done_callback(lambda one: largest.append(sum(len(item[0]) for item in one.result())))
+        answer.add_done_callback(
+            lambda one: largest.append(sum(len(item[0]) for item in one.result()))
+        )
         return answer
 
-    with DistributedQueue(session, "/q") as queue, SimpleDistributedQueue(session, "/simple") as simple:
+    with (
+        DistributedQueue(session, "/q") as queue,
+        SimpleDistributedQueue(session, "/simple") as simple,
+    ):
         values = [b"small"] * 1000 + [bytes(200_000)] * 40 + [b"small"] * 100
         queue.put_many(values)
         simple.offer_many(values)

@@ -29,7 +29,10 @@ USE: Any = pytest.mark.parametrize(
 def app(zookeeper_server: ZooKeeperServer, znode_root: str) -> Iterator[Session]:
     """May read ``/app``, and do everything at and below ``q``, ``locks`` and ``side`` in it."""
     address = f"{zookeeper_server.address}{znode_root}"
-    theirs = [make_digest_acl("app", "1", all=True), make_acl("world", "anyone", read=True, delete=True)]
+    theirs = [
+        make_digest_acl("app", "1", all=True),
+        make_acl("world", "anyone", read=True, delete=True),
+    ]
     connect(address).close()  # makes the chroot
     owner = KazooClient(address)
     owner.start()
@@ -47,13 +50,17 @@ def app(zookeeper_server: ZooKeeperServer, znode_root: str) -> Iterator[Session]
 
 
 @USE
-def test_the_error_says_why_side_data_is_needed_and_where_it_may_go(app: Session, use: Callable[..., object]) -> None:
+def test_the_error_says_why_side_data_is_needed_and_where_it_may_go(
+    app: Session, use: Callable[..., object]
+) -> None:
     with pytest.raises(NoPermission, match=r"keeps its side data beside its path.*give meta_path="):
         use(app)
 
 
 @USE
-def test_with_a_place_of_its_own_for_side_data_a_queue_works(app: Session, use: Callable[..., object]) -> None:
+def test_with_a_place_of_its_own_for_side_data_a_queue_works(
+    app: Session, use: Callable[..., object]
+) -> None:
     use(app, meta_path="/app/side")
     assert app.children("/app") is not None
 
@@ -65,7 +72,11 @@ def test_everything_of_a_queue_goes_to_its_meta_path(app: Session) -> None:
         if value == b"bad":
             raise ValueError("no")
 
-    options: dict[str, Any] = {"lock_path": "/app/locks", "meta_path": "/app/side", "retry": failing}
+    options: dict[str, Any] = {
+        "lock_path": "/app/locks",
+        "meta_path": "/app/side",
+        "retry": failing,
+    }
     with DistributedQueue(app, "/app/q", consumer=consume, max_items=5, **options) as queue:
         for value in (b"good", b"bad"):
             queue.put(value)

@@ -39,7 +39,11 @@ def test_a_guard_is_made_again_before_its_version_runs_over(
 
 @pytest.mark.parametrize("ephemeral", [False, True])
 def test_renewing_a_guard_loses_and_doubles_nothing_whichever_answer_is_lost(
-    session: Session, proxy: FaultProxy, opened: Open, monkeypatch: pytest.MonkeyPatch, ephemeral: bool
+    session: Session,
+    proxy: FaultProxy,
+    opened: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    ephemeral: bool,
 ) -> None:
     proxied = opened(proxy.address)
     monkeypatch.setattr(send_queue, "RENEW_AT", 3)
@@ -49,7 +53,10 @@ def test_renewing_a_guard_loses_and_doubles_nothing_whichever_answer_is_lost(
     def scenario(_point: int) -> None:
         nonlocal put
         for _ in range(7):
-            assert guard.submit([Create("/q/queue-", b"%d" % put, sequential=True)]).exception(60) is None
+            assert (
+                guard.submit([Create("/q/queue-", b"%d" % put, sequential=True)]).exception(60)
+                is None
+            )
             put += 1
 
     guard = SequencedWriter(proxied, "/meta/guard", ephemeral=ephemeral)
@@ -74,7 +81,9 @@ def test_what_killed_users_of_every_kind_have_left_is_swept_when_a_queue_is_open
 
 def everything(session: Session, path: str = "") -> set[str]:
     children = session.children(path or "/")
-    return {f"{path}/{name}" for name in children}.union(*(everything(session, f"{path}/{name}") for name in children))
+    return {f"{path}/{name}" for name in children}.union(
+        *(everything(session, f"{path}/{name}") for name in children)
+    )
 
 
 def test_deleting_hundreds_of_queues_leaves_nothing_behind(session: Session) -> None:
@@ -94,7 +103,9 @@ def test_a_queue_in_use_is_deleted_by_force_only(session: Session, opened: Open)
     with queue:
         queue.put_many(numbered(3))
         item = queue.take(60)
-        with DistributedQueue(opened(), "/q", lock_path="/locks", consumer=lambda _value: None) as other:
+        with DistributedQueue(
+            opened(), "/q", lock_path="/locks", consumer=lambda _value: None
+        ) as other:
             eventually(lambda: other.depth() == 1)
             with pytest.raises(RequestRefused, match=r"1 items.*1 consumers|2 consumers"):
                 other._admin.delete()
@@ -119,11 +130,16 @@ def test_a_consumer_that_leaves_makes_nobody_list_the_queue(
         listed: list[str] = []
         children = Session.children
         monkeypatch.setattr(
-            Session, "children", lambda self, path, *rest, **more: listed.append(path) or children(self, path, *rest, **more)
+            Session,
+            "children",
+            lambda self, path, *rest, **more: (
+                listed.append(path) or children(self, path, *rest, **more)
+            ),
         )
         consumer.close()
         eventually(lambda: producer._death_watcher._members == set())
-        with DistributedQueue(opened(), "/q", lock_path="/locks") as another:  # seen when the look before is over
+        # seen when the look before is over
+        with DistributedQueue(opened(), "/q", lock_path="/locks") as another:
             another.pause()
             another.take(0.05)
             eventually(lambda: len(producer._death_watcher._members) == 1)

@@ -18,7 +18,9 @@ LOCKS = pytest.mark.parametrize("lock_path", [None, "/locks"])
 
 
 @LOCKS
-def test_an_item_is_taken_back_by_its_name_unless_somebody_has_begun_it(opened: Open, lock_path: str | None) -> None:
+def test_an_item_is_taken_back_by_its_name_unless_somebody_has_begun_it(
+    opened: Open, lock_path: str | None
+) -> None:
     held = Held()
     with DistributedQueue(opened(), "/q", lock_path=lock_path) as producer:
         begun = producer.put(b"begun")
@@ -26,7 +28,9 @@ def test_an_item_is_taken_back_by_its_name_unless_somebody_has_begun_it(opened: 
         with DistributedQueue(opened(), "/q", consumer=held, **options):
             assert held.entered.wait(60)
             waiting, other = producer.put(b"waiting"), producer.put_multi([b"two", b"more"])
-            assert [name[:6] for name in (begun, waiting, other) if isinstance(name, str)] == ["queue-"] * 3
+            assert [name[:6] for name in (begun, waiting, other) if isinstance(name, str)] == [
+                "queue-"
+            ] * 3
             assert producer.cancel(str(waiting))
             assert not producer.cancel(str(waiting))
             assert not producer.cancel(str(begun))
@@ -37,7 +41,10 @@ def test_an_item_is_taken_back_by_its_name_unless_somebody_has_begun_it(opened: 
 
 
 def test_every_kind_returns_the_whole_name(session: Session) -> None:
-    with DistributedIdQueue(session, "/ids") as ids, DistributedPriorityQueue(session, "/p") as urgent:
+    with (
+        DistributedIdQueue(session, "/ids") as ids,
+        DistributedPriorityQueue(session, "/p") as urgent,
+    ):
         assert ids.put(b"item", "order 7") == "queue-|order 7|0000000000"
         name = urgent.put(b"item", 5)
         assert name == "queue-1000000050000000000"
@@ -45,7 +52,9 @@ def test_every_kind_returns_the_whole_name(session: Session) -> None:
         assert urgent.depth() == 0
 
 
-def test_a_name_that_is_not_known_is_true(session: Session, proxy: FaultProxy, opened: Open) -> None:
+def test_a_name_that_is_not_known_is_true(
+    session: Session, proxy: FaultProxy, opened: Open
+) -> None:
     with DistributedQueue(session, "/q", put_in_background=True) as background:
         assert background.put(b"one") is True
     with DistributedQueue(opened(proxy.address), "/q", max_items=None) as queue:

@@ -1,4 +1,6 @@
-"""Priority and delay queues on the real server: equivalents of Curator's own tests, and the order each promises."""
+"""Priority and delay queues on the real server: equivalents of Curator's own tests, and the order
+each promises.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ Open = Callable[..., Session]
 QUICK = RetryPolicy(backoff_s=0.01)
 
 
-# -- TestDistributedPriorityQueue ---------------------------------------------------------------------------------------------------
+# -- TestDistributedPriorityQueue
 
 
 def test_a_hundred_and_one_random_priorities_come_in_order(session: Session) -> None:
@@ -63,7 +65,9 @@ def test_a_failed_item_keeps_its_priority(session: Session) -> None:
         if len(priorities) == 1:
             raise ValueError("once")
 
-    with DistributedPriorityQueue(session, PATH, consumer=consume, lock_path=LOCKS, retry=QUICK) as queue:
+    with DistributedPriorityQueue(
+        session, PATH, consumer=consume, lock_path=LOCKS, retry=QUICK
+    ) as queue:
         queue.put(b"a", 1000)
         eventually(lambda: len(priorities) == 2)
     assert priorities == [1000, 1000]
@@ -80,7 +84,7 @@ def test_a_priority_that_java_cannot_hold_is_refused(session: Session) -> None:
                 assert item.value == value
 
 
-# -- TestDistributedDelayQueue ------------------------------------------------------------------------------------------------------
+# -- TestDistributedDelayQueue
 
 
 def test_a_due_item_overtakes_one_of_the_far_future_which_stays(session: Session) -> None:
@@ -95,7 +99,9 @@ def test_a_due_item_overtakes_one_of_the_far_future_which_stays(session: Session
 
 def test_nothing_is_given_out_before_it_is_due(session: Session) -> None:
     given: list[float] = []
-    with DistributedDelayQueue(session, PATH, consumer=lambda _: given.append(time.time())) as queue:
+    with DistributedDelayQueue(
+        session, PATH, consumer=lambda _: given.append(time.time())
+    ) as queue:
         begun = time.time()
         queue.put(b"a", delay_s=0.5)
         eventually(lambda: given)
@@ -108,12 +114,15 @@ def test_ten_random_delays_come_in_the_order_of_time(session: Session) -> None:
     with DistributedDelayQueue(session, PATH, serializer=JSON) as queue:
         for due in dues:
             queue.put(due, due=due)
-    # Only now: one that is put late, for want of a processor, cannot be given out before those that were due already.
+    # Only now: one that is put late, for want of a processor, cannot be given out before those that
+    # were due already.
     with DistributedDelayQueue(session, PATH, serializer=JSON, consumer=seen):
         assert seen.wait_for(10) == sorted(dues, key=lambda due: round(due * 1000))
 
 
-def test_three_hundred_shuffled_times_come_exactly_in_order_and_equal_ones_in_order_of_put(session: Session) -> None:
+def test_three_hundred_shuffled_times_come_exactly_in_order_and_equal_ones_in_order_of_put(
+    session: Session,
+) -> None:
     seen = Seen()
     begun = round(time.time() * 1000) - 10_000
     values = [(begun + turn // 3, turn) for turn in range(300)]
@@ -139,7 +148,13 @@ def test_times_are_given_as_a_delay_a_datetime_or_seconds(session: Session) -> N
         assert names[2] == "queue-|18BCFE56800|0000000002"
         assert dues[3] == dues[4]
         assert dues[5] == 1893456000001
-        for bad in ({"delay_s": 1, "due": aware}, {"delay_s": -1}, {"due": -1.0}, {"due": 0}, {"delay_s": float("nan")}):
+        for bad in (
+            {"delay_s": 1, "due": aware},
+            {"delay_s": -1},
+            {"due": -1.0},
+            {"due": 0},
+            {"delay_s": float("nan")},
+        ):
             with pytest.raises(ConfigurationError):
                 queue.put(b"x", **bad)
         with queue.take(60) as item:

@@ -1,4 +1,6 @@
-"""Putting on the real server: stored once, in order, told to whom it concerns, whatever happens on the way."""
+"""Putting on the real server: stored once, in order, told to whom it concerns, whatever happens on
+the way.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ import pytest
 from kazoo.client import KazooClient
 from producing import MULTI, PATH, at_every_point, numbered, opcode, stored
 
-from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, PutsFailed, QueueClosed, TooLarge
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    PutsFailed,
+    QueueClosed,
+    TooLarge,
+)
 from leaderq.queues import BYTES, JSON, TEXT, DistributedIdQueue, DistributedQueue, PutListener
 from leaderq.queues.wire.payload import decode
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
@@ -70,10 +79,12 @@ def cut_off(proxy: FaultProxy, session: Session) -> None:
     eventually(lambda: session.state is not SessionState.CONNECTED)
 
 
-# -- what is stored ---------------------------------------------------------------------------------------------------------
+# -- what is stored
 
 
-def test_one_by_one_as_one_and_many_at_once_are_stored_byte_for_byte_as_curator_would(straight: Session) -> None:
+def test_one_by_one_as_one_and_many_at_once_are_stored_byte_for_byte_as_curator_would(
+    straight: Session,
+) -> None:
     with DistributedQueue(straight, PATH, serializer=TEXT) as queue:
         assert queue.put("hello")
         assert queue.put_multi(["a", "b"])
@@ -171,7 +182,9 @@ class Reusing:
 
 
 def test_what_a_serializer_gave_may_change_after_the_put(straight: Session) -> None:
-    with DistributedQueue(straight, PATH, serializer=Reusing(), put_in_background=True, final_flush_s=60.0) as queue:
+    with DistributedQueue(
+        straight, PATH, serializer=Reusing(), put_in_background=True, final_flush_s=60.0
+    ) as queue:
         for number in range(0, 3000, 3):
             assert queue.put(number)
             assert queue.put_multi([number + 1, number + 2])
@@ -180,10 +193,12 @@ def test_what_a_serializer_gave_may_change_after_the_put(straight: Session) -> N
     assert items == [b"%04d" % number for number in range(3000)]
 
 
-# -- failures reach whom they concern ---------------------------------------------------------------------------------------
+# -- failures reach whom they concern
 
 
-def test_an_oversized_item_is_refused_at_the_put_with_its_size_and_the_limit(straight: Session) -> None:
+def test_an_oversized_item_is_refused_at_the_put_with_its_size_and_the_limit(
+    straight: Session,
+) -> None:
     with DistributedQueue(straight, PATH) as queue:
         for put in (queue.put, lambda item: queue.put_multi([item])):
             with pytest.raises(TooLarge) as caught:
@@ -194,7 +209,9 @@ def test_an_oversized_item_is_refused_at_the_put_with_its_size_and_the_limit(str
         assert queue.flush_puts(0)
 
 
-def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_raised(straight: Session) -> None:
+def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_raised(
+    straight: Session,
+) -> None:
     with DistributedQueue(straight, PATH, serializer=Picky(), final_flush_s=60.0) as queue:
         for put in (queue.put, lambda item: queue.put_multi([b"a", item])):
             with pytest.raises(ValueError, match="not this one"):
@@ -209,7 +226,9 @@ def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_rais
     assert stored(straight) == [b"a", b"b"]
 
 
-def test_listeners_hear_of_each_item_and_of_each_failure_and_may_put_themselves(straight: Session) -> None:
+def test_listeners_hear_of_each_item_and_of_each_failure_and_may_put_themselves(
+    straight: Session,
+) -> None:
     ledger, deaf, all_put = Ledger(), Ledger(), threading.Event()
 
     class Broken(PutListener):
@@ -234,7 +253,9 @@ def test_listeners_hear_of_each_item_and_of_each_failure_and_may_put_themselves(
     assert (ledger.failed, deaf.completed) == ([], [])
 
 
-def test_failures_in_the_background_reach_listeners_or_else_the_flush_and_the_close(straight: Session, caplog: Any) -> None:
+def test_failures_in_the_background_reach_listeners_or_else_the_flush_and_the_close(
+    straight: Session, caplog: Any
+) -> None:
     ledger = Ledger()
     queue = DistributedQueue(straight, "/unheard", serializer=Picky(), put_in_background=True)
     queue.start()
@@ -261,12 +282,13 @@ def test_a_failure_after_the_end_of_the_session_is_told_to_listeners(straight: S
     straight.close()
     queue.put(b"lost")
     queue.close()
-    ((items, error),) = eventually(lambda: ledger.failed)  # the close does not wait for listeners for ever
+    # the close does not wait for listeners for ever
+    ((items, error),) = eventually(lambda: ledger.failed)
     assert items == [b"lost"]
     assert "closed" in str(error)
 
 
-# -- faults ------------------------------------------------------------------------------------------------------------------
+# -- faults
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -301,7 +323,8 @@ def test_a_queue_deleted_by_hand_is_made_again_by_the_next_put(straight: Session
 def test_nothing_is_lost_doubled_or_reordered_when_connections_end(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, fault: str
 ) -> None:
-    session = opened(proxy.address, timeout_s=6.0)  # a black hole is found out after two thirds of it
+    # a black hole is found out after two thirds of it
+    session = opened(proxy.address, timeout_s=6.0)
     with DistributedQueue(session, PATH, put_in_background=True) as queue:
         for turn in range(6):
             queue.put_many(numbered(300, 300 * turn))
@@ -329,7 +352,9 @@ def test_puts_outlive_the_end_of_the_session(
     assert stored(straight) == numbered(5)
 
 
-def weather(proxy: FaultProxy, session: Session, dice: random.Random, pause: threading.Event) -> None:
+def weather(
+    proxy: FaultProxy, session: Session, dice: random.Random, pause: threading.Event
+) -> None:
     """One fault of the network, and its end."""
     kind = dice.choice(["cut", "drop", "drop", "black_hole", "refuse", "freeze"])
     if kind == "cut":
@@ -379,7 +404,7 @@ def test_a_storm_of_faults_loses_nothing_doubles_nothing_and_reorders_nothing(
         assert stored(straight, path) == numbered(count), path
 
 
-# -- time-outs and closing ------------------------------------------------------------------------------------------------------
+# -- time-outs and closing
 
 
 def test_a_put_that_could_not_be_sent_in_time_gives_false_and_is_never_stored(
@@ -423,7 +448,10 @@ def test_a_put_that_was_sent_and_not_answered_in_time_says_that_the_outcome_is_u
 def test_unsettled_puts_are_bounded_and_a_put_waits_for_its_place(
     straight: Session, proxy: FaultProxy, proxied: Session
 ) -> None:
-    with DistributedQueue(proxied, PATH, put_in_background=True) as queue, ThreadPoolExecutor(1) as pool:
+    with (
+        DistributedQueue(proxied, PATH, put_in_background=True) as queue,
+        ThreadPoolExecutor(1) as pool,
+    ):
         queue._putter._in_flight = Capacity(max_items=10)
         cut_off(proxy, proxied)
         for item in numbered(10):
@@ -464,7 +492,9 @@ def test_a_queue_that_was_not_started_says_so(straight: Session) -> None:
     queue.close()
 
 
-def test_closing_gives_puts_in_the_background_their_time(straight: Session, proxy: FaultProxy, proxied: Session) -> None:
+def test_closing_gives_puts_in_the_background_their_time(
+    straight: Session, proxy: FaultProxy, proxied: Session
+) -> None:
     queue = DistributedQueue(proxied, PATH, put_in_background=True, final_flush_s=30.0)
     queue.start()
     cut_off(proxy, proxied)
@@ -479,7 +509,10 @@ def test_closing_gives_puts_in_the_background_their_time(straight: Session, prox
 
 def test_many_threads_put_at_once_and_each_keeps_its_order(straight: Session) -> None:
     with DistributedQueue(straight, PATH, serializer=JSON) as queue, ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit(lambda me=me: [queue.put([me, turn]) for turn in range(50)]) for me in range(8)]:
+        for done in [
+            pool.submit(lambda me=me: [queue.put([me, turn]) for turn in range(50)])
+            for me in range(8)
+        ]:
             assert all(done.result(60))
         found = [item.items for item in queue.browse()]
     values = [JSON.deserialize(items[0]) for items in found if items]

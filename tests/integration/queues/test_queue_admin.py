@@ -1,4 +1,6 @@
-"""What an operator sees of a queue on real znodes, and does with it; also while others use it and connections break."""
+"""What an operator sees of a queue on real znodes, and does with it; also while others use it and
+connections break.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,13 @@ Put = Callable[..., list[str]]
 def put(session: Session, places: QueuePaths) -> Put:
     """Create items, as any recipe does; gives their names."""
 
-    def make(*items: bytes, prefix: str = "queue-", path: str = places.path, framed: bool = True) -> list[str]:
+    def make(
+        *items: bytes, prefix: str = "queue-", path: str = places.path, framed: bool = True
+    ) -> list[str]:
         session.ensure_path(path)
-        return create_all(session, f"{path}/{prefix}", (encode([one]) if framed else one for one in items))
+        return create_all(
+            session, f"{path}/{prefix}", (encode([one]) if framed else one for one in items)
+        )
 
     return make
 
@@ -73,7 +79,11 @@ def test_the_kind_and_what_lies_there_are_told_by_the_names(session, places, put
     assert (seen.kind, len(seen.items), seen.foreign) == (kind, 1, ["stray"])
     (found,) = QueueAdmin(session, places).browse()
     assert list(found.items or ()) == [b"one"]
-    assert found.key(kind) == {QueueKind.ID: "a_b", QueueKind.PRIORITY: -3, QueueKind.DELAY: 1_700_000_000_000}.get(kind)
+    assert found.key(kind) == {
+        QueueKind.ID: "a_b",
+        QueueKind.PRIORITY: -3,
+        QueueKind.DELAY: 1_700_000_000_000,
+    }.get(kind)
 
 
 def test_items_of_a_simple_and_another_queue_side_by_side_ask_for_the_kind(session, places, put):
@@ -85,24 +95,36 @@ def test_items_of_a_simple_and_another_queue_side_by_side_ask_for_the_kind(sessi
     assert found.data == b"raw"
 
 
-def test_browsing_shows_items_in_their_order_with_what_is_known_and_takes_nothing(session, places, put):
+def test_browsing_shows_items_in_their_order_with_what_is_known_and_takes_nothing(
+    session, places, put
+):
     for priority in (5, -1, 0):
         put(b"p%d" % priority, prefix=prefix_for(QueueKind.PRIORITY, priority=priority))
     (odd,) = put(b"\0", prefix=prefix_for(QueueKind.PRIORITY, priority=7), framed=False)
     session.set(places.item(odd), b"odd")
     (noted,) = put(b"", prefix=prefix_for(QueueKind.PRIORITY, priority=8))
-    session.set(places.item(noted), compressed(encode([b"x", b"y"], Note(attempt=2, enqueued_ms=5))))
+    session.set(
+        places.item(noted), compressed(encode([b"x", b"y"], Note(attempt=2, enqueued_ms=5)))
+    )
     session.create(places.lock(odd), ephemeral=True)
     found = list(QueueAdmin(session, places).browse())
     assert [one.key(QueueKind.PRIORITY) for one in found] == [-1, 0, 5, 7, 8]
     assert [one.is_locked for one in found] == [False, False, False, True, False]
     assert found[3].items is None
     assert "shorter than the shortest frame" in (found[3].problem or "")
-    assert (list(found[4].items or ()), found[4].attempt, found[4].enqueued_ms) == ([b"x", b"y"], 2, 5)
+    assert (list(found[4].items or ()), found[4].attempt, found[4].enqueued_ms) == (
+        [b"x", b"y"],
+        2,
+        5,
+    )
     assert found[0].ctime_ms > 1_600_000_000_000
     assert QueueAdmin(session, places).depth() == 5
-    assert [one.name for one in QueueAdmin(session, places).browse(limit=2)] == [one.name for one in found[:2]]
-    assert {one.is_locked for one in QueueAdmin(session, QueuePaths(places.path)).browse()} == {None}
+    assert [one.name for one in QueueAdmin(session, places).browse(limit=2)] == [
+        one.name for one in found[:2]
+    ]
+    assert {one.is_locked for one in QueueAdmin(session, QueuePaths(places.path)).browse()} == {
+        None
+    }
 
 
 def test_items_taken_while_one_looks_are_left_out(session, places, put):
@@ -117,8 +139,13 @@ def test_large_items_are_read_a_few_at_a_time(session, places, put, monkeypatch)
     put(*[bytes(200_000)] * 40)
     asked: list[int] = []
     read = session.multi_read_async
-    monkeypatch.setattr(session, "multi_read_async", lambda reads: asked.append(len(reads)) or read(reads))
-    assert sum(len(one.data) for one in QueueAdmin(session, QueuePaths(places.path)).browse()) > 8_000_000
+    monkeypatch.setattr(
+        session, "multi_read_async", lambda reads: asked.append(len(reads)) or read(reads)
+    )
+    assert (
+        sum(len(one.data) for one in QueueAdmin(session, QueuePaths(places.path)).browse())
+        > 8_000_000
+    )
     assert max(asked) <= 5
 
 
@@ -154,12 +181,23 @@ def test_the_queues_of_a_sharder_are_no_items(session, places, put):
     seen = QueueAdmin(session, places).overview()
     assert seen is not None
     assert (seen.kind, seen.depth, seen.shards) == (None, 0, (SHARD,))
-    assert [one.data for one in QueueAdmin(session, QueuePaths(f"{places.path}/{SHARD}")).browse()] == [encode([b"a"])]
+    assert [
+        one.data for one in QueueAdmin(session, QueuePaths(f"{places.path}/{SHARD}")).browse()
+    ] == [encode([b"a"])]
 
 
 def bury(session: Session, places: QueuePaths, name: str, items: list[bytes], **said: Any) -> str:
     session.ensure_path(places.dead)
-    note = Note(**{"reason": "attempts", "error": "KeyError: 'iban'", "origin": name, "attempt": 3, "died_ms": 9, **said})
+    note = Note(
+        **{
+            "reason": "attempts",
+            "error": "KeyError: 'iban'",
+            "origin": name,
+            "attempt": 3,
+            "died_ms": 9,
+            **said,
+        }
+    )
     made = session.create(f"{places.dead}/{name[:-10]}", encode(items, note), sequential=True)
     return made.rpartition("/")[2]
 
@@ -176,7 +214,12 @@ def test_letters_are_shown_and_go_back_once_as_they_were(session, places):
         "KeyError: 'iban'",
         f"{urgent}0000000041",
     )
-    assert (first.note.attempt, first.died_ms, first.says("IBAN"), second.says("corrupt")) == (3, 9, True, True)
+    assert (first.note.attempt, first.died_ms, first.says("IBAN"), second.says("corrupt")) == (
+        3,
+        9,
+        True,
+        True,
+    )
     assert keeper.dead_letters.requeue([first, second]) == Moved(2)
     assert keeper.dead_letters.requeue([first, second]) == Moved(0, gone=2)
     assert keeper.dead_letters.names() == []
@@ -222,18 +265,33 @@ def test_an_overview_tells_all_about_a_queue(session, places, put):
     keeper.pause()
     seen = keeper.overview()
     assert seen is not None
-    assert (seen.kind, seen.depth, seen.held, seen.dead, seen.next_sequence) == (QueueKind.ID, 3, 1, 1, 4)
-    assert (seen.is_paused, seen.foreign, seen.exists, seen.consumers) == (True, ("stray",), True, 0)
+    assert (seen.kind, seen.depth, seen.held, seen.dead, seen.next_sequence) == (
+        QueueKind.ID,
+        3,
+        1,
+        1,
+        4,
+    )
+    assert (seen.is_paused, seen.foreign, seen.exists, seen.consumers) == (
+        True,
+        ("stray",),
+        True,
+        0,
+    )
     assert seen.oldest_ms == session.exists(places.item(names[0])).ctime_ms
 
 
-def test_queues_are_found_below_a_path_even_when_they_are_empty_and_have_a_dead_letter(session, places, put, znode_root):
+def test_queues_are_found_below_a_path_even_when_they_are_empty_and_have_a_dead_letter(
+    session, places, put, znode_root
+):
     put(b"a")
     put(b"b", prefix="qn-", path=f"{znode_root}/simple", framed=False)
     session.ensure_path(f"{znode_root}/nothing/queue")
     session.create(places.lock("queue-0000000000"), ephemeral=True)
     bury(session, QueuePaths(f"{znode_root}/reaped"), "queue-0000000000", [b"a"])
-    assert list(queues_below(session, znode_root)) == [f"{znode_root}/{name}" for name in ("q", "reaped", "simple")]
+    assert list(queues_below(session, znode_root)) == [
+        f"{znode_root}/{name}" for name in ("q", "reaped", "simple")
+    ]
     with pytest.raises(NoNode):
         list(queues_below(session, f"{znode_root}/absent"))
     seen = QueueAdmin(session, QueuePaths(f"{znode_root}/reaped")).overview()
@@ -250,7 +308,9 @@ def test_lost_answers_lose_and_double_nothing(zookeeper_server, fault_proxy, ses
             bury(session, places, f"queue-{n:010d}", [b"%d" % n])
         proxy.drop_reply_to(is_multi)
         assert keeper.dead_letters.requeue(keeper.dead_letters.browse()) == Moved(30)
-        assert [list(one.items or ()) for one in keeper.browse()] == [[b"%d" % n] for n in range(30)]
+        assert [list(one.items or ()) for one in keeper.browse()] == [
+            [b"%d" % n] for n in range(30)
+        ]
         proxy.drop_reply_to(is_multi)
         assert keeper.purge() == Purged(deleted=30)
         assert session.children(places.path) == []
@@ -263,7 +323,13 @@ def test_without_servers_every_call_ends(zookeeper_server, fault_proxy, places):
         proxy.refuse()
         proxy.cut()
         eventually(lambda: cut.state.name == "SUSPENDED")
-        for call in (keeper.depth, keeper.detect, keeper.overview, keeper.pause, lambda: keeper.dead_letters.names()):
+        for call in (
+            keeper.depth,
+            keeper.detect,
+            keeper.overview,
+            keeper.pause,
+            lambda: keeper.dead_letters.names(),
+        ):
             with pytest.raises(ConnectionLost):
                 call()
 
@@ -283,17 +349,28 @@ def test_what_consumers_gave_up_is_sent_back_to_them_and_their_pause_is_an_opera
     with connect(zookeeper_server.address) as theirs:
         once = RetryPolicy(attempts=1)
         queue = DistributedPriorityQueue(
-            theirs, places.path, consumer=consume, serializer=TEXT, lock_path=places.lock_path, retry=once
+            theirs,
+            places.path,
+            consumer=consume,
+            serializer=TEXT,
+            lock_path=places.lock_path,
+            retry=once,
         )
         with queue:
             keeper.pause()
             eventually(lambda: queue.is_paused)
             queue.put("iban", 7)
-            session.create(f"{places.path}/{prefix_for(QueueKind.PRIORITY, priority=8)}", b"odd", sequential=True)
+            session.create(
+                f"{places.path}/{prefix_for(QueueKind.PRIORITY, priority=8)}",
+                b"odd",
+                sequential=True,
+            )
             assert (keeper.depth(), seen) == (2, [])
             keeper.resume()
             eventually(lambda: keeper.dead_letters.count() == 2)
-            first, second = sorted(keeper.dead_letters.browse(), key=lambda letter: letter.note.reason or "")
+            first, second = sorted(
+                keeper.dead_letters.browse(), key=lambda letter: letter.note.reason or ""
+            )
             assert (first.note.reason, first.note.attempt, first.data) == (
                 "attempts",
                 1,

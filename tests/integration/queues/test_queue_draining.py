@@ -1,4 +1,6 @@
-"""A drain on real znodes: beside consumers, through lost answers, when its session ends, and what it leaves behind."""
+"""A drain on real znodes: beside consumers, through lost answers, when its session ends, and what
+it leaves behind.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,11 @@ def test_a_lost_answer_to_any_of_its_multis_loses_and_doubles_nothing(
             with QueueAdmin(cut, where).drain() as draining:
                 assert drained(draining) == wanted
         assert proxy.dropped == 1, nth
-        assert (session.children(places.path), aside(session, places), session.children(places.lock_path or "")) == (
+        assert (
+            session.children(places.path),
+            aside(session, places),
+            session.children(places.lock_path or ""),
+        ) == (
             [],
             [],
             [],
@@ -85,18 +91,25 @@ def test_what_was_not_kept_goes_back_to_its_place_with_its_data(session, places,
         draining.keep(batch[0])
         draining.keep(batch[2])
         raise ZeroDivisionError
-    assert [(one.name, one.data) for one in QueueAdmin(session, places).browse()] == [before[1], *before[3:]]
+    assert [(one.name, one.data) for one in QueueAdmin(session, places).browse()] == [
+        before[1],
+        *before[3:],
+    ]
     assert aside(session, places) == []
     with QueueAdmin(session, places).drain() as draining:
         assert drained(draining, limit=3) == [wanted[1], *wanted[3:5]]
         assert drained(draining) == wanted[5:]
 
 
-def test_consumers_and_a_drain_share_a_queue_without_loss_or_double(session, zookeeper_server, places, put):
+def test_consumers_and_a_drain_share_a_queue_without_loss_or_double(
+    session, zookeeper_server, places, put
+):
     wanted = put(1500)
     consumed: list[bytes] = []
     with connect(zookeeper_server.address) as theirs:
-        queue = DistributedQueue(theirs, places.path, lock_path=places.lock_path, consumer=consumed.append)
+        queue = DistributedQueue(
+            theirs, places.path, lock_path=places.lock_path, consumer=consumed.append
+        )
         with queue, QueueAdmin(session, places).drain() as draining:
             out: list[bytes] = []
 
@@ -112,7 +125,9 @@ def test_consumers_and_a_drain_share_a_queue_without_loss_or_double(session, zoo
 def test_consumers_that_stand_by_get_what_a_drain_puts_back(session, zookeeper_server, places, put):
     consumed: list[bytes] = []
     with connect(zookeeper_server.address) as theirs:
-        queue = DistributedQueue(theirs, places.path, lock_path=places.lock_path, consumer=consumed.append)
+        queue = DistributedQueue(
+            theirs, places.path, lock_path=places.lock_path, consumer=consumed.append
+        )
         with queue:
             first = put(40)
             eventually(lambda: consumed == first)
@@ -122,13 +137,17 @@ def test_consumers_that_stand_by_get_what_a_drain_puts_back(session, zookeeper_s
                 next(draining.batches())
             assert aside(session, places) == []
             queue.resume()
-            # They may have seen the queue without those set aside, and then begin with what was left in it.
+            # They may have seen the queue without those set aside, and then begin with what was
+            # left in it.
             eventually(lambda: sorted(consumed) == sorted(first + wanted))
 
 
-def test_a_drain_whose_session_ends_writes_nothing_more_and_the_next_one_finds_all(session, zookeeper_server, places, put):
+def test_a_drain_whose_session_ends_writes_nothing_more_and_the_next_one_finds_all(
+    session, zookeeper_server, places, put
+):
     wanted = put(50)
-    with connect(zookeeper_server.address, timeout_s=8.0) as lost:  # less than the next one waits for it
+    # less than the next one waits for it
+    with connect(zookeeper_server.address, timeout_s=8.0) as lost:
         draining = QueueAdmin(lost, places, patience_s=5.0).drain()
         with pytest.raises(LeaderqError), draining:
             batch = next(draining.batches())
@@ -146,7 +165,10 @@ def test_one_drains_at_a_time_and_another_waits_until_it_is_done_or_gives_up(
     wanted = put(3)
     with connect(zookeeper_server.address, timeout_s=30.0) as second:  # for so long it waits
         with QueueAdmin(session, places).drain():
-            with monkeypatch.context() as hasty, pytest.raises(RequestRefused, match=rf"by .*:{os.getpid()}; one at a time"):
+            with (
+                monkeypatch.context() as hasty,
+                pytest.raises(RequestRefused, match=rf"by .*:{os.getpid()}; one at a time"),
+            ):
                 hasty.setattr(type(second), "timeout_s", 0.5)
                 QueueAdmin(second, places).drain().__enter__()
             out: list[bytes] = []

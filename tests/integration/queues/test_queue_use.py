@@ -1,4 +1,6 @@
-"""Using a queue on the real server: blocking consumers, the builder, taking, pausing, looking, closing."""
+"""Using a queue on the real server: blocking consumers, the builder, taking, pausing, looking,
+closing.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,12 @@ Open = Callable[..., Session]
 QUICK = RetryPolicy(backoff_s=0.01)
 
 
-# -- BlockingQueueConsumer, QueueConsumer, QueueBuilder --------------------------------------------------------------------------------
+# -- BlockingQueueConsumer, QueueConsumer, QueueBuilder
 
 
-def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(session: Session) -> None:
+def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(
+    session: Session,
+) -> None:
     blocking: BlockingQueueConsumer[bytes] = BlockingQueueConsumer()
     with DistributedQueue(session, PATH, consumer=blocking, lock_path=LOCKS) as queue:
         for item in numbered(10):
@@ -43,9 +47,13 @@ def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(s
         assert blocking.take(0.05) is None
 
 
-def test_a_blocking_consumer_holds_as_many_as_the_queue_works_on_and_loses_none_when_full(session: Session) -> None:
+def test_a_blocking_consumer_holds_as_many_as_the_queue_works_on_and_loses_none_when_full(
+    session: Session,
+) -> None:
     blocking: BlockingQueueConsumer[bytes] = BlockingQueueConsumer(capacity=2)
-    with DistributedQueue(session, PATH, consumer=blocking, lock_path=LOCKS, concurrency=4) as queue:
+    with DistributedQueue(
+        session, PATH, consumer=blocking, lock_path=LOCKS, concurrency=4
+    ) as queue:
         queue.put_many(numbered(6))
         eventually(lambda: blocking.size() == 2)
         assert len(blocking.items()) == 2
@@ -59,7 +67,9 @@ def test_a_blocking_consumer_holds_as_many_as_the_queue_works_on_and_loses_none_
             blocking.task_done()
 
 
-def test_a_task_that_failed_is_tried_again_and_closing_gives_back_what_is_not_done(session: Session) -> None:
+def test_a_task_that_failed_is_tried_again_and_closing_gives_back_what_is_not_done(
+    session: Session,
+) -> None:
     blocking: BlockingQueueConsumer[bytes] = BlockingQueueConsumer()
     with (
         DistributedQueue(session, PATH, consumer=blocking, lock_path=LOCKS, retry=QUICK) as queue,
@@ -123,15 +133,21 @@ def test_the_builder_builds_all_four_with_the_same_settings(session: Session) ->
             delays.put("delay")
             assert seen.wait_for(4) == ["plain", "id", "priority", "delay"]
     batches: list[Any] = []
-    with QueueBuilder.builder(session, None, TEXT, PATH).consume_batch(batches.append, 10).build_queue() as queue:
+    with (
+        QueueBuilder.builder(session, None, TEXT, PATH)
+        .consume_batch(batches.append, 10)
+        .build_queue() as queue
+    ):
         queue.put_many(["a", "b", "c"])
         eventually(lambda: sum(map(len, batches)) == 3)
 
 
-# -- taking, pausing, looking ------------------------------------------------------------------------------------------------------------
+# -- taking, pausing, looking
 
 
-def test_a_queue_without_a_consumer_gives_items_on_request_and_back_on_an_error(session: Session) -> None:
+def test_a_queue_without_a_consumer_gives_items_on_request_and_back_on_an_error(
+    session: Session,
+) -> None:
     with DistributedQueue(session, PATH, lock_path=LOCKS, retry=QUICK) as queue:
         assert queue.take(0.05) is None
         queue.put(b"a")
@@ -183,7 +199,10 @@ def test_depth_browse_purge_and_dead_letters(session: Session) -> None:
 def test_closing_finishes_what_is_begun_and_an_error_inside_wins(session: Session) -> None:
     gate = Held()
     gate.released.set()
-    with pytest.raises(RuntimeError, match="mine"), DistributedQueue(session, PATH, consumer=gate) as queue:
+    with (
+        pytest.raises(RuntimeError, match="mine"),
+        DistributedQueue(session, PATH, consumer=gate) as queue,
+    ):
         queue.put(b"a")
         gate.seen.wait_for(1)
         raise RuntimeError("mine")

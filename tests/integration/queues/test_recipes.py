@@ -1,4 +1,6 @@
-"""Plain and id queues on the real server: equivalents of Curator's own tests, and what each recipe promises beyond them."""
+"""Plain and id queues on the real server: equivalents of Curator's own tests, and what each recipe
+promises beyond them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ Open = Callable[..., Session]
 QUICK = RetryPolicy(backoff_s=0.01)
 
 
-# -- TestDistributedQueue -----------------------------------------------------------------------------------------------------
+# -- TestDistributedQueue
 
 
 def test_ten_items_arrive_in_order(session: Session) -> None:
@@ -68,7 +70,9 @@ def test_a_thousand_items_on_an_executor_are_consumed_once_each(session: Session
     seen = Seen()
     with (
         ThreadPoolExecutor(8) as pool,
-        DistributedQueue(session, PATH, consumer=seen, lock_path=LOCKS, executor=pool, concurrency=8) as queue,
+        DistributedQueue(
+            session, PATH, consumer=seen, lock_path=LOCKS, executor=pool, concurrency=8
+        ) as queue,
     ):
         queue.put_many(numbered(1000))
         assert sorted(seen.wait_for(1000), key=int) == numbered(1000)
@@ -93,8 +97,12 @@ def test_a_put_listener_is_called_once_for_each_of_ten_puts(session: Session) ->
     assert heard == numbered(10)
 
 
-@pytest.mark.parametrize("mode, calls", [(ErrorMode.REQUEUE, 2), (ErrorMode.KEEP, 2), (ErrorMode.DELETE, 1)])
-def test_the_error_mode_says_whether_a_failed_item_comes_again(session: Session, mode: ErrorMode, calls: int) -> None:
+@pytest.mark.parametrize(
+    "mode, calls", [(ErrorMode.REQUEUE, 2), (ErrorMode.KEEP, 2), (ErrorMode.DELETE, 1)]
+)
+def test_the_error_mode_says_whether_a_failed_item_comes_again(
+    session: Session, mode: ErrorMode, calls: int
+) -> None:
     seen = Seen()
 
     def consume(value: bytes) -> None:
@@ -111,7 +119,9 @@ def test_the_error_mode_says_whether_a_failed_item_comes_again(session: Session,
     assert seen.values.count(b"bad") == calls
 
 
-def test_four_clients_process_a_thousand_items_without_a_duplicate(opened: Open, session: Session) -> None:
+def test_four_clients_process_a_thousand_items_without_a_duplicate(
+    opened: Open, session: Session
+) -> None:
     seen = Seen()
     with DistributedQueue(session, PATH) as queue:
         queue.put_many(numbered(1000))
@@ -146,7 +156,9 @@ def test_what_a_crashed_consumer_was_at_goes_to_the_other_and_everything_is_seen
     assert doomed.seen.values == [b"0"]
 
 
-def test_two_producers_and_one_getter_see_a_hundred_items_once_each(opened: Open, session: Session) -> None:
+def test_two_producers_and_one_getter_see_a_hundred_items_once_each(
+    opened: Open, session: Session
+) -> None:
     seen = Seen()
     with DistributedQueue(session, PATH, consumer=seen):
         producers = [DistributedQueue(opened(), PATH) for _ in range(2)]
@@ -160,7 +172,9 @@ def test_two_producers_and_one_getter_see_a_hundred_items_once_each(opened: Open
     assert len(seen.values) == 100
 
 
-def test_a_flush_says_whether_all_is_stored(opened: Open, session: Session, proxy: FaultProxy) -> None:
+def test_a_flush_says_whether_all_is_stored(
+    opened: Open, session: Session, proxy: FaultProxy
+) -> None:
     held = opened(proxy.address)
     with DistributedQueue(held, PATH, put_in_background=True) as queue:
         proxy.freeze_direction("to_server")
@@ -171,7 +185,7 @@ def test_a_flush_says_whether_all_is_stored(opened: Open, session: Session, prox
     assert stored(session) == [b"a"]
 
 
-# -- TestDistributedIdQueue ------------------------------------------------------------------------------------------------------
+# -- TestDistributedIdQueue
 
 
 def test_items_of_an_id_queue_go_by_their_put_and_not_by_their_id(session: Session) -> None:
@@ -203,7 +217,11 @@ def test_an_item_that_always_fails_stays_queued_under_its_id(session: Session) -
         raise ValueError("always")
 
     with DistributedIdQueue(
-        session, PATH, consumer=consume, lock_path=LOCKS, retry=RetryPolicy(attempts=None, backoff_s=0.01)
+        session,
+        PATH,
+        consumer=consume,
+        lock_path=LOCKS,
+        retry=RetryPolicy(attempts=None, backoff_s=0.01),
     ) as queue:
         queue.put(b"a", "x/y")
         calls.wait_for(3)

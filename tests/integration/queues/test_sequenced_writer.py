@@ -1,4 +1,6 @@
-"""Multis applied exactly once on the real server: whichever reply is lost, whatever is deleted by hand, whoever expires."""
+"""Multis applied exactly once on the real server: whichever reply is lost, whatever is deleted by
+hand, whoever expires.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def straight(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Open) -
 
 
 def creates(first: int, count: int) -> list[list[Any]]:
-    return [[Create("/q/n-", b"%d" % number, sequential=True)] for number in range(first, first + count)]
+    return [
+        [Create("/q/n-", b"%d" % number, sequential=True)] for number in range(first, first + count)
+    ]
 
 
 def lying(session: Session) -> list[int]:
@@ -51,21 +55,30 @@ def results(futures: list[Future[Any]]) -> list[Any]:
 
 
 @KINDS
-def test_groups_are_applied_once_in_order_and_the_tally_goes_when_closed(straight: Session, ephemeral: bool) -> None:
+def test_groups_are_applied_once_in_order_and_the_tally_goes_when_closed(
+    straight: Session, ephemeral: bool
+) -> None:
     tally = SequencedWriter(straight, OWN, ephemeral=ephemeral, max_ops=10, window=3)
     early = tally.submit_all(creates(0, 5))
     assert tally.unsettled == 5
     tally.open()
-    assert results(early + tally.submit_all(creates(5, 95))) == [[f"/q/n-{number:010}"] for number in range(100)]
+    assert results(early + tally.submit_all(creates(5, 95))) == [
+        [f"/q/n-{number:010}"] for number in range(100)
+    ]
     assert lying(straight) == list(range(100))
     assert tally.close(30)
     assert straight.children("/meta") == []
     assert isinstance(tally.submit([Delete("/q")]).exception(0), QueueClosed)
 
 
-def test_a_refused_group_fails_alone_with_its_own_error_and_the_others_keep_their_order(straight: Session) -> None:
+def test_a_refused_group_fails_alone_with_its_own_error_and_the_others_keep_their_order(
+    straight: Session,
+) -> None:
     tally = SequencedWriter(straight, OWN, max_ops=20)
-    groups = [[*one, Create("/same")] if number % 10 == 5 else one for number, one in enumerate(creates(0, 60))]
+    groups = [
+        [*one, Create("/same")] if number % 10 == 5 else one
+        for number, one in enumerate(creates(0, 60))
+    ]
     futures = tally.submit_all(groups)
     tally.open()
     assert tally.flush(60)
@@ -78,10 +91,18 @@ def test_a_refused_group_fails_alone_with_its_own_error_and_the_others_keep_thei
     tally.close(5)
 
 
-def test_what_cannot_be_written_down_or_is_too_large_or_empty_harms_nobody_else(straight: Session) -> None:
+def test_what_cannot_be_written_down_or_is_too_large_or_empty_harms_nobody_else(
+    straight: Session,
+) -> None:
     tally = SequencedWriter(straight, OWN)
     bad: Any = Create("/q/bad", "text")  # type: ignore[arg-type]
-    groups: list[Any] = [[bad], *creates(0, 2), [], [Create("/q/big", b"x" * 2_000_000)], *creates(2, 1)]
+    groups: list[Any] = [
+        [bad],
+        *creates(0, 2),
+        [],
+        [Create("/q/big", b"x" * 2_000_000)],
+        *creates(2, 1),
+    ]
     futures = tally.submit_all(groups)
     tally.open()
     assert tally.flush(60)
@@ -97,7 +118,9 @@ def test_a_missing_parent_is_made_again(straight: Session) -> None:
     tally = SequencedWriter(straight, OWN)
     tally.open()
     straight.delete("/q")
-    assert results(tally.submit_all(creates(0, 3))) == [[f"/q/n-{number:010}"] for number in range(3)]
+    assert results(tally.submit_all(creates(0, 3))) == [
+        [f"/q/n-{number:010}"] for number in range(3)
+    ]
     tally.close(5)
 
 
@@ -110,7 +133,9 @@ def test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order(
     def scenario(point: int) -> None:
         tally = SequencedWriter(session, f"/meta/{point}", ephemeral=ephemeral, max_ops=4, window=3)
         eventually(lambda: tally.open() is None)
-        futures = tally.submit_all([*creates(0, 20), [Create("/q/n-7", b"7"), Create("/q/n-7", b"7")], *creates(20, 5)])
+        futures = tally.submit_all(
+            [*creates(0, 20), [Create("/q/n-7", b"7"), Create("/q/n-7", b"7")], *creates(20, 5)]
+        )
         assert tally.flush(60)
         assert isinstance(futures.pop(20).exception(0), NodeExists)
         assert [future.exception(0) for future in futures] == [None] * 25
@@ -127,7 +152,8 @@ def test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order(
 def test_groups_outlive_a_connection_that_ends(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, fault: str
 ) -> None:
-    session = opened(proxy.address, timeout_s=6.0)  # a black hole is found out after two thirds of it
+    # a black hole is found out after two thirds of it
+    session = opened(proxy.address, timeout_s=6.0)
     tally = SequencedWriter(session, OWN, max_ops=7, window=3)
     tally.open()
     futures = []
@@ -161,7 +187,11 @@ def test_groups_outlive_a_restart_of_the_server() -> None:
 
 
 def test_a_persistent_tally_goes_on_in_the_next_session_knowing_what_the_last_one_did(
-    zookeeper_server: ZooKeeperServer, straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
+    zookeeper_server: ZooKeeperServer,
+    straight: Session,
+    proxy: FaultProxy,
+    znode_root: str,
+    opened: Open,
 ) -> None:
     session = opened(proxy.address)
     tally = SequencedWriter(session, OWN)
@@ -179,13 +209,18 @@ def test_a_persistent_tally_goes_on_in_the_next_session_knowing_what_the_last_on
 
 
 def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(
-    zookeeper_server: ZooKeeperServer, straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
+    zookeeper_server: ZooKeeperServer,
+    straight: Session,
+    proxy: FaultProxy,
+    znode_root: str,
+    opened: Open,
 ) -> None:
     session = opened(proxy.address)
     tally = SequencedWriter(session, OWN, ephemeral=True, window=1)
     tally.open()
     credentials = session.credentials
-    proxy.freeze_direction("to_client")  # and not a reply lost, after which the tally might ask before the session is ended
+    # and not a reply lost, after which the tally might ask before the session is ended
+    proxy.freeze_direction("to_client")
     doubtful = tally.submit_all(creates(0, 3))
     unsent = tally.submit_all(creates(3, 2))
     eventually(lambda: lying(straight) == [0, 1, 2])
@@ -212,7 +247,9 @@ def test_an_idle_ephemeral_tally_learns_that_its_session_is_over(
     eventually(lambda: tally.is_over)
 
 
-def test_a_tally_deleted_by_hand_is_made_again_and_nothing_certain_is_lost(straight: Session) -> None:
+def test_a_tally_deleted_by_hand_is_made_again_and_nothing_certain_is_lost(
+    straight: Session,
+) -> None:
     tally = SequencedWriter(straight, OWN)
     tally.open()
     for turn in range(3):
@@ -290,7 +327,8 @@ def test_a_group_is_given_up_before_it_is_sent_but_not_after(
         kept.append(len(kept))
         return tally.submit_all(creates(len(kept) - 1, 1))[0].cancel()
 
-    eventually(is_given_up)  # as soon as it is known that there is no connection, nothing is sent any more
+    # as soon as it is known that there is no connection, nothing is sent any more
+    eventually(is_given_up)
     kept.pop()
     assert tally.unsettled == len(kept)
     proxy.heal()
@@ -311,7 +349,11 @@ def test_many_threads_may_submit_while_replies_are_lost(
     futures: dict[int, list[Future[Any]]] = {}
 
     def submit(me: int) -> None:
-        futures[me] = [future for turn in range(20) for future in tally.submit_all(creates(1000 * me + 5 * turn, 5))]
+        futures[me] = [
+            future
+            for turn in range(20)
+            for future in tally.submit_all(creates(1000 * me + 5 * turn, 5))
+        ]
 
     threads = [threading.Thread(target=submit, args=(me,)) for me in range(4)]
     for thread in threads:
@@ -322,7 +364,9 @@ def test_many_threads_may_submit_while_replies_are_lost(
     assert tally.flush(60)
     found = lying(straight)
     for me in range(4):
-        assert [number for number in found if number // 1000 == me] == list(range(1000 * me, 1000 * me + 100))
+        assert [number for number in found if number // 1000 == me] == list(
+            range(1000 * me, 1000 * me + 100)
+        )
     tally.close(5)
 
 
@@ -331,7 +375,11 @@ def test_sweeping_takes_away_old_tallies_only(straight: Session) -> None:
     for name in ("old", "older"):
         straight.create(f"/meta/{name}")
     first = straight.get("/meta/older")[1].mtime_ms
-    eventually(lambda: straight.set("/meta/old", b"").mtime_ms > first + 20 and straight.create("/meta/new"))
+    eventually(
+        lambda: (
+            straight.set("/meta/old", b"").mtime_ms > first + 20 and straight.create("/meta/new")
+        )
+    )
     newest = straight.get("/meta/new")[1].mtime_ms
     assert sweep(straight, "/meta", old_s=(newest - first - 10) / 1000) == 1
     assert sorted(straight.children("/meta")) == ["new", "old"]

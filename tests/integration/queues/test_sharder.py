@@ -1,4 +1,6 @@
-"""Sharders on a real server: Curator's own tests of them, and beyond: starting at once, leaders that go, rotation, strangers."""
+"""Sharders on a real server: Curator's own tests of them, and beyond: starting at once, leaders
+that go, rotation, strangers.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,16 @@ def depths(session: Session) -> list[int]:
     return [stat.num_children for stat in stats if stat is not None]
 
 
-# -- equivalents of Curator's TestQueueSharder ------------------------------------------------------------------------------
+# -- equivalents of Curator's TestQueueSharder
 
 
 def test_items_are_spread_evenly_over_as_many_shards_as_they_need(sharder_of, session):
-    """The threshold is looked at now and then, so a shard is filled somewhat above it; never much below."""
-    one = sharder_of(allocator=DistributedQueue, new_queue_threshold=100, threshold_check_s=0.01, max_queues=50)
+    """The threshold is looked at now and then, so a shard is filled somewhat above it; never much
+    below.
+    """
+    one = sharder_of(
+        allocator=DistributedQueue, new_queue_threshold=100, threshold_check_s=0.01, max_queues=50
+    )
     one.start()
     for number in range(100):
         known = one.shard_count
@@ -65,14 +71,17 @@ def test_two_sharders_come_to_the_same_shards(sharder_of, opened, session):
         next(turns).get_queue().offer(b"x")
         return first.shard_count == 5
 
-    eventually(fills_five, interval_s=0.001)  # so many items that each shard in turn is seen to be full
+    # so many items that each shard in turn is seen to be full
+    eventually(fills_five, interval_s=0.001)
     for _ in range(100):
         next(turns).get_queue().offer(b"x")
     eventually(lambda: sorted(first.queue_paths) == sorted(second.queue_paths))
     assert len(shards(session)) == 5
 
 
-def test_items_over_several_shards_are_all_consumed_and_a_new_sharder_finds_the_same_shards(sharder_of, session):
+def test_items_over_several_shards_are_all_consumed_and_a_new_sharder_finds_the_same_shards(
+    sharder_of, session
+):
     lock = threading.Lock()
     consumed: list[bytes] = []
 
@@ -91,7 +100,9 @@ def test_items_over_several_shards_are_all_consumed_and_a_new_sharder_finds_the_
     taken = [item for queue in one._queues.values() for item in queue.poll_many(8)]
     assert sorted(taken) == [b"%d" % number for number in range(8)]
     one.close()
-    framed = sharder_of(allocator=lambda client, path: DistributedQueue(client, path, consumer=consume))
+    framed = sharder_of(
+        allocator=lambda client, path: DistributedQueue(client, path, consumer=consume)
+    )
     framed.start()
     assert sorted(framed.queue_paths) == sorted(paths)
     for number in range(8):
@@ -99,10 +110,12 @@ def test_items_over_several_shards_are_all_consumed_and_a_new_sharder_finds_the_
     eventually(lambda: sorted(consumed) == [b"%d" % number for number in range(8)])
 
 
-# -- the wire ---------------------------------------------------------------------------------------------------------------
+# -- the wire
 
 
-def test_shards_and_candidates_are_named_as_curators_and_nothing_else_is_below_the_root(sharder_of, session):
+def test_shards_and_candidates_are_named_as_curators_and_nothing_else_is_below_the_root(
+    sharder_of, session
+):
     one = sharder_of(id="host 7")
     one.start()
     one.get_queue().offer(b"a")
@@ -121,7 +134,9 @@ def test_consumers_put_nothing_but_items_where_a_java_sharder_would_find_it(shar
     consumed: list[bytes] = []
 
     def allocate(client: Session, path: str) -> DistributedQueue[bytes]:
-        return DistributedQueue(client, path, consumer=consumed.append, lock_path=path.replace("/jobs/", "/locks/"))
+        return DistributedQueue(
+            client, path, consumer=consumed.append, lock_path=path.replace("/jobs/", "/locks/")
+        )
 
     one = sharder_of(allocator=allocate)
     one.start()
@@ -142,7 +157,7 @@ def test_foreign_children_are_told_of_and_left_alone(sharder_of, session, caplog
     assert len(session.children("/jobs")) == 3
 
 
-# -- who makes shards -------------------------------------------------------------------------------------------------------
+# -- who makes shards
 
 
 def test_sharders_that_start_at_once_make_one_shard(sharder_of, opened, session):
@@ -184,7 +199,9 @@ def test_when_the_leader_goes_another_makes_the_shards(sharder_of, opened, sessi
     eventually(lambda: second.shard_count == 2)
 
 
-def test_a_candidate_whose_session_ended_stands_again(sharder_of, opened, session, zookeeper_server):
+def test_a_candidate_whose_session_ended_stands_again(
+    sharder_of, opened, session, zookeeper_server
+):
     by = opened()
     one = sharder_of(by, threshold_check_s=1000.0)
     one.start()
@@ -216,7 +233,11 @@ def test_a_java_leader_in_front_is_respected(sharder_of, opened, session):
     """Any candidate before ours leads; while it does, we add nothing, but use what is there."""
     session.ensure_path("/jobs-leader")
     java = opened()
-    theirs = java.create("/jobs-leader/_c_6f1b1a0e-9a51-4d7a-8e36-0123456789ab-latch-", ephemeral=True, sequential=True)
+    theirs = java.create(
+        "/jobs-leader/_c_6f1b1a0e-9a51-4d7a-8e36-0123456789ab-latch-",
+        ephemeral=True,
+        sequential=True,
+    )
     session.ensure_path(f"/jobs/{new_shard_name()}")
     one = sharder_of(new_queue_threshold=1)
     one.start()
@@ -228,7 +249,9 @@ def test_a_java_leader_in_front_is_respected(sharder_of, opened, session):
     eventually(lambda: one.shard_count == 2)
 
 
-def test_where_nobody_can_lead_one_makes_the_first_shard_all_the_same(sharder_of, opened, session, monkeypatch, caplog):
+def test_where_nobody_can_lead_one_makes_the_first_shard_all_the_same(
+    sharder_of, opened, session, monkeypatch, caplog
+):
     monkeypatch.setattr(sharder, "FIRST_SHARD_S", 0.2)
     session.ensure_path("/jobs-leader/000")
     many = [sharder_of(opened()) for _ in range(3)]
@@ -265,7 +288,9 @@ def test_lost_replies_make_no_second_shard_and_no_second_candidate(
                 return left[0] == 0
 
             proxy.drop_reply_to(is_nth)
-            one = QueueSharder(far, SimpleDistributedQueue, f"/jobs{nth}", f"/leader{nth}", QueueSharderPolicies())
+            one = QueueSharder(
+                far, SimpleDistributedQueue, f"/jobs{nth}", f"/leader{nth}", QueueSharderPolicies()
+            )
             one.start()
             proxy.heal()
             assert len(session.children(f"/jobs{nth}")) == 1
@@ -274,7 +299,7 @@ def test_lost_replies_make_no_second_shard_and_no_second_candidate(
             one.close()
 
 
-# -- its life ---------------------------------------------------------------------------------------------------------------
+# -- its life
 
 
 def test_a_sharder_may_be_closed_twice_and_not_started_again(sharder_of):
@@ -305,7 +330,8 @@ def test_a_start_without_servers_says_so(zookeeper_server, fault_proxy, znode_ro
 
 
 @pytest.mark.parametrize(
-    ("queue_path", "leader_path"), [("/a", "/a"), ("/a", "/a/b"), ("/a/b", "/a"), ("/", "/a"), ("a", "/b")]
+    ("queue_path", "leader_path"),
+    [("/a", "/a"), ("/a", "/a/b"), ("/a/b", "/a"), ("/", "/a"), ("a", "/b")],
 )
 def test_paths_that_lie_in_each_other_are_refused(session, queue_path, leader_path):
     with pytest.raises(ConfigurationError):
@@ -316,7 +342,9 @@ def test_a_kazoo_client_serves_as_well(zookeeper_server, znode_root):
     client = KazooClient(zookeeper_server.address)
     client.start()
     try:
-        with QueueSharder(client, SimpleDistributedQueue, f"{znode_root}/jobs", f"{znode_root}/leader") as one:
+        with QueueSharder(
+            client, SimpleDistributedQueue, f"{znode_root}/jobs", f"{znode_root}/leader"
+        ) as one:
             one.get_queue().offer(b"a")
             assert one.get_queue().take() == b"a"
     finally:

@@ -79,7 +79,9 @@ def test_a_shard_that_has_numbered_too_many_is_rotated_and_nothing_is_lost(shard
 
 
 def _offered(one: QueueSharder[Any], item: bytes) -> bool:
-    """``QueueClosed``: the shard was removed between asking for it and using it; ask for another."""
+    """``QueueClosed``: the shard was removed between asking for it and using it; ask for
+    another.
+    """
     try:
         one.get_queue().offer(item)
     except QueueClosed:
@@ -102,7 +104,9 @@ def _polled(queue: Any) -> list[bytes]:
         return []
 
 
-def test_a_retired_shard_that_is_put_into_after_all_stays_until_that_is_consumed(sharder_of, session):
+def test_a_retired_shard_that_is_put_into_after_all_stays_until_that_is_consumed(
+    sharder_of, session
+):
     one = sharder_of(retire_grace_s=0.05, threshold_check_s=1000.0)
     one.start()
     (old,) = one.queue_paths

@@ -1,4 +1,6 @@
-"""Simple queues on a real server: Curator's own tests of them, and beyond: lost replies, reaped paths, several takers."""
+"""Simple queues on a real server: Curator's own tests of them, and beyond: lost replies, reaped
+paths, several takers.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def numbered(count: int) -> list[bytes]:
     return [str(number).encode() for number in range(count)]
 
 
-# -- equivalents of Curator's TestSimpleDistributedQueue --------------------------------------------------------------------
+# -- equivalents of Curator's TestSimpleDistributedQueue
 
 
 def test_an_item_offered_can_be_removed(queue):
@@ -141,7 +143,7 @@ def test_a_path_that_is_reaped_all_the_time_stops_nobody(queue, other, opened):
     assert len(reaped) > 10
 
 
-# -- the wire ---------------------------------------------------------------------------------------------------------------
+# -- the wire
 
 
 def test_znodes_are_named_and_filled_as_curators(queue, session):
@@ -179,13 +181,17 @@ def test_a_name_that_came_to_stand_for_another_item_gives_the_new_one(queue, oth
     assert other.poll() is None
 
 
-def test_what_was_read_ahead_of_a_path_that_was_made_again_is_not_given_for_its_new_items(queue, other, session):
+def test_what_was_read_ahead_of_a_path_that_was_made_again_is_not_given_for_its_new_items(
+    queue, other, session
+):
     queue.offer_many([b"old"] * 20)
     assert [other.poll() for _ in range(5)] == [b"old"] * 5
     assert queue.poll_many(20) == [b"old"] * 15
     session.delete("/queue")
     queue.offer_many(numbered(20))
-    eventually(lambda: not other._consumption.engine._listing.known, message="the other has heard of it")
+    eventually(
+        lambda: not other._consumption.engine._listing.known, message="the other has heard of it"
+    )
     assert [other.poll() for _ in range(20)] == numbered(20)
 
 
@@ -210,7 +216,7 @@ def test_a_kazoo_client_serves_as_well(zookeeper_server, znode_root):
         client.close()
 
 
-# -- several takers ---------------------------------------------------------------------------------------------------------
+# -- several takers
 
 
 def test_a_lone_taker_keeps_the_order_over_many_lists(queue, other):
@@ -263,7 +269,7 @@ def test_each_item_goes_to_one_of_many_takers_that_wait(queue, opened):
         assert taker.close(60.0)
 
 
-# -- its end ----------------------------------------------------------------------------------------------------------------
+# -- its end
 
 
 def test_closing_wakes_who_waits(session):
@@ -274,7 +280,14 @@ def test_closing_wakes_who_waits(session):
         assert queue.close()
         with pytest.raises(QueueClosed):
             taken.result(60)
-    for ask in (queue.poll, queue.take, queue.peek, queue.element, queue.remove, lambda: queue.offer(b"")):
+    for ask in (
+        queue.poll,
+        queue.take,
+        queue.peek,
+        queue.element,
+        queue.remove,
+        lambda: queue.offer(b""),
+    ):
         with pytest.raises(QueueClosed):
             ask()
     assert queue.close()

@@ -1,4 +1,6 @@
-"""Simple queues where the network fails: lost replies, outages, sessions that end, callers whose time is up."""
+"""Simple queues where the network fails: lost replies, outages, sessions that end, callers whose
+time is up.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ def patiently(ask: Callable[[], Any]) -> Any:
 
 
 def settle(session: Session) -> None:
-    """Return when nothing is left to be done about earlier answers: the thread that tells of answers takes them in turn."""
+    """Return when nothing is left to be done about earlier answers: the thread that tells of
+    answers takes them in turn.
+    """
     session.exists("/")
 
 
@@ -104,7 +108,9 @@ def test_whichever_reply_is_lost_each_item_is_stored_once_and_taken_once(proxy, 
     assert nth > 20  # or the points were not enumerated
 
 
-def test_an_item_is_taken_once_although_the_session_ends_while_it_is(zookeeper_server, proxy, opened, znode_root):
+def test_an_item_is_taken_once_although_the_session_ends_while_it_is(
+    zookeeper_server, proxy, opened, znode_root
+):
     session = opened(proxy.address, timeout_s=10.0)
     with SimpleDistributedQueue(session, "/queue") as queue, ThreadPoolExecutor(1) as pool:
         queue.offer_many(numbered(3))
@@ -150,11 +156,14 @@ def test_an_offer_without_a_connection_is_known_not_to_be_stored(proxy, opened, 
     assert queue.poll_many(10) == [b"b", b"first", b"b"]
 
 
-def test_an_offer_whose_reply_does_not_come_in_time_is_in_doubt_and_stored_once(proxy, opened, queue):
+def test_an_offer_whose_reply_does_not_come_in_time_is_in_doubt_and_stored_once(
+    proxy, opened, queue
+):
     session = opened(proxy.address, timeout_s=10.0)
     with SimpleDistributedQueue(session, "/queue") as far:
         far.offer(b"first")
-        settle(session)  # or the next offer might have to wait for its turn, in vain, and not be sent at all
+        # or the next offer might have to wait for its turn, in vain, and not be sent at all
+        settle(session)
         proxy.freeze_direction("to_client")
         with pytest.raises(ConnectionLost) as caught:
             far.offer(b"second", timeout_s=0.1)

@@ -18,8 +18,12 @@ AT_ONCE = RetryPolicy(attempts=3, backoff_s=0.0)
 BOTH = pytest.mark.parametrize("lock_path", [None, "/locks"])
 
 
-def queue_of(session: Session, lock_path: str | None = "/locks", **options: Any) -> DistributedQueue[str]:
-    return DistributedQueue(session, "/q", serializer=TEXT, lock_path=lock_path, retry=AT_ONCE, **options)
+def queue_of(
+    session: Session, lock_path: str | None = "/locks", **options: Any
+) -> DistributedQueue[str]:
+    return DistributedQueue(
+        session, "/q", serializer=TEXT, lock_path=lock_path, retry=AT_ONCE, **options
+    )
 
 
 def taken(queue: DistributedQueue[str], count: int) -> list[Any]:
@@ -29,7 +33,9 @@ def taken(queue: DistributedQueue[str], count: int) -> list[Any]:
 
 
 @BOTH
-def test_a_loop_over_take_sees_every_value_and_the_znode_goes_with_the_last(session: Session, lock_path: str | None) -> None:
+def test_a_loop_over_take_sees_every_value_and_the_znode_goes_with_the_last(
+    session: Session, lock_path: str | None
+) -> None:
     with queue_of(session, lock_path) as queue:
         queue.put_multi(["one", "two", "three"])
         queue.put("four")
@@ -88,14 +94,19 @@ def test_a_value_acknowledged_with_operations_is_written_off_with_them(
 
 
 @BOTH
-def test_closing_gives_back_what_was_not_taken_and_keeps_what_is_in_hand(opened: Open, lock_path: str | None) -> None:
+def test_closing_gives_back_what_was_not_taken_and_keeps_what_is_in_hand(
+    opened: Open, lock_path: str | None
+) -> None:
     queue = queue_of(opened(), lock_path)
     queue.start()
     queue.put_multi(["one", "two", "three"])
     with queue_of(opened(), lock_path) as other:
         queue.take(60).ack()
         queue.close()
-        assert [(item.value, item.attempt) for item in taken(other, 2)] == [("two", 1), ("three", 1)]
+        assert [(item.value, item.attempt) for item in taken(other, 2)] == [
+            ("two", 1),
+            ("three", 1),
+        ]
 
 
 def test_several_threads_share_the_values_of_one_znode(session: Session) -> None:
@@ -124,4 +135,8 @@ def test_a_value_that_cannot_be_read_is_set_aside_without_its_neighbours(
         eventually(lambda: len(seen) == 2 and queue.depth() == 0)
         eventually(lambda: queue.dead_letters.count() == 1)
         (letter,) = queue.dead_letters.browse()
-        assert (seen, letter.found.items, letter.note.reason) == (["one", "three"], [b"\xff"], "corrupt")
+        assert (seen, letter.found.items, letter.note.reason) == (
+            ["one", "three"],
+            [b"\xff"],
+            "corrupt",
+        )

@@ -1,4 +1,6 @@
-"""What users give a queue to call: refused at once if it cannot work, and its errors are its own."""
+"""What users give a queue to call: refused at once if it cannot work, and its errors are its
+own.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from typing import Any
 import pytest
 
 from leaderq.errors import ConfigurationError, QueueClosed
-from leaderq.queues import BYTES, DistributedQueue, ErrorMode, QueueBuilder, QueueConsumer, RetryPolicy
+from leaderq.queues import (
+    BYTES,
+    DistributedQueue,
+    ErrorMode,
+    QueueBuilder,
+    QueueConsumer,
+    RetryPolicy,
+)
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
@@ -33,7 +42,9 @@ class Asynchronous(QueueConsumer[bytes]):
     async def consume(self, value: bytes) -> None: ...
 
 
-@pytest.mark.parametrize("bad", [asynchronous, asynchronous_generator, generator, Asynchronous(), 3])
+@pytest.mark.parametrize(
+    "bad", [asynchronous, asynchronous_generator, generator, Asynchronous(), 3]
+)
 def test_a_consumer_whose_work_a_call_would_not_do_is_refused(session: Session, bad: Any) -> None:
     with pytest.raises(ConfigurationError, match="consumer is"):
         DistributedQueue(session, "/q", consumer=bad)
@@ -41,15 +52,24 @@ def test_a_consumer_whose_work_a_call_would_not_do_is_refused(session: Session, 
         DistributedQueue(session, "/q", consume_batch=bad)
 
 
-def test_a_process_pool_is_refused_and_a_thread_pool_says_how_many_work_at_a_time(session: Session) -> None:
-    with ProcessPoolExecutor(1) as processes, pytest.raises(ConfigurationError, match="ProcessPoolExecutor"):
+def test_a_process_pool_is_refused_and_a_thread_pool_says_how_many_work_at_a_time(
+    session: Session,
+) -> None:
+    with (
+        ProcessPoolExecutor(1) as processes,
+        pytest.raises(ConfigurationError, match="ProcessPoolExecutor"),
+    ):
         DistributedQueue(session, "/q", consumer=print, executor=processes)
     together = threading.Barrier(4)
     with ThreadPoolExecutor(4) as pool:
-        builder = QueueBuilder(session, lambda _value: together.wait(60), BYTES, "/q").executor(pool)
+        builder = QueueBuilder(session, lambda _value: together.wait(60), BYTES, "/q").executor(
+            pool
+        )
         with builder.build_queue() as queue:
             queue.put_many([b"item"] * 4)
-            eventually(lambda: queue.depth() == 0 and not together.broken and together.n_waiting == 0)
+            eventually(
+                lambda: queue.depth() == 0 and not together.broken and together.n_waiting == 0
+            )
 
 
 @LOCKS
@@ -72,7 +92,9 @@ def test_an_error_of_ours_that_escapes_a_consumer_is_a_failure_like_any_other(
         queue.put(b"item")
         eventually(lambda: queue.dead_letters.count() == 1)
         assert len(calls) == 3
-    failures = [record.getMessage() for record in caplog.records if "item failed" in record.getMessage()]
+    failures = [
+        record.getMessage() for record in caplog.records if "item failed" in record.getMessage()
+    ]
     assert len(failures) == 3
     assert all("queue=/q item=queue-" in failure for failure in failures)
 
@@ -95,12 +117,16 @@ def test_a_batch_is_counted_in_values_and_what_is_done_of_a_large_znode_is_not_r
         producer.put_multi([b"%d" % number for number in range(50)])
         producer.put_many([b"%d" % number for number in range(50, 60)])
     retry = RetryPolicy(backoff_s=0.0)
-    with DistributedQueue(session, "/q", consume_batch=consume, batch_items=10, lock_path=lock_path, retry=retry) as queue:
+    with DistributedQueue(
+        session, "/q", consume_batch=consume, batch_items=10, lock_path=lock_path, retry=retry
+    ) as queue:
         eventually(lambda: queue.depth() == 0 and sum(map(len, batches)) == 70)
     assert all(len(batch) <= 10 for batch in batches)
     twice = [value for batch in batches for value in batch]
     assert sorted(set(twice), key=int) == [b"%d" % number for number in range(60)]
-    assert sorted({value for value in twice if twice.count(value) > 1}, key=int) == [b"%d" % n for n in range(20, 30)]
+    assert sorted({value for value in twice if twice.count(value) > 1}, key=int) == [
+        b"%d" % n for n in range(20, 30)
+    ]
 
 
 def test_the_error_mode_may_be_changed_while_the_queue_consumes(session: Session) -> None:
@@ -110,7 +136,9 @@ def test_the_error_mode_may_be_changed_while_the_queue_consumes(session: Session
         calls.append(value)
         raise ValueError("never")
 
-    with DistributedQueue(session, "/q", consumer=fail, retry=RetryPolicy(backoff_s=0.01, max_backoff_s=0.01)) as queue:
+    with DistributedQueue(
+        session, "/q", consumer=fail, retry=RetryPolicy(backoff_s=0.01, max_backoff_s=0.01)
+    ) as queue:
         queue.set_error_mode(ErrorMode.DELETE)
         queue.put(b"item")
         eventually(lambda: queue.depth() == 0 and calls == [b"item"])

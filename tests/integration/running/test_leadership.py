@@ -62,7 +62,9 @@ def test_the_body_leads_and_operators_see_it(session, seen, caplog):
     ("error", "reason"),
     [(ValueError, "failed"), (KeyboardInterrupt, "withdrawn"), (SystemExit, "withdrawn")],
 )
-def test_whatever_the_body_raises_goes_on_and_the_term_is_given_back(session, seen, opened, error, reason):
+def test_whatever_the_body_raises_goes_on_and_the_term_is_given_back(
+    session, seen, opened, error, reason
+):
     with pytest.raises(error), session.leadership("c", id="a", timeout_s=WAIT_S):
         raise error
     assert seen.view().reason == reason

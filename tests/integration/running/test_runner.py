@@ -67,7 +67,9 @@ class Counting(LeaderCareer):
 class Running:
     """A runner on a thread of its own."""
 
-    def __init__(self, career, session, /, *, root: str, leave=None, id: str = "a", **settings) -> None:
+    def __init__(
+        self, career, session, /, *, root: str, leave=None, id: str = "a", **settings
+    ) -> None:
         self.events: list[Event] = []
         bus = EventBus()
         bus.subscribe(Event, self.events.append)
@@ -84,7 +86,11 @@ class Running:
             self.outcome.append(exc)
 
     def seen(self, kind: type[Event], **fields) -> list[Event]:
-        return [e for e in list(self.events) if isinstance(e, kind) and all(getattr(e, n) == v for n, v in fields.items())]
+        return [
+            e
+            for e in list(self.events)
+            if isinstance(e, kind) and all(getattr(e, n) == v for n, v in fields.items())
+        ]
 
     def stop(self) -> object:
         self.runner.stop()
@@ -218,7 +224,9 @@ def test_a_health_check_that_hangs_is_an_illness(run, often_asked):
         hanging.set()
 
 
-def test_a_late_verdict_on_the_health_in_one_term_does_not_end_the_next(often_asked, run, monkeypatch):
+def test_a_late_verdict_on_the_health_in_one_term_does_not_end_the_next(
+    often_asked, run, monkeypatch
+):
     class LateToSay(Counting):
         def healthy(self) -> bool:
             if asked.is_set():
@@ -283,7 +291,9 @@ def test_an_inauguration_that_overruns_its_budget_ends_the_term(run):
     assert "execute" not in career.calls
 
 
-def test_code_that_does_not_return_makes_the_process_leave_and_releases_nothing(run, session, znode_root):
+def test_code_that_does_not_return_makes_the_process_leave_and_releases_nothing(
+    run, session, znode_root
+):
     class Endless(Counting):
         def execute(self, term) -> None:
             self._note("execute")
@@ -301,7 +311,9 @@ def test_code_that_does_not_return_makes_the_process_leave_and_releases_nothing(
         released.set()
 
 
-def test_a_deposed_leader_has_a_quarter_of_its_time_out_whatever_the_budget(often_asked, run, session):
+def test_a_deposed_leader_has_a_quarter_of_its_time_out_whatever_the_budget(
+    often_asked, run, session
+):
     class Endless(Counting):
         def execute(self, term) -> None:
             released.wait(120)
@@ -319,7 +331,9 @@ def test_a_deposed_leader_has_a_quarter_of_its_time_out_whatever_the_budget(ofte
         released.set()
 
 
-def test_the_code_of_a_candidate_that_broke_down_has_a_quarter_of_the_time_out_too(often_asked, run):
+def test_the_code_of_a_candidate_that_broke_down_has_a_quarter_of_the_time_out_too(
+    often_asked, run
+):
     class Endless(Counting):
         def execute(self, term) -> None:
             released.wait(120)
@@ -338,7 +352,9 @@ def test_the_code_of_a_candidate_that_broke_down_has_a_quarter_of_the_time_out_t
         released.set()
 
 
-def test_a_term_that_ended_before_it_is_served_has_its_time_too(often_asked, run, session, znode_root, monkeypatch):
+def test_a_term_that_ended_before_it_is_served_has_its_time_too(
+    often_asked, run, session, znode_root, monkeypatch
+):
     class Endless(Counting):
         def handOver(self, term) -> None:  # noqa: N802
             released.wait(120)
@@ -497,4 +513,6 @@ def test_a_runner_logs_what_happens_by_itself(session, znode_root, caplog):
         assert Runner(career, session, settings=settings).run() is ExitCode.OK
     said = [each.getMessage() for each in caplog.records]
     assert sum(line.startswith("won a term career=counting id=a term=1") for line in said) == 1
-    assert sum("career raised an error" in line and "ZeroDivisionError" in line for line in said) == 1
+    assert (
+        sum("career raised an error" in line and "ZeroDivisionError" in line for line in said) == 1
+    )

@@ -1,4 +1,6 @@
-"""kafka-python warns of itself when it is imported on Python 3.11 and newer; warnings are errors here, and this one is not ours."""
+"""kafka-python warns of itself when it is imported on Python 3.11 and newer; warnings are errors
+here, and this one is not ours.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Servers in containers, on a real engine; run with ``LEADERQ_SERVERS=docker``, where the engine and the images must be there.
+"""Servers in containers, on a real engine; run with ``LEADERQ_SERVERS=docker``, where the engine
+and the images must be there.
 
 Without images to pull: ``python tests/containers/standins`` builds what stands in for them.
 """
@@ -25,7 +26,8 @@ from leaderq.testing.containers import (
 from leaderq.zookeeper import connect
 
 pytestmark = pytest.mark.skipif(
-    os.environ.get("LEADERQ_SERVERS") != "docker", reason="on a Docker engine: LEADERQ_SERVERS=docker"
+    os.environ.get("LEADERQ_SERVERS") != "docker",
+    reason="on a Docker engine: LEADERQ_SERVERS=docker",
 )
 
 
@@ -60,7 +62,9 @@ def read(address: str, path: str) -> bytes:
         return session.get(path)[0]
 
 
-def test_a_killed_container_comes_back_with_its_data_under_its_address(server: ZooKeeperContainer) -> None:
+def test_a_killed_container_comes_back_with_its_data_under_its_address(
+    server: ZooKeeperContainer,
+) -> None:
     write(server.address, "/kept", b"1")
     address = server.address
     server.kill()
@@ -72,7 +76,9 @@ def test_a_killed_container_comes_back_with_its_data_under_its_address(server: Z
     assert read(address, "/kept") == b"1"
 
 
-def test_a_frozen_container_is_silent_and_can_be_thawed_killed_and_healed(server: ZooKeeperContainer) -> None:
+def test_a_frozen_container_is_silent_and_can_be_thawed_killed_and_healed(
+    server: ZooKeeperContainer,
+) -> None:
     server.freeze()
     assert server.alive
     assert server.mode == ""
@@ -91,11 +97,15 @@ def test_a_frozen_container_is_silent_and_can_be_thawed_killed_and_healed(server
 def test_the_port_is_published_on_the_loopback_interface_only(server: ZooKeeperContainer) -> None:
     container = container_of(server)
     container.reload()
-    published = [binding["HostIp"] for bindings in container.ports.values() for binding in bindings or []]
+    published = [
+        binding["HostIp"] for bindings in container.ports.values() for binding in bindings or []
+    ]
     assert published == ["127.0.0.1"]
 
 
-def test_a_container_that_someone_else_removed_is_down_and_can_be_stopped(server: ZooKeeperContainer) -> None:
+def test_a_container_that_someone_else_removed_is_down_and_can_be_stopped(
+    server: ZooKeeperContainer,
+) -> None:
     container_of(server).remove(force=True, v=True)
     assert not server.alive
     assert server.log_paths == []
@@ -155,7 +165,9 @@ def test_an_ensemble_goes_on_without_its_leader_and_takes_it_back(engine: Any) -
         assert second is not first
         assert read(second.address, "/kept") == b"1"
         first.start()
-        eventually(lambda: len(ensemble.followers) == 2, timeout_s=30, message="the former leader follows")
+        eventually(
+            lambda: len(ensemble.followers) == 2, timeout_s=30, message="the former leader follows"
+        )
     assert {network.id for network in engine.networks.list()} == networks
 
 
@@ -179,7 +191,11 @@ sys.stdin.read()
 # Killed and without the reaper: nobody is left to remove them, as container_server.py says.
 @pytest.mark.parametrize(("end", "reaper"), [("exit", True), ("exit", False), ("killed", True)])
 def test_containers_do_not_outlive_their_process(engine: Any, end: str, reaper: bool) -> None:
-    environment = {**os.environ, "RYUK_RECONNECTION_TIMEOUT": "1s", "TESTCONTAINERS_RYUK_DISABLED": str(not reaper).lower()}
+    environment = {
+        **os.environ,
+        "RYUK_RECONNECTION_TIMEOUT": "1s",
+        "TESTCONTAINERS_RYUK_DISABLED": str(not reaper).lower(),
+    }
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", _PAIR], env=environment, **pipes) as process:
         assert process.stdout is not None

@@ -16,11 +16,15 @@ from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.testing.fault_proxy import Direction
 
 SESSION_S = 30.0
-"""Longer than anything here may be without a processor: kazoo drops a connection that is silent for a third of it."""
+"""Longer than anything here may be without a processor: kazoo drops a connection that is silent for
+a third of it.
+"""
 
 
 @pytest.fixture
-def proxy(zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy]) -> FaultProxy:
+def proxy(
+    zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy]
+) -> FaultProxy:
     return fault_proxy(zookeeper_server.address)
 
 
@@ -46,7 +50,8 @@ def beside(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
 
 @contextlib.contextmanager
 def connected(address: str, session_s: float = SESSION_S) -> Iterator[KazooClient]:
-    again = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}  # kazoo's own pauses grow up to an hour
+    # kazoo's own pauses grow up to an hour
+    again = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
     client = KazooClient(address, timeout=session_s, connection_retry=again)
     client.start(timeout=30)
     try:
@@ -99,13 +104,23 @@ def test_a_black_hole_swallows_keeps_connections_and_tells_nobody(
         with pytest.raises(TimeoutError):
             newcomer.recv(1)
     assert not lost.ready()
-    eventually(lambda: behind.state == KazooState.SUSPENDED, timeout_s=30, message="the client gives up")
-    eventually(lambda: beside.exists(znode_root) is None, timeout_s=30, message="the session ends on the server")
+    eventually(
+        lambda: behind.state == KazooState.SUSPENDED, timeout_s=30, message="the client gives up"
+    )
+    eventually(
+        lambda: beside.exists(znode_root) is None,
+        timeout_s=30,
+        message="the session ends on the server",
+    )
     proxy.heal()
-    eventually(lambda: behind.get_children("/zookeeper"), timeout_s=30, message="the client comes back")
+    eventually(
+        lambda: behind.get_children("/zookeeper"), timeout_s=30, message="the client comes back"
+    )
 
 
-def test_a_connection_that_lost_nothing_goes_on_after_a_black_hole(proxy: FaultProxy, behind: KazooClient) -> None:
+def test_a_connection_that_lost_nothing_goes_on_after_a_black_hole(
+    proxy: FaultProxy, behind: KazooClient
+) -> None:
     behind.get("/zookeeper")
     proxy.black_hole()
     proxy.heal()
@@ -114,7 +129,9 @@ def test_a_connection_that_lost_nothing_goes_on_after_a_black_hole(proxy: FaultP
     assert proxy.connections == before == 1
 
 
-def test_a_cut_resets_and_the_client_comes_back_in_its_session(proxy: FaultProxy, behind: KazooClient) -> None:
+def test_a_cut_resets_and_the_client_comes_back_in_its_session(
+    proxy: FaultProxy, behind: KazooClient
+) -> None:
     session = behind.client_id[0]
     proxy.cut()
     eventually(lambda: behind.get_children("/zookeeper"), timeout_s=30)
@@ -130,7 +147,9 @@ def test_a_cut_is_a_reset_and_not_an_end(proxy: FaultProxy) -> None:
             plain.recv(1)
 
 
-def test_a_refusing_proxy_lets_nobody_in_until_healed(proxy: FaultProxy, behind: KazooClient) -> None:
+def test_a_refusing_proxy_lets_nobody_in_until_healed(
+    proxy: FaultProxy, behind: KazooClient
+) -> None:
     proxy.refuse()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(tuple(_split(proxy.address)), timeout=5)
@@ -174,14 +193,18 @@ def test_a_request_is_lost_and_the_server_never_hears_of_it(
     eventually(lambda: behind.create(znode_root), timeout_s=30)
 
 
-def test_the_next_reply_is_lost_and_the_connection_cut(proxy: FaultProxy, behind: KazooClient) -> None:
+def test_the_next_reply_is_lost_and_the_connection_cut(
+    proxy: FaultProxy, behind: KazooClient
+) -> None:
     proxy.drop_next_reply()
     with pytest.raises(ConnectionLoss):
         behind.get("/zookeeper")
     assert proxy.dropped == 1
 
 
-def test_a_reply_is_chosen_by_its_content(proxy: FaultProxy, behind: KazooClient, znode_root: str) -> None:
+def test_a_reply_is_chosen_by_its_content(
+    proxy: FaultProxy, behind: KazooClient, znode_root: str
+) -> None:
     behind.create(znode_root, b"needle")
     proxy.drop_replies(lambda reply: b"needle" in reply)
     assert behind.get("/zookeeper")
@@ -277,7 +300,12 @@ def test_held_replies_leave_the_server_ahead_of_the_client(
 
 @pytest.mark.parametrize(("direction", "is_done"), [("to_server", False), ("to_client", True)])
 def test_what_one_direction_swallows_is_lost_and_the_other_direction_goes_on(
-    proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str, direction: Direction, is_done: bool
+    proxy: FaultProxy,
+    behind: KazooClient,
+    beside: KazooClient,
+    znode_root: str,
+    direction: Direction,
+    is_done: bool,
 ) -> None:
     behind.create(znode_root, b"0")
     proxy.swallow_direction(direction)
@@ -285,7 +313,9 @@ def test_what_one_direction_swallows_is_lost_and_the_other_direction_goes_on(
     lost = behind.set_async(znode_root, b"1")
     eventually(lambda: proxy.rounds > before, message="the proxy has seen the request")
     if is_done:
-        eventually(lambda: beside.get(znode_root)[0] == b"1", message="the server has heard the request")
+        eventually(
+            lambda: beside.get(znode_root)[0] == b"1", message="the server has heard the request"
+        )
     proxy.heal()
     eventually(lost.ready, message="the connection that lost bytes is reset")
     with pytest.raises(ConnectionLoss):
@@ -293,7 +323,9 @@ def test_what_one_direction_swallows_is_lost_and_the_other_direction_goes_on(
     eventually(lambda: behind.get(znode_root)[0] == (b"1" if is_done else b"0"), timeout_s=30)
 
 
-def test_a_client_behind_a_proxy_of_a_dead_server_is_told(fault_proxy: Callable[[str], FaultProxy]) -> None:
+def test_a_client_behind_a_proxy_of_a_dead_server_is_told(
+    fault_proxy: Callable[[str], FaultProxy],
+) -> None:
     with ZooKeeperServer() as server:
         proxy = fault_proxy(server.address)
         with connected(proxy.address) as client:
@@ -304,7 +336,12 @@ def test_a_client_behind_a_proxy_of_a_dead_server_is_told(fault_proxy: Callable[
 
 
 def test_an_idle_proxy_uses_no_processor(proxy: FaultProxy, briefly_behind: KazooClient) -> None:
-    for fault in (proxy.black_hole, proxy.refuse, lambda: proxy.freeze_direction("to_server"), lambda: proxy.delay(30)):
+    for fault in (
+        proxy.black_hole,
+        proxy.refuse,
+        lambda: proxy.freeze_direction("to_server"),
+        lambda: proxy.delay(30),
+    ):
         fault()
         before = proxy.rounds
         client = socket.socket()

@@ -19,7 +19,8 @@ from leaderq.errors import ServerFailed
 from leaderq.testing import FaultProxy, KafkaBroker, KafkaCluster, ServerPair, eventually
 from leaderq.testing.kafka_server import registered_brokers
 
-# kafka-python 3.0 does not close the socket of a connection that was refused; it is found by the collector.
+# kafka-python 3.0 does not close the socket of a connection that was refused; it is found by the
+# collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed .socket.socket.*proto=6:ResourceWarning")
 
 
@@ -74,7 +75,9 @@ def test_records_are_there_after_a_kill_and_after_a_restart(topic_name: str) -> 
     assert not folder.exists()
 
 
-def test_a_frozen_broker_is_silent_and_a_thawed_one_goes_on(kafka_broker: KafkaBroker, topic_name: str) -> None:
+def test_a_frozen_broker_is_silent_and_a_thawed_one_goes_on(
+    kafka_broker: KafkaBroker, topic_name: str
+) -> None:
     create_topic(kafka_broker.address, topic_name)
     kafka_broker.freeze()
     assert registered_brokers("127.0.0.1", kafka_broker.port, timeout_s=0.3) == 0
@@ -88,7 +91,11 @@ def test_clients_that_begin_at_the_fault_proxy_stay_behind_it(
     kafka_broker: KafkaBroker, kafka_fault_proxy: FaultProxy, topic_name: str
 ) -> None:
     create_topic(kafka_broker.address, topic_name)
-    producer = KafkaProducer(bootstrap_servers=kafka_fault_proxy.address, request_timeout_ms=5000, delivery_timeout_ms=6000)
+    producer = KafkaProducer(
+        bootstrap_servers=kafka_fault_proxy.address,
+        request_timeout_ms=5000,
+        delivery_timeout_ms=6000,
+    )
     try:
         producer.send(topic_name, b"1").get(timeout=30)
         kafka_fault_proxy.black_hole()
@@ -102,7 +109,9 @@ def test_clients_that_begin_at_the_fault_proxy_stay_behind_it(
     assert consume(kafka_broker.address, topic_name, 2) == [b"1", b"3"]
 
 
-def test_a_cluster_keeps_what_was_written_when_a_broker_is_killed(kafka_cluster: KafkaCluster, topic_name: str) -> None:
+def test_a_cluster_keeps_what_was_written_when_a_broker_is_killed(
+    kafka_cluster: KafkaCluster, topic_name: str
+) -> None:
     create_topic(kafka_cluster.address, topic_name, copies=3)
     produce(kafka_cluster.address, topic_name, b"1")
     kafka_cluster.members[0].kill()
@@ -119,8 +128,16 @@ def test_a_further_listener_has_its_own_port_and_credentials() -> None:
         "listener.name.secure.plain.sasl.jaas.config": f'{login} user_alice="wonderland";',
     }
     with KafkaBroker(listeners={"SECURE": "SASL_PLAINTEXT"}, properties=properties) as broker:
-        options = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_plain_username": "alice"}
-        admin = KafkaAdminClient(bootstrap_servers=broker.address_of("SECURE"), sasl_plain_password="wonderland", **options)
+        options = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_plain_username": "alice",
+        }
+        admin = KafkaAdminClient(
+            bootstrap_servers=broker.address_of("SECURE"),
+            sasl_plain_password="wonderland",
+            **options,
+        )
         admin.create_topics([NewTopic("hers", 1, 1)])
         admin.close()
 
@@ -154,6 +171,10 @@ with ServerPair() as pair:
     print(pair.zookeeper.alive, pair.kafka.alive)
 """
     dropped = ("JAVA_HOME", "LEADERQ_JAVA")
-    environment = {name: value for name, value in os.environ.items() if name not in dropped} | {"PATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=150)
+    environment = {name: value for name, value in os.environ.items() if name not in dropped} | {
+        "PATH": str(tmp_path)
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=150
+    )
     assert done.stdout.split() == ["True", "True"], done.stderr

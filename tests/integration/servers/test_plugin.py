@@ -1,4 +1,6 @@
-"""The pytest plugin as a user has it: sessions of pytest as subprocesses, in folders of their own."""
+"""The pytest plugin as a user has it: sessions of pytest as subprocesses, in folders of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ SETTINGS = "[pytest]\nfilterwarnings = error\naddopts = -p no:leaderq\n"
 OPTED_IN = 'pytest_plugins = ["leaderq.testing.plugin"]\n'
 
 
-def run_pytest(folder: Path, tests: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_pytest(
+    folder: Path, tests: str, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     (folder / "pytest.ini").write_text(SETTINGS)
     (folder / "conftest.py").write_text(OPTED_IN)
     (folder / "test_it.py").write_text(tests)
@@ -92,7 +96,9 @@ def test_one(zookeeper_server):
     assert f"server logs of failed tests: {folder}" in done.stdout
 
 
-def test_with_workers_each_has_its_own_server_and_the_logs_it_kept_are_named(tmp_path: Path) -> None:
+def test_with_workers_each_has_its_own_server_and_the_logs_it_kept_are_named(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("xdist")
     done = run_pytest(
         tmp_path,
@@ -106,10 +112,15 @@ def test_one(zookeeper_server, n):
     )
     assert "4 failed" in outcome(done), done.stdout
     kept = {
-        line.rpartition(": ")[2] for line in done.stdout.splitlines() if line.startswith("server logs of failed tests: ")
+        line.rpartition(": ")[2]
+        for line in done.stdout.splitlines()
+        if line.startswith("server logs of failed tests: ")
     }
     assert kept == {str(folder) for folder in (tmp_path / "logs").iterdir()}
-    assert [folder[-4:] for folder in sorted(kept, key=lambda folder: folder[-1])] == ["-gw0", "-gw1"]
+    assert [folder[-4:] for folder in sorted(kept, key=lambda folder: folder[-1])] == [
+        "-gw0",
+        "-gw1",
+    ]
     assert len(set(re.findall(r"assert '(127\.0\.0\.1:\d+)' == 'told'", done.stdout))) == 2
 
 

@@ -112,7 +112,9 @@ def test_a_taken_port_is_a_clear_error() -> None:
             ZooKeeperServer(port=holder.getsockname()[1]).start()
 
 
-def test_another_port_is_chosen_when_one_is_taken_while_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_port_is_chosen_when_one_is_taken_while_the_server_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with socket.socket() as thief:
 
         class Late(ZooKeeperServer):
@@ -179,16 +181,24 @@ def test_several_servers_run_side_by_side() -> None:
             assert not kazoo.exists("/only-here")
 
 
-def test_an_ensemble_survives_its_leader(zookeeper_ensemble: ZooKeeperEnsemble, znode_root: str) -> None:
+def test_an_ensemble_survives_its_leader(
+    zookeeper_ensemble: ZooKeeperEnsemble, znode_root: str
+) -> None:
     with client(zookeeper_ensemble.address) as kazoo:
         kazoo.create(znode_root, b"1")
         first = zookeeper_ensemble.leader
         first.kill()
         second = zookeeper_ensemble.leader
         assert second is not first
-        eventually(lambda: _written(kazoo, znode_root), timeout_s=30, message="the ensemble serves again")
+        eventually(
+            lambda: _written(kazoo, znode_root), timeout_s=30, message="the ensemble serves again"
+        )
         first.start()
-        eventually(lambda: len(zookeeper_ensemble.followers) == 2, timeout_s=30, message="the killed one follows")
+        eventually(
+            lambda: len(zookeeper_ensemble.followers) == 2,
+            timeout_s=30,
+            message="the killed one follows",
+        )
 
 
 def _written(kazoo: KazooClient, path: str) -> bool:
@@ -224,15 +234,35 @@ def test_a_server_with_a_secure_port_can_be_had(tmp_path: Path) -> None:
     tls = Tls(keystore=keystore, truststore=certificate)
     with (
         ZooKeeperServer(tls=tls) as server,
-        client(server.secure_address, use_ssl=True, verify_certs=True, ca=str(certificate)) as kazoo,
+        client(
+            server.secure_address, use_ssl=True, verify_certs=True, ca=str(certificate)
+        ) as kazoo,
     ):
         assert kazoo.exists("/zookeeper")
 
 
 def _self_signed(folder: Path) -> tuple[Path, Path]:
     key, certificate, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    ]
+    command += [
+        "-addext",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
     try:
         subprocess.run(command, check=True, capture_output=True, timeout=60)
     except FileNotFoundError:

@@ -37,7 +37,8 @@ def opened() -> Iterator[Connect]:
 def session(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect) -> Session:
     """A session whose chroot is the test's own root.
 
-    Its time-out is long, so that it stays connected although the server or this process gets no processor for a while.
+    Its time-out is long, so that it stays connected although the server or this process gets no
+    processor for a while.
     """
     return opened(zookeeper_server.address + znode_root, timeout_s=30.0)
 
@@ -61,9 +62,29 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Two self-signed certificates, of which one is the server's."""
     folder, made = tmp_path_factory.mktemp("tls"), {}
     for name in ("server", "other"):
-        key, certificate, both = (folder / f"{name}-{part}.pem" for part in ("key", "certificate", "both"))
-        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-        command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+        key, certificate, both = (
+            folder / f"{name}-{part}.pem" for part in ("key", "certificate", "both")
+        )
+        command = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+        ]
+        command += [
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            str(key),
+            "-out",
+            str(certificate),
+        ]
         try:
             subprocess.run(command, check=True, capture_output=True, timeout=60)
         except FileNotFoundError:
@@ -75,5 +96,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def tls_server(certificates: dict[str, Path]) -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer(tls=Tls(keystore=certificates["server-both"], truststore=certificates["server"])) as server:
+    with ZooKeeperServer(
+        tls=Tls(keystore=certificates["server-both"], truststore=certificates["server"])
+    ) as server:
         yield server

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 from sasl_logins import ALICE, BOB, JAAS
 
-from leaderq.errors import AccessRefused, ConfigurationError, NoPermission, NotConnected, ServersUnreachable
+from leaderq.errors import (
+    AccessRefused,
+    ConfigurationError,
+    NoPermission,
+    NotConnected,
+    ServersUnreachable,
+)
 from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.zookeeper import Create, Security, Session, SessionState, connect, end_session
 from leaderq.zookeeper.client import Client
@@ -42,8 +48,12 @@ def test_znodes_made_with_credentials_are_closed_to_others(
     eventually(lambda: again.get(f"{znode_root}/hers"))
 
 
-def test_open_znodes_are_made_if_wanted(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect) -> None:
-    alice = opened(zookeeper_server.address, security=Security(user="alice", password="one", open_acl=True))
+def test_open_znodes_are_made_if_wanted(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
+) -> None:
+    alice = opened(
+        zookeeper_server.address, security=Security(user="alice", password="one", open_acl=True)
+    )
     alice.create(znode_root, b"x")
     assert opened(zookeeper_server.address).get(znode_root)[0] == b"x"
 
@@ -56,7 +66,9 @@ def test_a_chroot_of_someone_else_is_refused_with_its_path(
         connect(f"{zookeeper_server.address}{znode_root}/below")
 
 
-def test_sasl_lets_in_who_knows_the_password(sasl_server: ZooKeeperServer, znode_root: str, opened: Connect) -> None:
+def test_sasl_lets_in_who_knows_the_password(
+    sasl_server: ZooKeeperServer, znode_root: str, opened: Connect
+) -> None:
     alice = opened(sasl_server.address + znode_root, security=ALICE)
     alice.create("/hers")
     with pytest.raises(AccessRefused):
@@ -65,9 +77,14 @@ def test_sasl_lets_in_who_knows_the_password(sasl_server: ZooKeeperServer, znode
     eventually(lambda: alice.state is SessionState.CONNECTED and alice.get("/hers"))
 
 
-def test_sasl_refuses_a_wrong_password_at_once(sasl_server: ZooKeeperServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_sasl_refuses_a_wrong_password_at_once(
+    sasl_server: ZooKeeperServer, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(1), pytest.raises(AccessRefused, match="'alice'") as caught:
-        connect(sasl_server.address, security=Security(user="alice", password="hunter2", mechanism="DIGEST-MD5"))
+        connect(
+            sasl_server.address,
+            security=Security(user="alice", password="hunter2", mechanism="DIGEST-MD5"),
+        )
     assert "hunter2" not in caplog.text + str(caught.value)
 
 
@@ -87,7 +104,8 @@ def test_a_login_refused_at_a_reconnection_is_tried_until_it_is_accepted(
         server.restart()
         eventually(lambda: "credentials refused" in caplog.text)
         eventually(lambda: caplog.text.count("credentials refused") > 1)
-        assert SessionState.CONNECTED not in heard  # nobody is told to work before the login is accepted
+        # nobody is told to work before the login is accepted
+        assert SessionState.CONNECTED not in heard
         requests.append(session.get_async("/"))
         server._jaas = JAAS
         server.restart()
@@ -158,7 +176,8 @@ def test_no_password_of_any_kind_is_logged(
     logged = caplog.text + "".join(repr(record.args) for record in caplog.records)
     assert "hunter2" not in logged
     assert "wonderland" not in logged
-    assert logging.getLogger("kazoo").level == logging.NOTSET  # nothing was switched off behind the user's back
+    # nothing was switched off behind the user's back
+    assert logging.getLogger("kazoo").level == logging.NOTSET
 
 
 def test_a_session_over_tls_does_all_that_others_do(
@@ -177,7 +196,9 @@ def test_a_session_over_tls_does_all_that_others_do(
     eventually(lambda: len(heard) == 5 and session.exists("/a"))
     session.create("/e", ephemeral=True)
     assert session.credentials is not None
-    assert end_session(tls_server.secure_address, session.credentials, timeout_s=30, security=security)
+    assert end_session(
+        tls_server.secure_address, session.credentials, timeout_s=30, security=security
+    )
     eventually(lambda: session.exists("/e") is None)
 
 
@@ -192,11 +213,17 @@ def test_a_server_with_an_unknown_certificate_is_not_trusted(
             connect(tls_server.secure_address, security=security, connect_timeout_s=1.0)
         return str(caught.value)
 
-    eventually(lambda: "certificate" in reason(), timeout_s=30)  # a busy server may show none in time
+    # a busy server may show none in time
+    eventually(lambda: "certificate" in reason(), timeout_s=30)
 
 
-def test_a_certificate_is_not_looked_at_if_so_wished(tls_server: ZooKeeperServer, opened: Connect) -> None:
-    assert opened(tls_server.secure_address, security=Security(tls=True, verify=False)).exists("/") is not None
+def test_a_certificate_is_not_looked_at_if_so_wished(
+    tls_server: ZooKeeperServer, opened: Connect
+) -> None:
+    assert (
+        opened(tls_server.secure_address, security=Security(tls=True, verify=False)).exists("/")
+        is not None
+    )
 
 
 def test_a_shared_parent_shuts_out_no_second_user_and_stays_its_creators(
@@ -209,7 +236,10 @@ def test_a_shared_parent_shuts_out_no_second_user_and_stays_its_creators(
     second.ensure_path(f"{root}/mail/candidates", shared=root)
     assert sorted(second.children(root)) == ["billing", "mail"]
     for shared in (znode_root, root):
-        for refused in (second.set_async(shared, b"x"), second.delete_async(f"{shared}/{first.children(shared)[0]}")):
+        for refused in (
+            second.set_async(shared, b"x"),
+            second.delete_async(f"{shared}/{first.children(shared)[0]}"),
+        ):
             assert isinstance(refused.exception(10), NoPermission)
     with pytest.raises(NoPermission):
         second.get(f"{root}/billing")
@@ -223,7 +253,9 @@ def test_a_shared_parent_shuts_out_no_second_user_and_stays_its_creators(
 def test_without_shared_a_path_is_its_creators_alone(
     zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
 ) -> None:
-    opened(zookeeper_server.address, security=Security(user="first", password="1")).ensure_path(f"{znode_root}/a")
+    opened(zookeeper_server.address, security=Security(user="first", password="1")).ensure_path(
+        f"{znode_root}/a"
+    )
     with pytest.raises(NoPermission):
         opened(zookeeper_server.address).create(f"{znode_root}/b")
 

@@ -19,7 +19,9 @@ def our_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("leaderq-")]
 
 
-def test_a_missing_chroot_is_made(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect) -> None:
+def test_a_missing_chroot_is_made(
+    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
+) -> None:
     session = opened(f"{zookeeper_server.address}{znode_root}/a/b")
     assert session.children("/") == []
     assert opened(zookeeper_server.address + znode_root).children("/") == ["a"]
@@ -34,7 +36,8 @@ def told(address: str) -> str:
 
 
 def test_a_closed_port_is_unreachable_and_the_reason_is_told(closed_port: str) -> None:
-    eventually(lambda: "refused" in told(closed_port), timeout_s=30)  # half a second may pass without an attempt
+    # half a second may pass without an attempt
+    eventually(lambda: "refused" in told(closed_port), timeout_s=30)
     eventually(lambda: our_threads() == [])
 
 
@@ -55,7 +58,9 @@ def test_a_server_that_does_not_answer_is_unreachable(
 
 
 def test_a_server_that_comes_up_meanwhile_is_found(
-    zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy], monkeypatch: pytest.MonkeyPatch
+    zookeeper_server: ZooKeeperServer,
+    fault_proxy: Callable[[str], FaultProxy],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     proxy = fault_proxy(zookeeper_server.address)
     proxy.refuse()
@@ -63,12 +68,16 @@ def test_a_server_that_comes_up_meanwhile_is_found(
     attempts: list[str] = []
     connect_one = ServerConnection._connect
 
-    def connect_and_tell(connection: ServerConnection, host: str, hostip: str, port: int) -> tuple[float, float]:
+    def connect_and_tell(
+        connection: ServerConnection, host: str, hostip: str, port: int
+    ) -> tuple[float, float]:
         attempts.append(host)
         return connect_one(connection, host, hostip, port)
 
     monkeypatch.setattr(ServerConnection, "_connect", connect_and_tell)
-    thread = threading.Thread(target=lambda: found.append(connect(proxy.address, connect_timeout_s=30)))
+    thread = threading.Thread(
+        target=lambda: found.append(connect(proxy.address, connect_timeout_s=30))
+    )
     thread.start()
     eventually(lambda: len(attempts) > 1)  # so that the first one failed
     proxy.heal()
@@ -85,7 +94,9 @@ def test_a_malformed_address_is_refused_before_anything_is_tried(address: str) -
     assert set(our_threads()) <= before
 
 
-@pytest.mark.parametrize("options", [{"timeout_s": 0}, {"timeout_s": -1}, {"timeout_s": 1e10}, {"connect_timeout_s": 0}])
+@pytest.mark.parametrize(
+    "options", [{"timeout_s": 0}, {"timeout_s": -1}, {"timeout_s": 1e10}, {"connect_timeout_s": 0}]
+)
 def test_times_out_of_range_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError, match="time-out"):
         connect("localhost", **options)  # type: ignore[arg-type]

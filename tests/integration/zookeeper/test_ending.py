@@ -45,7 +45,8 @@ def test_a_killed_process_leaves_its_session_to_whoever_knows_the_password(
         credentials = Credentials(int(session_id), bytes.fromhex(password))
         assert end_session(zookeeper_server.address, credentials, timeout_s=30)
         assert watcher.exists("/owned") is None
-        assert end_session(zookeeper_server.address, credentials, timeout_s=30)  # gone already is over as well
+        # gone already is over as well
+        assert end_session(zookeeper_server.address, credentials, timeout_s=30)
     finally:
         owner.kill()
         owner.wait()
@@ -55,11 +56,16 @@ def test_a_killed_process_leaves_its_session_to_whoever_knows_the_password(
 
 def sessions_of(server: ZooKeeperServer) -> set[str]:
     """The ids of all sessions that the server knows."""
-    return set(re.findall(r"^\s+(0x[0-9a-f]+)$", eventually(lambda: server.ask("dump")), re.MULTILINE))
+    return set(
+        re.findall(r"^\s+(0x[0-9a-f]+)$", eventually(lambda: server.ask("dump")), re.MULTILINE)
+    )
 
 
 def test_ending_begins_no_session_of_its_own(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    opened: Connect,
+    fault_proxy: Callable[[str], FaultProxy],
 ) -> None:
     proxy = fault_proxy(zookeeper_server.address)
     session = opened(proxy.address + znode_root, timeout_s=30.0)
@@ -79,7 +85,8 @@ def test_a_wrong_password_ends_nothing(zookeeper_server: ZooKeeperServer, sessio
     assert session.id is not None
     first = session.id
     end_session(zookeeper_server.address, Credentials(session.id, b"\1" * 16))
-    # The server drops the owner's connection before it looks at the password; the session itself is left alone.
+    # The server drops the owner's connection before it looks at the password; the session itself is
+    # left alone.
     eventually(lambda: session.exists("/e") is not None)
     assert session.id == first
 
@@ -118,14 +125,18 @@ def test_a_server_that_comes_back_in_time_is_asked_again(
     assert session.credentials is not None
     outcome: list[bool] = []
     credentials = session.credentials
-    thread = threading.Thread(target=lambda: outcome.append(end_session(proxy.address, credentials, timeout_s=30)))
+    thread = threading.Thread(
+        target=lambda: outcome.append(end_session(proxy.address, credentials, timeout_s=30))
+    )
     thread.start()
     proxy.heal()
     thread.join(60)
     assert outcome == [True]
 
 
-def test_the_owner_of_an_ended_session_hears_of_it(zookeeper_server: ZooKeeperServer, session: Session) -> None:
+def test_the_owner_of_an_ended_session_hears_of_it(
+    zookeeper_server: ZooKeeperServer, session: Session
+) -> None:
     heard: list[SessionState] = []
     session.add_listener(heard.append)
     assert session.credentials is not None
@@ -133,7 +144,9 @@ def test_the_owner_of_an_ended_session_hears_of_it(zookeeper_server: ZooKeeperSe
     eventually(lambda: SessionState.LOST in heard)
 
 
-def test_any_member_of_an_ensemble_can_end_a_session(zookeeper_ensemble: object, znode_root: str, opened: Connect) -> None:
+def test_any_member_of_an_ensemble_can_end_a_session(
+    zookeeper_ensemble: object, znode_root: str, opened: Connect
+) -> None:
     address = zookeeper_ensemble.address  # type: ignore[attr-defined]
     watcher = opened(address + znode_root)
     for number, member in enumerate(zookeeper_ensemble.members):  # type: ignore[attr-defined]
@@ -147,7 +160,11 @@ def test_any_member_of_an_ensemble_can_end_a_session(zookeeper_ensemble: object,
 def modules_loaded(program: str, *arguments: str) -> set[str]:
     """What ``program`` printed."""
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], check=True, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program, *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     return set(done.stdout.split())
 
@@ -164,10 +181,17 @@ print(*sys.modules, *("later:" + name for name in set(sys.modules) - before))
 """
 
 
-def test_ending_needs_neither_kazoo_nor_ssl_nor_a_name_server(zookeeper_server: ZooKeeperServer, session: Session) -> None:
+def test_ending_needs_neither_kazoo_nor_ssl_nor_a_name_server(
+    zookeeper_server: ZooKeeperServer, session: Session
+) -> None:
     credentials = session.credentials
     assert credentials is not None
-    loaded = modules_loaded(PLAIN_ENDER, zookeeper_server.address, str(credentials.session_id), credentials.password.hex())
+    loaded = modules_loaded(
+        PLAIN_ENDER,
+        zookeeper_server.address,
+        str(credentials.session_id),
+        credentials.password.hex(),
+    )
     assert "leaderq.zookeeper.ending" in loaded
     assert {"kazoo", "ssl", "leaderq.zookeeper.session"} & loaded == set()
     assert [name for name in loaded if name.startswith("later:")] == []
@@ -185,21 +209,30 @@ print("later:", *(set(sys.modules) - before))
 """
 
 
-def test_what_an_ender_needs_is_loaded_ahead_of_time(sasl_server: ZooKeeperServer, znode_root: str, opened: Connect) -> None:
+def test_what_an_ender_needs_is_loaded_ahead_of_time(
+    sasl_server: ZooKeeperServer, znode_root: str, opened: Connect
+) -> None:
     session = opened(sasl_server.address + znode_root, timeout_s=30.0)
     credentials = session.credentials
     assert credentials is not None
-    program_says = modules_loaded(SASL_ENDER, sasl_server.address, str(credentials.session_id), credentials.password.hex())
+    program_says = modules_loaded(
+        SASL_ENDER, sasl_server.address, str(credentials.session_id), credentials.password.hex()
+    )
     assert program_says == {"later:"}
     eventually(lambda: session.id not in (None, credentials.session_id))
 
 
-def test_a_name_server_that_does_not_answer_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_server_that_does_not_answer_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     answered = threading.Event()
-    monkeypatch.setattr("leaderq.zookeeper.ending.socket.getaddrinfo", lambda *_, **__: answered.wait(60) and [])
+    monkeypatch.setattr(
+        "leaderq.zookeeper.ending.socket.getaddrinfo", lambda *_, **__: answered.wait(60) and []
+    )
     ender, before = SessionEnder("zookeeper.example"), threading.active_count()
     for _ in range(3):
         assert not ender.end(Credentials(1, b"x" * 16), timeout_s=0.1)
-    assert threading.active_count() == before + 1  # one waits for the answer, however often it is asked
+    # one waits for the answer, however often it is asked
+    assert threading.active_count() == before + 1
     answered.set()
     eventually(lambda: threading.active_count() == before)

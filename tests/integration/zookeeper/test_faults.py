@@ -1,4 +1,6 @@
-"""Connections that lie: frozen servers, black holes, lost replies. kazoo alone notices none of them while it is in use."""
+"""Connections that lie: frozen servers, black holes, lost replies. kazoo alone notices none of them
+while it is in use.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def opcode(request: bytes) -> int:
 
 @contextlib.contextmanager
 def in_use(session: Session) -> Iterator[None]:
-    """A thread that makes a request every few milliseconds, as a busy leader does, and waits for none of them."""
+    """A thread that makes a request every few milliseconds, as a busy leader does, and waits for
+    none of them.
+    """
     stop = threading.Event()
 
     def run() -> None:
@@ -75,7 +79,10 @@ def test_a_black_hole_is_noticed_in_use_or_idle(
 
 
 def test_one_direction_alone_is_noticed_too(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    opened: Connect,
+    fault_proxy: Callable[[str], FaultProxy],
 ) -> None:
     proxy = fault_proxy(zookeeper_server.address)
     session = opened(proxy.address + znode_root, timeout_s=2.0)
@@ -87,35 +94,47 @@ def test_one_direction_alone_is_noticed_too(
 
 
 def test_a_full_socket_holds_up_nobody(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    opened: Connect,
+    fault_proxy: Callable[[str], FaultProxy],
 ) -> None:
     proxy = fault_proxy(zookeeper_server.address)
     session = opened(proxy.address + znode_root, timeout_s=4.0)
     proxy.freeze_direction("to_server")
     futures = [session.set_async("/", b"x" * 500_000) for _ in range(60)]
     errors = [type(future.exception(30)) for future in futures]
-    assert (errors[0], errors[-1]) == (ConnectionLost, NotConnected)  # sent perhaps, and certainly not
+    # sent perhaps, and certainly not
+    assert (errors[0], errors[-1]) == (ConnectionLost, NotConnected)
     assert set(errors) == {ConnectionLost, NotConnected}
     proxy.heal()
     eventually(lambda: session.set("/", b""), timeout_s=20)
 
 
 def test_a_request_without_an_answer_is_given_up_in_time(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    opened: Connect,
+    fault_proxy: Callable[[str], FaultProxy],
 ) -> None:
     proxy = fault_proxy(zookeeper_server.address)
     session = opened(proxy.address + znode_root, timeout_s=30.0)
     proxy.black_hole()
     with pytest.raises(ConnectionLost, match=r"within 0\.2 s"):
         session.create("/a", timeout_s=0.2)
-    assert session.state is SessionState.CONNECTED  # nobody knows better yet; whoever does, drops the connection
+    # nobody knows better yet; whoever does, drops the connection
+    assert session.state is SessionState.CONNECTED
     session.drop_connection()
     eventually(lambda: session.state is SessionState.SUSPENDED)
 
 
 @pytest.mark.parametrize("how", ["create", "multi"])
 def test_a_lost_reply_leaves_the_outcome_unknown_and_says_so(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy], how: str
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    opened: Connect,
+    fault_proxy: Callable[[str], FaultProxy],
+    how: str,
 ) -> None:
     proxy = fault_proxy(zookeeper_server.address)
     session = opened(proxy.address + znode_root, timeout_s=30.0)
@@ -131,7 +150,10 @@ def test_a_lost_reply_leaves_the_outcome_unknown_and_says_so(
 
 
 def test_a_slow_network_is_no_fault(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    opened: Connect,
+    fault_proxy: Callable[[str], FaultProxy],
 ) -> None:
     proxy = fault_proxy(zookeeper_server.address)
     session = opened(proxy.address + znode_root, timeout_s=15.0)
@@ -145,9 +167,14 @@ def test_a_slow_network_is_no_fault(
 
 
 def test_a_dead_host_costs_a_part_of_the_time_out_and_not_all_of_it(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    opened: Connect,
+    fault_proxy: Callable[[str], FaultProxy],
 ) -> None:
-    """The session survives although half of the hosts accept and never answer: were each to cost T, it could not."""
+    """The session survives although half of the hosts accept and never answer: were each to cost T,
+    it could not.
+    """
     holes = [fault_proxy(zookeeper_server.address) for _ in range(2)]
     alive = fault_proxy(zookeeper_server.address)
     session = opened(f"{alive.address}{znode_root}", timeout_s=6.0)
@@ -155,7 +182,9 @@ def test_a_dead_host_costs_a_part_of_the_time_out_and_not_all_of_it(
     for hole in holes:
         hole.black_hole()
     session = opened(
-        f"{holes[0].address},{alive.address},{holes[1].address}{znode_root}", timeout_s=15.0, connect_timeout_s=30
+        f"{holes[0].address},{alive.address},{holes[1].address}{znode_root}",
+        timeout_s=15.0,
+        connect_timeout_s=30,
     )
     first, heard = session.id, [SessionState.CONNECTED]
     session.add_listener(heard.append)
@@ -166,7 +195,9 @@ def test_a_dead_host_costs_a_part_of_the_time_out_and_not_all_of_it(
     assert session.id == first
 
 
-def test_a_quorum_that_goes_and_comes_back_keeps_the_session(zookeeper_ensemble: object, znode_root: str) -> None:
+def test_a_quorum_that_goes_and_comes_back_keeps_the_session(
+    zookeeper_ensemble: object, znode_root: str
+) -> None:
     members = zookeeper_ensemble.members  # type: ignore[attr-defined]
     with connect(zookeeper_ensemble.address + znode_root, timeout_s=30.0) as session:  # type: ignore[attr-defined]
         first = session.id

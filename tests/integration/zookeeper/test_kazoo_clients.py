@@ -21,7 +21,14 @@ from kazoo.security import ACL, Id, make_digest_acl
 
 from leaderq import Candidate, Observer
 from leaderq.clock import now_s
-from leaderq.errors import AccessRefused, ConfigurationError, Deposed, NoNode, ServersUnreachable, SessionClosed
+from leaderq.errors import (
+    AccessRefused,
+    ConfigurationError,
+    Deposed,
+    NoNode,
+    ServersUnreachable,
+    SessionClosed,
+)
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import (
     Create,
@@ -104,7 +111,9 @@ def test_the_credentials_and_the_acl_of_the_client_are_used(
     bobs = [make_digest_acl("bob", "2", all=True)]
     bob = started(where, auth_data=[("digest", "bob:2")], default_acl=bobs)
     bob.create("/bobs", b"x")
-    both = as_session(started(where, auth_data=[("digest", "alice:1"), ("digest", "bob:2")], default_acl=bobs))
+    both = as_session(
+        started(where, auth_data=[("digest", "alice:1"), ("digest", "bob:2")], default_acl=bobs)
+    )
     assert both.get("/bobs")[0] == b"x"
     both.create("/also bobs")
     assert bob.get_acls("/also bobs")[0] == bobs
@@ -118,7 +127,9 @@ def test_a_client_with_sasl_gets_a_session_with_sasl(
     opened(sasl_server.address + znode_root)
     options = {"mechanism": "DIGEST-MD5", "username": "alice", "password": "wonderland"}
     alices = [ACL(31, Id("sasl", "alice"))]
-    session = as_session(started(sasl_server.address + znode_root, sasl_options=options, default_acl=alices))
+    session = as_session(
+        started(sasl_server.address + znode_root, sasl_options=options, default_acl=alices)
+    )
     session.create("/hers", b"x")
     assert session.get("/hers")[0] == b"x"
     with pytest.raises(AccessRefused):
@@ -129,13 +140,17 @@ def test_a_client_with_tls_gets_a_session_with_tls(
     tls_server: ZooKeeperServer, certificates: dict[str, Path], started: MakeClient
 ) -> None:
     ca = str(certificates["server"])
-    session = as_session(started(tls_server.secure_address, use_ssl=True, ca=ca, check_hostname=True))
+    session = as_session(
+        started(tls_server.secure_address, use_ssl=True, ca=ca, check_hostname=True)
+    )
     assert session.exists("/") is not None
     trusting = as_session(started(tls_server.secure_address, use_ssl=True, verify_certs=False))
     assert trusting.exists("/") is not None
 
 
-def test_the_watches_of_both_are_their_own_and_the_client_is_not_changed(client: KazooClient) -> None:
+def test_the_watches_of_both_are_their_own_and_the_client_is_not_changed(
+    client: KazooClient,
+) -> None:
     attributes = dict(vars(client._connection))
     session, heard, theirs = as_session(client), [], []
     client.exists("/t/a", watch=theirs.append)
@@ -163,7 +178,9 @@ def test_closing_by_one_user_deafens_no_other(client: KazooClient) -> None:
     assert client.exists("/e") is not None
 
 
-def test_fifty_observers_leave_nothing_behind(client: KazooClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_fifty_observers_leave_nothing_behind(
+    client: KazooClient, caplog: pytest.LogCaptureFixture
+) -> None:
     def left_behind() -> tuple[int, int, int]:
         descriptors = len(list(Path("/proc/self/fd").iterdir()))
         return len(client.state_listeners), threading.active_count(), descriptors
@@ -187,7 +204,8 @@ def test_when_the_client_has_stopped_its_session_is_over(
     monkeypatch.setattr("leaderq.zookeeper.kazoo_clients.STOP_S", 60.0)
     own, heard = as_session(client), []
     own.add_listener(heard.append)
-    own.add_listener(lambda _: threading.Event().wait(0.3))  # so that the end takes longer than the client's
+    # so that the end takes longer than the client's
+    own.add_listener(lambda _: threading.Event().wait(0.3))
     own.create("/e", ephemeral=True)
     client.stop()
     assert session.exists("/e") is None
@@ -210,7 +228,9 @@ def test_a_client_that_is_started_again_gets_a_new_session(client: KazooClient) 
     assert len(client.state_listeners) == 1
 
 
-def test_a_client_whose_session_expires_keeps_ours(client: KazooClient, zookeeper_server: ZooKeeperServer) -> None:
+def test_a_client_whose_session_expires_keeps_ours(
+    client: KazooClient, zookeeper_server: ZooKeeperServer
+) -> None:
     session, heard, theirs = as_session(client), [], []
     session.add_listener(heard.append)
     client.add_listener(theirs.append)
@@ -220,8 +240,12 @@ def test_a_client_whose_session_expires_keeps_ours(client: KazooClient, zookeepe
     assert heard == []
 
 
-def stopped_unheard(server: ZooKeeperServer, session: Session, proxy: FaultProxy) -> tuple[KazooClient, Session]:
-    """A client stopped between the loss of its session and the next one: kazoo tells no listener of that stop."""
+def stopped_unheard(
+    server: ZooKeeperServer, session: Session, proxy: FaultProxy
+) -> tuple[KazooClient, Session]:
+    """A client stopped between the loss of its session and the next one: kazoo tells no listener of
+    that stop.
+    """
     client = KazooClient(server.address + session.chroot, timeout=30.0)
     client.start(timeout=60)
     own, lost = as_session(client), threading.Event()
@@ -232,7 +256,8 @@ def stopped_unheard(server: ZooKeeperServer, session: Session, proxy: FaultProxy
             lost.set()
 
     client.add_listener(on_state)
-    client.set_hosts(proxy.address + session.chroot)  # for its next connection; our session's is direct
+    # for its next connection; our session's is direct
+    client.set_hosts(proxy.address + session.chroot)
     assert end_session(server.address, Credentials(*client.client_id), timeout_s=30)
     assert lost.wait(60)
     client.stop()
@@ -273,7 +298,11 @@ def test_changes_of_state_are_heard(client: KazooClient, zookeeper_server: ZooKe
     assert session.credentials is not None
     assert end_session(zookeeper_server.address, session.credentials, timeout_s=30)
     eventually(lambda: SessionState.LOST in heard and heard[-1] is SessionState.CONNECTED)
-    assert without_resumptions(heard) == [SessionState.SUSPENDED, SessionState.LOST, SessionState.CONNECTED]
+    assert without_resumptions(heard) == [
+        SessionState.SUSPENDED,
+        SessionState.LOST,
+        SessionState.CONNECTED,
+    ]
     assert session.id not in (None, first)
 
 
@@ -381,7 +410,10 @@ def test_a_fork_gets_a_session_of_its_own(client: KazooClient) -> None:
     if child == 0:
         try:
             own = as_session(client)
-            os.write(writing, f"{own is not session} {own.exists('/') is not None} {session.state.name}".encode())
+            os.write(
+                writing,
+                f"{own is not session} {own.exists('/') is not None} {session.state.name}".encode(),
+            )
         finally:
             os._exit(0)
     os.close(writing)

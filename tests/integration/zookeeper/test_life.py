@@ -21,7 +21,12 @@ from leaderq.zookeeper.client import TimeWithoutAttempt
 from leaderq.zookeeper.connection import ServerConnection
 from leaderq.zookeeper.private_api import server_socket
 
-CONNECTED, SUSPENDED, LOST, CLOSED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST, SessionState.CLOSED
+CONNECTED, SUSPENDED, LOST, CLOSED = (
+    SessionState.CONNECTED,
+    SessionState.SUSPENDED,
+    SessionState.LOST,
+    SessionState.CLOSED,
+)
 Connect = Callable[..., Session]
 
 
@@ -32,10 +37,14 @@ def heard_by(session: Session) -> list[SessionState]:
 
 
 def our_threads() -> list[str]:
-    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("leaderq-"))
+    return sorted(
+        thread.name for thread in threading.enumerate() if thread.name.startswith("leaderq-")
+    )
 
 
-def test_a_session_knows_what_was_granted(zookeeper_server: ZooKeeperServer, opened: Connect) -> None:
+def test_a_session_knows_what_was_granted(
+    zookeeper_server: ZooKeeperServer, opened: Connect
+) -> None:
     assert opened(zookeeper_server.address, timeout_s=4.0).timeout_s == 4.0
     assert opened(zookeeper_server.address, timeout_s=1000.0).timeout_s == 60.0
     session = opened(zookeeper_server.address)
@@ -44,20 +53,25 @@ def test_a_session_knows_what_was_granted(zookeeper_server: ZooKeeperServer, ope
     assert session.credentials.session_id == session.id
 
 
-def test_the_time_out_granted_at_a_reconnection_is_known_before_the_reconnection_is_told(opened: Connect) -> None:
+def test_the_time_out_granted_at_a_reconnection_is_known_before_the_reconnection_is_told(
+    opened: Connect,
+) -> None:
     with ZooKeeperServer() as server:
         session, seen = opened(server.address, timeout_s=30.0), []
         session.add_listener(lambda state: seen.append((state, session.timeout_s, session.id)))
         for longest_ms in (20_000, 3_000, 6_000):
             server._settings["maxSessionTimeout"] = str(longest_ms)
             server.restart()
-            eventually(lambda: seen[-1:] and seen[-1][:2] == (CONNECTED, longest_ms / 1000), timeout_s=60)  # noqa: B023
+            wanted = (CONNECTED, longest_ms / 1000)
+            eventually(lambda: seen[-1:] and seen[-1][:2] == wanted, timeout_s=60)  # noqa: B023
         told = [one[1] for one in seen if one[0] is CONNECTED]
         assert told == [20.0, 3.0, 6.0]
         assert session.resolved_servers == [("127.0.0.1", server.port)]
 
 
-def test_an_ended_session_is_lost_and_the_next_one_has_a_new_id(zookeeper_server: ZooKeeperServer, session: Session) -> None:
+def test_an_ended_session_is_lost_and_the_next_one_has_a_new_id(
+    zookeeper_server: ZooKeeperServer, session: Session
+) -> None:
     heard, first = heard_by(session), session.id
     session.create("/e", ephemeral=True)
     assert session.credentials is not None
@@ -74,7 +88,9 @@ def test_a_session_survives_a_slow_name_lookup_however_long_it_was_connected_bef
     fault_proxy: Callable[[str], FaultProxy],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The supervisor sleeps while all is well. What passed then is no time without an attempt to connect."""
+    """The supervisor sleeps while all is well. What passed then is no time without an attempt to
+    connect.
+    """
     may_go_on, seen_so_far, slept_s = threading.Event(), [], [0.0]
     monkeypatch.setattr(client_module, "monotonic", lambda: monotonic() + slept_s[0])
     look_up, look = ServerConnection._expand_client_hosts, TimeWithoutAttempt.look
@@ -83,7 +99,9 @@ def test_a_session_survives_a_slow_name_lookup_however_long_it_was_connected_bef
         may_go_on.wait(10)
         return look_up(connection)
 
-    def look_and_tell(idle: TimeWithoutAttempt, now_s: float, *about: object, is_connected: bool) -> float:
+    def look_and_tell(
+        idle: TimeWithoutAttempt, now_s: float, *about: object, is_connected: bool
+    ) -> float:
         seen_so_far.append(is_connected)
         return look(idle, now_s, *about, is_connected=is_connected)  # type: ignore[arg-type]
 
@@ -93,7 +111,8 @@ def test_a_session_survives_a_slow_name_lookup_however_long_it_was_connected_bef
     session = opened(proxy.address, timeout_s=30.0)
     heard, first = heard_by(session), session.id
     eventually(lambda: True in seen_so_far)
-    slept_s[0] = 24 * 3600.0  # on the supervisor's clock only: far more than a client may go without an attempt
+    # on the supervisor's clock only: far more than a client may go without an attempt
+    slept_s[0] = 24 * 3600.0
     monkeypatch.setattr(ServerConnection, "_expand_client_hosts", look_up_slowly)
     proxy.cut()
     eventually(lambda: False in seen_so_far)
@@ -103,7 +122,10 @@ def test_a_session_survives_a_slow_name_lookup_however_long_it_was_connected_bef
 
 
 def test_an_expired_session_is_lost_and_begun_anew(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    opened: Connect,
+    fault_proxy: Callable[[str], FaultProxy],
 ) -> None:
     other = opened(zookeeper_server.address + znode_root)
     proxy = fault_proxy(zookeeper_server.address)
@@ -130,7 +152,10 @@ def test_a_dropped_connection_is_resumed_with_the_same_session(session: Session)
 
 
 def test_without_a_connection_requests_fail_at_once_and_are_never_sent_later(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    opened: Connect,
+    fault_proxy: Callable[[str], FaultProxy],
 ) -> None:
     proxy = fault_proxy(zookeeper_server.address)
     session = opened(proxy.address + znode_root, timeout_s=30.0)
@@ -146,7 +171,9 @@ def test_without_a_connection_requests_fail_at_once_and_are_never_sent_later(
 
 
 def test_a_request_never_outlives_the_connection_it_was_made_on(session: Session) -> None:
-    """Threads write on while the connection breaks again and again; what was "not sent" must never be applied."""
+    """Threads write on while the connection breaks again and again; what was "not sent" must never
+    be applied.
+    """
     stop, failed, made = threading.Event(), [], []
 
     def write(label: int) -> None:
@@ -260,12 +287,17 @@ def test_closing_ends_the_session_at_once(
 
 
 def test_closing_without_a_connection_ends_the_session_through_another_one(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    opened: Connect,
+    fault_proxy: Callable[[str], FaultProxy],
 ) -> None:
     other = opened(zookeeper_server.address + znode_root)
     proxy = fault_proxy(zookeeper_server.address)
     session = opened(f"{proxy.address},{zookeeper_server.address}{znode_root}", timeout_s=30.0)
-    while server_socket(session._client.connection).getpeername()[1] != int(proxy.address.rpartition(":")[2]):
+    while server_socket(session._client.connection).getpeername()[1] != int(
+        proxy.address.rpartition(":")[2]
+    ):
         session.replace("it must be on the proxy")
         eventually(lambda: session.state is CONNECTED)
     session.create("/e", ephemeral=True)
@@ -319,7 +351,10 @@ def test_closing_a_session_that_has_expired_is_no_failure_although_nobody_answer
 
 
 def test_a_replaced_session_that_nobody_could_end_then_is_ended_when_a_server_answers_again(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    opened: Connect,
+    fault_proxy: Callable[[str], FaultProxy],
 ) -> None:
     other = opened(zookeeper_server.address + znode_root)
     proxy = fault_proxy(zookeeper_server.address)
@@ -381,7 +416,9 @@ def test_a_fork_must_not_use_its_parents_session(session: Session) -> None:
     assert session.state is CONNECTED
 
 
-def test_fifty_sessions_leave_no_thread_and_no_descriptor(zookeeper_server: ZooKeeperServer) -> None:
+def test_fifty_sessions_leave_no_thread_and_no_descriptor(
+    zookeeper_server: ZooKeeperServer,
+) -> None:
     def open_descriptors() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 

@@ -16,7 +16,17 @@ from leaderq.errors import (
     ZooKeeperError,
 )
 from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import Check, Create, Delete, GetChildren, GetData, Session, SessionState, SetData, Stat
+from leaderq.zookeeper import (
+    Check,
+    Create,
+    Delete,
+    GetChildren,
+    GetData,
+    Session,
+    SessionState,
+    SetData,
+    Stat,
+)
 from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Multi
 
 
@@ -82,7 +92,12 @@ def test_a_path_is_made_with_its_parents_and_may_exist(session: Session) -> None
 
 def test_a_multi_gives_a_result_for_each_operation(session: Session) -> None:
     made, stat, checked, gone = session.multi(
-        [Create("/a-", b"1", sequential=True), SetData("/", b"x"), Check("/"), Delete("/a-0000000000")]
+        [
+            Create("/a-", b"1", sequential=True),
+            SetData("/", b"x"),
+            Check("/"),
+            Delete("/a-0000000000"),
+        ]
     )
     assert made == "/a-0000000000"
     assert stat.data_length == 1
@@ -91,7 +106,9 @@ def test_a_multi_gives_a_result_for_each_operation(session: Session) -> None:
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2, 3])
-def test_a_failed_multi_changes_nothing_and_names_the_operation_that_failed_by_itself(session: Session, bad: int) -> None:
+def test_a_failed_multi_changes_nothing_and_names_the_operation_that_failed_by_itself(
+    session: Session, bad: int
+) -> None:
     operations = [Create("/x"), Create("/y"), SetData("/", b"z"), Create("/w")]
     operations[bad] = Check("/missing")
     with pytest.raises(NoNode) as caught:
@@ -133,7 +150,10 @@ def test_a_multi_read_brings_more_than_a_request_may_hold(session: Session) -> N
 
 
 def test_the_largest_request_passes_and_one_byte_more_is_refused_unsent(session: Session) -> None:
-    overhead = len(Multi([Create("/big")], session._server_path, session._acl()).serialize()) + HEADER_BYTES
+    overhead = (
+        len(Multi([Create("/big")], session._server_path, session._acl()).serialize())
+        + HEADER_BYTES
+    )
     room = MAX_REQUEST_BYTES - overhead
     session.multi([Create("/big", b"x" * room)])
     for refused in (
@@ -150,7 +170,10 @@ def test_the_largest_request_passes_and_one_byte_more_is_refused_unsent(session:
 
 
 def test_paths_are_seen_without_the_chroot(
-    zookeeper_server: ZooKeeperServer, znode_root: str, session: Session, opened: Callable[..., Session]
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    session: Session,
+    opened: Callable[..., Session],
 ) -> None:
     outside = opened(zookeeper_server.address)
     session.create("/a", b"x")
@@ -160,7 +183,9 @@ def test_paths_are_seen_without_the_chroot(
     assert sorted(outside.children(znode_root)) == ["a", "b"]
 
 
-def test_callbacks_of_futures_do_not_run_on_the_connection_thread_and_may_wait_for_requests(session: Session) -> None:
+def test_callbacks_of_futures_do_not_run_on_the_connection_thread_and_may_wait_for_requests(
+    session: Session,
+) -> None:
     seen: list[object] = []
     done = threading.Event()
 

@@ -1,4 +1,6 @@
-"""Kafka's own console tools, and kcat, read what leaderq has left: offsets, lag, dead letters, transactions' outputs."""
+"""Kafka's own console tools, and kcat, read what leaderq has left: offsets, lag, dead letters,
+transactions' outputs.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,33 @@ from leaderq.testing.jars import class_path
 from leaderq.testing.java import find_java
 
 CAREERS = Path(__file__).parent / "careers"
-NEEDS_KCAT = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (apt-get install kcat)")
+NEEDS_KCAT = pytest.mark.skipif(
+    shutil.which("kcat") is None, reason="kcat is not installed (apt-get install kcat)"
+)
 
 
 def tool(main: str, *arguments: str) -> str:
     """What a console tool of Kafka says."""
-    command = [str(find_java().program), "-XX:TieredStopAtLevel=1", "-cp", class_path("kafka"), main, *arguments]
+    command = [
+        str(find_java().program),
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        class_path("kafka"),
+        main,
+        *arguments,
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
 def groups(address: str, group: str) -> dict[int, dict[str, str]]:
     """The rows of kafka-consumer-groups --describe, by partition."""
     main = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    lines = [line.split() for line in tool(main, "--bootstrap-server", address, "--describe", "--group", group).splitlines()]
+    lines = [
+        line.split()
+        for line in tool(
+            main, "--bootstrap-server", address, "--describe", "--group", group
+        ).splitlines()
+    ]
     heading = next(words for words in lines if words[:1] == ["GROUP"])
     rows = [dict(zip(heading, words, strict=False)) for words in lines if words[:1] == [group]]
     return {int(row["PARTITION"]): row for row in rows}
@@ -37,14 +53,24 @@ def groups(address: str, group: str) -> dict[int, dict[str, str]]:
 
 @pytest.fixture(params=["kafka", "transaction", "zookeeper"])
 def drained(
-    request: pytest.FixtureRequest, zookeeper_server: Any, kafka_broker: Any, znode_root: str, topic_name: str
+    request: pytest.FixtureRequest,
+    zookeeper_server: Any,
+    kafka_broker: Any,
+    znode_root: str,
+    topic_name: str,
 ) -> Iterator[str]:
-    """A topic of 201 records, one of them poison, drained by a leader that still leads; gives the career's name and group."""
+    """A topic of 201 records, one of them poison, drained by a leader that still leads; gives the
+    career's name and group.
+    """
     address, career = kafka_broker.address, f"{topic_name}-career"
     create_topics(address, {topic_name: 2, f"{career}-dead": 1})
     values = [b"%d" % n for n in range(200)]
     values.insert(77, b"poison")
-    produce(address, topic_name, [(b"k%d" % (n % 7), value, [("h", b"x")]) for n, value in enumerate(values)])
+    produce(
+        address,
+        topic_name,
+        [(b"k%d" % (n % 7), value, [("h", b"x")]) for n, value in enumerate(values)],
+    )
     leader = CandidateProcess(
         "fussy:Fussy",
         id="a",
@@ -59,7 +85,9 @@ def drained(
     leader.stop()
 
 
-def test_the_console_tools_show_the_leaders_offsets_and_no_lag(drained: str, kafka_broker: Any, topic_name: str) -> None:
+def test_the_console_tools_show_the_leaders_offsets_and_no_lag(
+    drained: str, kafka_broker: Any, topic_name: str
+) -> None:
     ends = end_offsets(kafka_broker.address, topic_name)
 
     def caught_up() -> bool:
@@ -73,10 +101,19 @@ def test_the_console_tools_show_the_leaders_offsets_and_no_lag(drained: str, kaf
 def test_the_console_consumer_reads_the_dead_letter_with_its_headers(
     drained: str, kafka_broker: Any, topic_name: str
 ) -> None:
-    eventually(lambda: sum(end_offsets(kafka_broker.address, f"{drained}-dead").values()) >= 1, timeout_s=90)
+    eventually(
+        lambda: sum(end_offsets(kafka_broker.address, f"{drained}-dead").values()) >= 1,
+        timeout_s=90,
+    )
     told = tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        *("--bootstrap-server", kafka_broker.address, "--topic", f"{drained}-dead", "--from-beginning"),
+        *(
+            "--bootstrap-server",
+            kafka_broker.address,
+            "--topic",
+            f"{drained}-dead",
+            "--from-beginning",
+        ),
         *("--max-messages", "1", "--timeout-ms", "60000", "--isolation-level", "read_committed"),
         *("--formatter-property", "print.headers=true", "--formatter-property", "print.key=true"),
     )
@@ -87,8 +124,13 @@ def test_the_console_consumer_reads_the_dead_letter_with_its_headers(
 
 
 @NEEDS_KCAT
-def test_kcat_reads_offsets_and_dead_letters(drained: str, kafka_broker: Any, topic_name: str) -> None:
-    eventually(lambda: sum(end_offsets(kafka_broker.address, f"{drained}-dead").values()) >= 1, timeout_s=90)
+def test_kcat_reads_offsets_and_dead_letters(
+    drained: str, kafka_broker: Any, topic_name: str
+) -> None:
+    eventually(
+        lambda: sum(end_offsets(kafka_broker.address, f"{drained}-dead").values()) >= 1,
+        timeout_s=90,
+    )
     kcat = ["kcat", "-b", kafka_broker.address, "-C", "-q", "-X", "isolation.level=read_committed"]
     letter = subprocess.run(
         [*kcat, "-t", f"{drained}-dead", "-o", "beginning", "-c", "1", "-f", "%k|%h|%s\n"],
@@ -99,9 +141,17 @@ def test_kcat_reads_offsets_and_dead_letters(drained: str, kafka_broker: Any, to
     ).stdout
     assert letter.rstrip().endswith("|poison")
     assert f"leaderq-dead-topic={topic_name}" in letter
-    queries = [f"{topic_name}:{number}:-1" for number in end_offsets(kafka_broker.address, topic_name)]
+    queries = [
+        f"{topic_name}:{number}:-1" for number in end_offsets(kafka_broker.address, topic_name)
+    ]
     told = subprocess.run(
-        ["kcat", "-b", kafka_broker.address, "-Q", *(word for query in queries for word in ("-t", query))],
+        [
+            "kcat",
+            "-b",
+            kafka_broker.address,
+            "-Q",
+            *(word for query in queries for word in ("-t", query)),
+        ],
         capture_output=True,
         text=True,
         check=True,

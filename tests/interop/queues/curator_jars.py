@@ -1,8 +1,11 @@
-"""Curator's jars and a JDK: what the Java side of these tests and of ``benchmarks/queues.py`` is made of.
+"""Curator's jars and a JDK: what the Java side of these tests and of ``benchmarks/queues.py`` is
+made of.
 
-The jars are named by Maven coordinates in ``curator.lock`` (all that ``org.apache.curator:curator-recipes:5.9.0`` and
-``org.slf4j:slf4j-simple:1.7.36`` need, in the format of ``jars.lock``) and fetched once, through jgo, into the cache of
-:mod:`leaderq.testing.jars`. The sources beside this file are compiled once for each of their states, into the same cache.
+The jars are named by Maven coordinates in ``curator.lock`` (all that
+``org.apache.curator:curator-recipes:5.9.0`` and ``org.slf4j:slf4j-simple:1.7.36`` need, in the
+format of ``jars.lock``) and fetched once, through jgo, into the cache of
+:mod:`leaderq.testing.jars`. The sources beside this file are compiled once for each of their
+states, into the same cache.
 """
 
 from __future__ import annotations
@@ -45,7 +48,9 @@ def compiled(folders: Iterable[Path]) -> str:
     """
     sources = sorted(source for folder in folders for source in folder.glob("*.java"))
     class_path = curator_class_path()
-    digest = hashlib.sha256(class_path.encode() + b"".join(source.read_bytes() for source in sources)).hexdigest()
+    digest = hashlib.sha256(
+        class_path.encode() + b"".join(source.read_bytes() for source in sources)
+    ).hexdigest()
     classes = cache_folder() / "classes" / f"curator-{digest[:16]}"
     if not classes.exists():
         with alone("classes-curator"):
@@ -57,10 +62,18 @@ def compiled(folders: Iterable[Path]) -> str:
 def _compile(sources: list[Path], class_path: str, classes: Path) -> None:
     draft = classes.with_suffix(f".{os.getpid()}.draft")
     shutil.rmtree(draft, ignore_errors=True)
-    command = [str(_javac()), "-Xlint:all,-processing,-classfile", "-Werror", "--release", str(OLDEST_MAJOR)]
+    command = [
+        str(_javac()),
+        "-Xlint:all,-processing,-classfile",
+        "-Werror",
+        "--release",
+        str(OLDEST_MAJOR),
+    ]
     command += ["-proc:none", "-cp", class_path, "-d", str(draft), *map(str, sources)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S, check=False
+        )
         if done.returncode:
             raise AssertionError(f"the Java sources do not compile:\n{done.stdout}{done.stderr}")
         draft.replace(classes)
@@ -78,11 +91,16 @@ def _javac() -> Path:
         if place.is_file() and os.access(place, os.X_OK):
             return place
     raise MissingPiece(
-        f"no javac was found (beside the Java in use, JAVA_HOME, PATH), and Curator's side of these tests is compiled; "
-        f"install a JDK {OLDEST_MAJOR} or newer, such as openjdk-{OLDEST_MAJOR}-jdk-headless"
+        "no javac was found (beside the Java in use, JAVA_HOME, PATH), and Curator's side of these"
+        f" tests is compiled; install a JDK {OLDEST_MAJOR} or newer, such as"
+        f" openjdk-{OLDEST_MAJOR}-jdk-headless"
     )
 
 
 def _locked() -> tuple[LockedJar, ...]:
-    lines = [line.split() for line in (HERE / "curator.lock").read_text().splitlines() if not line.startswith("#")]
+    lines = [
+        line.split()
+        for line in (HERE / "curator.lock").read_text().splitlines()
+        if not line.startswith("#")
+    ]
     return tuple(LockedJar(coordinate, sha256, int(size)) for _, sha256, size, coordinate in lines)

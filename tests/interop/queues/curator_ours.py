@@ -1,4 +1,6 @@
-"""Our side of a queue that Java shares: recipe classes by their kind, and what a consumer of theirs saw."""
+"""Our side of a queue that Java shares: recipe classes by their kind, and what a consumer of theirs
+saw.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def recipe(kind: QueueKind, session: Session, path: str, **options: Any) -> Any:
 
 
 def put(queue: Any, value: Any, rank: int, *, is_multi: bool = False) -> None:
-    """Put with a rank: the lower the sooner, in queues that have an order of their own; the id in those that have ids."""
+    """Put with a rank: the lower the sooner, in queues that have an order of their own; the id in
+    those that have ids.
+    """
     putting = queue.put_multi if is_multi else queue.put
     kind = queue.KIND
     if kind is QueueKind.ID:
@@ -46,11 +50,17 @@ def put(queue: Any, value: Any, rank: int, *, is_multi: bool = False) -> None:
 
 def java_how(kind: QueueKind, rank: int) -> Any:
     """The same rank as Java's ``put`` takes it."""
-    return {QueueKind.ID: f"id/{rank}", QueueKind.PRIORITY: rank, QueueKind.DELAY: (PAST_S + rank) * 1000}.get(kind, "")
+    return {
+        QueueKind.ID: f"id/{rank}",
+        QueueKind.PRIORITY: rank,
+        QueueKind.DELAY: (PAST_S + rank) * 1000,
+    }.get(kind, "")
 
 
 class Seen:
-    """A consumer that keeps what it was given; ``failures`` times it raises, and ``work_s`` is what an item costs it."""
+    """A consumer that keeps what it was given; ``failures`` times it raises, and ``work_s`` is what
+    an item costs it.
+    """
 
     def __init__(self, *, failures: int = 0, work_s: float = 0.0) -> None:
         self.values: list[bytes] = []
@@ -71,5 +81,9 @@ class Seen:
 
     def await_items(self, count: int, *, timeout_s: float = 60.0) -> list[bytes]:
         """What was consumed, once there are ``count``."""
-        eventually(lambda: len(self.values) >= count, timeout_s=timeout_s, message=f"{count} items consumed by us")
+        eventually(
+            lambda: len(self.values) >= count,
+            timeout_s=timeout_s,
+            message=f"{count} items consumed by us",
+        )
         return list(self.values)

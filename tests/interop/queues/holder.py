@@ -1,4 +1,5 @@
-"""A consumer of ours in a process of its own, to be killed: says what it is given, and never finishes it.
+"""A consumer of ours in a process of its own, to be killed: says what it is given, and never
+finishes it.
 
 python holder.py ADDRESS PATH LOCK_PATH
 """
@@ -20,7 +21,9 @@ def hold(value: bytes) -> None:
 
 def main(address: str, path: str, lock_path: str) -> None:
     """Consume until killed."""
-    DistributedQueue(connect(address, timeout_s=8.0), path, lock_path=lock_path, consumer=hold).start()
+    DistributedQueue(
+        connect(address, timeout_s=8.0), path, lock_path=lock_path, consumer=hold
+    ).start()
     threading.Event().wait()
 
 

@@ -1,6 +1,8 @@
-"""Java Curator in a process of its own, driven over its stdin and stdout; see ``java/Peer.java`` for the lines.
+"""Java Curator in a process of its own, driven over its stdin and stdout; see ``java/Peer.java``
+for the lines.
 
-A :class:`JavaPeer` ends with this process, whatever ends it: its stdin is closed then. All waits are bounded.
+A :class:`JavaPeer` ends with this process, whatever ends it: its stdin is closed then. All waits
+are bounded.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ from leaderq.testing.java_server import QUICK_START
 from leaderq.testing.waiting import eventually, patience
 
 _ANSWER_TIMEOUT_S = 60.0
-_LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+_LOGGING = (
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+)
 
 
 class JavaFailed(AssertionError):
@@ -47,13 +52,28 @@ class Event:
 
 
 class JavaPeer:
-    """One JVM. ``log`` gets its stderr; ``sources`` are further folders of Java sources and ``main`` the class that is run."""
+    """One JVM. ``log`` gets its stderr; ``sources`` are further folders of Java sources and
+    ``main`` the class that is run.
+    """
 
     def __init__(
-        self, log: Path, *, sources: Iterable[Path] = (), main: str = "Peer", jvm: Sequence[str] = QUICK_START
+        self,
+        log: Path,
+        *,
+        sources: Iterable[Path] = (),
+        main: str = "Peer",
+        jvm: Sequence[str] = QUICK_START,
     ) -> None:
         self._log = log
-        self._command = [str(find_java().program), "-Xmx1g", *jvm, *_LOGGING, "-cp", compiled([SOURCES, *sources]), main]
+        self._command = [
+            str(find_java().program),
+            "-Xmx1g",
+            *jvm,
+            *_LOGGING,
+            "-cp",
+            compiled([SOURCES, *sources]),
+            main,
+        ]
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._answers: dict[str, Future[list[str]]] = {}
@@ -72,8 +92,14 @@ class JavaPeer:
                 encoding="utf-8",
                 bufsize=1,
             )
-        threading.Thread(target=self._read, args=(self._process,), name="java-peer", daemon=True).start()
-        eventually(lambda: self.events("peer", "ready"), timeout_s=120, message=f"Java answers (see {self._log})")
+        threading.Thread(
+            target=self._read, args=(self._process,), name="java-peer", daemon=True
+        ).start()
+        eventually(
+            lambda: self.events("peer", "ready"),
+            timeout_s=120,
+            message=f"Java answers (see {self._log})",
+        )
         return self
 
     @property
@@ -144,7 +170,12 @@ class JavaPeer:
     def __enter__(self) -> JavaPeer:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
     def _reap(self) -> None:
@@ -228,7 +259,11 @@ class _Consumes(_Thing):
 
     def await_items(self, count: int, *, timeout_s: float = 60.0) -> list[bytes]:
         """The items consumed, once there are ``count``."""
-        eventually(lambda: len(self.events("item")) >= count, timeout_s=timeout_s, message=f"Java consumes {count} items")
+        eventually(
+            lambda: len(self.events("item")) >= count,
+            timeout_s=timeout_s,
+            message=f"Java consumes {count} items",
+        )
         return self.consumed
 
 
@@ -351,7 +386,9 @@ class JavaLatch(_Thing):
         self.do("close-latch")
 
     def reigns(self) -> list[tuple[float, float]]:
-        """When it led: from each ``isLeader`` to whatever told its owner that this is over; to now if nothing has."""
+        """When it led: from each ``isLeader`` to whatever told its owner that this is over; to now
+        if nothing has.
+        """
         reigns: list[tuple[float, float]] = []
         since: float | None = None
         for event in self.events():
@@ -364,7 +401,10 @@ class JavaLatch(_Thing):
 
 
 def _options(options: dict[str, object]) -> list[str]:
-    return [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in options.items()]
+    return [
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in options.items()
+    ]
 
 
 def _close_quietly(stream: Any) -> None:

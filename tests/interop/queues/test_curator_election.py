@@ -1,4 +1,6 @@
-"""Java's LeaderLatch and our candidates in one election: who leads is judged by intervals on one clock, never by what was meant."""
+"""Java's LeaderLatch and our candidates in one election: who leads is judged by intervals on one
+clock, never by what was meant.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,9 @@ def overlaps(reigns: list[Reign]) -> list[tuple[Reign, Reign]]:
 
 
 class Standing:
-    """A candidate of ours on a thread of its own; it leads until it is asked to go, and counts as leading while its term passes
-    ``check``."""
+    """A candidate of ours on a thread of its own; it leads until it is asked to go, and counts as
+    leading while its term passes ``check``.
+    """
 
     def __init__(self, session: Session, layout: Layout, id: str) -> None:
         self.id = id
@@ -109,7 +112,11 @@ class Javanese:
 
     @property
     def reigns(self) -> list[Reign]:
-        return [(since, until, "java") for latch in [*self._former, self.latch] for since, until in latch.reigns()]
+        return [
+            (since, until, "java")
+            for latch in [*self._former, self.latch]
+            for since, until in latch.reigns()
+        ]
 
     def go(self) -> None:
         """Give the place back, and stand again at the end of the line."""
@@ -142,7 +149,9 @@ def test_a_java_latch_and_our_candidates_change_fifty_times_and_never_lead_toget
     theirs = Javanese(java, layout)
     changes = {"java": 0, "ours-1": 0, "ours-2": 0}
     for number in range(CHANGES):
-        leader = eventually(lambda: next((one for one in (*ours, theirs) if one.leads), None), interval_s=0.002)
+        leader = eventually(
+            lambda: next((one for one in (*ours, theirs) if one.leads), None), interval_s=0.002
+        )
         changes[leader.id] += 1
         if isinstance(leader, Standing) and number % 10 == 9:
             leader.session.replace("the test wants it")  # its session is ended under it
@@ -175,16 +184,22 @@ class History:
         self._offset_s = now_s() - time.monotonic()
 
     def reigns(self) -> list[Reign]:
-        lines = [json.loads(line) for line in self.path.read_text().splitlines() if line.endswith("}")]
+        lines = [
+            json.loads(line) for line in self.path.read_text().splitlines() if line.endswith("}")
+        ]
         believed: dict[tuple[str, int], list[float]] = {}
         for line in lines:
             if line["what"] in ("inaugurate", "believed"):
-                believed.setdefault((line["who"], line["term"]), []).append(line["at"] - self._offset_s)
+                believed.setdefault((line["who"], line["term"]), []).append(
+                    line["at"] - self._offset_s
+                )
         return [(min(times), max(times), who) for (who, _), times in believed.items()]
 
 
 @pytest.fixture
-def run(zookeeper_server: Any, layout: Layout, tmp_path: Path) -> Iterator[Callable[[str], CandidateProcess]]:
+def run(
+    zookeeper_server: Any, layout: Layout, tmp_path: Path
+) -> Iterator[Callable[[str], CandidateProcess]]:
     """Starts ``leaderq run`` with a career that writes down what it believes."""
     started: list[CandidateProcess] = []
 
@@ -209,11 +224,17 @@ def run(zookeeper_server: Any, layout: Layout, tmp_path: Path) -> Iterator[Calla
 
 
 def test_leaders_are_killed_and_frozen_on_both_sides_and_never_lead_together(
-    run: Callable[[str], CandidateProcess], mortal_peer: JavaPeer, zookeeper_server: Any, layout: Layout, tmp_path: Path
+    run: Callable[[str], CandidateProcess],
+    mortal_peer: JavaPeer,
+    zookeeper_server: Any,
+    layout: Layout,
+    tmp_path: Path,
 ) -> None:
     first = run("first")
     first.wait_for("stage_began", stage="execution")
-    latch = mortal_peer.connect(zookeeper_server.address, timeout=6000).latch(layout.candidates, "java")
+    latch = mortal_peer.connect(zookeeper_server.address, timeout=6000).latch(
+        layout.candidates, "java"
+    )
     eventually(lambda: latch.participants == {"first", "java"})
     second = run("second")
 

@@ -35,7 +35,10 @@ def for_java(lock_path: str | None, **more: object) -> dict[str, Any]:
 def expected(kind: QueueKind) -> list[bytes]:
     """Items numbered as they are put with RANKS, in the order they have to come out in."""
     numbers = range(len(RANKS))
-    return [b"%d" % number for number in (sorted(numbers, key=lambda n: RANKS[n]) if kind in RANKED else numbers)]
+    return [
+        b"%d" % number
+        for number in (sorted(numbers, key=lambda n: RANKS[n]) if kind in RANKED else numbers)
+    ]
 
 
 @each_kind
@@ -78,7 +81,9 @@ def test_we_put_and_java_consumes_in_order(
         consumer.close()
 
 
-@pytest.mark.parametrize("kind", [QueueKind.PLAIN, QueueKind.PRIORITY, QueueKind.DELAY], ids=lambda kind: kind.value)
+@pytest.mark.parametrize(
+    "kind", [QueueKind.PLAIN, QueueKind.PRIORITY, QueueKind.DELAY], ids=lambda kind: kind.value
+)
 def test_several_items_in_one_znode_go_both_ways(
     java: JavaClient, session: Session, znode_root: str, kind: QueueKind
 ) -> None:
@@ -110,12 +115,19 @@ def test_many_items_put_at_once_are_each_a_znode_for_java(
         if kind is QueueKind.ID:
             ours.put_many((value, "id") for value in values)
         else:
-            ours.put_many(values, **{QueueKind.PRIORITY: {"priority": 5}, QueueKind.DELAY: {"delay_s": 0.0}}.get(kind, {}))
+            ours.put_many(
+                values,
+                **{QueueKind.PRIORITY: {"priority": 5}, QueueKind.DELAY: {"delay_s": 0.0}}.get(
+                    kind, {}
+                ),
+            )
         assert sorted(consumer.await_items(1000)) == values
     consumer.close()
 
 
-def test_gzip_goes_both_ways(java_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str) -> None:
+def test_gzip_goes_both_ways(
+    java_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str
+) -> None:
     zipping = java_peer.connect(zookeeper_server.address, gzip=True)
     text = b"again and " * 200
     consumer = zipping.queue("plain", f"{znode_root}/theirs", consume=True)
@@ -132,7 +144,9 @@ def test_gzip_goes_both_ways(java_peer: JavaPeer, session: Session, zookeeper_se
     zipping.close()
 
 
-def test_each_side_removes_by_id_what_the_other_has_put(java: JavaClient, session: Session, znode_root: str) -> None:
+def test_each_side_removes_by_id_what_the_other_has_put(
+    java: JavaClient, session: Session, znode_root: str
+) -> None:
     theirs = java.queue("id", znode_root, consume=False)
     with recipe(QueueKind.ID, session, znode_root) as ours:
         ours.put(b"1", "a/b|c")
@@ -153,17 +167,28 @@ def test_what_we_requeue_keeps_its_place_for_java(
     with recipe(kind, session, path, lock_path=lock_path) as producer:
         put(producer, b"poison", 5)
     (former,) = session.children(path)
-    patient = RetryPolicy(backoff_s=60)  # ours leaves it alone meanwhile; Java does not know of that
+    # ours leaves it alone meanwhile; Java does not know of that
+    patient = RetryPolicy(backoff_s=60)
     with recipe(
-        kind, session, path, lock_path=lock_path, consumer=failing, error_mode=ErrorMode.REQUEUE, retry=patient
+        kind,
+        session,
+        path,
+        lock_path=lock_path,
+        consumer=failing,
+        error_mode=ErrorMode.REQUEUE,
+        retry=patient,
     ) as ours:
         eventually(lambda: failing.failed == [b"poison"] and former not in session.children(path))
         ours.pause()
         put(ours, b"before", 1)
         put(ours, b"behind", 9)
-        assert any(names.prefix_of(name) == names.prefix_of(former) for name in session.children(path))
+        assert any(
+            names.prefix_of(name) == names.prefix_of(former) for name in session.children(path)
+        )
     consumer = java.queue(kind.value, path, lock=lock_path, consume=True)
-    in_order = [b"before", b"poison", b"behind"] if kind in RANKED else [b"poison", b"before", b"behind"]
+    in_order = (
+        [b"before", b"poison", b"behind"] if kind in RANKED else [b"poison", b"before", b"behind"]
+    )
     assert consumer.await_items(3) == in_order
     consumer.close()
     assert failing.values == []
@@ -179,10 +204,17 @@ def test_attempts_and_age_are_kept_through_the_hands_of_java(
         first.requeue()
     java = java_peer.connect(zookeeper_server.address)
     failing = java.queue("plain", path, lock=lock_path, consume=True, fail=1_000_000)
-    eventually(lambda: len(failing.events("failed")) >= 3, message="Java requeues it again and again")
+    eventually(
+        lambda: len(failing.events("failed")) >= 3, message="Java requeues it again and again"
+    )
     failing.close()
-    java.close()  # Curator interrupts its consumer when it closes, and leaves its lock behind until its session ends
-    with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path) as ours, ours.take(60) as again:
+    # Curator interrupts its consumer when it closes, and leaves its lock behind until its session
+    # ends
+    java.close()
+    with (
+        recipe(QueueKind.PLAIN, session, path, lock_path=lock_path) as ours,
+        ours.take(60) as again,
+    ):
         assert (again.value, again.attempt, again.enqueued) == (b"x", 2, first.enqueued)
         assert again.name != first.name
 
@@ -190,7 +222,9 @@ def test_attempts_and_age_are_kept_through_the_hands_of_java(
 class TestSimple:
     """SimpleDistributedQueue."""
 
-    def test_items_go_both_ways_in_order(self, java: JavaClient, session: Session, znode_root: str) -> None:
+    def test_items_go_both_ways_in_order(
+        self, java: JavaClient, session: Session, znode_root: str
+    ) -> None:
         theirs = java.simple(znode_root)
         ours = SimpleDistributedQueue(session, znode_root)
         values = [b"", b"a", b"\x00\xff" * 500]
@@ -205,7 +239,9 @@ class TestSimple:
         assert [ours.poll() for _ in range(4)] == [*values, None]
         assert ours.close()
 
-    def test_who_waits_is_woken_by_the_other(self, java: JavaClient, session: Session, znode_root: str) -> None:
+    def test_who_waits_is_woken_by_the_other(
+        self, java: JavaClient, session: Session, znode_root: str
+    ) -> None:
         theirs = java.simple(znode_root)
         ours = SimpleDistributedQueue(session, znode_root)
         taking = theirs.taking()

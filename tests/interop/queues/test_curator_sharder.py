@@ -21,13 +21,17 @@ Ours = QueueSharder[Any]
 def ours(opened: Callable[..., Session], znode_root: str) -> Callable[..., Ours]:
     """A sharder of ours of plain queues; ``consumer`` consumes all of them."""
 
-    def make(consumer: Callable[[bytes], object] | None = None, *, locks: bool = False, **policies: Any) -> Ours:
+    def make(
+        consumer: Callable[[bytes], object] | None = None, *, locks: bool = False, **policies: Any
+    ) -> Ours:
         def allocate(session: Session, path: str) -> DistributedQueue[bytes]:
             lock_path = f"{znode_root}/locks/{path.rpartition('/')[2]}" if locks else None
             return DistributedQueue(session, path, consumer=consumer, lock_path=lock_path)
 
         chosen = QueueSharderPolicies(threshold_check_s=0.2, **policies)
-        return QueueSharder(opened(), allocate, f"{znode_root}/q", f"{znode_root}/latch", chosen, id="ours")
+        return QueueSharder(
+            opened(), allocate, f"{znode_root}/q", f"{znode_root}/latch", chosen, id="ours"
+        )
 
     return make
 
@@ -54,10 +58,17 @@ def test_each_side_takes_up_the_shards_of_the_other_and_nothing_else(
 
     first = ours(new_queue_threshold=5, max_queues=3)
     with first:
-        eventually(lambda: put_until(3, lambda item: first.get_queue().put(item), lambda: first.shard_count))
+        eventually(
+            lambda: put_until(
+                3, lambda item: first.get_queue().put(item), lambda: first.shard_count
+            )
+        )
         javas = theirs(threshold=5, max=5)
         assert javas.shards == set(first.queue_paths) == in_zookeeper()
-    eventually(lambda: put_until(5, javas.put, lambda: len(javas.shards)), message="Java adds shards when it leads")
+    eventually(
+        lambda: put_until(5, javas.put, lambda: len(javas.shards)),
+        message="Java adds shards when it leads",
+    )
     with ours(new_queue_threshold=5, max_queues=3) as second:
         eventually(lambda: set(second.queue_paths) == javas.shards == in_zookeeper())
     javas.close()
@@ -81,10 +92,17 @@ def test_what_one_side_puts_into_any_shard_is_consumed_once_by_either(
 
 
 def test_both_stand_in_one_latch_and_one_of_them_leads(
-    ours: Callable[..., Ours], theirs: Callable[..., JavaSharder], java: JavaClient, session: Session, znode_root: str
+    ours: Callable[..., Ours],
+    theirs: Callable[..., JavaSharder],
+    java: JavaClient,
+    session: Session,
+    znode_root: str,
 ) -> None:
     javas = theirs()
-    eventually(lambda: len(session.children(f"{znode_root}/latch")) == 1, message="Java stands in the latch")
+    eventually(
+        lambda: len(session.children(f"{znode_root}/latch")) == 1,
+        message="Java stands in the latch",
+    )
     with ours() as sharder:
         eventually(lambda: len(session.children(f"{znode_root}/latch")) == 2)
         onlooker = java.latch(f"{znode_root}/latch", "onlooker")

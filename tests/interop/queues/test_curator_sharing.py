@@ -1,4 +1,6 @@
-"""One queue, consumed by Java and by us at the same time; and what becomes of the items of whoever dies."""
+"""One queue, consumed by Java and by us at the same time; and what becomes of the items of whoever
+dies.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ ITEMS = 10_000
 
 
 class Sharing(Seen):
-    """A consumer that keeps what it was given, and at its hundredth item waits until all others have had as many."""
+    """A consumer that keeps what it was given, and at its hundredth item waits until all others
+    have had as many.
+    """
 
     def __init__(self, all_have: threading.Event) -> None:
         super().__init__()
@@ -51,7 +55,14 @@ def test_ten_thousand_items_go_to_java_and_to_us_and_each_goes_once(
         pythons = [Sharing(all_have) for _ in range(3)]
         with ExitStack() as stack:
             for seen in pythons:
-                consumer = recipe(QueueKind.PLAIN, opened(), path, lock_path=lock_path, consumer=seen, concurrency=2)
+                consumer = recipe(
+                    QueueKind.PLAIN,
+                    opened(),
+                    path,
+                    lock_path=lock_path,
+                    consumer=seen,
+                    concurrency=2,
+                )
                 stack.enter_context(consumer)
             for seen in pythons:
                 seen.await_items(100)
@@ -62,7 +73,9 @@ def test_ten_thousand_items_go_to_java_and_to_us_and_each_goes_once(
             eventually(lambda: not ours._session.children(lock_path), timeout_s=60)
         javas.close()
     got = [javas.consumed, *(seen.values for seen in pythons)]
-    assert all(len(values) >= 100 for values in got), f"each had its share: {[len(values) for values in got]}"
+    assert all(len(values) >= 100 for values in got), (
+        f"each had its share: {[len(values) for values in got]}"
+    )
     assert sorted(int(item) for values in got for item in values) == list(range(ITEMS))
 
 
@@ -78,7 +91,11 @@ def test_without_a_lock_path_each_item_goes_once_too(
         with recipe(QueueKind.PLAIN, opened(), znode_root, consumer=seen):
             seen.await_items(1)
             javas.release()
-            eventually(lambda: len(javas.consumed) + len(seen.values) >= len(values), timeout_s=60, interval_s=0.2)
+            eventually(
+                lambda: len(javas.consumed) + len(seen.values) >= len(values),
+                timeout_s=60,
+                interval_s=0.2,
+            )
     javas.close()
     assert sorted([*javas.consumed, *seen.values]) == sorted(values)
 
@@ -87,12 +104,19 @@ def test_without_a_lock_path_each_item_goes_once_too(
 def test_both_put_and_both_consume_at_the_same_time_and_nothing_stays_behind(
     java: JavaClient, session: Session, znode_root: str, locks: bool
 ) -> None:
-    """They meet at the head of an almost empty queue all the time: most claims of several items are refused for one of them."""
+    """They meet at the head of an almost empty queue all the time: most claims of several items are
+    refused for one of them.
+    """
     for number in range(6):
-        path, lock_path = f"{znode_root}/q{number}", f"{znode_root}/locks{number}" if locks else None
+        path, lock_path = (
+            f"{znode_root}/q{number}",
+            f"{znode_root}/locks{number}" if locks else None,
+        )
         seen = Seen()
         with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path, consumer=seen) as ours:
-            javas = java.queue("plain", path, consume=True, **({"lock": lock_path} if lock_path else {}))
+            javas = java.queue(
+                "plain", path, consume=True, **({"lock": lock_path} if lock_path else {})
+            )
             for turn in range(100):
                 ours.put(b"p%03d" % turn)
                 javas.put(b"j%03d" % turn)
@@ -131,7 +155,10 @@ def holder(zookeeper_server: Any) -> Iterator[Callable[..., subprocess.Popen[str
 
 
 def test_java_on_an_idle_queue_is_woken_after_a_consumer_of_ours_was_killed(
-    java: JavaClient, session: Session, znode_root: str, holder: Callable[..., subprocess.Popen[str]]
+    java: JavaClient,
+    session: Session,
+    znode_root: str,
+    holder: Callable[..., subprocess.Popen[str]],
 ) -> None:
     path, lock_path = f"{znode_root}/q", f"{znode_root}/locks"
     with recipe(
@@ -140,7 +167,8 @@ def test_java_on_an_idle_queue_is_woken_after_a_consumer_of_ours_was_killed(
         bystander.put(b"precious")
         dying = holder(path, lock_path)
         javas = java.queue("plain", path, lock=lock_path, consume=True)
-        bystander.put(b"seen")  # Java has looked at the queue after this, and found the other item locked
+        # Java has looked at the queue after this, and found the other item locked
+        bystander.put(b"seen")
         eventually(lambda: len(session.children(lock_path)) == bystander.depth())
         dying.kill()
         assert sorted(javas.await_items(2)) == [b"precious", b"seen"]

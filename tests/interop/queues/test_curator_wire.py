@@ -1,4 +1,6 @@
-"""What Java Curator writes, we read; what we write, it consumes: byte for byte, on the znodes themselves."""
+"""What Java Curator writes, we read; what we write, it consumes: byte for byte, on the znodes
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from leaderq.testing import eventually
 from leaderq.zookeeper.paths import join
 
 PAST_MS = 1_700_000_000_000
-FRAMED = [(QueueKind.PLAIN, ""), (QueueKind.ID, "a/b|c"), (QueueKind.PRIORITY, -5), (QueueKind.DELAY, PAST_MS)]
+FRAMED = [
+    (QueueKind.PLAIN, ""),
+    (QueueKind.ID, "a/b|c"),
+    (QueueKind.PRIORITY, -5),
+    (QueueKind.DELAY, PAST_MS),
+]
 HOW = {QueueKind.ID: "id", QueueKind.PRIORITY: "priority", QueueKind.DELAY: "due_ms"}
 
 
@@ -28,7 +35,9 @@ def put(session: Session, path: str, kind: QueueKind, how: Any, data: bytes) -> 
 
 def items(session: Session, path: str) -> dict[str, payload.Payload]:
     """All znodes of a queue, by name."""
-    return {name: payload.decode(session.get(join(path, name))[0]) for name in session.children(path)}
+    return {
+        name: payload.decode(session.get(join(path, name))[0]) for name in session.children(path)
+    }
 
 
 @pytest.mark.parametrize(("kind", "how"), FRAMED)
@@ -69,11 +78,16 @@ def test_a_znode_of_several_items_is_read_from_java_and_by_java(
     queue.put_multi(several, how)
     queue.put_multi([], how)
     queue.close()
-    assert [list(one.items) for _, one in sorted(items(session, znode_root).items())] == [several, []]
+    assert [list(one.items) for _, one in sorted(items(session, znode_root).items())] == [
+        several,
+        [],
+    ]
     put(session, znode_root, kind, how, payload.encode([b"c", b"d"]))
     queue = java.queue(kind.value, znode_root, consume=True)
     assert queue.await_items(5) == [*several, b"c", b"d"]
-    eventually(lambda: not session.children(znode_root), message="the znode without items is consumed too")
+    eventually(
+        lambda: not session.children(znode_root), message="the znode without items is consumed too"
+    )
     queue.close()
 
 
@@ -104,13 +118,18 @@ def test_the_note_behind_the_frame_survives_a_requeue_by_java(
     eventually(lambda: queue.events("held"))
     queue.fail(1)
     queue.step()
-    eventually(lambda: len(queue.events("held")) == 2, message="Java has requeued it, and is given it again")
+    eventually(
+        lambda: len(queue.events("held")) == 2,
+        message="Java has requeued it, and is given it again",
+    )
     ((name, found),) = items(session, path).items()
     assert name != former
     assert list(found.items) == [b"x", b"y"]
     assert found.note == note
     kept = kind in (QueueKind.PLAIN, QueueKind.ID)
-    assert names.prefix_of(name) == (names.prefix_of(former) if kept else "queue-"), "Java loses priorities and due times"
+    assert names.prefix_of(name) == (names.prefix_of(former) if kept else "queue-"), (
+        "Java loses priorities and due times"
+    )
     queue.release()
     assert queue.await_items(2) == [b"x", b"y"]
     eventually(lambda: not session.children(path))

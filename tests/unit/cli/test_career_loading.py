@@ -71,22 +71,37 @@ def test_a_career_is_found_in_the_folder_and_can_be_made(folder):
         ("billing", "names no class; write package.module:Class"),
         (":AdBilling", "names no class"),
         ("billing:", "names no class"),
-        ("billing_for_test.py:AdBilling", "begins with a file, not a module; write billing_for_test:AdBilling"),
+        (
+            "billing_for_test.py:AdBilling",
+            "begins with a file, not a module; write billing_for_test:AdBilling",
+        ),
         ("./x/billing.py:A", "write x.billing:A"),
         ("bil-ling:A", "not made of Python names"),
         (
             "billing_for_tst:AdBilling",
-            "module 'billing_for_tst' was not found in {folder} nor where Python looks; did you mean",
+            (
+                "module 'billing_for_tst' was not found in {folder} nor where Python looks; did you"
+                " mean"
+            ),
         ),
-        ("xyzzy.plugh:A", "module 'xyzzy' was not found in {folder} nor where Python looks; run leaderq where"),
+        (
+            "xyzzy.plugh:A",
+            "module 'xyzzy' was not found in {folder} nor where Python looks; run leaderq where",
+        ),
         ("billing_for_test.deeper:A", "module 'billing_for_test.deeper' was not found"),
-        ("billing_for_test:AdBiling", "({folder}/billing_for_test.py) has no 'AdBiling'; did you mean 'AdBilling'?"),
+        (
+            "billing_for_test:AdBiling",
+            "({folder}/billing_for_test.py) has no 'AdBiling'; did you mean 'AdBilling'?",
+        ),
         ("billing_for_test:Xyzzy", "has no 'Xyzzy'; its careers: AdBilling, Bare, Greedy, Broken"),
         ("billing_for_test:function", "is a function, not a class"),
         ("billing_for_test:made", "is an instance of AdBilling, not a class"),
         (
             "billing_for_test:Plain",
-            "({folder}/billing_for_test.py:19) is not a career; make it a subclass of leaderq.LeaderCareer",
+            (
+                "({folder}/billing_for_test.py:19) is not a career; make it a subclass of"
+                " leaderq.LeaderCareer"
+            ),
         ),
         ("billing_for_test:Bare", "is not complete; it still needs handOver, inaugurate"),
         ("billing_for_test:Greedy", "its constructor needs url, table; give them defaults"),
@@ -99,7 +114,10 @@ def test_a_wrong_target_is_refused(folder, target, said):
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("import no_such_thing_here", "needs module 'no_such_thing_here', which is not installed ({file}:1); install it"),
+        (
+            "import no_such_thing_here",
+            "needs module 'no_such_thing_here', which is not installed ({file}:1); install it",
+        ),
         ("x = (", "{file}:1 is not valid Python: '(' was never closed; correct that line"),
         ("\n\nx = {}['key']", "raised KeyError: 'key' ({file}:3)"),
         ("raise SystemExit(3)", "raised SystemExit: 3 ({file}:1)"),
@@ -107,7 +125,9 @@ def test_a_wrong_target_is_refused(folder, target, said):
         ("from leaderq.career import Nothing", "raised ImportError: cannot import name 'Nothing'"),
     ],
 )
-def test_a_module_that_cannot_be_imported_is_refused_with_the_place_in_the_users_code(folder, source, said):
+def test_a_module_that_cannot_be_imported_is_refused_with_the_place_in_the_users_code(
+    folder, source, said
+):
     (folder / "faulty_for_test.py").write_text(source)
     assert said.format(file=folder / "faulty_for_test.py") in refusal("faulty_for_test:A", folder)
 
@@ -117,14 +137,18 @@ def test_a_constructor_that_raises_is_named_with_its_place(folder):
     with pytest.raises(ConfigurationError) as caught:
         make_career(career, "billing_for_test:Broken")
     said = str(caught.value)
-    assert f"its constructor raised RuntimeError: no such table ({folder}/billing_for_test.py:17)" in said
+    assert (
+        f"its constructor raised RuntimeError: no such table ({folder}/billing_for_test.py:17)"
+        in said
+    )
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
 def test_careers_of_one_process_have_one_id_unless_they_are_given_others(tmp_path, monkeypatch):
     body = "    def execute(self, term): ...\n"
     (tmp_path / "couple.py").write_text(
-        f"from leaderq import LeaderCareer\nclass A(LeaderCareer):\n{body}class B(LeaderCareer):\n{body}"
+        f"from leaderq import LeaderCareer\nclass A(LeaderCareer):\n{body}class"
+        f" B(LeaderCareer):\n{body}"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -132,4 +156,7 @@ def test_careers_of_one_process_have_one_id_unless_they_are_given_others(tmp_pat
     ids = [settings.id for _, settings, _ in run._all_checked(Given({}, None), wanted)]
     assert ids[0] == ids[1]
     (tmp_path / "leaderq.toml").write_text('[careers.b]\nid = "x"\n')
-    assert [settings.id for _, settings, _ in run._all_checked(Given({}, None), wanted)] == [ids[0], "x"]
+    assert [settings.id for _, settings, _ in run._all_checked(Given({}, None), wanted)] == [
+        ids[0],
+        "x",
+    ]

@@ -1,4 +1,6 @@
-"""The surface of the command line: verbs, options with their variables, examples, exit codes; and what it does not load."""
+"""The surface of the command line: verbs, options with their variables, examples, exit codes; and
+what it does not load.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,9 @@ READS = [
 ]
 
 
-def commands(group: click.Group = leaderq, path: str = "leaderq") -> Iterator[tuple[str, click.Command]]:
+def commands(
+    group: click.Group = leaderq, path: str = "leaderq"
+) -> Iterator[tuple[str, click.Command]]:
     context = click.Context(group, info_name=path)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -113,7 +117,11 @@ def command(words: str) -> click.Command:
 
 def help_of(command: click.Command) -> str:
     return re.sub(
-        r"\s+", " ", command.get_help(click.Context(command, info_name="x", max_content_width=200, terminal_width=200))
+        r"\s+",
+        " ",
+        command.get_help(
+            click.Context(command, info_name="x", max_content_width=200, terminal_width=200)
+        ),
     )
 
 
@@ -139,7 +147,9 @@ def test_what_one_call_is_told_has_no_variable_so_that_none_confirms_or_aims_it(
             assert option.envvar is None or option.envvar in FOREIGN_VARIABLES
 
 
-def test_a_confirmation_by_a_variable_is_refused_rather_than_followed(capsys, monkeypatch, tmp_path):
+def test_a_confirmation_by_a_variable_is_refused_rather_than_followed(
+    capsys, monkeypatch, tmp_path
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LEADERQ_QUEUE_YES", "1")
     code, _, err = run(capsys, "queue", "purge", "/orders")
@@ -158,7 +168,9 @@ def test_help_shows_what_the_verb_itself_takes_and_folds_how_to_reach_servers(wo
     assert not any(line.endswith("-") for line in folded.splitlines())
 
 
-@pytest.mark.parametrize("group", [[], ["queue"], ["dead"], ["journal"], ["config"], ["servers"], ["topics"]])
+@pytest.mark.parametrize(
+    "group", [[], ["queue"], ["dead"], ["journal"], ["config"], ["servers"], ["topics"]]
+)
 def test_a_group_alone_shows_its_verbs_each_with_a_whole_line(capsys, group):
     code, out, err = run(capsys, *group)
     assert (code, err) == (0, "")
@@ -173,18 +185,26 @@ def test_run_and_config_show_take_every_setting_that_is_no_secret():
         assert flags <= {name for option in command(words).params for name in option.opts}
 
 
-def test_a_sample_of_the_configuration_can_be_used_with_each_of_its_defaults(capsys, monkeypatch, tmp_path):
+def test_a_sample_of_the_configuration_can_be_used_with_each_of_its_defaults(
+    capsys, monkeypatch, tmp_path
+):
     monkeypatch.chdir(tmp_path)
     code, out, _ = run(capsys, "config", "sample")
     assert code == 0
     assert all(f"[{row.variable}]" in out for row in TABLE)
     assigned = re.findall(r"^#([a-z_]+) = (.+)$", out, re.MULTILINE)
-    (tmp_path / "leaderq.toml").write_text("".join(f"{name} = {value}\n" for name, value in assigned))
+    (tmp_path / "leaderq.toml").write_text(
+        "".join(f"{name} = {value}\n" for name, value in assigned)
+    )
     code, out, err = run(capsys, "config", "show", "--json")
     assert code == 0, err
     shown = {row["setting"]: row for row in map(json.loads, out.splitlines())}
-    assert {name for name, _ in assigned} == {name for name, row in shown.items() if row["source"].endswith("leaderq.toml")}
-    assert {shown[row.name]["value"] for row in TABLE if row.name == "zookeeper"} == {"127.0.0.1:2181"}
+    assert {name for name, _ in assigned} == {
+        name for name, row in shown.items() if row["source"].endswith("leaderq.toml")
+    }
+    assert {shown[row.name]["value"] for row in TABLE if row.name == "zookeeper"} == {
+        "127.0.0.1:2181"
+    }
 
 
 def test_no_command_takes_a_secret_as_an_argument():
@@ -250,7 +270,10 @@ def test_settings_may_stand_before_the_verb_and_the_later_one_wins(capsys, monke
         (["xyzzy"], "choose one of run, lead, status"),
         (["config", "shw"], "did you mean 'show'? see leaderq config --help"),
         (["topics", "create", "a b"], "'a b' cannot be the name of a topic; use up to 249 letters"),
-        (["run"], "name careers as MODULE:CLASS, or give --all for those of the configuration file"),
+        (
+            ["run"],
+            "name careers as MODULE:CLASS, or give --all for those of the configuration file",
+        ),
         (["run", "a:A", "--all"], "name careers as MODULE:CLASS, or give --all"),
         (["lead", "--career", "c"], "Missing argument 'COMMAND [ARGS]...'"),
         (["lead", "--career", "c", "--"], "Missing argument 'COMMAND [ARGS]...'"),
@@ -267,7 +290,9 @@ def test_settings_may_stand_before_the_verb_and_the_later_one_wins(capsys, monke
         (["version", "--zookeeper", "a"], "No such option"),
     ],
 )
-def test_wrong_usage_is_one_clear_line_and_exit_code_2(capsys, monkeypatch, tmp_path, arguments, said):
+def test_wrong_usage_is_one_clear_line_and_exit_code_2(
+    capsys, monkeypatch, tmp_path, arguments, said
+):
     monkeypatch.chdir(tmp_path)
     code, out, err = run(capsys, *arguments)
     assert (code, out) == (2, "")
@@ -293,7 +318,10 @@ def test_every_problem_of_the_configuration_has_a_line_of_its_own(capsys, monkey
 
 def test_debug_adds_the_traceback(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    for arguments in (["--debug", "config", "show", "--root", "x"], ["config", "show", "--root", "x", "--debug"]):
+    for arguments in (
+        ["--debug", "config", "show", "--root", "x"],
+        ["config", "show", "--root", "x", "--debug"],
+    ):
         assert "Traceback" in run(capsys, *arguments)[2]
     monkeypatch.setenv("LEADERQ_DEBUG", "1")
     assert "Traceback" in run(capsys, "config", "show", "--root", "x")[2]
@@ -331,24 +359,36 @@ def test_exit_codes_are_a_promise():
 
 
 def test_help_loads_neither_client_library_nor_the_verbs():
-    code = "import sys; from leaderq.cli import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
+    code = (
+        "import sys; from leaderq.cli import main; main(['--help']); print(*sys.modules,"
+        " file=sys.stderr)"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stderr.split()
     assert {"kazoo", "kafka", "logging", "leaderq.cli.run"} & set(loaded) == set()
 
 
 def test_versions_name_what_is_optional_too(capsys):
     code, out, _ = run(capsys, "version", "--json")
     assert code == 0
-    assert {"leaderq", "kazoo", "kafka-python", "confluent-kafka", "prometheus-client"} <= set(json.loads(out))
+    assert {"leaderq", "kazoo", "kafka-python", "confluent-kafka", "prometheus-client"} <= set(
+        json.loads(out)
+    )
 
 
 def test_doctor_takes_a_career_that_drains_nothing(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "counting_for_doctor.py").write_text(
-        "from leaderq import LeaderCareer\n\nclass Counting(LeaderCareer):\n    def execute(self, term): ...\n"
+        "from leaderq import LeaderCareer\n\nclass Counting(LeaderCareer):\n    def execute(self,"
+        " term): ...\n"
     )
     nowhere = ["--zookeeper", "127.0.0.1:1", "--connect-timeout-s", "0.1"]
-    _, out, _ = run(capsys, "doctor", "--quick", "--json", "--career", "counting_for_doctor:Counting", *nowhere)
+    _, out, _ = run(
+        capsys, "doctor", "--quick", "--json", "--career", "counting_for_doctor:Counting", *nowhere
+    )
     found = {each["check"]: each for each in map(json.loads, out.splitlines())}
     assert found["career"]["verdict"] == "ok"
-    assert found["career"]["detail"].startswith("counting can be made from counting_for_doctor:Counting")
+    assert found["career"]["detail"].startswith(
+        "counting can be made from counting_for_doctor:Counting"
+    )

@@ -19,7 +19,16 @@ from hypothesis import strategies as st
 
 from leaderq.cli.output import json_value, local, write_table
 from leaderq.cli.queue.drain import ItemWriter, Outlet
-from leaderq.cli.queue.entries import BadEntry, Entry, Keys, from_base64, from_json, grouped, numbered, pieces
+from leaderq.cli.queue.entries import (
+    BadEntry,
+    Entry,
+    Keys,
+    from_base64,
+    from_json,
+    grouped,
+    numbered,
+    pieces,
+)
 from leaderq.cli.queue.showing import brief, item_json, item_row, queue_row
 from leaderq.cli.signals import Stopping
 from leaderq.errors import ConfigurationError
@@ -140,7 +149,9 @@ def test_times_that_no_calendar_holds_are_shown_as_numbers():
 
 
 def test_a_queue_near_the_end_of_its_numbers_says_so():
-    row = queue_row(Overview("/q", True, QueueKind.PLAIN, 1, next_sequence=2**31 - 5, oldest_ms=0), 61_000)
+    row = queue_row(
+        Overview("/q", True, QueueKind.PLAIN, 1, next_sequence=2**31 - 5, oldest_ms=0), 61_000
+    )
     assert row[7:] == ("1 m 1 s", "its numbers run out at 2147483647")
 
 

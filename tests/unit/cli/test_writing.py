@@ -27,7 +27,14 @@ def terminal(monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (59.9, "59 s"), (60, "1 m 0 s"), (200, "3 m 20 s"), (7500, "2 h 5 m"), (90000, "1 d 1 h")],
+    [
+        (0, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 m 0 s"),
+        (200, "3 m 20 s"),
+        (7500, "2 h 5 m"),
+        (90000, "1 d 1 h"),
+    ],
 )
 def test_a_duration_is_told_in_its_two_largest_units(seconds, text):
     assert duration(seconds) == text
@@ -46,7 +53,12 @@ def test_columns_are_as_wide_as_their_widest_cell(capsys):
 def test_a_narrow_terminal_is_shown_fewer_columns_and_never_too_few(capsys, terminal):
     columns = (Column("A"), Column("SPARE", 2), Column("B"), Column("LESS", 1))
     row = [("a" * 9, "s" * 9, "b" * 9, "l" * 9)]
-    for width, wanted in ((42, ["A", "SPARE", "B", "LESS"]), (41, ["A", "B", "LESS"]), (30, ["A", "B"]), (5, ["A", "B"])):
+    for width, wanted in (
+        (42, ["A", "SPARE", "B", "LESS"]),
+        (41, ["A", "B", "LESS"]),
+        (30, ["A", "B"]),
+        (5, ["A", "B"]),
+    ):
         terminal(width)
         write_table(columns, row)
         assert capsys.readouterr().out.split("\n")[0].split() == wanted

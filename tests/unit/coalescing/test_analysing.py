@@ -93,7 +93,16 @@ def simulated(arrivals, service_s, **options):
 
 
 def test_one_runs_one_waits_the_rest_are_saved():
-    arrivals = [(0.0, "k"), (0.1, "k"), (0.2, "k"), (0.3, "k"), (0.3, "other"), (1.5, "k"), (1.6, "k"), (3.5, "k")]
+    arrivals = [
+        (0.0, "k"),
+        (0.1, "k"),
+        (0.2, "k"),
+        (0.3, "k"),
+        (0.3, "other"),
+        (1.5, "k"),
+        (1.6, "k"),
+        (3.5, "k"),
+    ]
     outcomes, saving = simulated(arrivals, 1.0)
     accept, block, decline = EnqueueOutcome.ACCEPT, EnqueueOutcome.BLOCK, EnqueueOutcome.DECLINE
     assert outcomes == [accept, block, decline, decline, accept, block, decline, accept]
@@ -108,7 +117,9 @@ def test_the_class_at_a_service_time_is_told_by_those_who_meet_another():
     arrivals = [(float(number), str(number)) for number in range(30)]
     assert simulated(arrivals, 5.0)[1].duplication is Duplication.NONE
     assert simulated([*arrivals, (29.5, "29")], 5.0)[1].duplication is Duplication.SPARSE
-    assert simulated([*arrivals, (29.5, "29"), (29.6, "29")], 5.0)[1].duplication is Duplication.HIGH
+    assert (
+        simulated([*arrivals, (29.5, "29"), (29.6, "29")], 5.0)[1].duplication is Duplication.HIGH
+    )
     assert simulated([*arrivals, (29.5, "29")], 0.4)[1].duplication is Duplication.NONE
 
 
@@ -120,7 +131,9 @@ def test_without_waiting_places_whoever_finds_a_run_is_saved():
     assert simulated([(0.0, "k"), (0.5, "k"), (1.0, "k")], 1.0, waiters=0)[1].runs == 2
 
 
-@given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from("ab")), max_size=40), st.integers(1, 10))
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from("ab")), max_size=40), st.integers(1, 10)
+)
 def test_runs_of_a_key_never_overlap_and_a_run_begins_after_each_request(arrivals, service):
     arrivals = sorted(arrivals)
     outcomes, saving = simulated(arrivals, float(service))
@@ -135,7 +148,13 @@ def test_runs_of_a_key_never_overlap_and_a_run_begins_after_each_request(arrival
 
 
 @pytest.mark.parametrize(
-    "options", [{"service_s": 0}, {"service_s": -1}, {"service_s": float("inf")}, {"service_s": 1, "waiters": -1}]
+    "options",
+    [
+        {"service_s": 0},
+        {"service_s": -1},
+        {"service_s": float("inf")},
+        {"service_s": 1, "waiters": -1},
+    ],
 )
 def test_a_simulation_of_nothing_is_refused(options):
     with pytest.raises(ConfigurationError):
@@ -163,15 +182,25 @@ def test_spread_arrivals_stay_in_order_and_in_their_second(times, buffer):
     found = list(spread(arrivals, resolution_s=1.0, buffer=buffer))
     assert [key for _, key in found] == [key for _, key in arrivals]
     assert all(before[0] <= after[0] for before, after in itertools.pairwise(found))
-    assert all(at_s <= then_s <= at_s + 1.0 for (at_s, _), (then_s, _) in zip(arrivals, found, strict=True))
+    assert all(
+        at_s <= then_s <= at_s + 1.0 for (at_s, _), (then_s, _) in zip(arrivals, found, strict=True)
+    )
 
 
 def test_ties_are_spread_evenly():
-    assert [at_s for at_s, _ in spread([(1.0, "a")] * 4 + [(7.0, "b")], resolution_s=1.0)] == [1.0, 1.25, 1.5, 1.75, 7.0]
+    assert [at_s for at_s, _ in spread([(1.0, "a")] * 4 + [(7.0, "b")], resolution_s=1.0)] == [
+        1.0,
+        1.25,
+        1.5,
+        1.75,
+        7.0,
+    ]
 
 
 def test_a_stream_is_measured_and_simulated_at_once():
-    found = analyse([("k", 0.0), ("k", 1.0), ("k", 2.0), ("j", 60.0), ("k", None)], services_s=(0.5, 10.0))
+    found = analyse(
+        [("k", 0.0), ("k", 1.0), ("k", 2.0), ("j", 60.0), ("k", None)], services_s=(0.5, 10.0)
+    )
     assert [one.declined for one in found.savings] == [0, 1]
     assert found.repeats.requests == 5
     assert (found.untimed, found.late) == (1, 0)

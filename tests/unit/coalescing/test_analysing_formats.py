@@ -12,7 +12,10 @@ from leaderq.coalescing.analysing import RequestLines, access_log, key_and_time
 from leaderq.coalescing.analysing.requests import LONGEST_LINE_BYTES, BadLine
 from leaderq.errors import ConfigurationError
 
-LINE = '203.0.113.9 - alice [17/May/2015:10:05:03 +0000] "GET /a?b=1 HTTP/1.1" 200 512 "http://x/" "Mozilla \\"5\\" (X)"'
+LINE = (
+    '203.0.113.9 - alice [17/May/2015:10:05:03 +0000] "GET /a?b=1 HTTP/1.1" 200 512 "http://x/"'
+    ' "Mozilla \\"5\\" (X)"'
+)
 AT_S = 1431857103.0
 
 
@@ -43,7 +46,9 @@ def test_the_common_form_has_neither_referer_nor_agent():
     assert access_log("agent")(common) == ("-", AT_S)
 
 
-@pytest.mark.parametrize("line", ["", "nonsense", LINE.replace("May", "Mai"), LINE.replace("GET /a?b=1 HTTP/1.1", "-")])
+@pytest.mark.parametrize(
+    "line", ["", "nonsense", LINE.replace("May", "Mai"), LINE.replace("GET /a?b=1 HTTP/1.1", "-")]
+)
 def test_what_is_no_line_of_an_access_log_is_a_bad_line(line):
     with pytest.raises(BadLine):
         access_log("path")(line)
@@ -82,7 +87,9 @@ def lines_of(data: bytes, parse=key_and_time):
 
 
 def test_lines_that_cannot_be_used_are_counted_and_the_first_are_shown():
-    lines, requests = lines_of(b"a\n\xff\n\n" + b"x" * (LONGEST_LINE_BYTES + 5) + b"\nb\r\n" + b"\xff\n" * 5)
+    lines, requests = lines_of(
+        b"a\n\xff\n\n" + b"x" * (LONGEST_LINE_BYTES + 5) + b"\nb\r\n" + b"\xff\n" * 5
+    )
     assert [key for key, _ in requests] == ["a", "b"]
     assert (lines.lines, lines.requests, lines.undecodable, lines.unusable) == (9, 2, 6, 1)
     assert lines.complaints == [

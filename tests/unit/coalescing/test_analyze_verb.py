@@ -13,7 +13,8 @@ import pytest
 from leaderq.cli import main
 
 LOG = "".join(
-    f'10.0.0.{number % 3} - - [17/May/2015:10:05:{number:02} +0000] "GET /{number % 4} HTTP/1.1" 200 5 "-" "x"\n'
+    f'10.0.0.{number % 3} - - [17/May/2015:10:05:{number:02} +0000] "GET /{number % 4} HTTP/1.1"'
+    ' 200 5 "-" "x"\n'
     for number in range(40)
 )
 
@@ -40,9 +41,16 @@ def test_an_access_log_is_told_by_its_lines(capsys, log):
 
 
 def test_the_figures_are_there_as_json(capsys, log):
-    _, out, _ = run(capsys, log, "--key", "client", "--service-s", "1", "--service-s", "100", "--json")
+    _, out, _ = run(
+        capsys, log, "--key", "client", "--service-s", "1", "--service-s", "100", "--json"
+    )
     said = json.loads(out)
-    assert (said["requests"], said["keys"], said["minimum_distance"], said["duplication"]) == (40, 3, 3, "high")
+    assert (said["requests"], said["keys"], said["minimum_distance"], said["duplication"]) == (
+        40,
+        3,
+        3,
+        "high",
+    )
     assert [one["declined"] for one in said["savings"]] == [0, 34]
     assert said["savings"][1]["runs"] == 6
 

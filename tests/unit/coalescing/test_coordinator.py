@@ -9,7 +9,15 @@ from functools import partial
 
 import pytest
 
-from leaderq.coalescing import EnqueueOutcome, KeepIdle, Overflow, QueueCoordinator, Refusal, TokenStage, TrafficState
+from leaderq.coalescing import (
+    EnqueueOutcome,
+    KeepIdle,
+    Overflow,
+    QueueCoordinator,
+    Refusal,
+    TokenStage,
+    TrafficState,
+)
 from leaderq.errors import ConfigurationError, CoordinatorClosed, WaitTimedOut, WouldDeadlock
 from leaderq.testing import eventually
 
@@ -27,14 +35,22 @@ def waiting(coordinator: QueueCoordinator[str], count: int = 1) -> None:
 def test_the_first_is_accepted_the_second_waits_and_the_third_is_declined(pool):
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     first = coordinator.enqueue("k")
-    assert first and first.outcome is EnqueueOutcome.ACCEPT and coordinator.state("k") is TrafficState.PROCESS
+    assert (
+        first
+        and first.outcome is EnqueueOutcome.ACCEPT
+        and coordinator.state("k") is TrafficState.PROCESS
+    )
     second = pool.submit(coordinator.enqueue, "k")
     waiting(coordinator)
     third = coordinator.enqueue("k")
     assert not third and (third.outcome, third.refusal) == (EnqueueOutcome.DECLINE, Refusal.FULL)
     assert coordinator.state("k") is TrafficState.BLOCK and not second.done()
     assert coordinator.dequeue(first) and not first
-    assert second.result() and second.result().outcome is EnqueueOutcome.BLOCK and second.result().covers == 1
+    assert (
+        second.result()
+        and second.result().outcome is EnqueueOutcome.BLOCK
+        and second.result().covers == 1
+    )
     assert second.result().number > first.number
     assert coordinator.dequeue(second.result()) and coordinator.state("k") is TrafficState.INIT
 
@@ -108,7 +124,9 @@ def test_whoever_waits_in_vain_is_told_and_waits_no_more():
 
 
 def test_whoever_gives_up_tells_how_many_relied_on_it(pool, monkeypatch):
-    now = [0.0]  # the machine's clock stands until all have come; whoever waits looks at it each time its wait is over
+    # the machine's clock stands until all have come; whoever waits looks at it each time its wait
+    # is over
+    now = [0.0]
     monkeypatch.setattr("leaderq.timeouts.now_s", lambda: now[0])
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     coordinator.enqueue("k", owner=None)
@@ -137,7 +155,11 @@ class TestOffers:
         called = []
         first = coordinator.offer("k", called.append)
         second = coordinator.offer("k", called.append)
-        assert (first.outcome, second.outcome, called) == (EnqueueOutcome.ACCEPT, EnqueueOutcome.BLOCK, [])
+        assert (first.outcome, second.outcome, called) == (
+            EnqueueOutcome.ACCEPT,
+            EnqueueOutcome.BLOCK,
+            [],
+        )
         assert coordinator.offer("k", called.append).outcome is EnqueueOutcome.DECLINE
         coordinator.dequeue(first)
         assert called == [second] and second
@@ -273,7 +295,10 @@ class TestOverflow:
         coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=Overflow.REPLACE_OLDEST)
         called = []
         head, old, new = (coordinator.offer("k", called.append, value) for value in range(3))
-        assert called == [old] and (old.outcome, old.refusal) == (EnqueueOutcome.DECLINE, Refusal.REPLACED)
+        assert called == [old] and (old.outcome, old.refusal) == (
+            EnqueueOutcome.DECLINE,
+            Refusal.REPLACED,
+        )
         assert new.covers == 1
         newest = coordinator.offer("k", called.append)
         assert newest.covers == 2 and called == [old, new]
@@ -281,7 +306,9 @@ class TestOverflow:
         assert newest and called == [old, new, newest]
 
     def test_of_several_the_longest_waiting_is_replaced(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=2, overflow=Overflow.REPLACE_OLDEST)
+        coordinator: QueueCoordinator[str] = QueueCoordinator(
+            waiters=2, overflow=Overflow.REPLACE_OLDEST
+        )
         called = []
         head, old, middle, new = (coordinator.offer("k", called.append) for _ in range(4))
         assert called == [old]
@@ -301,7 +328,9 @@ class TestOverflow:
         assert new.result(60)
 
     def test_values_are_merged_into_that_of_the_newest_who_waits(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=lambda waiting, new: waiting | new)
+        coordinator: QueueCoordinator[str] = QueueCoordinator(
+            overflow=lambda waiting, new: waiting | new
+        )
         called = []
         head = coordinator.offer("k", called.append, {0})
         tail = coordinator.offer("k", called.append, {1})
@@ -311,7 +340,9 @@ class TestOverflow:
         assert called == [tail] and tail.value == {1, 2, 3} and tail.covers == 2
 
     def test_a_merge_that_fails_is_the_newcomers_and_disturbs_nobody(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=lambda waiting, new: waiting + new)
+        coordinator: QueueCoordinator[str] = QueueCoordinator(
+            overflow=lambda waiting, new: waiting + new
+        )
         head = coordinator.offer("k", print, 1)
         tail = coordinator.offer("k", coordinator.dequeue, 1)
         with pytest.raises(TypeError):
@@ -363,7 +394,9 @@ class TestIdleKeys:
 
     def test_a_sweep_forgets_what_was_idle_for_long(self):
         now = [0.0]
-        coordinator: QueueCoordinator[str] = QueueCoordinator(idle=KeepIdle(cap=64, idle_s=10), clock=lambda: now[0])
+        coordinator: QueueCoordinator[str] = QueueCoordinator(
+            idle=KeepIdle(cap=64, idle_s=10), clock=lambda: now[0]
+        )
         for key in "ab":
             coordinator.dequeue(coordinator.enqueue(key))
             now[0] += 6
@@ -373,7 +406,9 @@ class TestIdleKeys:
 
     @pytest.mark.parametrize("stripes", [1, 64])
     def test_never_more_idle_keys_are_kept_than_the_cap(self, stripes):
-        coordinator: QueueCoordinator[int] = QueueCoordinator(idle=KeepIdle(cap=100), stripes=stripes)
+        coordinator: QueueCoordinator[int] = QueueCoordinator(
+            idle=KeepIdle(cap=100), stripes=stripes
+        )
         for key in range(300):
             coordinator.dequeue(coordinator.enqueue(key))
             assert coordinator.stats().idle <= 100
@@ -446,7 +481,13 @@ def test_what_was_done_is_counted():
     coordinator.dequeue(first)
     coordinator.dequeue(second)
     counts = coordinator.stats()
-    assert (counts.runs, counts.promoted, counts.blocked, counts.declined, counts.busy) == (2, 1, 1, 1, 1)
+    assert (counts.runs, counts.promoted, counts.blocked, counts.declined, counts.busy) == (
+        2,
+        1,
+        1,
+        1,
+        1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -473,7 +514,9 @@ def test_all_that_is_wrong_is_said_at_once():
 
 
 class TestFinalizers:
-    """The garbage collector may close a generator at any moment, even while its own thread holds the lock of the key's stripe."""
+    """The garbage collector may close a generator at any moment, even while its own thread holds
+    the lock of the key's stripe.
+    """
 
     @staticmethod
     def holder(coordinator: QueueCoordinator[str]):

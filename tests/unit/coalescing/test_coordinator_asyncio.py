@@ -1,4 +1,6 @@
-"""The coordinator for tasks: waiting, sharing, cancellation at every moment, and threads beside them."""
+"""The coordinator for tasks: waiting, sharing, cancellation at every moment, and threads beside
+them.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +122,9 @@ def test_tasks_share_a_result_and_an_exception():
             await until(lambda: coordinator.coordinator.stats().declined == 13)
             raise KeyError("gone")
 
-        errors = await asyncio.gather(*(coordinator.run("k", fail) for _ in range(5)), return_exceptions=True)
+        errors = await asyncio.gather(
+            *(coordinator.run("k", fail) for _ in range(5)), return_exceptions=True
+        )
         assert [type(error) for error in errors] == [KeyError] * 5
 
     asyncio.run(main())
@@ -271,7 +275,9 @@ def test_those_who_wait_are_told_when_all_is_closed():
 def test_of_debounced_tasks_one_runs_once_it_is_quiet():
     async def main() -> None:
         now = [0.0]
-        shared: QueueCoordinator[str] = QueueCoordinator(debounce=Debounce(1, 5), clock=lambda: now[0], background=False)
+        shared: QueueCoordinator[str] = QueueCoordinator(
+            debounce=Debounce(1, 5), clock=lambda: now[0], background=False
+        )
         coordinator = AsyncQueueCoordinator(shared)
         tasks = [asyncio.create_task(coordinator.enqueue("k")) for _ in range(20)]
         await until(lambda: shared.stats().declined == 19)

@@ -167,7 +167,9 @@ def test_one_that_covers_nobody_leaves_no_debt_and_neither_do_followers_who_ask_
 
 
 def test_the_values_of_merged_requests_are_not_lost_with_their_waiter():
-    coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=lambda waiting, new: waiting | new)
+    coordinator: QueueCoordinator[str] = QueueCoordinator(
+        overflow=lambda waiting, new: waiting | new
+    )
     head = coordinator.offer("k", print, {0})
     waiter = coordinator.offer("k", print, {1})
     assert coordinator.offer("k", print, {2}).refusal is Refusal.MERGED
@@ -342,7 +344,9 @@ class Died(BaseException):
 
 
 def crowd(count: int, life: Callable[[int], None]) -> None:
-    threads = [threading.Thread(target=life, args=(number,), daemon=True) for number in range(count)]
+    threads = [
+        threading.Thread(target=life, args=(number,), daemon=True) for number in range(count)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -358,7 +362,9 @@ class Asking:
         self.coordinator: QueueCoordinator[str] = QueueCoordinator(
             waiters=waiters, stripes=4, cover=self.work if has_cover else None
         )
-        self.refresh = self.coordinator.coalesced(key=lambda key: key, declined="declined")(self.work)
+        self.refresh = self.coordinator.coalesced(key=lambda key: key, declined="declined")(
+            self.work
+        )
 
     def work(self, key: str, request: object = None) -> None:
         request = request or object()
@@ -460,7 +466,9 @@ def test_tasks_that_are_cancelled_at_random_leave_no_declined_request_uncovered(
                 key, request = random.choice(keys), object()
                 history.note(key, request, What.CAME)
                 try:
-                    async with coordinator.hold(key, timeout_s=random.choice((0.000_1, 5))) as token:
+                    async with coordinator.hold(
+                        key, timeout_s=random.choice((0.000_1, 5))
+                    ) as token:
                         if token:
                             await refresh(key, request)
                         else:

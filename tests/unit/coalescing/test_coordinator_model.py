@@ -1,5 +1,7 @@
-"""The coordinator against a model, for any events: one runs, ``waiters`` wait, and every request either ran, was covered by a run that
-began after it came, was refused, or gave up. One thread, and a clock that the test turns."""
+"""The coordinator against a model, for any events: one runs, ``waiters`` wait, and every request
+either ran, was covered by a run that began after it came, was refused, or gave up. One thread, and
+a clock that the test turns.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,11 @@ class AnyEvents(RuleBasedStateMachine):
             self.expected_called.append(token)
 
     def settle(self, key: KeyModel) -> None:
-        if key.head is not None and self.safe_timeout_s is not None and self.now >= key.began_s + self.safe_timeout_s:
+        if (
+            key.head is not None
+            and self.safe_timeout_s is not None
+            and self.now >= key.began_s + self.safe_timeout_s
+        ):
             self.expected_evicted.append(key.head)
             key.head = None
         if key.head is None and key.waiting and (key.first_s is None or self.now >= key.due_s):
@@ -105,7 +111,9 @@ class AnyEvents(RuleBasedStateMachine):
         return covering
 
     def may_forget(self, key: KeyModel) -> None:
-        """A debounce window ends with the last request, but not for those that are still owed a run."""
+        """A debounce window ends with the last request, but not for those that are still owed a
+        run.
+        """
         if key.head is None and not key.waiting and not key.owed:
             key.first_s = None
 
@@ -206,14 +214,22 @@ class AnyEvents(RuleBasedStateMachine):
             assert len(key.waiting) <= self.waiters
             assert all(token.stage is TokenStage.WAITING for token in key.waiting)
             stands = (
-                TrafficState.BLOCK if key.waiting else TrafficState.PROCESS if key.head is not None else TrafficState.INIT
+                TrafficState.BLOCK
+                if key.waiting
+                else TrafficState.PROCESS
+                if key.head is not None
+                else TrafficState.INIT
             )
             assert self.coordinator.state(name) is stands
 
     @invariant()
     def whoever_is_concerned_was_called_once_and_nobody_else(self) -> None:
-        assert sorted(map(id, getattr(self, "called", []))) == sorted(map(id, getattr(self, "expected_called", [])))
-        assert sorted(map(id, getattr(self, "evicted", []))) == sorted(map(id, getattr(self, "expected_evicted", [])))
+        assert sorted(map(id, getattr(self, "called", []))) == sorted(
+            map(id, getattr(self, "expected_called", []))
+        )
+        assert sorted(map(id, getattr(self, "evicted", []))) == sorted(
+            map(id, getattr(self, "expected_evicted", []))
+        )
 
     @invariant()
     def all_is_counted(self) -> None:

@@ -1,4 +1,6 @@
-"""Users who do what the documentation does not mention: a coordinator takes it, or says so at once."""
+"""Users who do what the documentation does not mention: a coordinator takes it, or says so at
+once.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def declined_for_nobody(coordinator: QueueCoordinator[str], key: str = "k") -> N
     coordinator.dequeue(waiter)
 
 
-# -- functions that raise anything ------------------------------------------------------------------
+# -- functions that raise anything
 
 
 @pytest.mark.parametrize("raised", [Rude, SystemExit, asyncio.CancelledError, GeneratorExit])
@@ -91,13 +93,17 @@ def test_a_function_that_raises_anything_gives_the_key_back(raised: type[BaseExc
         assert coordinator.state("k") is TrafficState.INIT
 
 
-# -- calls back into the coordinator -------------------------------------------------------------------
+# -- calls back into the coordinator
 
 
-def test_a_cover_that_asks_for_the_key_it_holds_does_not_wait_for_itself(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cover_that_asks_for_the_key_it_holds_does_not_wait_for_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """As one does whose cover is the coalesced function itself."""
     runs: list[str] = []
-    coordinator: QueueCoordinator[str] = QueueCoordinator(cover=lambda key: refresh(key), timeout_s=None)
+    coordinator: QueueCoordinator[str] = QueueCoordinator(
+        cover=lambda key: refresh(key), timeout_s=None
+    )
     refresh = coordinator.coalesced(key=lambda key: key)(runs.append)
     with coordinator.hold("k"):
         declined_for_nobody(coordinator)
@@ -105,7 +111,9 @@ def test_a_cover_that_asks_for_the_key_it_holds_does_not_wait_for_itself(caplog:
     assert coordinator.state("k") is TrafficState.INIT
 
 
-def test_a_cover_of_tasks_that_asks_for_the_key_it_holds_does_not_wait_for_itself(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cover_of_tasks_that_asks_for_the_key_it_holds_does_not_wait_for_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def cover(key: str) -> None:
         async with coordinator.hold(key):
             raise AssertionError("it has the key twice")
@@ -147,7 +155,7 @@ def test_a_scope_is_entered_once_because_two_that_shared_one_would_leave_for_eac
     assert coordinator.state("k") is TrafficState.INIT
 
 
-# -- keys ------------------------------------------------------------------------------------------------
+# -- keys
 
 
 class Fickle:
@@ -160,7 +168,9 @@ class Fickle:
         return self.number
 
 
-def test_a_key_that_changes_while_it_is_worked_on_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_key_that_changes_while_it_is_worked_on_is_told_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     coordinator: QueueCoordinator[Any] = QueueCoordinator()
     key = Fickle()
     token = coordinator.enqueue(key)
@@ -198,14 +208,18 @@ def test_what_cannot_be_a_key_is_refused_by_all_forms(key: Any) -> None:
     assert coordinator.stats().runs == 0
 
 
-# -- times -------------------------------------------------------------------------------------------------
+# -- times
 
 
 @pytest.mark.parametrize("timeout_s", [math.inf, 1e30, 10**40])
 def test_any_length_of_time_is_a_time_out(timeout_s: float) -> None:
-    coordinator: QueueCoordinator[str] = QueueCoordinator(timeout_s=timeout_s, safe_timeout_s=timeout_s)
+    coordinator: QueueCoordinator[str] = QueueCoordinator(
+        timeout_s=timeout_s, safe_timeout_s=timeout_s
+    )
     head = coordinator.offer("k", print)
-    thread = threading.Thread(target=coordinator.run, args=("k", list), kwargs={"timeout_s": timeout_s})
+    thread = threading.Thread(
+        target=coordinator.run, args=("k", list), kwargs={"timeout_s": timeout_s}
+    )
     thread.start()
     eventually(lambda: coordinator.stats().waiting == 1)
     coordinator.dequeue(head)
@@ -237,7 +251,7 @@ def test_what_is_no_time_is_refused_by_all_that_take_one(wrong: Any) -> None:
     assert coordinator.stats().runs == 0
 
 
-# -- loops that end ---------------------------------------------------------------------------------------
+# -- loops that end
 
 
 def test_a_coordinator_of_tasks_serves_one_loop_after_another_and_covers_in_each() -> None:
@@ -274,7 +288,9 @@ def test_a_coordinator_of_tasks_serves_one_loop_after_another_and_covers_in_each
 
 
 @pytest.mark.parametrize("more_steps", range(4))
-def test_a_loop_that_ends_before_or_in_a_cover_leaves_the_debt_to_the_next_request(more_steps: int) -> None:
+def test_a_loop_that_ends_before_or_in_a_cover_leaves_the_debt_to_the_next_request(
+    more_steps: int,
+) -> None:
     async def cover(key: str) -> None:
         await asyncio.Event().wait()
 
@@ -329,7 +345,7 @@ def test_a_loop_closed_while_its_task_runs_gives_the_key_back() -> None:
     eventually(lambda: coordinator.coordinator.try_enqueue("k"))
 
 
-# -- forks ---------------------------------------------------------------------------------------------------
+# -- forks
 
 
 def in_a_fork(check: Callable[[], object]) -> None:
@@ -379,7 +395,7 @@ def test_a_forked_child_has_no_keys_whatever_its_parent_was_doing() -> None:
     assert mine and coordinator.dequeue(mine)
 
 
-# -- the thread that ends debounce windows and evicts ----------------------------------------------------------
+# -- the thread that ends debounce windows and evicts
 
 
 @pytest.mark.parametrize("raised", [Rude, SystemExit])

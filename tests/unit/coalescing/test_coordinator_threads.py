@@ -43,7 +43,9 @@ def _switch_often() -> Iterator[None]:
 
 @pytest.fixture
 def history(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[tuple[str, Line, Line]]]:
-    """Each event of each automaton, in order, since it is written down under the lock: what happened, the line before, the line after."""
+    """Each event of each automaton, in order, since it is written down under the lock: what
+    happened, the line before, the line after.
+    """
     events: dict[str, list[tuple[str, Line, Line]]] = defaultdict(list)
 
     class Recorded(KeyState):
@@ -72,7 +74,9 @@ def history(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[tuple[str, Line, 
 
 
 def check(history: dict[str, list[tuple[str, Line, Line]]], waiters: int) -> None:
-    """Never two running: the head changes only by leaving. Never more than ``waiters`` waiting. Nobody overtakes."""
+    """Never two running: the head changes only by leaving. Never more than ``waiters`` waiting.
+    Nobody overtakes.
+    """
     for events in history.values():
         line: Line = ()
         for what, before, after in events:
@@ -197,11 +201,20 @@ def test_a_hundred_threads_never_run_two_at_once_nor_wait_more_than_they_may(his
     counters = coordinator.stats()
     assert counters.accepted + counters.promoted + counters.declined == len(crowd.seen) == 4_000
     for key in KEYS:
-        runs = sorted((ran.began, ran.ended, ran.number) for ran in crowd.seen if ran.key == key and ran.began)
-        assert all(first[1] < second[0] and first[2] < second[2] for first, second in itertools.pairwise(runs))
+        runs = sorted(
+            (ran.began, ran.ended, ran.number) for ran in crowd.seen if ran.key == key and ran.began
+        )
+        assert all(
+            first[1] < second[0] and first[2] < second[2]
+            for first, second in itertools.pairwise(runs)
+        )
         last = runs[-1][0]
         if waiters:
-            assert all(ran.asked < last for ran in crowd.seen if ran.key == key and ran.refusal is Refusal.FULL)
+            assert all(
+                ran.asked < last
+                for ran in crowd.seen
+                if ran.key == key and ran.refusal is Refusal.FULL
+            )
 
 
 @pytest.mark.parametrize(
@@ -229,7 +242,9 @@ def test_all_forms_compete_for_the_same_keys(history, rules):
 def test_evicted_owners_lose_their_token_exactly_once_and_nobody_is_stuck():
     """Owners outlive the safe time-out, or forget to dequeue, at random."""
     evicted: list[Token[str]] = []
-    coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=0.002, on_evicted=evicted.append, stripes=2)
+    coordinator: QueueCoordinator[str] = QueueCoordinator(
+        safe_timeout_s=0.002, on_evicted=evicted.append, stripes=2
+    )
     refused: list[Token[str]] = []
     forgotten: list[Token[str]] = []
 
@@ -287,7 +302,9 @@ def test_closing_in_the_middle_lets_nobody_wait_for_ever():
         coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=3, stripes=2)
         ended = []
 
-        def live(coordinator: QueueCoordinator[str] = coordinator, ended: list[object] = ended) -> None:
+        def live(
+            coordinator: QueueCoordinator[str] = coordinator, ended: list[object] = ended
+        ) -> None:
             try:
                 while True:
                     with coordinator.hold(random.choice(KEYS)):

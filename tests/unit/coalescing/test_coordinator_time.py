@@ -7,7 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from leaderq.coalescing import Debounce, EnqueueOutcome, Overflow, QueueCoordinator, Refusal, Token, TokenStage, TrafficState
+from leaderq.coalescing import (
+    Debounce,
+    EnqueueOutcome,
+    Overflow,
+    QueueCoordinator,
+    Refusal,
+    Token,
+    TokenStage,
+    TrafficState,
+)
 from leaderq.coalescing.timer import KeyTimer
 from leaderq.errors import ConfigurationError
 from leaderq.testing import eventually
@@ -45,7 +54,9 @@ class TestSafeTimeout:
 
     def test_the_evicted_owner_itself_can_be_called(self, clock):
         called = []
-        coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=5, clock=clock, background=False)
+        coordinator: QueueCoordinator[str] = QueueCoordinator(
+            safe_timeout_s=5, clock=clock, background=False
+        )
         with coordinator.hold("k") as token:
             token.on_evicted = called.append
             clock.now += 5
@@ -54,14 +65,18 @@ class TestSafeTimeout:
         assert coordinator.state("k") is TrafficState.PROCESS
 
     def test_a_newcomer_evicts_at_once_what_nobody_has_looked_at(self, clock):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=5, clock=clock, background=False)
+        coordinator: QueueCoordinator[str] = QueueCoordinator(
+            safe_timeout_s=5, clock=clock, background=False
+        )
         head = coordinator.enqueue("k")
         clock.now += 5
         newcomer = coordinator.try_enqueue("k")
         assert newcomer.outcome is EnqueueOutcome.ACCEPT and newcomer and not head
 
     def test_a_promoted_one_has_its_full_time_not_what_is_left_of_its_wait(self, clock):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=5, clock=clock, background=False)
+        coordinator: QueueCoordinator[str] = QueueCoordinator(
+            safe_timeout_s=5, clock=clock, background=False
+        )
         head = coordinator.enqueue("k")
         tail = coordinator.offer("k", lambda token: None)
         clock.now += 4
@@ -89,7 +104,9 @@ class TestSafeTimeout:
 
     def test_a_thread_that_waits_need_not_do_anything_for_it(self, clock):
         evicted: list[Token[str]] = []
-        coordinator: QueueCoordinator[str] = QueueCoordinator(safe_timeout_s=0.02, on_evicted=evicted.append, clock=clock)
+        coordinator: QueueCoordinator[str] = QueueCoordinator(
+            safe_timeout_s=0.02, on_evicted=evicted.append, clock=clock
+        )
         head = coordinator.enqueue("k")
         with ThreadPoolExecutor(1) as pool:
             waits = pool.submit(coordinator.enqueue, "k")
@@ -102,12 +119,16 @@ class TestSafeTimeout:
 
 class TestDebounce:
     def make(self, clock: Clock, **rules: object) -> QueueCoordinator[str]:
-        return QueueCoordinator(debounce=Debounce(2, max_delay_s=5), clock=clock, background=False, **rules)
+        return QueueCoordinator(
+            debounce=Debounce(2, max_delay_s=5), clock=clock, background=False, **rules
+        )
 
     def test_the_work_begins_once_requests_have_stopped_coming(self, clock):
         coordinator = self.make(clock)
         first = coordinator.offer("k", lambda token: None)
-        assert first.outcome is EnqueueOutcome.BLOCK and coordinator.state("k") is TrafficState.BLOCK
+        assert (
+            first.outcome is EnqueueOutcome.BLOCK and coordinator.state("k") is TrafficState.BLOCK
+        )
         clock.now += 1.5
         assert coordinator.offer("k", print).refusal is Refusal.FULL
         clock.now += 1.5
@@ -178,7 +199,12 @@ class TestDebounce:
         assert coordinator.drain(10) == ()
 
     @pytest.mark.parametrize(
-        "rules", [{"debounce": Debounce(2, 1)}, {"debounce": Debounce(0, 1)}, {"debounce": Debounce(1, 2), "waiters": 0}]
+        "rules",
+        [
+            {"debounce": Debounce(2, 1)},
+            {"debounce": Debounce(0, 1)},
+            {"debounce": Debounce(1, 2), "waiters": 0},
+        ],
     )
     def test_what_cannot_be_is_refused(self, rules):
         with pytest.raises(ConfigurationError):

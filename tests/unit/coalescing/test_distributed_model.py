@@ -1,7 +1,9 @@
-"""The protocol of a turn, explored whole: three processes, every order of their steps, lost replies, deaths.
+"""The protocol of a turn, explored whole: three processes, every order of their steps, lost
+replies, deaths.
 
-The model does what ``request.py`` does, a step for each thing that ZooKeeper does at one moment, and decides with the real ``judge``. A
-reading that a server gave late is the same as one that its process acts upon late, so lagging servers are in it.
+The model does what ``request.py`` does, a step for each thing that ZooKeeper does at one moment,
+and decides with the real ``judge``. A reading that a server gave late is the same as one that its
+process acts upon late, so lagging servers are in it.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from leaderq.coalescing.distributed.slots import SlotHolder, SlotStanding, judge
 
 @dataclass(frozen=True)
 class Process:
-    """``saw_both``: at a moment since its request both slots were taken. ``lost`` counts replies that were lost."""
+    """``saw_both``: at a moment since its request both slots were taken. ``lost`` counts replies
+    that were lost.
+    """
 
     phase: str = "take"
     slot: int = 0
@@ -33,7 +37,10 @@ class World:
     clock: int = 0
 
     def changed(
-        self, which: int, process: Process, slots: tuple[SlotHolder | None, SlotHolder | None] | None = None
+        self,
+        which: int,
+        process: Process,
+        slots: tuple[SlotHolder | None, SlotHolder | None] | None = None,
     ) -> World:
         """After a step of one process, which may have changed the slots."""
         slots = self.slots if slots is None else slots
@@ -70,7 +77,9 @@ def taking(world: World, which: int, process: Process) -> Iterator[World]:
 
 def reading(world: World, which: int, process: Process) -> Iterator[World]:
     read = (*process.read, world.slots[(0, 1, 0)[len(process.read)]])
-    yield world.changed(which, replace(process, read=read, phase="judge" if len(read) == 3 else "read"))
+    yield world.changed(
+        which, replace(process, read=read, phase="judge" if len(read) == 3 else "read")
+    )
 
 
 def judging(world: World, which: int, process: Process) -> Iterator[World]:
@@ -79,7 +88,9 @@ def judging(world: World, which: int, process: Process) -> Iterator[World]:
         assert process.saw_both, "declined, though at no moment since the request anybody waited"
         yield world.changed(which, replace(process, phase="done", read=()))
     elif standing in (SlotStanding.HEAD, SlotStanding.WAITS):
-        number = next(one.number for one in process.read if one is not None and one.token == str(which))
+        number = next(
+            one.number for one in process.read if one is not None and one.token == str(which)
+        )
         phase = "head" if standing is SlotStanding.HEAD else "waits"
         yield world.changed(which, replace(process, phase=phase, slot=slot, number=number, read=()))
     else:

@@ -131,7 +131,9 @@ class AnyEvents(RuleBasedStateMachine):
     def it_is_as_it_ought_to_be(self) -> None:
         assert list(self.automaton.line) == self.running + self.waiting
         assert len(self.automaton.waiting) <= self.automaton.waiters
-        assert self.automaton.state is (BLOCK if self.waiting else PROCESS if self.running else INIT)
+        assert self.automaton.state is (
+            BLOCK if self.waiting else PROCESS if self.running else INIT
+        )
 
 
 TestAnyEvents = AnyEvents.TestCase
@@ -139,7 +141,9 @@ TestAnyEvents = AnyEvents.TestCase
 
 @given(st.lists(st.sampled_from("+-"), max_size=60), st.integers(0, 3))
 def test_every_declined_request_is_followed_by_a_run_that_begins_after_it(events, waiters):
-    """Time is the number of the event; a request is covered if, after all are done, a run began later than it came (or then)."""
+    """Time is the number of the event; a request is covered if, after all are done, a run began
+    later than it came (or then).
+    """
     automaton: TrafficAutomaton[int] = TrafficAutomaton(waiters)
     began: list[int] = []
     declined: list[int] = []
@@ -148,7 +152,10 @@ def test_every_declined_request_is_followed_by_a_run_that_begins_after_it(events
             outcome = automaton.enqueue(now)
             began += [now] * (outcome is ACCEPT)
             declined += [now] * (outcome is DECLINE)
-        elif automaton.head is not None and automaton.dequeue(automaton.head) is Departure.HANDED_OVER:
+        elif (
+            automaton.head is not None
+            and automaton.dequeue(automaton.head) is Departure.HANDED_OVER
+        ):
             began.append(now)
     assert automaton.state is INIT
     assert waiters == 0 or all(any(start > came for start in began) for came in declined)

@@ -30,8 +30,14 @@ def test_a_history_in_which_all_is_right_has_no_fault() -> None:
         ("a began, b waits, c waits, a ended, b began, b ended, c began, c ended", "3 are in line"),
         ("a began, a ended, b ended", "did not run"),
         ("a came, a began", "never ended"),
-        ("a came, a began, b came, b waits, c came, c declined, b gave up, a ended", "c came at 4 and was declined"),
-        ("a came, a began, b waits, c came, c declined, a ended, b died", "c came at 3 and was declined"),
+        (
+            "a came, a began, b came, b waits, c came, c declined, b gave up, a ended",
+            "c came at 4 and was declined",
+        ),
+        (
+            "a came, a began, b waits, c came, c declined, a ended, b died",
+            "c came at 3 and was declined",
+        ),
         ("c came, c declined", "the last run began at -1"),
         ("a began, c came, a ended, c declined", "c came at 1 and was declined"),
     ],
@@ -63,4 +69,7 @@ def test_more_may_wait_where_they_may() -> None:
 
 
 def test_who_was_over_before_it_was_known_to_wait_is_not_counted() -> None:
-    assert faults(history("a began, b gave up, b waits, c waits, a ended, c began, c ended").events) == []
+    assert (
+        faults(history("a began, b gave up, b waits, c waits, a ended, c began, c ended").events)
+        == []
+    )

@@ -12,7 +12,11 @@ from leaderq.errors import ConfigurationError
 
 
 def loaded(
-    folder: Path, toml: str = "", environ: dict[str, str] | None = None, flags: dict[str, Any] | None = None, **more: Any
+    folder: Path,
+    toml: str = "",
+    environ: dict[str, str] | None = None,
+    flags: dict[str, Any] | None = None,
+    **more: Any,
 ) -> Configuration:
     if toml:
         (folder / "leaderq.toml").write_text(toml)
@@ -30,9 +34,27 @@ def problems(folder: Path, *args: Any, **more: Any) -> tuple[str, ...]:
     [
         ("", {}, None, 10.0, DEFAULT),
         ("handover_budget_s = 1", {}, None, 1.0, "{folder}/leaderq.toml"),
-        ("handover_budget_s = 1", {"LEADERQ_HANDOVER_BUDGET_S": "2"}, None, 2.0, "LEADERQ_HANDOVER_BUDGET_S"),
-        ("handover_budget_s = 1", {"LEADERQ_HANDOVER_BUDGET_S": "2"}, "3", 3.0, "--handover-budget-s"),
-        ("handover_budget_s = 1", {"LEADERQ_HANDOVER_BUDGET_S": ""}, None, 1.0, "{folder}/leaderq.toml"),
+        (
+            "handover_budget_s = 1",
+            {"LEADERQ_HANDOVER_BUDGET_S": "2"},
+            None,
+            2.0,
+            "LEADERQ_HANDOVER_BUDGET_S",
+        ),
+        (
+            "handover_budget_s = 1",
+            {"LEADERQ_HANDOVER_BUDGET_S": "2"},
+            "3",
+            3.0,
+            "--handover-budget-s",
+        ),
+        (
+            "handover_budget_s = 1",
+            {"LEADERQ_HANDOVER_BUDGET_S": ""},
+            None,
+            1.0,
+            "{folder}/leaderq.toml",
+        ),
         ("id = 'b'", {}, None, 10.0, DEFAULT),
     ],
 )
@@ -45,10 +67,21 @@ def test_the_last_layer_that_says_something_wins(tmp_path, toml, environ, flag, 
 def test_the_table_of_a_career_wins_over_the_top_of_the_file_for_that_career_only(tmp_path):
     toml = "settle_s = 1\n[careers.ad-billing]\nsettle_s = 2\n"
     found = loaded(tmp_path, toml, career="ad-billing")
-    assert (found.settings.settle_s, found.source("settle_s")) == (2.0, f"{tmp_path}/leaderq.toml in [careers.ad-billing]")
+    assert (found.settings.settle_s, found.source("settle_s")) == (
+        2.0,
+        f"{tmp_path}/leaderq.toml in [careers.ad-billing]",
+    )
     assert loaded(tmp_path, toml, career="other").settings.settle_s == 1.0
-    assert loaded(tmp_path, toml, {"LEADERQ_CAREER": "ad-billing"}, career="other").settings.settle_s == 2.0
-    assert loaded(tmp_path, toml, {"LEADERQ_CAREER": "other"}, {"career": "ad-billing"}).settings.settle_s == 2.0
+    assert (
+        loaded(tmp_path, toml, {"LEADERQ_CAREER": "ad-billing"}, career="other").settings.settle_s
+        == 2.0
+    )
+    assert (
+        loaded(
+            tmp_path, toml, {"LEADERQ_CAREER": "other"}, {"career": "ad-billing"}
+        ).settings.settle_s
+        == 2.0
+    )
 
 
 def test_a_fault_in_the_table_of_another_career_is_found_too(tmp_path):
@@ -167,21 +200,42 @@ def test_an_unfit_variable_is_refused_with_value_place_and_remedy(tmp_path, name
 @pytest.mark.parametrize(
     ("toml", "said"),
     [
-        ("session_timeout_s = '10'", "session_timeout_s of {file}: '10' is not a number; write seconds as a plain number"),
+        (
+            "session_timeout_s = '10'",
+            "session_timeout_s of {file}: '10' is not a number; write seconds as a plain number",
+        ),
         ("session_timeout_s = true", "session_timeout_s of {file}: true is not a number"),
         ("session_timeout_s = nan", "session_timeout_s of {file}: nan is not a finite number"),
         ("max_failures = 1.0", "max_failures of {file}: 1.0 is not a whole number"),
-        ("guardian = 'yes'", "guardian of {file}: 'yes' is neither on nor off; write true or false, without quotes"),
+        (
+            "guardian = 'yes'",
+            "guardian of {file}: 'yes' is neither on nor off; write true or false, without quotes",
+        ),
         ("zookeeper = 2181", "zookeeper of {file}: 2181 is not text; write it in quotes"),
-        ("zookeper = 'a'", "zookeper of {file} is not a setting of leaderq; did you mean zookeeper?"),
+        (
+            "zookeper = 'a'",
+            "zookeper of {file} is not a setting of leaderq; did you mean zookeeper?",
+        ),
         ("colour = 'red'", "colour of {file} is not a setting of leaderq; remove it"),
-        ("[careers.a]\nclas = 'm:A'", "clas in [careers.a] of {file} is not a setting of leaderq; did you mean class?"),
-        ("[career.a]\nid = 'a'", "[career] of {file} is not a table of leaderq; did you mean [careers.NAME]?"),
-        ("[kafka_stuff]", "[kafka_stuff] of {file} is not a table of leaderq; write settings at the top"),
+        (
+            "[careers.a]\nclas = 'm:A'",
+            "clas in [careers.a] of {file} is not a setting of leaderq; did you mean class?",
+        ),
+        (
+            "[career.a]\nid = 'a'",
+            "[career] of {file} is not a table of leaderq; did you mean [careers.NAME]?",
+        ),
+        (
+            "[kafka_stuff]",
+            "[kafka_stuff] of {file} is not a table of leaderq; write settings at the top",
+        ),
         ("careers = 1", "careers of {file} is not a set of tables"),
         ("[careers]\na = 1", "careers of {file} is not a set of tables"),
         ("[careers.a]\ncareer = 'b'", "career in [careers.a] of {file} would rename"),
-        ("zookeeper_password_file = 3", "zookeeper_password_file of {file}: 3 is not the path of a file"),
+        (
+            "zookeeper_password_file = 3",
+            "zookeeper_password_file of {file}: 3 is not the path of a file",
+        ),
     ],
 )
 def test_an_unfit_file_is_refused_with_value_place_and_remedy(tmp_path, toml, said):
@@ -189,11 +243,15 @@ def test_an_unfit_file_is_refused_with_value_place_and_remedy(tmp_path, toml, sa
 
 
 def test_a_flag_is_named_as_it_was_typed(tmp_path):
-    assert problems(tmp_path, flags={"settle_s": "x"})[0].startswith("--settle-s: 'x' is not a number")
+    assert problems(tmp_path, flags={"settle_s": "x"})[0].startswith(
+        "--settle-s: 'x' is not a number"
+    )
 
 
 def test_all_problems_are_told_at_once(tmp_path):
-    found = problems(tmp_path, "root = 'x'\nzookeper = 1", {"LEADERQ_KAFKA": "a:b"}, {"settle_s": "-3"})
+    found = problems(
+        tmp_path, "root = 'x'\nzookeper = 1", {"LEADERQ_KAFKA": "a:b"}, {"settle_s": "-3"}
+    )
     assert len(found) == 4
 
 
@@ -232,17 +290,41 @@ RELATED = [
     ({"zookeeper_user": "u"}, "zookeeper_user", "zookeeper_auth is 'none'"),
     ({"zookeeper_password": "p"}, "zookeeper_password", "zookeeper_auth is 'none'"),
     ({"zookeeper_ca": "pem"}, "zookeeper_ca", "turn zookeeper_tls on"),
-    ({"zookeeper_tls": "1", "zookeeper_cert": "pem"}, "zookeeper_cert", "goes together with zookeeper_key"),
-    ({"zookeeper_tls": "1", "zookeeper_key": "pem"}, "zookeeper_cert", "goes together with zookeeper_key"),
-    ({"zookeeper_tls": "1", "zookeeper_key_password": "p"}, "zookeeper_key_password", "which is not set"),
-    ({"zookeeper_tls": "1", "zookeeper_verify": "0", "zookeeper_ca": "pem"}, "zookeeper_verify", "is not used"),
-    ({"kafka_protocol": "SASL_SSL", "kafka_user": "u"}, "kafka_protocol", "needs kafka_mechanism, kafka_user and"),
+    (
+        {"zookeeper_tls": "1", "zookeeper_cert": "pem"},
+        "zookeeper_cert",
+        "goes together with zookeeper_key",
+    ),
+    (
+        {"zookeeper_tls": "1", "zookeeper_key": "pem"},
+        "zookeeper_cert",
+        "goes together with zookeeper_key",
+    ),
+    (
+        {"zookeeper_tls": "1", "zookeeper_key_password": "p"},
+        "zookeeper_key_password",
+        "which is not set",
+    ),
+    (
+        {"zookeeper_tls": "1", "zookeeper_verify": "0", "zookeeper_ca": "pem"},
+        "zookeeper_verify",
+        "is not used",
+    ),
+    (
+        {"kafka_protocol": "SASL_SSL", "kafka_user": "u"},
+        "kafka_protocol",
+        "needs kafka_mechanism, kafka_user and",
+    ),
     ({"kafka_user": "u"}, "kafka_user", "used with SASL only"),
     ({"kafka_mechanism": "PLAIN"}, "kafka_mechanism", "used with SASL only"),
     ({"kafka_password": "p"}, "kafka_password", "used with SASL only"),
     ({"kafka_ca": "pem"}, "kafka_ca", "used with encryption only"),
     ({"kafka_protocol": "SSL", "kafka_cert": "pem"}, "kafka_cert", "goes together with kafka_key"),
-    ({"kafka_protocol": "SSL", "kafka_key_password": "p"}, "kafka_key_password", "which is not set"),
+    (
+        {"kafka_protocol": "SSL", "kafka_key_password": "p"},
+        "kafka_key_password",
+        "which is not set",
+    ),
     ({"yield_s": "1", "cool_off_s": "2"}, "yield_s", "shorter than cool_off_s"),
 ]
 
@@ -250,20 +332,27 @@ RELATED = [
 @pytest.mark.parametrize(("values", "place", "said"), RELATED)
 def test_settings_that_contradict_each_other_are_refused(tmp_path, values, place, said):
     (tmp_path / "pem").write_text("x")
-    found = problems(tmp_path, environ={f"LEADERQ_{name.upper()}": text for name, text in values.items()})
+    found = problems(
+        tmp_path, environ={f"LEADERQ_{name.upper()}": text for name, text in values.items()}
+    )
     assert len(found) == 1
     assert found[0].startswith((f"LEADERQ_{place.upper()}: ", f"{place}: "))
     assert said in found[0]
 
 
 def test_a_relation_is_not_complained_about_when_one_of_its_settings_is_unfit_by_itself(tmp_path):
-    assert len(problems(tmp_path, environ={"LEADERQ_YIELD_S": "x", "LEADERQ_COOL_OFF_S": "60"})) == 1
+    assert (
+        len(problems(tmp_path, environ={"LEADERQ_YIELD_S": "x", "LEADERQ_COOL_OFF_S": "60"})) == 1
+    )
 
 
 def test_settings_made_by_hand_are_checked_too():
     with pytest.raises(ConfigurationError) as caught:
         Settings(handover_budget_s=-1, zookeeper="a:b")
-    assert [problem.split(":")[0] for problem in caught.value.problems] == ["zookeeper", "handover_budget_s"]
+    assert [problem.split(":")[0] for problem in caught.value.problems] == [
+        "zookeeper",
+        "handover_budget_s",
+    ]
     assert Settings(zookeeper="zk", log_format="JSON").zookeeper == "zk:2181"
 
 
@@ -272,8 +361,14 @@ def test_each_process_gets_an_id_of_its_own():
 
 
 def test_a_careers_own_values_reach_it_and_are_not_looked_at(tmp_path):
-    toml = "[careers.a.options]\nsetle_s = 1\nnested = { deep = [1, 'x'] }\n[careers.b.options]\nother = 2\n"
-    assert loaded(tmp_path, toml, career="a").settings.options == {"setle_s": 1, "nested": {"deep": [1, "x"]}}
+    toml = (
+        "[careers.a.options]\nsetle_s = 1\nnested = { deep = [1, 'x'] }\n[careers.b.options]\nother"
+        " = 2\n"
+    )
+    assert loaded(tmp_path, toml, career="a").settings.options == {
+        "setle_s": 1,
+        "nested": {"deep": [1, "x"]},
+    }
     assert loaded(tmp_path, toml, flags={"id": "x"}, career="b").settings.options == {"other": 2}
     assert loaded(tmp_path, toml, career="c").settings.options == {}
     assert Settings().options == {}

@@ -12,7 +12,11 @@ from leaderq.config import TABLE, load
 from leaderq.errors import ConfigurationError
 
 SECRETS = [row for row in TABLE if row.secret]
-SASL = {"LEADERQ_KAFKA_PROTOCOL": "SASL_SSL", "LEADERQ_KAFKA_MECHANISM": "PLAIN", "LEADERQ_KAFKA_USER": "u"}
+SASL = {
+    "LEADERQ_KAFKA_PROTOCOL": "SASL_SSL",
+    "LEADERQ_KAFKA_MECHANISM": "PLAIN",
+    "LEADERQ_KAFKA_USER": "u",
+}
 
 
 def problems(folder: Path, **more: Any) -> tuple[str, ...]:
@@ -27,7 +31,12 @@ def test_a_secret_is_masked_where_it_is_shown_and_absent_from_the_repr(tmp_path)
     shown = {row.name: value for row, value, _ in found.rows()}
     assert shown["kafka_password"] == "****"
     assert shown["zookeeper_password"] is None
-    for text in (repr(found), repr(found.settings), repr(found.settings.kafka_security), str(shown)):
+    for text in (
+        repr(found),
+        repr(found.settings),
+        repr(found.settings.kafka_security),
+        str(shown),
+    ):
         assert "hunter2" not in text
 
 
@@ -55,7 +64,10 @@ def test_a_secret_may_be_kept_in_a_file_next_to_the_configuration_file(tmp_path)
 def test_a_later_layer_wins_over_a_file_of_an_earlier_one(tmp_path):
     (tmp_path / "s").write_text("from file")
     environ = SASL | {"LEADERQ_KAFKA_PASSWORD": "from variable"}
-    assert load({"kafka_password_file": "s"}, environ=environ, folder=tmp_path).settings.kafka_password == "from file"
+    assert (
+        load({"kafka_password_file": "s"}, environ=environ, folder=tmp_path).settings.kafka_password
+        == "from file"
+    )
     (tmp_path / "leaderq.toml").write_text("kafka_password_file = 'missing'")
     assert load(environ=environ, folder=tmp_path).settings.kafka_password == "from variable"
 
@@ -64,7 +76,10 @@ def test_a_secret_and_its_file_in_the_same_place_are_refused(tmp_path):
     (tmp_path / "s").write_text("x")
     environ = SASL | {"LEADERQ_KAFKA_PASSWORD": "hunter2", "LEADERQ_KAFKA_PASSWORD_FILE": "s"}
     (said,) = problems(tmp_path, environ=environ)
-    assert said == "LEADERQ_KAFKA_PASSWORD and LEADERQ_KAFKA_PASSWORD_FILE are both set; keep one of them"
+    assert (
+        said
+        == "LEADERQ_KAFKA_PASSWORD and LEADERQ_KAFKA_PASSWORD_FILE are both set; keep one of them"
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +117,10 @@ def test_a_malformed_file_is_refused_with_its_line(tmp_path, content, why):
 def test_a_named_file_must_exist_and_an_unnamed_one_need_not(tmp_path):
     assert load(environ={}, folder=tmp_path).file is None
     (said,) = problems(tmp_path, config="no.toml")
-    assert f"'{tmp_path}/no.toml' cannot be read: No such file or directory; name another with --config" in said
+    assert (
+        f"'{tmp_path}/no.toml' cannot be read: No such file or directory; name another with"
+        " --config" in said
+    )
     (said,) = problems(tmp_path, environ={"LEADERQ_CONFIG": "."})
     assert "Is a directory" in said
 
@@ -123,12 +141,23 @@ def test_a_file_without_permission_is_named(tmp_path):
 def test_certificates_that_cannot_be_read_are_named_with_their_place(tmp_path):
     environ = {"LEADERQ_ZOOKEEPER_TLS": "1", "LEADERQ_ZOOKEEPER_CA": "no.pem"}
     (said,) = problems(tmp_path, environ=environ)
-    assert said.startswith(f"LEADERQ_ZOOKEEPER_CA: '{tmp_path}/no.pem' cannot be read: No such file")
+    assert said.startswith(
+        f"LEADERQ_ZOOKEEPER_CA: '{tmp_path}/no.pem' cannot be read: No such file"
+    )
 
 
 def test_kafka_security_is_handed_on_as_plain_values(tmp_path):
     (tmp_path / "ca.pem").write_text("x")
-    environ = SASL | {"LEADERQ_KAFKA_PASSWORD": "p", "LEADERQ_KAFKA_CA": "ca.pem", "LEADERQ_KAFKA_CHECK_HOSTNAME": "no"}
+    environ = SASL | {
+        "LEADERQ_KAFKA_PASSWORD": "p",
+        "LEADERQ_KAFKA_CA": "ca.pem",
+        "LEADERQ_KAFKA_CHECK_HOSTNAME": "no",
+    }
     found = load(environ=environ, folder=tmp_path).settings.kafka_security
-    assert (found.protocol, found.mechanism, found.user, found.ca) == ("SASL_SSL", "PLAIN", "u", f"{tmp_path}/ca.pem")
+    assert (found.protocol, found.mechanism, found.user, found.ca) == (
+        "SASL_SSL",
+        "PLAIN",
+        "u",
+        f"{tmp_path}/ca.pem",
+    )
     assert not found.check_hostname

@@ -1,4 +1,6 @@
-"""Signals to the demo: the first one interrupts, unless something is being started; none disturbs the clearing up."""
+"""Signals to the demo: the first one interrupts, unless something is being started; none disturbs
+the clearing up.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from leaderq.cli.demo.stage import Interruption
 
 @pytest.fixture
 def interruption() -> Iterator[Interruption]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     installed = Interruption()
     installed.install()
     yield installed
@@ -21,7 +26,9 @@ def interruption() -> Iterator[Interruption]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_signal_interrupts_and_the_second_does_nothing(interruption: Interruption, number: signal.Signals) -> None:
+def test_the_first_signal_interrupts_and_the_second_does_nothing(
+    interruption: Interruption, number: signal.Signals
+) -> None:
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(number)
     signal.raise_signal(number)

@@ -1,4 +1,6 @@
-"""The ledger: one transaction for bills, places and term; what is there already is not added, what comes from a zombie refused."""
+"""The ledger: one transaction for bills, places and term; what is there already is not added, what
+comes from a zombie refused.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ LINE = b'h - - [t] "GET /a HTTP/1.1" 200 100 "-" "-"'
 
 
 def bills(*offsets: int, partition: int = 0) -> list[Bill]:
-    return [Bill("clicks", partition, offset, 10 * partition + offset + 1, "client", "/a", 5) for offset in offsets]
+    return [
+        Bill("clicks", partition, offset, 10 * partition + offset + 1, "client", "/a", 5)
+        for offset in offsets
+    ]
 
 
 def checks() -> None:
@@ -90,7 +95,9 @@ def test_the_wait_for_a_locked_ledger_ends_with_the_term(ledger: Ledger, path: P
     assert ledger.post(bills(0), 1, "a", checks) == 1
 
 
-def test_the_wait_for_a_locked_ledger_has_an_end(ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_for_a_locked_ledger_has_an_end(
+    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "LOCK_WAIT_S", 0.0)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -117,7 +124,9 @@ def test_a_ledger_that_cannot_be_written_is_named_with_the_remedy(
         open_ledger()
 
 
-def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_no_ledger_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "notes").write_text("not a database, and long enough to be looked at as one" * 100)
     monkeypatch.setenv("AD_BILLING_LEDGER", str(tmp_path / "notes"))
     with pytest.raises(ConfigurationError, match="notes"):

@@ -85,5 +85,9 @@ def test_the_live_lines_say_that_nobody_leads() -> None:
 
 def test_a_log_is_read_past_what_is_no_event() -> None:
     good = json.dumps({"event": "standing", "time": "2026-01-02T03:04:05.250Z", "candidate": "a"})
-    told = events_in(f'Traceback (most recent call last):\n{good}\n{{"time": 1}}\n[]\n{{"event": "half')
-    assert [(said.event, said.at, said.fields["candidate"]) for said in told] == [("standing", 1767323045.25, "a")]
+    told = events_in(
+        f'Traceback (most recent call last):\n{good}\n{{"time": 1}}\n[]\n{{"event": "half'
+    )
+    assert [(said.event, said.at, said.fields["candidate"]) for said in told] == [
+        ("standing", 1767323045.25, "a")
+    ]

@@ -14,7 +14,10 @@ from leaderq.cli.demo.ad_billing.traffic import client_of, generated, read
 from leaderq.cli.demo.feeding import choose
 from leaderq.errors import ConfigurationError
 
-LINE = '83.149.9.216 - - [17/May/2015:10:05:03 +0000] "GET /a.png?x HTTP/1.1" 200 203023 "-" "Mozilla/5.0 (X; Y) \\"Z\\""'
+LINE = (
+    '83.149.9.216 - - [17/May/2015:10:05:03 +0000] "GET /a.png?x HTTP/1.1" 200 203023 "-"'
+    ' "Mozilla/5.0 (X; Y) \\"Z\\""'
+)
 
 
 def test_the_same_seed_gives_the_same_lines_and_another_seed_others() -> None:
@@ -78,7 +81,9 @@ def test_input_is_the_file_given_else_made_up_wherever_the_demo_is_started(tmp_p
     assert list(choose(tmp_path / "own", 1).lines) == ["own"]
 
 
-@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.write_text("\n"), lambda path: path.mkdir()])
+@pytest.mark.parametrize(
+    "make", [lambda path: None, lambda path: path.write_text("\n"), lambda path: path.mkdir()]
+)
 def test_an_input_that_cannot_be_used_is_named(tmp_path: Path, make: object) -> None:
     path = tmp_path / "input"
     make(path)  # type: ignore[operator]

@@ -21,7 +21,16 @@ NOBODY = View(
     career="ad-billing", leader=None, host=None, pid=None, term=0, stage=None, began=None, ended=None, reason=None, paused=False,
     candidates=(),
 )  # fmt: skip
-A_LEADS = replace(NOBODY, leader="a", host="h", pid=7, term=1, stage="execution", began=100.0, candidates=("a", "b", "c"))
+A_LEADS = replace(
+    NOBODY,
+    leader="a",
+    host="h",
+    pid=7,
+    term=1,
+    stage="execution",
+    began=100.0,
+    candidates=("a", "b", "c"),
+)
 
 
 def told(story: Story, view: View) -> list[str]:
@@ -34,18 +43,30 @@ def test_the_story_of_a_crash() -> None:
     assert told(story, A_LEADS) == ["a leads term 1; b, c wait"]
     assert told(story, A_LEADS) == []
     gone = replace(A_LEADS, leader=None, stage=None, candidates=("b", "c"))
-    assert told(story, gone) == ["term 1 of a is over: nothing was heard of it any more", "a has left"]
-    assert told(story, replace(A_LEADS, leader="b", term=2, candidates=("b", "c"))) == ["b leads term 2; c waits"]
-    assert told(story, replace(A_LEADS, leader="b", term=2, candidates=("b", "c", "a"))) == ["a stands for election"]
+    assert told(story, gone) == [
+        "term 1 of a is over: nothing was heard of it any more",
+        "a has left",
+    ]
+    assert told(story, replace(A_LEADS, leader="b", term=2, candidates=("b", "c"))) == [
+        "b leads term 2; c waits"
+    ]
+    assert told(story, replace(A_LEADS, leader="b", term=2, candidates=("b", "c", "a"))) == [
+        "a stands for election"
+    ]
     assert story.awaited == [1, 2]
 
 
 def test_the_story_of_a_hand_over_with_its_reason() -> None:
     story = Story()
     told(story, A_LEADS)
-    ended = replace(A_LEADS, leader=None, stage=None, ended=120.0, reason="withdrawn", candidates=("b", "c"))
+    ended = replace(
+        A_LEADS, leader=None, stage=None, ended=120.0, reason="withdrawn", candidates=("b", "c")
+    )
     assert told(story, ended)[0] == "term 1 of a is over: the candidate withdrew"
-    assert told(story, replace(ended, leader="b", term=2, ended=None, reason=None))[0] == "b leads term 2; c waits"
+    assert (
+        told(story, replace(ended, leader="b", term=2, ended=None, reason=None))[0]
+        == "b leads term 2; c waits"
+    )
 
 
 def test_a_change_that_was_too_quick_to_be_seen_is_told_as_two() -> None:
@@ -66,11 +87,13 @@ def test_terms_that_never_billed_are_not_awaited_for_ever() -> None:
 
 def test_the_line_of_how_things_stand() -> None:
     assert (
-        progress(A_LEADS, (12345, 199.6), 17, 112.2) == "a leads term 1, execution, for 12 s: billed 12,345, 200/s, lag 17"
+        progress(A_LEADS, (12345, 199.6), 17, 112.2)
+        == "a leads term 1, execution, for 12 s: billed 12,345, 200/s, lag 17"
     )
     assert progress(NOBODY, None, None, 0.0) == "nobody has led yet: billed -, lag -"
     assert (
-        progress(replace(NOBODY, term=3), (5, 0.0), None, 0.0) == "nobody leads; the last term was 3: billed 5, 0/s, lag -"
+        progress(replace(NOBODY, term=3), (5, 0.0), None, 0.0)
+        == "nobody leads; the last term was 3: billed 5, 0/s, lag -"
     )
 
 
@@ -89,7 +112,9 @@ def test_the_pace_is_kept_and_ends_when_told_to() -> None:
     assert beats == sorted(beats)
 
 
-def test_a_pulse_is_felt_until_it_is_old(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pulse_is_felt_until_it_is_old(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "pulse"
     assert not Pulse.is_felt(path)
     Pulse(path, 1).beat(10)

@@ -59,7 +59,20 @@ class NaiveShard:
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["create", "create", "delete", "choose", "back", "lost", "rest", "wake", "claims", "over", "clock", "list"]
+            [
+                "create",
+                "create",
+                "delete",
+                "choose",
+                "back",
+                "lost",
+                "rest",
+                "wake",
+                "claims",
+                "over",
+                "clock",
+                "list",
+            ]
         ),
         st.integers(0, 30),
         st.integers(0, 5),
@@ -87,11 +100,17 @@ def test_the_index_chooses_what_a_look_at_everything_would_choose(  # noqa: C901
             now_ms += 50 * amount
         elif what == "list":
             rests = [
-                rest_name(one.until_ms, one.version, one.name) for one in model.messages.values() if one.until_ms is not None
+                rest_name(one.until_ms, one.version, one.name)
+                for one in model.messages.values()
+                if one.until_ms is not None
             ]
             index.replace(names, rests, now_ms)
         elif what == "claims":
-            claimed = [one.name for one in model.messages.values() if one.leased or one.ours or one.until_ms is not None]
+            claimed = [
+                one.name
+                for one in model.messages.values()
+                if one.leased or one.ours or one.until_ms is not None
+            ]
             index.claims_listed(claimed, now_ms)
             assert sorted(index.to_look_at(now_ms, everything=True)) == sorted(
                 one.name for one in model.messages.values() if one.leased
@@ -102,7 +121,9 @@ def test_the_index_chooses_what_a_look_at_everything_would_choose(  # noqa: C901
             assert [choice.name for choice in chosen] == expected
             for choice in chosen:
                 found = model.messages[choice.name]
-                assert choice.version == (found.version if found.until_ms is not None else found.over)
+                assert choice.version == (
+                    found.version if found.until_ms is not None else found.over
+                )
                 assert (choice.rest is None) == (found.until_ms is None)
                 found.ours = True
         elif one is None:

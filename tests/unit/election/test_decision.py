@@ -66,7 +66,9 @@ def test_being_connected_again_does_not_resume_without_an_acknowledged_write():
     ],
 )
 @pytest.mark.parametrize("before", [[], [Input.SUSPENDED], [Input.TOLD]])
-def test_a_leader_is_deposed_at_once_and_lets_go_only_when_its_code_has_returned(before, signal, effect):
+def test_a_leader_is_deposed_at_once_and_lets_go_only_when_its_code_has_returned(
+    before, signal, effect
+):
     role, done = follow([*TO_LEADING, *before, signal])
     assert role is Role.OUSTED
     assert effect in done
@@ -89,7 +91,9 @@ def test_a_term_that_is_told_to_end_is_released_only_after_the_hand_over():
 
 
 def test_a_release_is_repeated_until_it_is_confirmed():
-    role, done = follow([*TO_LEADING, Input.WITHDRAW, Input.HANDED_OVER, Input.FAILED, Input.RETRY, Input.CONNECTED])
+    role, done = follow(
+        [*TO_LEADING, Input.WITHDRAW, Input.HANDED_OVER, Input.FAILED, Input.RETRY, Input.CONNECTED]
+    )
     assert role is Role.RELEASING
     assert done.count(Effect.RELEASE) == 3
 
@@ -121,9 +125,18 @@ def test_no_sequence_of_signals_leads_without_a_win_or_releases_under_running_co
         for signal in signals:
             before = role
             role, effects = step(role, signal)
-            if role in (Role.LEADING, Role.SUSPECT, Role.ENDING) and before not in (Role.LEADING, Role.SUSPECT, Role.ENDING):
+            if role in (Role.LEADING, Role.SUSPECT, Role.ENDING) and before not in (
+                Role.LEADING,
+                Role.SUSPECT,
+                Role.ENDING,
+            ):
                 assert (before, signal) == (Role.CLAIMING, Input.WON)
-            if Effect.RELEASE in effects and before in (Role.LEADING, Role.SUSPECT, Role.ENDING, Role.OUSTED):
+            if Effect.RELEASE in effects and before in (
+                Role.LEADING,
+                Role.SUSPECT,
+                Role.ENDING,
+                Role.OUSTED,
+            ):
                 assert signal is Input.HANDED_OVER
             if before.holds_term and not role.holds_term and role is not Role.RELEASING:
                 assert DEPOSING.intersection(effects)

@@ -47,7 +47,8 @@ def test_the_next_wake_is_whatever_comes_first():
 
 
 def test_the_lease_ends_before_any_session_of_that_time_out_can():
-    # The server may have heard of the session half a tick (T/4 at most) before the write was sent, never earlier.
+    # The server may have heard of the session half a tick (T/4 at most) before the write was sent,
+    # never earlier.
     assert lease().ends_s < 100.0 - T / 4 + T
 
 

@@ -21,14 +21,28 @@ from leaderq.election.layout import (
 from leaderq.election.observer import CandidateNode, Member, view_of
 from leaderq.errors import CorruptRecord
 
-RECORD = TermRecord(number=3, candidate="a", id="_c_x-latch-0000000001", host="h", pid=7, stage="execution", began=1.5)
+RECORD = TermRecord(
+    number=3,
+    candidate="a",
+    id="_c_x-latch-0000000001",
+    host="h",
+    pid=7,
+    stage="execution",
+    began=1.5,
+)
 A_STANDS = CandidateNode(str(RECORD.id), "a", 1)
 B_STANDS = CandidateNode("_c_y-latch-0000000002", "b", 2)
 
 
 @pytest.mark.parametrize(
     "record",
-    [RECORD, TermRecord(), replace(RECORD, error="E: x", past=({"number": 2},)), Wishes(), Wishes(True, 4, "b", 9)],
+    [
+        RECORD,
+        TermRecord(),
+        replace(RECORD, error="E: x", past=({"number": 2},)),
+        Wishes(),
+        Wishes(True, 4, "b", 9),
+    ],
 )
 def test_what_is_written_is_read_again(record):
     assert decode(type(record), encode(record), path="/p") == record
@@ -42,7 +56,9 @@ def test_fields_of_a_newer_version_are_ignored():
     assert decode(Wishes, b'{"paused": true, "colour": "red"}', path="/p") == Wishes(paused=True)
 
 
-@pytest.mark.parametrize("data", [b"{", b"[]", b"7", b'{"number": "3"}', b'{"number": -1}', b'{"number": true}', b"\xff"])
+@pytest.mark.parametrize(
+    "data", [b"{", b"[]", b"7", b'{"number": "3"}', b'{"number": -1}', b'{"number": true}', b"\xff"]
+)
 def test_what_leaderq_did_not_write_is_refused_with_its_path(data):
     with pytest.raises(CorruptRecord, match="/leaderq/c/term"):
         decode(TermRecord, data, path="/leaderq/c/term")
@@ -90,7 +106,9 @@ def test_the_past_keeps_the_newest_terms_and_stays_small():
     assert decode(TermRecord, encode(record), path="/p") == record
 
 
-@pytest.mark.parametrize("past", [7, None, "x", {"number": 1}, ["x", {"number": -1}, {"number": "1"}]])
+@pytest.mark.parametrize(
+    "past", [7, None, "x", {"number": 1}, ["x", {"number": -1}, {"number": "1"}]]
+)
 def test_a_spoilt_past_stops_nobody(past):
     data = json.dumps({**json.loads(encode(RECORD)), "past": past}).encode()
     found = decode(TermRecord, data, path="/p")
@@ -99,20 +117,28 @@ def test_a_spoilt_past_stops_nobody(past):
 
 
 def test_those_who_cool_off_are_shown_until_they_stand_again_or_their_time_is_over():
-    failed = closed(RECORD, ended=10.0, reason="failed", details=EndDetails("ValueError: bad", 30.0))
-    later = replace(RECORD, number=4, candidate="b", id=B_STANDS.name, host="h2", pid=8, past=past_with(failed))
+    failed = closed(
+        RECORD, ended=10.0, reason="failed", details=EndDetails("ValueError: bad", 30.0)
+    )
+    later = replace(
+        RECORD, number=4, candidate="b", id=B_STANDS.name, host="h2", pid=8, past=past_with(failed)
+    )
     later = closed(later, ended=12.0, reason="failed", details=EndDetails("ValueError: bad", 5.0))
     view = view_of("c", later, Wishes(), [], now=13.0)
     assert view.error == "ValueError: bad"
     assert view.cooling_off == (Member("b", "h2", 8, 17.0), Member("a", "h", 7, 40.0))
     assert [each.number for each in view.history] == [4, 3]
-    assert view_of("c", later, Wishes(), [A_STANDS], now=13.0).cooling_off == (Member("b", "h2", 8, 17.0),)
+    assert view_of("c", later, Wishes(), [A_STANDS], now=13.0).cooling_off == (
+        Member("b", "h2", 8, 17.0),
+    )
     assert view_of("c", later, Wishes(), [], now=41.0).cooling_off == ()
 
 
 def test_a_later_term_of_a_candidate_ends_what_an_earlier_one_said_of_it():
     failed = closed(RECORD, ended=10.0, reason="failed", details=EndDetails("E", 300.0))
-    again = closed(replace(RECORD, number=4, past=past_with(failed)), ended=11.0, reason="withdrawn")
+    again = closed(
+        replace(RECORD, number=4, past=past_with(failed)), ended=11.0, reason="withdrawn"
+    )
     assert view_of("c", again, Wishes(), [], now=12.0).cooling_off == ()
 
 

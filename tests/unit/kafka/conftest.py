@@ -1,4 +1,6 @@
-"""kafka-python warns of itself when it is imported, and warnings are errors here; leaderq.kafka imports it without."""
+"""kafka-python warns of itself when it is imported, and warnings are errors here; leaderq.kafka
+imports it without.
+"""
 
 from __future__ import annotations
 

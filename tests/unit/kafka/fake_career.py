@@ -1,4 +1,6 @@
-"""A career that writes down all that is asked of it, with effects that are kept or undone as a real store would."""
+"""A career that writes down all that is asked of it, with effects that are kept or undone as a real
+store would.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,19 @@ RecordPlace = tuple[Partition, int]
 
 def a_term(*, lasts_s: float = 60.0) -> OpenTerm:
     return OpenTerm(
-        number=7, id="x", career="billing", candidate="a", deadline=now_s() + lasts_s, write=lambda _term, ops: list(ops)
+        number=7,
+        id="x",
+        career="billing",
+        candidate="a",
+        deadline=now_s() + lasts_s,
+        write=lambda _term, ops: list(ops),
     )
 
 
 def records(where: Partition, *offsets: int) -> list[Record]:
-    return [Record(where.topic, where.number, offset, 0, None, b"v%d" % offset) for offset in offsets]
+    return [
+        Record(where.topic, where.number, offset, 0, None, b"v%d" % offset) for offset in offsets
+    ]
 
 
 def a_batch(**offsets: Sequence[int]) -> Batch:
@@ -44,11 +53,13 @@ class Bad(Exception):
 
 
 class FakeCareer:
-    """``log`` has what happened: ``handle A0 A1``, ``commit A=2``, ``undo``, ``send_dead_letter A1``.
+    """``log`` has what happened: ``handle A0 A1``, ``commit A=2``, ``undo``, ``send_dead_letter
+    A1``.
 
-    ``fails`` is how often each record fails (a large number: always); ``undecodable`` those that never decode. With
-    ``names``, the user's code works record by record and says which one failed; without, it only raises. ``effects`` are
-    those of records that stand: with ``undoes`` only once they are committed.
+    ``fails`` is how often each record fails (a large number: always); ``undecodable`` those that
+    never decode. With ``names``, the user's code works record by record and says which one failed;
+    without, it only raises. ``effects`` are those of records that stand: with ``undoes`` only once
+    they are committed.
     """
 
     def __init__(
@@ -97,8 +108,12 @@ class FakeCareer:
 
     def commit(self, term: OpenTerm, ends: Mapping[Partition, int]) -> None:  # type: ignore[override]
         self.before_commit()
-        self.log.append("commit " + " ".join(f"{_letter(each)}={end}" for each, end in sorted(ends.items())))
-        assert all(end > self.committed.get(each, -1) for each, end in ends.items()), "committed backwards, or twice"
+        self.log.append(
+            "commit " + " ".join(f"{_letter(each)}={end}" for each, end in sorted(ends.items()))
+        )
+        assert all(end > self.committed.get(each, -1) for each, end in ends.items()), (
+            "committed backwards, or twice"
+        )
         self.committed.update(ends)
         self.effects += self._pending
         self._pending = []
@@ -110,15 +125,23 @@ class FakeCareer:
     def send_dead_letter(self, term: OpenTerm, topic: str, letter: NewDeadLetter) -> None:  # type: ignore[override]
         self.before_dead_letter()
         dead = read_dead_letter(Record(topic, 0, 0, 0, letter.key, letter.value, letter.headers))
-        self.log.append(f"dead letter {_letter(dead.origin)}{dead.offset} on {topic} after {dead.attempts}: {dead.text}")
+        self.log.append(
+            f"dead letter {_letter(dead.origin)}{dead.offset} on {topic} after {dead.attempts}:"
+            f" {dead.text}"
+        )
         self.letters.append(letter)
 
 
 class FakeMarks:
-    """Marks in memory; ``deaths`` as earlier processes left them. Careful up to, and without, the offset in ``until``."""
+    """Marks in memory; ``deaths`` as earlier processes left them. Careful up to, and without, the
+    offset in ``until``.
+    """
 
     def __init__(
-        self, career: FakeCareer, until: Mapping[Partition, int], deaths: Mapping[RecordPlace, int] | None = None
+        self,
+        career: FakeCareer,
+        until: Mapping[Partition, int],
+        deaths: Mapping[RecordPlace, int] | None = None,
     ) -> None:
         self._log = career.log
         self._until = until

@@ -17,13 +17,19 @@ A = Partition("t", 0)
 
 
 def plain(keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Sequence[Record]:
-    return [Record("t", 0, at, 0, key, value) for at, (key, value) in enumerate(zip(keys, values, strict=True))]
+    return [
+        Record("t", 0, at, 0, key, value)
+        for at, (key, value) in enumerate(zip(keys, values, strict=True))
+    ]
 
 
 def messages(keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Sequence[Record]:
     pairs = zip(keys, values, strict=True)
     return MessageRecords(
-        [Message(topic="t", partition=0, offset=at, key=key, value=value) for at, (key, value) in enumerate(pairs)]
+        [
+            Message(topic="t", partition=0, offset=at, key=key, value=value)
+            for at, (key, value) in enumerate(pairs)
+        ]
     )
 
 

@@ -19,7 +19,7 @@ ALWAYS = 1000
 BY_PARTITION = "partition"
 
 
-# -- all goes well ---------------------------------------------------------------------------------------------------------
+# -- all goes well
 
 
 def test_a_batch_is_one_call_and_one_commit() -> None:
@@ -41,7 +41,9 @@ def test_the_common_case_looks_at_no_record() -> None:
         career = FakeCareer()
         handed: list[object] = []
         career.handle = lambda rows, _term, handed=handed: handed.append(rows)  # type: ignore[method-assign,assignment,misc]
-        assert a_handler(career, skip(), batches=batches).work(Batch({A: rows}, {A: 1000}), a_term())
+        assert a_handler(career, skip(), batches=batches).work(
+            Batch({A: rows}, {A: 1000}), a_term()
+        )
         assert handed == [rows]
         assert career.committed == {A: 1000}
 
@@ -73,7 +75,7 @@ def test_records_are_decoded_before_they_are_handed_over() -> None:
     assert seen == [("decoded", b"v0")]
 
 
-# -- raise -----------------------------------------------------------------------------------------------------------------
+# -- raise
 
 
 def test_an_error_is_raised_as_it_is_and_nothing_is_committed() -> None:
@@ -131,7 +133,9 @@ def test_where_effects_are_undone_nothing_is_committed_before_the_error_is_raise
 
 
 @pytest.mark.parametrize("undoes", [False, True])
-def test_what_precedes_an_undecodable_value_is_handled_and_committed_before_the_error_is_raised(undoes: bool) -> None:
+def test_what_precedes_an_undecodable_value_is_handled_and_committed_before_the_error_is_raised(
+    undoes: bool,
+) -> None:
     career = FakeCareer(undecodable=frozenset({(A, 2)}), undoes=undoes)
     with pytest.raises(Bad, match="not decodable"):
         a_handler(career).work(a_batch(A=[0, 1, 2, 3]), a_term())
@@ -149,7 +153,9 @@ def test_if_what_is_done_cannot_be_committed_that_error_passes_and_the_users_is_
     career.before_commit = away
     with pytest.raises(KafkaError, match="away"):
         a_handler(career).work(a_batch(A=[0, 1, 2]), a_term())
-    assert "t-0@1 failed; and what was done before it could not be committed: Bad: A1" in caplog.text
+    assert (
+        "t-0@1 failed; and what was done before it could not be committed: Bad: A1" in caplog.text
+    )
 
 
 def test_a_handler_may_empty_the_list_it_was_given() -> None:
@@ -168,7 +174,7 @@ def test_a_handler_may_empty_the_list_it_was_given() -> None:
     assert career.effects == [(A, 0), (A, 1)]
 
 
-# -- retry -----------------------------------------------------------------------------------------------------------------
+# -- retry
 
 
 def test_a_part_that_fails_is_tried_again_as_a_whole() -> None:
@@ -218,8 +224,12 @@ def test_a_retry_in_vain_raises_the_error() -> None:
 def test_a_term_that_ends_in_a_back_off_is_not_waited_out() -> None:
     career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
     term = a_term()
-    career.before_handle = lambda handed: term.wind_up(Reason.STEP_DOWN) if len(handed) == 1 else None
-    assert not a_handler(career, retry(2, backoff_s=0, then="skip")).work(a_batch(A=[0, 1, 2]), term)
+    career.before_handle = lambda handed: (
+        term.wind_up(Reason.STEP_DOWN) if len(handed) == 1 else None
+    )
+    assert not a_handler(career, retry(2, backoff_s=0, then="skip")).work(
+        a_batch(A=[0, 1, 2]), term
+    )
     assert career.log == ["handle A0 A1 A2", "commit A=1", "handle A1"]
 
 
@@ -239,14 +249,18 @@ def test_a_back_off_wakes_up_at_the_end_of_the_term_and_judges_nothing() -> None
     assert career.log == ["handle A0"]
 
 
-# -- skip and dead letters -------------------------------------------------------------------------------------------------
+# -- skip and dead letters
 
 
 def test_a_named_culprit_is_skipped_and_told(caplog: pytest.LogCaptureFixture) -> None:
     career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
     told: list[tuple[object, ...]] = []
     handler = a_handler(
-        career, "skip", on_skipped=lambda record, error, attempts: told.append((where(record), str(error), attempts))
+        career,
+        "skip",
+        on_skipped=lambda record, error, attempts: told.append(
+            (where(record), str(error), attempts)
+        ),
     )
     with caplog.at_level(logging.WARNING):
         assert handler.work(a_batch(A=[0, 1, 2]), a_term())
@@ -261,7 +275,9 @@ def test_a_dead_letter_is_set_aside_before_the_offset_passes_over_its_record() -
     handler = a_handler(
         career,
         retry(1, backoff_s=0, then=dead_letter()),
-        on_dead_lettered=lambda record, error, attempts, topic: told.append((where(record), str(error), attempts, topic)),
+        on_dead_lettered=lambda record, error, attempts, topic: told.append(
+            (where(record), str(error), attempts, topic)
+        ),
     )
     assert handler.work(a_batch(A=[0, 1, 2]), a_term())
     assert career.log == [
@@ -292,10 +308,14 @@ def test_a_culprit_named_by_its_decoded_record_is_found() -> None:
 
 
 @pytest.mark.parametrize("undoes", [False, True])
-def test_an_unknown_culprit_is_looked_for_one_by_one_and_what_follows_goes_together_again(undoes: bool) -> None:
+def test_an_unknown_culprit_is_looked_for_one_by_one_and_what_follows_goes_together_again(
+    undoes: bool,
+) -> None:
     career = FakeCareer(fails={(A, 1): ALWAYS}, undoes=undoes)
     undo = ["undo"] if undoes else []
-    assert a_handler(career, retry(1, backoff_s=0, then=dead_letter())).work(a_batch(A=[0, 1, 2, 3]), a_term())
+    assert a_handler(career, retry(1, backoff_s=0, then=dead_letter())).work(
+        a_batch(A=[0, 1, 2, 3]), a_term()
+    )
     assert career.log == [
         "handle A0 A1 A2 A3", *undo, "handle A0 A1 A2 A3", *undo,
         "handle A0", "commit A=1",
@@ -306,9 +326,19 @@ def test_an_unknown_culprit_is_looked_for_one_by_one_and_what_follows_goes_toget
 
 def test_a_record_that_only_fails_in_company_of_an_outage_is_not_buried() -> None:
     career = FakeCareer(fails={(A, 0): 3})
-    assert a_handler(career, retry(1, backoff_s=0, then=dead_letter())).work(a_batch(A=[0, 1]), a_term())
+    assert a_handler(career, retry(1, backoff_s=0, then=dead_letter())).work(
+        a_batch(A=[0, 1]), a_term()
+    )
     assert career.letters == []
-    assert career.log == ["handle A0 A1", "handle A0 A1", "handle A0", "handle A0", "commit A=1", "handle A1", "commit A=2"]
+    assert career.log == [
+        "handle A0 A1",
+        "handle A0 A1",
+        "handle A0",
+        "handle A0",
+        "commit A=1",
+        "handle A1",
+        "commit A=2",
+    ]
 
 
 def test_two_culprits_in_one_batch_are_both_found() -> None:
@@ -339,13 +369,20 @@ def test_a_deposed_leader_buries_nothing() -> None:
     assert career.log == ["handle A0"]
 
 
-# -- errors that are not about records -------------------------------------------------------------------------------------
+# -- errors that are not about records
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize(
-    "error", [Deposed(term=7, reason=Reason.LEASE), KafkaAway("away"), UnitAbandoned(), KeyboardInterrupt(), SystemExit(3)]
+    "error",
+    [
+        Deposed(term=7, reason=Reason.LEASE),
+        KafkaAway("away"),
+        UnitAbandoned(),
+        KeyboardInterrupt(),
+        SystemExit(3),
+    ],
 )
 def test_an_error_that_is_not_about_records_passes_whatever_the_policy(
     error: BaseException, wrapped: bool, workers: int

@@ -11,7 +11,12 @@ from test_declaration import Sums, dressed
 
 from leaderq.config import Settings
 from leaderq.errors import ConfigurationError
-from leaderq.kafka.clients.client_options import REFUSED, CallbackTokens, ClientLibrary, option_problems
+from leaderq.kafka.clients.client_options import (
+    REFUSED,
+    CallbackTokens,
+    ClientLibrary,
+    option_problems,
+)
 from leaderq.kafka.clients.consumer import ConsumerSettings, TopicPattern
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options
 from leaderq.kafka.clients.kafka_python_producer import producer_options
@@ -20,24 +25,40 @@ from leaderq.kafka.sink import KafkaSink
 
 PYTHON, CONFLUENT = ClientLibrary
 PROMISES = {
-    PYTHON: "group_id group_instance_id enable_auto_commit isolation_level auto_offset_reset check_crcs max_poll_records "
-    "max_poll_interval_ms partition_assignment_strategy transactional_id transaction_timeout_ms acks enable_idempotence "
-    "retries max_in_flight_requests_per_connection partitioner bootstrap_servers sasl_plain_password ssl_context",
-    CONFLUENT: "group.id group.instance.id group.protocol enable.auto.commit isolation.level auto.offset.reset check.crcs "
-    "max.poll.interval.ms partition.assignment.strategy transactional.id acks request.required.acks enable.idempotence "
-    "retries max.in.flight max.in.flight.requests.per.connection partitioner bootstrap.servers sasl.password error_cb "
-    "ssl.ca.location default.topic.config",
+    PYTHON: (
+        "group_id group_instance_id enable_auto_commit isolation_level auto_offset_reset check_crcs"
+        " max_poll_records max_poll_interval_ms partition_assignment_strategy transactional_id"
+        " transaction_timeout_ms acks enable_idempotence retries"
+        " max_in_flight_requests_per_connection partitioner bootstrap_servers sasl_plain_password"
+        " ssl_context"
+    ),
+    CONFLUENT: (
+        "group.id group.instance.id group.protocol enable.auto.commit isolation.level"
+        " auto.offset.reset check.crcs max.poll.interval.ms partition.assignment.strategy"
+        " transactional.id acks request.required.acks enable.idempotence retries max.in.flight"
+        " max.in.flight.requests.per.connection partitioner bootstrap.servers sasl.password"
+        " error_cb ssl.ca.location default.topic.config"
+    ),
 }
 FREE = {
-    PYTHON: "client_rack compression_type fetch_max_bytes max_partition_fetch_bytes fetch_min_bytes client_id linger_ms "
-    "sasl_oauth_token_provider metadata_max_age_ms session_timeout_ms",
-    CONFLUENT: "client.rack compression.type compression.codec fetch.max.bytes fetch.message.max.bytes oauth_cb "
-    "sasl.oauthbearer.method queued.max.messages.kbytes linger.ms statistics.interval.ms stats_cb session.timeout.ms",
+    PYTHON: (
+        "client_rack compression_type fetch_max_bytes max_partition_fetch_bytes fetch_min_bytes"
+        " client_id linger_ms sasl_oauth_token_provider metadata_max_age_ms session_timeout_ms"
+    ),
+    CONFLUENT: (
+        "client.rack compression.type compression.codec fetch.max.bytes fetch.message.max.bytes"
+        " oauth_cb sasl.oauthbearer.method queued.max.messages.kbytes linger.ms"
+        " statistics.interval.ms stats_cb session.timeout.ms"
+    ),
 }
 
 
-@pytest.mark.parametrize(("client", "name"), [(client, name) for client in PROMISES for name in PROMISES[client].split()])
-def test_what_a_promise_rests_on_is_refused_with_the_reason(client: ClientLibrary, name: str) -> None:
+@pytest.mark.parametrize(
+    ("client", "name"), [(client, name) for client in PROMISES for name in PROMISES[client].split()]
+)
+def test_what_a_promise_rests_on_is_refused_with_the_reason(
+    client: ClientLibrary, name: str
+) -> None:
     (problem,) = option_problems(client, {name: 1}, "client_options of Sums")
     assert problem.startswith(f"'{name}' cannot be set in client_options of Sums: ")
     assert len(problem.partition(": ")[2]) > 20
@@ -45,7 +66,10 @@ def test_what_a_promise_rests_on_is_refused_with_the_reason(client: ClientLibrar
 
 @pytest.mark.parametrize("client", FREE)
 def test_what_breaks_no_promise_passes(client: ClientLibrary) -> None:
-    assert list(option_problems(client, dict.fromkeys(FREE[client].split(), 1), "client_options")) == []
+    assert (
+        list(option_problems(client, dict.fromkeys(FREE[client].split(), 1), "client_options"))
+        == []
+    )
 
 
 def test_no_row_refuses_what_kafka_python_does_not_have() -> None:
@@ -57,7 +81,9 @@ def test_no_row_refuses_what_kafka_python_does_not_have() -> None:
 def test_an_option_that_kafka_python_does_not_have_is_refused_with_the_nearest() -> None:
     (problem,) = option_problems(PYTHON, {"compression.type": "gzip"}, "client_options")
     assert (
-        problem == "'compression.type' in client_options is not an option of kafka-python; did you mean 'compression_type'?"
+        problem
+        == "'compression.type' in client_options is not an option of kafka-python; did you mean"
+        " 'compression_type'?"
     )
 
 
@@ -65,7 +91,11 @@ def test_all_options_that_a_career_may_not_set_are_told_at_once() -> None:
     options = {"group_id": "other", "acks": 0, "no_such": 1, "client_rack": "a"}
     with pytest.raises(ConfigurationError) as refused:
         dressed(type("Wrong", (Sums,), {"client_options": options}))._declared()
-    assert [problem.split("'")[1] for problem in refused.value.problems] == ["group_id", "acks", "no_such"]
+    assert [problem.split("'")[1] for problem in refused.value.problems] == [
+        "group_id",
+        "acks",
+        "no_such",
+    ]
 
 
 @pytest.mark.parametrize("options", [None, ["client_rack"], {1: 2}])
@@ -83,18 +113,30 @@ def test_the_consumer_takes_what_a_consumer_has_and_the_producer_what_a_producer
     options = {"client_rack": "a", "compression_type": "gzip", "client_id": "mine"}
     reading = consumer_options(ConsumerSettings("k:1", ("t",), "g", "m", options=options))
     sending = producer_options(ProducerSettings("k:1", options=options))
-    assert (reading["client_rack"], reading["client_id"], "compression_type" in reading) == ("a", "mine", False)
-    assert (sending["compression_type"], sending["client_id"], "client_rack" in sending) == ("gzip", "mine", False)
+    assert (reading["client_rack"], reading["client_id"], "compression_type" in reading) == (
+        "a",
+        "mine",
+        False,
+    )
+    assert (sending["compression_type"], sending["client_id"], "client_rack" in sending) == (
+        "gzip",
+        "mine",
+        False,
+    )
 
 
-@pytest.mark.parametrize(("client", "name"), [("kafka-python", "client_rack"), ("confluent", "client.rack")])
+@pytest.mark.parametrize(
+    ("client", "name"), [("kafka-python", "client_rack"), ("confluent", "client.rack")]
+)
 def test_the_rack_of_the_host_is_a_setting(client: str, name: str) -> None:
     career = dressed(type("Near", (Sums,), {"client": client}))
     career.settings = Settings(kafka_rack="b")
     assert career._declared().client_options == {name: "b"}
 
 
-def test_tokens_are_asked_for_again_shortly_before_they_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_are_asked_for_again_shortly_before_they_expire(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = [1000.0]
     monkeypatch.setattr("leaderq.kafka.clients.client_options.time.time", lambda: now[0])
     given = iter([("one", 1100.0), ("two", 1200.0, "me", {"pool": "x"})])
@@ -104,12 +146,15 @@ def test_tokens_are_asked_for_again_shortly_before_they_expire(monkeypatch: pyte
     assert [tokens.token(), tokens.extensions()] == ["two", {"pool": "x"}]
 
 
-def test_a_pattern_means_whole_names_but_neither_kafkas_own_topics_nor_its_own_dead_letters() -> None:
+def test_a_pattern_means_whole_names_but_neither_kafkas_own_topics_nor_its_own_dead_letters() -> (
+    None
+):
     career = dressed(type("All", (Sums,), {"topics": re.compile("clicks.*|_.*"), "name": "clicks"}))
     pattern = career._declared().topics
     assert isinstance(pattern, TopicPattern)
     names = ["clicks-2", "clicks", "my-clicks", "__consumer_offsets", "_mine", "clicks-dead"]
-    assert pattern.among(names) == ("_mine", "clicks", "clicks-2", "clicks-dead")  # nothing is sent there: it raises
+    # nothing is sent there: it raises
+    assert pattern.among(names) == ("_mine", "clicks", "clicks-2", "clicks-dead")
 
 
 def test_where_dead_letters_go_is_left_out_of_a_pattern_and_refused_as_a_topic() -> None:

@@ -40,7 +40,9 @@ class SlowStore:
 
 
 @pytest.mark.parametrize("error", [None, MembershipLost("another generation")])
-def test_what_was_under_way_when_its_batch_was_let_go_of_is_over_before_the_next_begins(error: Exception | None) -> None:
+def test_what_was_under_way_when_its_batch_was_let_go_of_is_over_before_the_next_begins(
+    error: Exception | None,
+) -> None:
     store: Any = SlowStore()
     commits = OffsetCommits(store, NOBODY)
     commits.request({A: 5}, in_hand=True)
@@ -57,7 +59,9 @@ def test_what_was_under_way_when_its_batch_was_let_go_of_is_over_before_the_next
 
 
 @pytest.mark.parametrize("error", [None, MembershipLost("refused")])
-def test_that_nothing_of_a_batch_let_go_of_is_under_way_any_more_is_told(error: Exception | None) -> None:
+def test_that_nothing_of_a_batch_let_go_of_is_under_way_any_more_is_told(
+    error: Exception | None,
+) -> None:
     store: Any = SlowStore()
     commits = OffsetCommits(store, NOBODY)
     assert not commits.is_letting_go

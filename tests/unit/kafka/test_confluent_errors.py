@@ -13,4 +13,6 @@ CODES = {confluent_kafka.KafkaError(code).name(): code for code in range(-200, -
 
 @pytest.mark.parametrize("name", ["_TRANSPORT", "_ALL_BROKERS_DOWN", "_DESTROY_BROKER"])
 def test_a_broker_that_goes_passes_by_itself(name: str) -> None:
-    assert isinstance(translated(confluent_kafka.KafkaError(CODES[name]), "committing", "kafka:9092"), KafkaAway)
+    assert isinstance(
+        translated(confluent_kafka.KafkaError(CODES[name]), "committing", "kafka:9092"), KafkaAway
+    )

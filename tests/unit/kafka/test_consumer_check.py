@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.kafka.consuming.consumer_check import Memory, Observation, StallLimits, find_stalled, restarted
+from leaderq.kafka.consuming.consumer_check import (
+    Memory,
+    Observation,
+    StallLimits,
+    find_stalled,
+    restarted,
+)
 from leaderq.kafka.record import Partition
 
 WHERE = Partition("t", 0)
@@ -35,7 +41,9 @@ def test_a_position_that_moves_has_not_stalled() -> None:
 
 
 def test_time_counts_from_when_records_began_to_wait() -> None:
-    assert looks((0, 9, 9, 0, 0), (60, 9, 9, 300, 300), (65, 9, 12, 325, 325), (70, 9, 13, 350, 350)) == [70]
+    assert looks(
+        (0, 9, 9, 0, 0), (60, 9, 9, 300, 300), (65, 9, 12, 325, 325), (70, 9, 13, 350, 350)
+    ) == [70]
 
 
 def test_a_slow_handler_that_keeps_the_drain_from_polling_is_no_stall() -> None:
@@ -56,7 +64,9 @@ def test_it_is_judged_anew_when_the_end_moves_after_a_rebuild() -> None:
     assert looks(*rows) == [10, 20, 30]
 
 
-def test_after_a_rebuild_time_and_polls_are_counted_anew_and_the_same_stall_is_not_told_again() -> None:
+def test_after_a_rebuild_time_and_polls_are_counted_anew_and_the_same_stall_is_not_told_again() -> (
+    None
+):
     tail = [(float(at), 5, 6, at * 5, at * 5) for at in range(0, 35, 5)]
     memory: Memory = {}
     for row in tail:
@@ -68,8 +78,14 @@ def test_after_a_rebuild_time_and_polls_are_counted_anew_and_the_same_stall_is_n
 
 def test_each_partition_is_judged_by_itself() -> None:
     other = Partition("t", 1)
-    memory, _ = find_stalled({}, {WHERE: Observation(0, 5, 9, 0, 0), other: Observation(0, 5, 9, 0, 0)}, LIMITS)
-    _, stalled = find_stalled(memory, {WHERE: Observation(11, 5, 99, 60, 60), other: Observation(11, 6, 99, 60, 60)}, LIMITS)
+    memory, _ = find_stalled(
+        {}, {WHERE: Observation(0, 5, 9, 0, 0), other: Observation(0, 5, 9, 0, 0)}, LIMITS
+    )
+    _, stalled = find_stalled(
+        memory,
+        {WHERE: Observation(11, 5, 99, 60, 60), other: Observation(11, 6, 99, 60, 60)},
+        LIMITS,
+    )
     assert stalled == [WHERE]
 
 

@@ -1,4 +1,6 @@
-"""Which partitions a leader must be careful with, and which records have killed, from what former leaders left."""
+"""Which partitions a leader must be careful with, and which records have killed, from what former
+leaders left.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import CorruptRecord
-from leaderq.kafka.handling.crash_marks import MAX_KILLERS, MAX_POSITIONS, CrashCounts, RecordPlace, assess, decode, encode
+from leaderq.kafka.handling.crash_marks import (
+    MAX_KILLERS,
+    MAX_POSITIONS,
+    CrashCounts,
+    RecordPlace,
+    assess,
+    decode,
+    encode,
+)
 from leaderq.kafka.record import Partition
 
 P, Q = Partition("orders", 0), Partition("orders", 1)
@@ -17,13 +27,41 @@ AT = RecordPlace("orders", 0, 41)
 @pytest.mark.parametrize(
     ("mark", "committed", "positions", "killers", "careful"),
     [
-        pytest.param(CrashCounts(), {P: 40}, {P: (40, 1)}, {}, set(), id="the first death at an offset is only noted"),
         pytest.param(
-            CrashCounts({P: (40, 1)}), {P: 40}, {P: (40, 2)}, {}, {P}, id="the second at the same offset asks for care"
+            CrashCounts(),
+            {P: 40},
+            {P: (40, 1)},
+            {},
+            set(),
+            id="the first death at an offset is only noted",
         ),
-        pytest.param(CrashCounts({P: (40, 2)}), {P: 40}, {P: (40, 3)}, {}, {P}, id="and so does the third"),
-        pytest.param(CrashCounts({P: (40, 1)}), {P: 41}, {P: (41, 1)}, {}, set(), id="progress begins the count anew"),
-        pytest.param(CrashCounts({P: (40, 1)}), {P: 39}, {P: (39, 1)}, {}, set(), id="so does an offset set back"),
+        pytest.param(
+            CrashCounts({P: (40, 1)}),
+            {P: 40},
+            {P: (40, 2)},
+            {},
+            {P},
+            id="the second at the same offset asks for care",
+        ),
+        pytest.param(
+            CrashCounts({P: (40, 2)}), {P: 40}, {P: (40, 3)}, {}, {P}, id="and so does the third"
+        ),
+        pytest.param(
+            CrashCounts({P: (40, 1)}),
+            {P: 41},
+            {P: (41, 1)},
+            {},
+            set(),
+            id="progress begins the count anew",
+        ),
+        pytest.param(
+            CrashCounts({P: (40, 1)}),
+            {P: 39},
+            {P: (39, 1)},
+            {},
+            set(),
+            id="so does an offset set back",
+        ),
         pytest.param(
             CrashCounts({P: (40, 1), Q: (7, 1)}),
             {P: 40, Q: 8},
@@ -32,7 +70,14 @@ AT = RecordPlace("orders", 0, 41)
             {P},
             id="partitions stand by themselves",
         ),
-        pytest.param(CrashCounts({P: (40, 1)}), {Q: 7}, {Q: (7, 1)}, {}, set(), id="a partition that is gone is forgotten"),
+        pytest.param(
+            CrashCounts({P: (40, 1)}),
+            {Q: 7},
+            {Q: (7, 1)},
+            {},
+            set(),
+            id="a partition that is gone is forgotten",
+        ),
         pytest.param(
             CrashCounts({P: (40, 2)}, {}, frozenset({AT})),
             {P: 40},
@@ -74,16 +119,31 @@ AT = RecordPlace("orders", 0, 41)
             id="a death at another record leaves the first one's alone",
         ),
         pytest.param(
-            CrashCounts({P: (40, 3)}, {AT: 2}), {P: 42}, {P: (42, 1)}, {}, set(), id="a killer passed is forgotten"
+            CrashCounts({P: (40, 3)}, {AT: 2}),
+            {P: 42},
+            {P: (42, 1)},
+            {},
+            set(),
+            id="a killer passed is forgotten",
         ),
         pytest.param(
-            CrashCounts({}, {}, frozenset({AT})), {}, {}, {AT: 1}, {P}, id="without a committed offset it counts as well"
+            CrashCounts({}, {}, frozenset({AT})),
+            {},
+            {},
+            {AT: 1},
+            {P},
+            id="without a committed offset it counts as well",
         ),
     ],
 )
 def test_an_unclean_end_is_judged(mark, committed, positions, killers, careful):
     judged, carefully = assess(mark, committed, unclean=True)
-    assert (judged.positions, judged.killers, judged.in_hand, carefully) == (positions, killers, frozenset(), careful)
+    assert (judged.positions, judged.killers, judged.in_hand, carefully) == (
+        positions,
+        killers,
+        frozenset(),
+        careful,
+    )
 
 
 def test_a_clean_end_forgets_all_deaths():
@@ -128,9 +188,18 @@ def test_a_death_is_never_lost_nor_made_up(mark, committed):
     assert judged.positions.keys() == committed.keys()
 
 
-@given(first=st.integers(0, 30), length=st.integers(1, 8), culprit=st.integers(0, 7), deaths=st.integers(1, 4))
-def test_a_record_that_kills_is_found_after_two_deaths_more_than_the_limit(first, length, culprit, deaths):
-    """A batch is handled at once until care is asked for; then one by one, each committed or, at worst, none."""
+@given(
+    first=st.integers(0, 30),
+    length=st.integers(1, 8),
+    culprit=st.integers(0, 7),
+    deaths=st.integers(1, 4),
+)
+def test_a_record_that_kills_is_found_after_two_deaths_more_than_the_limit(
+    first, length, culprit, deaths
+):
+    """A batch is handled at once until care is asked for; then one by one, each committed or, at
+    worst, none.
+    """
     culprit = min(culprit, length - 1)
     for is_each_committed in (True, False):
         mark, committed, died = CrashCounts(), first, 0

@@ -1,4 +1,6 @@
-"""Offsets in SQLite files: a zombie and its successor, and every way in which a connection may be set."""
+"""Offsets in SQLite files: a zombie and its successor, and every way in which a connection may be
+set.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,19 @@ from leaderq.term import OpenTerm, Reason
 
 def a_term(number: int) -> OpenTerm:
     return OpenTerm(
-        number=number, id=f"t{number}", career="c", candidate="a", deadline=now_s() + 60, write=lambda term, ops: list(ops)
+        number=number,
+        id=f"t{number}",
+        career="c",
+        candidate="a",
+        deadline=now_s() + 60,
+        write=lambda term, ops: list(ops),
     )
 
 
 def records(first: int, last: int, partition: int = 0, topic: str = "t") -> list[Record]:
-    return [Record(topic, partition, offset, -1, None, b"%d" % offset) for offset in range(first, last)]
+    return [
+        Record(topic, partition, offset, -1, None, b"%d" % offset) for offset in range(first, last)
+    ]
 
 
 def write(store: DatabaseOffsets, rows: list[Record], term: OpenTerm) -> None:
@@ -126,11 +135,14 @@ def test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again(
     with pytest.raises(AlreadyStored, match=r"t-0: .* offset 4, .* starts at 0") as refused:
         write(store, records(0, 4), term)
     assert (refused.value.stored, refused.value.first) == (4, 0)
-    write(store, records(7, 8), term)  # a gap is no repetition: compaction, or markers of transactions
+    # a gap is no repetition: compaction, or markers of transactions
+    write(store, records(7, 8), term)
     assert results(path) == [0, 1, 2, 3, 7]
 
 
-def test_a_term_that_is_over_begins_nothing(a_store: Callable[..., DatabaseOffsets], path: Path) -> None:
+def test_a_term_that_is_over_begins_nothing(
+    a_store: Callable[..., DatabaseOffsets], path: Path
+) -> None:
     store, term = a_store(), a_term(1)
     store.load(term)
     term.wind_up(Reason.SESSION)
@@ -146,7 +158,10 @@ def test_a_drivers_error_passes_through_in_a_term_that_stands_and_is_the_cause_o
 ) -> None:
     store, term = a_store(), a_term(1)
     store.load(term)
-    with pytest.raises(sqlite3.OperationalError, match="no such table"), store.transaction(records(0, 1), term) as cursor:
+    with (
+        pytest.raises(sqlite3.OperationalError, match="no such table"),
+        store.transaction(records(0, 1), term) as cursor,
+    ):
         cursor.execute("INSERT INTO nowhere VALUES (1)")
     with pytest.raises(Deposed) as refused, store.transaction(records(0, 1), term) as cursor:
         term.wind_up(Reason.LEASE)
@@ -184,7 +199,9 @@ def test_a_broken_connection_does_not_outlive_its_term(path: Path) -> None:
     assert results(path) == [0]
 
 
-def test_a_given_connection_is_used_and_left_open_and_what_was_left_undone_on_it_is_rolled_back(path: Path) -> None:
+def test_a_given_connection_is_used_and_left_open_and_what_was_left_undone_on_it_is_rolled_back(
+    path: Path,
+) -> None:
     with closing(sqlite3.connect(path)) as connection:
         store = DatabaseOffsets(connection, career="c")
         store.create_table()

@@ -1,4 +1,6 @@
-"""Records, addresses, and what a career declares: good ones are understood, bad ones refused with a remedy."""
+"""Records, addresses, and what a career declares: good ones are understood, bad ones refused with a
+remedy.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def test_an_address_gets_the_usual_port_and_may_name_several_brokers() -> None:
     assert bootstrap_servers("one, two:1234,[::1]:9") == ["one:9092", "two:1234", "[::1]:9"]
 
 
-@pytest.mark.parametrize("bad", ["", " ", "host:port", "kafka://host:9092", "host:0", "host:70000", "a:1,,b:2"])
+@pytest.mark.parametrize(
+    "bad", ["", " ", "host:port", "kafka://host:9092", "host:0", "host:70000", "a:1,,b:2"]
+)
 def test_a_malformed_address_is_refused_with_value_and_remedy(bad: str) -> None:
     with pytest.raises(ConfigurationError, match="--kafka"):
         bootstrap_servers(bad)
@@ -62,7 +66,12 @@ def test_a_partition_is_its_pair_and_reads_as_tools_write_it() -> None:
 
 def test_a_batch_merges_partition_by_partition_in_order() -> None:
     rows = {Partition("t", n): [Record("t", n, at, 0, None, b"") for at in (5, 6)] for n in (1, 0)}
-    assert [(r.partition, r.offset) for r in Batch(rows, {}).merged()] == [(1, 5), (1, 6), (0, 5), (0, 6)]
+    assert [(r.partition, r.offset) for r in Batch(rows, {}).merged()] == [
+        (1, 5),
+        (1, 6),
+        (0, 5),
+        (0, 6),
+    ]
 
 
 def test_missing_keys_and_values_are_not_given_to_a_deserialiser() -> None:
@@ -156,8 +165,12 @@ def test_a_plain_declaration_is_sound_with_every_store(offsets: str) -> None:
     assert dressed(type("Sound", (Sums,), {"offsets": offsets}))._declared().offsets == offsets
 
 
-def test_a_client_that_is_not_installed_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("leaderq.kafka.clients.confluent")]:
+def test_a_client_that_is_not_installed_is_told_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [
+        name for name in sys.modules if name.startswith("leaderq.kafka.clients.confluent")
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     career = dressed(type("Fast", (Sums,), {"client": "confluent"}))
@@ -169,7 +182,12 @@ def test_records_are_equal_by_their_fields_whatever_keeps_them() -> None:
     class Mirrored(Record):
         __slots__ = ()
         topic, partition, offset = Record.headers, Record.value, Record.key
-        timestamp_ms, key, value, headers = Record.timestamp_ms, Record.offset, Record.partition, Record.topic
+        timestamp_ms, key, value, headers = (
+            Record.timestamp_ms,
+            Record.offset,
+            Record.partition,
+            Record.topic,
+        )
 
     record = Record("t", 1, 2, 3, b"k", b"v", (("h", b"x"),))
     other = tuple.__new__(Mirrored, tuple(reversed(tuple.__new__(tuple, tuple(record)))))
@@ -182,7 +200,9 @@ def test_records_are_equal_by_their_fields_whatever_keeps_them() -> None:
 
 
 def test_the_consumer_never_commits_or_jumps_by_itself() -> None:
-    options = consumer_options(ConsumerSettings(address="a:1", topics=("t",), group="g", member="m"))
+    options = consumer_options(
+        ConsumerSettings(address="a:1", topics=("t",), group="g", member="m")
+    )
     assert options["enable_auto_commit"] is False
     assert options["auto_offset_reset"] == "none"
     assert options["isolation_level"] == "read_committed"
@@ -190,10 +210,14 @@ def test_the_consumer_never_commits_or_jumps_by_itself() -> None:
 
 
 def test_security_is_passed_through_and_secrets_stay_out_of_sight() -> None:
-    security = KafkaSecurity(protocol="SASL_PLAINTEXT", mechanism="PLAIN", user="u", password="geheim")
+    security = KafkaSecurity(
+        protocol="SASL_PLAINTEXT", mechanism="PLAIN", user="u", password="geheim"
+    )
     options = connection_options("a:1", security)
     assert (options["sasl_plain_username"], options["sasl_plain_password"]) == ("u", "geheim")
-    settings = ConsumerSettings(address="a:1", topics=("t",), group="g", member="m", security=security)
+    settings = ConsumerSettings(
+        address="a:1", topics=("t",), group="g", member="m", security=security
+    )
     assert "geheim" not in repr(settings)
 
 
@@ -203,14 +227,23 @@ def test_a_certificate_that_is_not_there_is_told_before_connecting() -> None:
 
 
 def test_the_transactional_id_tells_apart_careers_groups_and_roots() -> None:
-    places = {(career, group, root) for career in ("a", "b") for group in ("a", "b") for root in ("/a", "/b")}
+    places = {
+        (career, group, root)
+        for career in ("a", "b")
+        for group in ("a", "b")
+        for root in ("/a", "/b")
+    }
     assert len({transactional_id(*place) for place in places}) == len(places) == 8
 
 
-@pytest.mark.parametrize("name", ["handle_budget_s", "max_records_per_s", "max_bytes_per_s", "key_interval_s"])
+@pytest.mark.parametrize(
+    "name", ["handle_budget_s", "max_records_per_s", "max_bytes_per_s", "key_interval_s"]
+)
 @pytest.mark.parametrize("limit", [0, -1.0, "1", True, math.inf, math.nan])
 def test_limits_are_numbers_more_than_0(name: str, limit: Any) -> None:
-    with pytest.raises(ConfigurationError, match=f"{name}=.* of Wrong is .*leave it out") as refused:
+    with pytest.raises(
+        ConfigurationError, match=f"{name}=.* of Wrong is .*leave it out"
+    ) as refused:
         dressed(type("Wrong", (Sums,), {name: limit}))._declared()
     assert len(refused.value.problems) == 1
 
@@ -232,7 +265,9 @@ TUNED = {
 """What a class says, and what the settings say instead."""
 
 
-def test_every_setting_of_kafka_careers_stands_for_an_attribute_and_has_no_default_of_its_own() -> None:
+def test_every_setting_of_kafka_careers_stands_for_an_attribute_and_has_no_default_of_its_own() -> (
+    None
+):
     rows = [row for row in TABLE if row.section is Section.DRAIN]
     assert {row.name for row in rows} == TUNED.keys()
     assert all(hasattr(KafkaLeaderCareer, row.name) and row.default is None for row in rows)
@@ -240,11 +275,15 @@ def test_every_setting_of_kafka_careers_stands_for_an_attribute_and_has_no_defau
 
 @pytest.mark.parametrize("name", TUNED)
 @pytest.mark.parametrize("source", ["file", "variable", "flag"])
-def test_an_attribute_can_be_set_for_one_career_and_it_is_told_where(tmp_path: Path, name: str, source: str) -> None:
+def test_an_attribute_can_be_set_for_one_career_and_it_is_told_where(
+    tmp_path: Path, name: str, source: str
+) -> None:
     said, wanted = TUNED[name]
     written = json.dumps(wanted)
     (tmp_path / "leaderq.toml").write_text(
-        f"[careers.sums]\n{name} = {written}\n[careers.other]\nmax_records = 1\n" if source == "file" else ""
+        f"[careers.sums]\n{name} = {written}\n[careers.other]\nmax_records = 1\n"
+        if source == "file"
+        else ""
     )
     variable = {f"LEADERQ_{name.upper()}": str(wanted)} if source == "variable" else {}
     flags = {name: str(wanted)} if source == "flag" else {}
@@ -253,13 +292,18 @@ def test_an_attribute_can_be_set_for_one_career_and_it_is_told_where(tmp_path: P
     assert getattr(career._declared(), name) == said
     career.settings = found.settings
     assert getattr(career._declared(), name) == wanted
-    where = {"file": f"{tmp_path / 'leaderq.toml'} in [careers.sums]", "variable": f"LEADERQ_{name.upper()}"}
+    where = {
+        "file": f"{tmp_path / 'leaderq.toml'} in [careers.sums]",
+        "variable": f"LEADERQ_{name.upper()}",
+    }
     assert found.source(name) == where.get(source, f"--{name.replace('_', '-')}")
     assert [shown for row, shown, _ in found.rows() if row.name == name] == [wanted]
 
 
 def test_a_setting_of_a_career_is_checked_like_every_other(tmp_path: Path) -> None:
-    (tmp_path / "leaderq.toml").write_text('[careers.sums]\nworkers = 0\nmax_record = 5\nclient = "librdkafka"\n')
+    (tmp_path / "leaderq.toml").write_text(
+        '[careers.sums]\nworkers = 0\nmax_record = 5\nclient = "librdkafka"\n'
+    )
     with pytest.raises(ConfigurationError) as refused:
         load({"max_bytes_per_s": "fast"}, career="sums", environ={}, folder=tmp_path)
     told = "\n".join(refused.value.problems)
@@ -298,7 +342,14 @@ def test_a_career_is_asked_for_its_health_only_if_something_would_say_no(
 ) -> None:
     career = dressed(type("Some", (kind,), attributes))
     career.settings = Settings(**settings)
-    term = OpenTerm(number=1, id="t", career="c", candidate="me", deadline=now_s() + 60, write=lambda _term, _operations: [])
+    term = OpenTerm(
+        number=1,
+        id="t",
+        career="c",
+        candidate="me",
+        deadline=now_s() + 60,
+        write=lambda _term, _operations: [],
+    )
     watch_health(career, term, interval_s=60.0, unhealthy=lambda: None)
     watching = [one.name for one in threading.enumerate() if one.name == "leaderq-health"]
     term.wind_up(Reason.STEP_DOWN)

@@ -48,7 +48,9 @@ def test_exactly_once_is_kept_where_offset_and_result_are_stored_together(store:
         (None, ["kafka"], "is not known"),
     ],
 )
-def test_a_contradiction_is_refused_with_its_remedy(delivery: object, store: object, remedy: str) -> None:
+def test_a_contradiction_is_refused_with_its_remedy(
+    delivery: object, store: object, remedy: str
+) -> None:
     with pytest.raises(ConfigurationError) as refused:
         delivery_of(delivery, store, "Billing")  # type: ignore[arg-type]
     assert remedy in str(refused.value)

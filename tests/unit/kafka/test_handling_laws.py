@@ -9,7 +9,19 @@ from itertools import count
 from typing import Any
 
 import pytest
-from fake_career import A, B, Bad, C, FakeCareer, FakeRateLimiter, RecordPlace, a_handler, a_term, records, where
+from fake_career import (
+    A,
+    B,
+    Bad,
+    C,
+    FakeCareer,
+    FakeRateLimiter,
+    RecordPlace,
+    a_handler,
+    a_term,
+    records,
+    where,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,7 +46,11 @@ class Case:
         return [where(record) for rows in self.batch.records.values() for record in rows]
 
     def hopeless(self) -> set[RecordPlace]:
-        return {place for place in self.places() if place in self.undecodable or self.fails.get(place, 0) >= ALWAYS}
+        return {
+            place
+            for place in self.places()
+            if place in self.undecodable or self.fails.get(place, 0) >= ALWAYS
+        }
 
 
 @st.composite
@@ -106,12 +122,19 @@ class Run:
     def check_order(self) -> None:
         """First effects within a partition are in order."""
         for partition in self.case.batch.records:
-            first = list(dict.fromkeys(offset for each, offset in self.career.effects if each == partition))
+            first = list(
+                dict.fromkeys(offset for each, offset in self.career.effects if each == partition)
+            )
             assert first == sorted(first)
 
 
 POLICIES = st.sampled_from(
-    [skip(), dead_letter(), retry(1, backoff_s=0, then=skip()), retry(3, backoff_s=0, then=dead_letter())]
+    [
+        skip(),
+        dead_letter(),
+        retry(1, backoff_s=0, then=skip()),
+        retry(3, backoff_s=0, then=dead_letter()),
+    ]
 )
 
 
@@ -131,7 +154,9 @@ def test_every_record_is_handled_or_passed_over_in_order_and_the_batch_is_commit
 
 @settings(max_examples=200, deadline=None)
 @given(cases(), POLICIES)
-def test_where_effects_are_undone_each_record_counts_once_or_was_passed_over(case: Case, on_error: object) -> None:
+def test_where_effects_are_undone_each_record_counts_once_or_was_passed_over(
+    case: Case, on_error: object
+) -> None:
     case.undoes = True
     run = Run(case, on_error)
     assert Counter(run.career.effects) == Counter(set(case.places()) - run.passed)
@@ -163,7 +188,9 @@ def test_at_most_once_never_has_an_effect_twice_and_each_offset_is_committed_bef
     case: Case, on_error: object
 ) -> None:
     run = Run(case, on_error, "at_most_once")
-    assert all(count == 1 for count in Counter([*run.career.effects, *run.career._pending]).values())
+    assert all(
+        count == 1 for count in Counter([*run.career.effects, *run.career._pending]).values()
+    )
     for partition, offset in [*run.career.effects, *run.career._pending]:
         assert offset < run.career.committed[partition]
     if run.error is None:
@@ -176,7 +203,9 @@ def test_at_most_once_never_has_an_effect_twice_and_each_offset_is_committed_bef
 def test_however_often_it_is_paused_or_a_commit_fails_nothing_is_left_out(
     case: Case, on_error: object, pauses_at: set[int], commit_fails_at: set[int]
 ) -> None:
-    career = FakeCareer(fails=case.fails, undecodable=case.undecodable, undoes=case.undoes, names=case.names)
+    career = FakeCareer(
+        fails=case.fails, undecodable=case.undecodable, undoes=case.undoes, names=case.names
+    )
     passed: set[RecordPlace] = set()
     calls, commits = count(), count()
     term = a_term()
@@ -224,7 +253,9 @@ def rest_of(batch: Batch, committed: Mapping[Partition, int]) -> Batch:
 
 
 def test_the_laws_see_a_handling_that_breaks_them() -> None:
-    case = Case(Batch({A: records(A, 0, 1)}, {A: 2}), {(A, 0): ALWAYS}, frozenset(), False, True, {}, 0)
+    case = Case(
+        Batch({A: records(A, 0, 1)}, {A: 2}), {(A, 0): ALWAYS}, frozenset(), False, True, {}, 0
+    )
     run = Run(case, skip())
     run.passed.clear()
     with pytest.raises(AssertionError):

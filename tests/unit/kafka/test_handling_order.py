@@ -1,4 +1,5 @@
-"""How one batch is handled where work and committing are not simply one after the other: each case as what is asked of the career.
+"""How one batch is handled where work and committing are not simply one after the other: each case
+as what is asked of the career.
 
 At most once, terms that end or pause, a pace, records that kill the process.
 """
@@ -6,7 +7,17 @@ At most once, terms that end or pause, a pace, records that kill the process.
 from __future__ import annotations
 
 import pytest
-from fake_career import A, B, Bad, FakeCareer, FakeMarks, FakeRateLimiter, a_batch, a_handler, a_term
+from fake_career import (
+    A,
+    B,
+    Bad,
+    FakeCareer,
+    FakeMarks,
+    FakeRateLimiter,
+    a_batch,
+    a_handler,
+    a_term,
+)
 
 from leaderq.errors import Deposed
 from leaderq.kafka.handling.on_error import ProcessDied, dead_letter, retry, skip
@@ -16,7 +27,7 @@ ALWAYS = 1000
 BY_PARTITION = "partition"
 
 
-# -- at most once ----------------------------------------------------------------------------------------------------------
+# -- at most once
 
 
 def test_at_most_once_commits_before_it_handles() -> None:
@@ -27,23 +38,39 @@ def test_at_most_once_commits_before_it_handles() -> None:
 
 def test_at_most_once_goes_on_behind_a_named_culprit() -> None:
     career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
-    assert a_handler(career, dead_letter(), delivery="at_most_once").work(a_batch(A=[0, 1, 2]), a_term())
-    assert career.log == ["commit A=3", "handle A0 A1 A2", "dead letter A1 on billing-dead after 1: A1", "handle A2"]
+    assert a_handler(career, dead_letter(), delivery="at_most_once").work(
+        a_batch(A=[0, 1, 2]), a_term()
+    )
+    assert career.log == [
+        "commit A=3",
+        "handle A0 A1 A2",
+        "dead letter A1 on billing-dead after 1: A1",
+        "handle A2",
+    ]
 
 
 def test_at_most_once_gives_a_part_up_rather_than_handling_some_of_it_twice() -> None:
     career = FakeCareer(fails={(A, 1): ALWAYS})
     told: list[int] = []
-    handler = a_handler(career, "skip", delivery="at_most_once", on_skipped=lambda record, *_: told.append(record.offset))
+    handler = a_handler(
+        career,
+        "skip",
+        delivery="at_most_once",
+        on_skipped=lambda record, *_: told.append(record.offset),
+    )
     assert handler.work(a_batch(A=[0, 1, 2]), a_term())
     assert career.log == ["commit A=3", "handle A0 A1 A2"]
     assert told == [0, 1, 2]
 
 
-def test_at_most_once_retries_where_the_policy_asks_for_it_and_raises_without_committing_again() -> None:
+def test_at_most_once_retries_where_the_policy_asks_for_it_and_raises_without_committing_again() -> (
+    None
+):
     career = FakeCareer(fails={(A, 1): ALWAYS}, undoes=True)
     with pytest.raises(Bad):
-        a_handler(career, retry(1, backoff_s=0), delivery="at_most_once").work(a_batch(A=[0, 1, 2]), a_term())
+        a_handler(career, retry(1, backoff_s=0), delivery="at_most_once").work(
+            a_batch(A=[0, 1, 2]), a_term()
+        )
     assert career.log == ["commit A=3", "handle A0 A1 A2", "handle A0 A1 A2"]
 
 
@@ -69,11 +96,13 @@ def test_at_most_once_begins_nothing_more_for_a_term_that_is_over() -> None:
     term = a_term()
     career.before_handle = lambda _handed: term.wind_up(Reason.FENCED)
     with pytest.raises(Deposed):
-        a_handler(career, retry(1, backoff_s=0), delivery="at_most_once").work(a_batch(A=[0, 1]), term)
+        a_handler(career, retry(1, backoff_s=0), delivery="at_most_once").work(
+            a_batch(A=[0, 1]), term
+        )
     assert career.log == ["commit A=2", "handle A0 A1"]
 
 
-# -- the term ends or pauses -----------------------------------------------------------------------------------------------
+# -- the term ends or pauses
 
 
 @pytest.mark.parametrize("undoes", [False, True])
@@ -83,7 +112,9 @@ def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is
 ) -> None:
     career = FakeCareer(undoes=undoes)
     term = a_term()
-    career.before_handle = lambda _handed: term.pause(True) if pauses else term.wind_up(Reason.STEP_DOWN)
+    career.before_handle = lambda _handed: (
+        term.pause(True) if pauses else term.wind_up(Reason.STEP_DOWN)
+    )
     assert not a_handler(career, batches=BY_PARTITION).work(a_batch(A=[0, 1], B=[5]), term)
     assert career.log == ["handle A0 A1", "commit A=2"]
 
@@ -96,13 +127,22 @@ def test_a_batch_that_was_finished_is_committed_even_if_the_term_is_ending() -> 
     assert career.log == ["handle A0 A1", "commit A=2"]
 
 
-# -- pace ------------------------------------------------------------------------------------------------------------------
+# -- pace
 
 
 def test_what_is_done_is_committed_before_the_pace_makes_it_wait() -> None:
     career = FakeCareer()
-    assert a_handler(career, rate_limit=FakeRateLimiter(career, 2, 0.001)).work(a_batch(A=[0, 1, 2]), a_term())
-    assert career.log == ["handed out", "handle A0 A1", "commit A=2", "handed out", "handle A2", "commit A=3"]
+    assert a_handler(career, rate_limit=FakeRateLimiter(career, 2, 0.001)).work(
+        a_batch(A=[0, 1, 2]), a_term()
+    )
+    assert career.log == [
+        "handed out",
+        "handle A0 A1",
+        "commit A=2",
+        "handed out",
+        "handle A2",
+        "commit A=3",
+    ]
 
 
 def test_parts_without_a_wait_between_them_are_committed_together() -> None:
@@ -110,14 +150,23 @@ def test_parts_without_a_wait_between_them_are_committed_together() -> None:
     assert a_handler(career, rate_limit=FakeRateLimiter(career, 2, 0.0), batches=BY_PARTITION).work(
         a_batch(A=[0], B=[0, 1]), a_term()
     )
-    assert career.log == ["handed out", "handle A0", "handle B0", "handed out", "handle B1", "commit A=1 B=2"]
+    assert career.log == [
+        "handed out",
+        "handle A0",
+        "handle B0",
+        "handed out",
+        "handle B1",
+        "commit A=1 B=2",
+    ]
 
 
-def test_a_failure_undoes_the_parts_before_it_that_are_not_committed_yet_and_they_are_done_again() -> None:
+def test_a_failure_undoes_the_parts_before_it_that_are_not_committed_yet_and_they_are_done_again() -> (
+    None
+):
     career = FakeCareer(fails={(A, 2): 1}, undoes=True)
-    assert a_handler(career, retry(1, backoff_s=0), rate_limit=FakeRateLimiter(career, 2, 0.0)).work(
-        a_batch(A=[0, 1, 2]), a_term()
-    )
+    assert a_handler(
+        career, retry(1, backoff_s=0), rate_limit=FakeRateLimiter(career, 2, 0.0)
+    ).work(a_batch(A=[0, 1, 2]), a_term())
     assert career.log == [
         "handed out", "handle A0 A1", "handed out", "handle A2", "undo", "handle A0 A1", "commit A=2", "handle A2", "commit A=3",
     ]  # fmt: skip
@@ -128,24 +177,35 @@ def test_a_term_that_ends_while_the_pace_waits_hands_nothing_more_out() -> None:
     career = FakeCareer()
     term = a_term()
     career.before_commit = lambda: term.wind_up(Reason.STEP_DOWN)
-    assert not a_handler(career, rate_limit=FakeRateLimiter(career, 2, 30.0)).work(a_batch(A=[0, 1, 2]), term)
+    assert not a_handler(career, rate_limit=FakeRateLimiter(career, 2, 30.0)).work(
+        a_batch(A=[0, 1, 2]), term
+    )
     assert career.log == ["handed out", "handle A0 A1", "commit A=2"]
 
 
 def test_at_most_once_with_a_pace_commits_only_what_is_handed_out() -> None:
     career = FakeCareer()
-    assert a_handler(career, delivery="at_most_once", rate_limit=FakeRateLimiter(career, 2, 0.001)).work(
-        a_batch(A=[0, 1, 2]), a_term()
-    )
-    assert career.log == ["handed out", "commit A=2", "handle A0 A1", "handed out", "commit A=3", "handle A2"]
+    assert a_handler(
+        career, delivery="at_most_once", rate_limit=FakeRateLimiter(career, 2, 0.001)
+    ).work(a_batch(A=[0, 1, 2]), a_term())
+    assert career.log == [
+        "handed out",
+        "commit A=2",
+        "handle A0 A1",
+        "handed out",
+        "commit A=3",
+        "handle A2",
+    ]
 
 
-# -- records that kill the process -----------------------------------------------------------------------------------------
+# -- records that kill the process
 
 
 def test_a_careful_partition_is_handled_one_by_one_each_record_marked_before() -> None:
     career = FakeCareer()
-    assert a_handler(career, skip(), marks=FakeMarks(career, {A: 2})).work(a_batch(A=[0, 1, 2, 3], B=[5]), a_term())
+    assert a_handler(career, skip(), marks=FakeMarks(career, {A: 2})).work(
+        a_batch(A=[0, 1, 2, 3], B=[5]), a_term()
+    )
     assert career.log == [
         "mark A0", "handle A0", "commit A=1", "unmark A0",
         "mark A1", "handle A1", "commit A=2", "unmark A1",
@@ -161,7 +221,9 @@ def test_a_record_that_took_too_many_processes_is_passed_over_unhandled() -> Non
         career,
         dead_letter(deaths=2),
         marks=marks,
-        on_dead_lettered=lambda record, error, attempts, _topic: told.append((record.offset, type(error), attempts)),
+        on_dead_lettered=lambda record, error, attempts, _topic: told.append(
+            (record.offset, type(error), attempts)
+        ),
     )
     assert handler.work(a_batch(A=[0, 1, 2]), a_term())
     assert career.log == [
@@ -176,21 +238,37 @@ def test_a_record_that_took_too_many_processes_is_passed_over_unhandled() -> Non
 def test_a_careful_record_that_fails_is_marked_once_for_all_its_attempts() -> None:
     career = FakeCareer(fails={(A, 0): ALWAYS}, undoes=True)
     marks = FakeMarks(career, {A: 1})
-    assert a_handler(career, retry(1, backoff_s=0, then=skip()), marks=marks).work(a_batch(A=[0]), a_term())
-    assert career.log == ["mark A0", "handle A0", "undo", "handle A0", "undo", "commit A=1", "unmark A0"]
+    assert a_handler(career, retry(1, backoff_s=0, then=skip()), marks=marks).work(
+        a_batch(A=[0]), a_term()
+    )
+    assert career.log == [
+        "mark A0",
+        "handle A0",
+        "undo",
+        "handle A0",
+        "undo",
+        "commit A=1",
+        "unmark A0",
+    ]
 
 
-@pytest.mark.parametrize(("on_error", "delivery"), [("raise", "at_least_once"), ("skip", "at_most_once")])
+@pytest.mark.parametrize(
+    ("on_error", "delivery"), [("raise", "at_least_once"), ("skip", "at_most_once")]
+)
 def test_marks_are_not_used_where_they_would_decide_nothing(on_error: str, delivery: str) -> None:
     career = FakeCareer()
-    assert a_handler(career, on_error, delivery=delivery, marks=FakeMarks(career, {A: 9})).work(a_batch(A=[0, 1]), a_term())
+    assert a_handler(career, on_error, delivery=delivery, marks=FakeMarks(career, {A: 9})).work(
+        a_batch(A=[0, 1]), a_term()
+    )
     assert "handle A0 A1" in career.log
     assert not [line for line in career.log if "mark" in line]
 
 
 def test_a_partition_that_is_not_careful_does_not_cost_the_batch_its_one_call() -> None:
     career = FakeCareer()
-    assert a_handler(career, skip(), marks=FakeMarks(career, {})).work(a_batch(A=[0, 1], B=[5]), a_term())
+    assert a_handler(career, skip(), marks=FakeMarks(career, {})).work(
+        a_batch(A=[0, 1], B=[5]), a_term()
+    )
     assert career.log == ["handle A0 A1 B5", "commit A=2 B=6"]
 
 
@@ -199,4 +277,11 @@ def test_no_workers_run_while_a_partition_is_careful() -> None:
     handler = a_handler(career, skip(), workers=3, marks=FakeMarks(career, {B: 6}))
     assert handler.work(a_batch(A=[0, 1], B=[5]), a_term())
     handler.close()
-    assert career.log == ["handle A0 A1", "commit A=2", "mark B5", "handle B5", "commit B=6", "unmark B5"]
+    assert career.log == [
+        "handle A0 A1",
+        "commit A=2",
+        "mark B5",
+        "handle B5",
+        "commit B=6",
+        "unmark B5",
+    ]

@@ -43,7 +43,9 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 class Outage:
     """Fails the first ``times`` attempts at ``offset`` of partition A, naming the record or not."""
 
-    def __init__(self, error: Exception, times: int, *, offset: int = 1, names: bool = False) -> None:
+    def __init__(
+        self, error: Exception, times: int, *, offset: int = 1, names: bool = False
+    ) -> None:
         self.error = error
         self.left = times
         self.offset = offset
@@ -60,7 +62,9 @@ class Outage:
 
 @pytest.mark.parametrize("error", OUTAGES, ids=lambda each: type(each).__name__)
 @pytest.mark.parametrize("on_error", POLICIES)
-def test_an_outage_is_waited_for_and_no_record_is_passed_over(error: Exception, on_error: Any) -> None:
+def test_an_outage_is_waited_for_and_no_record_is_passed_over(
+    error: Exception, on_error: Any
+) -> None:
     career = FakeCareer()
     career.before_handle = Outage(error, 20)
     assert a_handler(career, on_error).work(a_batch(A=[0, 1, 2]), a_term())
@@ -71,7 +75,9 @@ def test_an_outage_is_waited_for_and_no_record_is_passed_over(error: Exception, 
 
 @pytest.mark.parametrize("undoes", [False, True])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_precedes_the_record_in_hand_is_committed_meanwhile(undoes: bool, workers: int) -> None:
+def test_what_precedes_the_record_in_hand_is_committed_meanwhile(
+    undoes: bool, workers: int
+) -> None:
     career = FakeCareer(fails={(A, 1): 4}, names=True, undoes=undoes)
     seen: list[dict[Any, int]] = []
 
@@ -136,7 +142,9 @@ def test_plain_raise_raises_it_at_once() -> None:
         (skip(), ssl.SSLCertVerificationError("a ValueError, too"), True),
     ],
 )
-def test_only_and_except_say_which_errors_are_about_records(on_error: Any, error: Exception, is_outage: bool) -> None:
+def test_only_and_except_say_which_errors_are_about_records(
+    on_error: Any, error: Exception, is_outage: bool
+) -> None:
     assert policy(on_error, "Billing").is_outage(error) is is_outage
 
 
@@ -161,7 +169,9 @@ def test_with_at_most_once_an_outage_is_waited_for_only_where_retry_allows_it() 
     for on_error, letters in ((dead_letter(), 2), (retry(1, 0.0, then=dead_letter()), 0)):
         career = FakeCareer()
         career.before_handle = Outage(OSError(), 5)
-        assert a_handler(career, on_error, delivery="at_most_once").work(a_batch(A=[0, 1]), a_term())
+        assert a_handler(career, on_error, delivery="at_most_once").work(
+            a_batch(A=[0, 1]), a_term()
+        )
         assert len(career.letters) == letters
 
 
@@ -174,7 +184,9 @@ def test_the_term_may_end_while_the_work_is_held_up(monkeypatch: pytest.MonkeyPa
     assert career.committed == {}
 
 
-def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("leaderq.kafka.handling.on_error.LONGEST_S", 0.0)
     career = FakeCareer()
     career.before_handle = Outage(OSError("away"), 1)
@@ -193,10 +205,16 @@ def test_it_is_told_while_it_lasts_and_when_it_is_over(caplog: pytest.LogCapture
     assert "t-0@1 held up" in caplog.text
 
 
-def test_the_pauses_grow_and_the_clock_runs_from_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pauses_grow_and_the_clock_runs_from_the_first_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.undo()
     held = HoldUps(policy(retry(1, backoff_s=0.0, max_backoff_s=0.3), "Billing"))
-    assert [held.decision(now) for now in (0.0, 1.0, 2.0)] == [HoldUp(0.1, 0.0), HoldUp(0.2, 1.0), HoldUp(0.3, 2.0)]
+    assert [held.decision(now) for now in (0.0, 1.0, 2.0)] == [
+        HoldUp(0.1, 0.0),
+        HoldUp(0.2, 1.0),
+        HoldUp(0.3, 2.0),
+    ]
     assert held.decision(LONGEST_S) is Ending.RAISE
     assert held.decision(LONGEST_S + 1.0) == HoldUp(0.1, 0.0)
     held.handled()
@@ -207,7 +225,14 @@ def test_the_pauses_grow_and_the_clock_runs_from_the_first_one(monkeypatch: pyte
 
 
 def keyed(keys: Sequence[bytes | None]) -> Any:
-    return batch_of({A: [row.replace(key=key) for row, key in zip(records(A, *range(len(keys))), keys, strict=True)]})
+    return batch_of(
+        {
+            A: [
+                row.replace(key=key)
+                for row, key in zip(records(A, *range(len(keys))), keys, strict=True)
+            ]
+        }
+    )
 
 
 @pytest.fixture
@@ -218,7 +243,9 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_patience")
 @pytest.mark.parametrize("ending", [skip, dead_letter])
-@pytest.mark.parametrize("keys", [[b"%d" % n for n in range(9)], [None] * 9], ids=["keys", "no keys"])
+@pytest.mark.parametrize(
+    "keys", [[b"%d" % n for n in range(9)], [None] * 9], ids=["keys", "no keys"]
+)
 def test_so_many_in_a_row_that_fail_alike_stop_the_passing_over(
     keys: list[bytes | None], ending: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -231,7 +258,9 @@ def test_so_many_in_a_row_that_fail_alike_stop_the_passing_over(
 
 def test_they_are_tried_again_and_go_on_when_it_is_over() -> None:
     career = FakeCareer(fails={**{(A, n): 1 for n in range(4)}, (A, 4): 50}, names=True)
-    assert a_handler(career, dead_letter(most_in_a_row=4)).work(keyed([b"%d" % n for n in range(9)]), a_term())
+    assert a_handler(career, dead_letter(most_in_a_row=4)).work(
+        keyed([b"%d" % n for n in range(9)]), a_term()
+    )
     assert len(career.letters) == 4
     assert career.effects == [(A, n) for n in range(4, 9)]
 

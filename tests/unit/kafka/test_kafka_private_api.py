@@ -26,7 +26,9 @@ from leaderq.kafka.clients.private_api import HOOKS, RELIED_ON, require_what_the
 
 PACKAGE = Path(leaderq.kafka.__file__).parent
 OVERRIDING = {
-    "kafka.coordinator.assignors.range.RangePartitionAssignor": kafka_python_consumer._GatedAssignor,
+    "kafka.coordinator.assignors.range.RangePartitionAssignor": (
+        kafka_python_consumer._GatedAssignor
+    ),
     "kafka.net.inet.KafkaNetSocket": kafka_python_connection._Direct,
     "kafka.net.manager.KafkaConnectionManager": kafka_python_connection._Manager,
     "kafka.net.selector.NetworkSelector": kafka_python_connection._Selector,
@@ -105,16 +107,22 @@ def test_the_functions_of_kafka_python_that_are_relied_on_are_the_ones_that_were
         for name in names.split()
     }
     found = {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in sources.items()}
-    assert found == SEEN, "kafka-python has changed: read these again, with what uses them, then note the new hashes here"
+    assert found == SEEN, (
+        "kafka-python has changed: read these again, with what uses them, then note the new hashes"
+        " here"
+    )
 
 
 def test_its_records_have_the_fields_in_the_places_that_were_seen() -> None:
-    assert " ".join(ConsumerRecord._fields) == (
-        "topic partition leader_epoch offset timestamp timestamp_type key value headers checksum "
+    assert (
+        " ".join(ConsumerRecord._fields)
+        == "topic partition leader_epoch offset timestamp timestamp_type key value headers"
+        " checksum "
         "serialized_key_size serialized_value_size serialized_header_size"
     )
     record = private_api.seen_as(
-        kafka_python_consumer._Seen, [ConsumerRecord("t", 1, 7, 2, 3, 0, b"k", b"v", [("h", b"x")], None, 1, 1, 1)]
+        kafka_python_consumer._Seen,
+        [ConsumerRecord("t", 1, 7, 2, 3, 0, b"k", b"v", [("h", b"x")], None, 1, 1, 1)],
     )[0]
     fields = {
         "topic": "t",
@@ -133,7 +141,9 @@ def private_names_of_kafka_python() -> set[str]:
     names: set[str] = set()
     folder = Path(inspect.getfile(kafka)).parent
     for path in folder.rglob("*.py"):
-        if {"vendor", "protocol", "benchmarks", "cli", "admin"}.intersection(path.relative_to(folder).parts):
+        if {"vendor", "protocol", "benchmarks", "cli", "admin"}.intersection(
+            path.relative_to(folder).parts
+        ):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute):
@@ -147,9 +157,17 @@ def uses_of_private_parts(path: Path) -> Iterator[str]:
     """Where a file reads or sets, on anything but ``self``, what is private in kafka-python."""
     private = private_names_of_kafka_python()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Attribute) and node.attr in private and ast.unparse(node.value) not in ("self", "cls"):
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in private
+            and ast.unparse(node.value) not in ("self", "cls")
+        ):
             yield f"{path.name}:{node.lineno} {ast.unparse(node)}"
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "setattr", "delattr"):
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in (
+            "getattr",
+            "setattr",
+            "delattr",
+        ):
             yield from (
                 f"{path.name}:{node.lineno} {ast.unparse(node)}"
                 for one in node.args
@@ -163,7 +181,9 @@ def test_no_other_file_of_leaderq_kafka_touches_a_private_part_of_kafka_python()
 
 
 def test_a_use_of_a_private_part_would_be_found(tmp_path: Path) -> None:
-    (tmp_path / "x.py").write_text("def f(client): return client._coordinator, setattr(client, '_sender', 1), client._mine")
+    (tmp_path / "x.py").write_text(
+        "def f(client): return client._coordinator, setattr(client, '_sender', 1), client._mine"
+    )
     assert list(uses_of_private_parts(tmp_path / "x.py")) == [
         "x.py:1 client._coordinator",
         "x.py:1 setattr(client, '_sender', 1)",
@@ -182,8 +202,14 @@ def test_every_hook_is_one_of_kafka_pythons_and_is_overridden(path: str) -> None
 
 
 def test_each_listed_function_of_ours_is_used() -> None:
-    defined = {name for name, one in vars(private_api).items() if inspect.isfunction(one) and not name.startswith("_")}
-    text = "".join(path.read_text() for path in PACKAGE.rglob("*.py") if path.name != "private_api.py")
+    defined = {
+        name
+        for name, one in vars(private_api).items()
+        if inspect.isfunction(one) and not name.startswith("_")
+    }
+    text = "".join(
+        path.read_text() for path in PACKAGE.rglob("*.py") if path.name != "private_api.py"
+    )
     assert {name for name in defined if f"private_api.{name}" not in text} == set()
 
 
@@ -198,9 +224,24 @@ def group_protocols_without_asking(self: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("owner", "name", "other", "told"),
     [
-        (ConsumerCoordinator, "group_protocols", group_protocols_without_asking, "the assignor is not asked"),
-        (BaseCoordinator, "_do_join_and_sync_async", None, "BaseCoordinator does not use group_protocols"),
-        (TransactionManager, "_supports_epoch_bump", None, r"no kafka\S+TransactionManager\._supports_epoch_bump"),
+        (
+            ConsumerCoordinator,
+            "group_protocols",
+            group_protocols_without_asking,
+            "the assignor is not asked",
+        ),
+        (
+            BaseCoordinator,
+            "_do_join_and_sync_async",
+            None,
+            "BaseCoordinator does not use group_protocols",
+        ),
+        (
+            TransactionManager,
+            "_supports_epoch_bump",
+            None,
+            r"no kafka\S+TransactionManager\._supports_epoch_bump",
+        ),
         (Sender, "_maybe_send_pending_request", None, "Sender does not use await_ready"),
     ],
 )

@@ -53,7 +53,9 @@ class Member:
         return dict.fromkeys(self.held, 0)
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, list[Record]]:
-        found = {where: [_record(where, at + n) for n in range(5)] for where, at in self.next.items()}
+        found = {
+            where: [_record(where, at + n) for n in range(5)] for where, at in self.next.items()
+        }
         self.next = {where: at + 5 for where, at in self.next.items()}
         return found
 
@@ -136,7 +138,13 @@ class Leading:
             batch_limits=BatchLimits(max_records=10),
         )
         term = OpenTerm(
-            number=1, id="1", career="c", candidate="x", deadline=now_s() + 60, unclean=False, write=lambda *_: []
+            number=1,
+            id="1",
+            career="c",
+            candidate="x",
+            deadline=now_s() + 60,
+            unclean=False,
+            write=lambda *_: [],
         )
         self.term_consumer = TermConsumer(plan, term, member, lambda: None, 0)
         batch = _handed_out(self.term_consumer)
@@ -152,7 +160,9 @@ class Leading:
 
 
 @pytest.mark.parametrize("happens", [True, False])
-def test_records_of_a_batch_let_go_of_are_handed_out_again_only_if_its_commit_has_failed(happens: bool) -> None:
+def test_records_of_a_batch_let_go_of_are_handed_out_again_only_if_its_commit_has_failed(
+    happens: bool,
+) -> None:
     leading = Leading()
     leading.term_consumer.commits.request({A: 5, B: 5}, in_hand=True)
     leading.term_consumer.round()

@@ -18,7 +18,12 @@ NO_CONSUMER = cast("ConsumerClient", None)
 
 def a_term(number: int = 1) -> OpenTerm:
     return OpenTerm(
-        number=number, id=f"t{number}", career="c", candidate="a", deadline=now_s() + 60, write=lambda term, ops: list(ops)
+        number=number,
+        id=f"t{number}",
+        career="c",
+        candidate="a",
+        deadline=now_s() + 60,
+        write=lambda term, ops: list(ops),
     )
 
 
@@ -72,7 +77,9 @@ def test_an_error_of_the_users_code_comes_out_as_it_is() -> None:
         ({("t", 0): True}, "True"),
     ],
 )
-def test_an_unusable_answer_is_refused_with_the_value_and_the_place(answer: Any, named: str) -> None:
+def test_an_unusable_answer_is_refused_with_the_value_and_the_place(
+    answer: Any, named: str
+) -> None:
     with pytest.raises(ConfigurationError) as refused:
         checked_offsets(answer, "Clicks")
     assert named in str(refused.value)

@@ -1,4 +1,6 @@
-"""The policies for records that cannot be handled: what is accepted, what is refused and how, and what is decided."""
+"""The policies for records that cannot be handled: what is accepted, what is refused and how, and
+what is decided.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,14 @@ import math
 
 import pytest
 
-from leaderq.errors import ConfigurationError, ConnectionLost, Deposed, KafkaError, KafkaFenced, NodeExists
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    Deposed,
+    KafkaError,
+    KafkaFenced,
+    NodeExists,
+)
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.on_error import (
     Ending,
@@ -43,7 +52,11 @@ def test_skip_passes_over_at_once_and_after_three_deaths(value: object) -> None:
 
 
 def test_a_dead_letter_goes_to_the_topic_named_or_to_the_careers_own() -> None:
-    assert verdicts(dead_letter("graveyard", deaths=1), 1) == verdicts(dead_letter(), 1) == [Ending.DEAD_LETTER]
+    assert (
+        verdicts(dead_letter("graveyard", deaths=1), 1)
+        == verdicts(dead_letter(), 1)
+        == [Ending.DEAD_LETTER]
+    )
     assert policy(dead_letter("graveyard"), "Billing").topic == "graveyard"
     assert policy(dead_letter(), "Billing").topic is None
     assert policy(dead_letter(deaths=1), "Billing").deaths == 1

@@ -1,4 +1,6 @@
-"""Handlers that do nothing when called are refused when the career is checked, or fail their batch."""
+"""Handlers that do nothing when called are refused when the career is checked, or fail their
+batch.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,18 @@ async def both(*_given: Any) -> AsyncIterator[int]:
 
 @pytest.mark.parametrize("method", KafkaLeaderCareer._called)
 @pytest.mark.parametrize("written", [coroutine, generator, both])
-def test_no_method_of_a_career_may_leave_its_work_undone_when_called(method: str, written: Callable[..., Any]) -> None:
+def test_no_method_of_a_career_may_leave_its_work_undone_when_called(
+    method: str, written: Callable[..., Any]
+) -> None:
     kind = type("Wrong", (Sums,), {method: written})
     with pytest.raises(ConfigurationError, match=f"{method} of Wrong is .*plain function"):
         dressed(kind)._declared()
 
 
 @pytest.mark.parametrize("name", ["key_deserializer", "value_deserializer"])
-@pytest.mark.parametrize("written", [coroutine, generator, both, partial(coroutine, 1), staticmethod(coroutine)])
+@pytest.mark.parametrize(
+    "written", [coroutine, generator, both, partial(coroutine, 1), staticmethod(coroutine)]
+)
 def test_nor_may_a_deserialiser(name: str, written: Any) -> None:
     kind = type("Wrong", (Sums,), {name: written})
     with pytest.raises(ConfigurationError, match=f"{name} of Wrong is .*plain function"):
@@ -52,7 +58,9 @@ def test_a_deserialiser_that_cannot_be_called_is_refused_too() -> None:
     class Wrong(Sums):
         value_deserializer: ClassVar[Any] = "json"
 
-    with pytest.raises(ConfigurationError, match=r"value_deserializer of .*Wrong is 'json', which cannot be called"):
+    with pytest.raises(
+        ConfigurationError, match=r"value_deserializer of .*Wrong is 'json', which cannot be called"
+    ):
         dressed(Wrong)._declared()
 
 
@@ -112,7 +120,9 @@ def _lines(caplog: pytest.LogCaptureFixture) -> str:
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("undoes", [False, True])
-@pytest.mark.parametrize(("names", "place"), [(True, r"t-0@1 failed"), (False, "t-0@0 to t-0@1 failed")])
+@pytest.mark.parametrize(
+    ("names", "place"), [(True, r"t-0@1 failed"), (False, "t-0@0 to t-0@1 failed")]
+)
 def test_the_log_names_what_failed_where_the_error_is_raised(
     names: bool, place: str, undoes: bool, workers: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -142,4 +152,6 @@ def test_it_also_names_what_was_handled_when_an_error_about_no_record_came(
         pytest.raises(ConfigurationError),
     ):
         handler.work(a_batch(A=[0, 1], B=[5]), a_term())
-    assert "t-0@0 to t-0@1 failed" in _lines(caplog) or "from t-0@0 to t-1@5 failed" in _lines(caplog)
+    assert "t-0@0 to t-0@1 failed" in _lines(caplog) or "from t-0@0 to t-1@5 failed" in _lines(
+        caplog
+    )

@@ -9,7 +9,13 @@ A, B = Partition("t", 0), Partition("t", 1)
 
 
 def batch(where: Partition, first: int, last: int) -> Batch:
-    return batch_of({where: [Record(where.topic, where.number, at, 0, None, b"") for at in range(first, last + 1)]})
+    return batch_of(
+        {
+            where: [
+                Record(where.topic, where.number, at, 0, None, b"") for at in range(first, last + 1)
+            ]
+        }
+    )
 
 
 def test_a_batch_given_moves_where_reading_goes_on_but_not_what_is_committed() -> None:

@@ -21,7 +21,9 @@ SOME = st.sets(st.sampled_from(PARTITIONS))
 class SharedGroup(RuleBasedStateMachine):
     """One leader, others in its group, and the store of all of them."""
 
-    @initialize(stored=st.fixed_dictionaries(dict.fromkeys(PARTITIONS, st.integers(0, 9))), held=SOME)
+    @initialize(
+        stored=st.fixed_dictionaries(dict.fromkeys(PARTITIONS, st.integers(0, 9))), held=SOME
+    )
     def begin(self, stored: dict[Partition, int], held: set[Partition]) -> None:
         self.stored = dict(stored)
         self.first = dict(stored)
@@ -35,7 +37,10 @@ class SharedGroup(RuleBasedStateMachine):
     @rule(counts=st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 4), min_size=1))
     def hand_out(self, counts: dict[Partition, int]) -> None:
         rows = {
-            where: [Record(where.topic, where.number, self.positions.handed[where] + n, 0, None, b"") for n in range(count)]
+            where: [
+                Record(where.topic, where.number, self.positions.handed[where] + n, 0, None, b"")
+                for n in range(count)
+            ]
             for where, count in counts.items()
             if where in self.held
         }

@@ -1,4 +1,6 @@
-"""The pace of handing out, on a clock that only the test moves: what is promised must hold over any stream and any window."""
+"""The pace of handing out, on a clock that only the test moves: what is promised must hold over any
+stream and any window.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def hand_out(
     work_s: float = 0.0,
     tell: bool = True,
 ) -> list[tuple[float, Record]]:
-    """Play the caller, who waits a little longer than asked and works a little; gives when each record was handed out."""
+    """Play the caller, who waits a little longer than asked and works a little; gives when each
+    record was handed out.
+    """
     handed = []
     for wait_s, part in pace.parts(records):
         assert part, "an empty part"
@@ -56,7 +60,9 @@ def hand_out(
 
 
 def worst(times: list[tuple[float, float]], rate: float) -> float:
-    """The most that any window had beyond ``rate`` times its length; ``times`` are (instant, amount)."""
+    """The most that any window had beyond ``rate`` times its length; ``times`` are (instant,
+    amount).
+    """
     totals = list(accumulate((amount for _, amount in times), initial=0.0))
     beyond = 0.0
     for first, (began, _) in enumerate(times):
@@ -108,7 +114,10 @@ def test_over_any_stream_and_any_window_the_limits_hold_and_nothing_is_lost_or_c
         assert worst([(at, 1) for at, _ in handed], records_per_s) <= max(1, records_per_s) + LITTLE
     if bytes_per_s is not None:
         largest = max((each.size for each in given_), default=0)
-        assert worst([(at, each.size) for at, each in handed], bytes_per_s) <= max(1, bytes_per_s, largest) + LITTLE
+        assert (
+            worst([(at, each.size) for at, each in handed], bytes_per_s)
+            <= max(1, bytes_per_s, largest) + LITTLE
+        )
     if interval_s is not None:
         for key in (b"a", b"b", b"c"):
             times = [at for at, each in handed if each.key == key]
@@ -160,9 +169,23 @@ def test_a_record_larger_than_a_seconds_bytes_passes_alone_and_is_paid_off_after
 
 def test_a_key_waits_and_makes_what_is_behind_it_wait() -> None:
     clock = Clock()
-    batch = [record(0, b"a"), record(1, b"b"), record(2, b"a"), record(3, b"c"), record(4), record(5, b"b")]
+    batch = [
+        record(0, b"a"),
+        record(1, b"b"),
+        record(2, b"a"),
+        record(3, b"c"),
+        record(4),
+        record(5, b"b"),
+    ]
     handed = hand_out(RateLimiter(None, None, 5, clock), clock, batch)
-    assert [(at - 1000, each.offset) for at, each in handed] == [(0, 0), (0, 1), (5, 2), (5, 3), (5, 4), (5, 5)]
+    assert [(at - 1000, each.offset) for at, each in handed] == [
+        (0, 0),
+        (0, 1),
+        (5, 2),
+        (5, 3),
+        (5, 4),
+        (5, 5),
+    ]
 
 
 def test_records_without_a_key_are_free_of_the_interval() -> None:
@@ -208,8 +231,16 @@ def test_a_part_whose_handling_raised_counts_as_handed_out() -> None:
 
 def test_keys_that_a_deserialiser_made_unhashable_are_told_apart() -> None:
     clock = Clock()
-    batch = [record(0).replace(key={"id": 1}), record(1).replace(key={"id": 2}), record(2).replace(key={"id": 1})]
-    assert [at - 1000 for at, _ in hand_out(RateLimiter(None, None, 4, clock), clock, batch)] == [0, 0, 4]
+    batch = [
+        record(0).replace(key={"id": 1}),
+        record(1).replace(key={"id": 2}),
+        record(2).replace(key={"id": 1}),
+    ]
+    assert [at - 1000 for at, _ in hand_out(RateLimiter(None, None, 4, clock), clock, batch)] == [
+        0,
+        0,
+        4,
+    ]
 
 
 def test_where_no_limit_is_set_there_is_no_pace() -> None:

@@ -1,4 +1,6 @@
-"""What is read ahead, and the batches it is cut into: each from all partitions that have records."""
+"""What is read ahead, and the batches it is cut into: each from all partitions that have
+records.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ RUNS = st.lists(st.tuples(st.sampled_from(PARTITIONS), st.integers(1, 30)), max_
 
 
 def rows(where: Partition, first: int, count: int, value: bytes = b"") -> list[Record]:
-    return [Record(where.topic, where.number, at, 0, None, value) for at in range(first, first + count)]
+    return [
+        Record(where.topic, where.number, at, 0, None, value) for at in range(first, first + count)
+    ]
 
 
 def test_a_batch_has_as_much_of_each_partition_although_records_come_in_long_runs() -> None:
@@ -28,7 +32,9 @@ def test_a_batch_has_as_much_of_each_partition_although_records_come_in_long_run
         batch = ahead.take(0.0)
         assert batch is not None
         assert batch.ends == dict.fromkeys(PARTITIONS, first + 2)
-        assert all([row.offset for row in found] == [first, first + 1] for found in batch.records.values())
+        assert all(
+            [row.offset for row in found] == [first, first + 1] for found in batch.records.values()
+        )
     assert ahead.is_empty
 
 
@@ -48,8 +54,13 @@ def test_a_batch_waits_for_more_only_as_long_as_it_may() -> None:
     assert ahead.take(6.0) is not None
 
 
-@given(counts=st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 50)), most=st.integers(1, 120))
-def test_shares_are_even_and_leave_nothing_that_there_is_room_for(counts: dict[Partition, int], most: int) -> None:
+@given(
+    counts=st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 50)),
+    most=st.integers(1, 120),
+)
+def test_shares_are_even_and_leave_nothing_that_there_is_room_for(
+    counts: dict[Partition, int], most: int
+) -> None:
     taken = shares(counts, most)
     assert sum(taken.values()) == min(most, sum(counts.values()))
     assert all(0 < taken[where] <= counts[where] for where in taken)
@@ -74,7 +85,9 @@ def test_every_record_comes_out_once_and_in_order_within_the_limits(
         assert 0 < len(batch) <= most
         assert max_bytes is None or len(batch) == 1 or len(batch) * size <= max_bytes
         for where, found in batch.records.items():
-            assert [row.offset for row in found] == list(range(went[where], went[where] + len(found)))
+            assert [row.offset for row in found] == list(
+                range(went[where], went[where] + len(found))
+            )
             went[where] = batch.ends[where]
     assert went == came
     assert ahead.is_empty

@@ -34,7 +34,9 @@ def test_an_offset_set_by_somebody_else_says_from_here_on(note):
     assert progress_noted(5, note) == ReplayProgress(5)
 
 
-@pytest.mark.parametrize("note", [f"also replayed: {each}" for each in ("x", "1-", "", "0-99999999999")])
+@pytest.mark.parametrize(
+    "note", [f"also replayed: {each}" for each in ("x", "1-", "", "0-99999999999")]
+)
 def test_a_note_gone_bad_is_refused_with_a_remedy(note):
     with pytest.raises(CorruptRecord, match="--from-start"):
         progress_noted(5, note)
@@ -45,7 +47,9 @@ def test_a_note_gone_bad_is_refused_with_a_remedy(note):
     chosen=st.lists(st.frozensets(st.integers(0, 29)), max_size=5),
     stops=st.lists(st.integers(0, 30), min_size=5, max_size=5),
 )
-def test_whatever_is_chosen_in_which_order_and_interrupted_where_each_letter_is_replayed_once(count, chosen, stops):
+def test_whatever_is_chosen_in_which_order_and_interrupted_where_each_letter_is_replayed_once(
+    count, chosen, stops
+):
     sent: list[int] = []
     done = ReplayProgress(0)
     wanted: set[int] = set()

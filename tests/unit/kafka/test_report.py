@@ -28,7 +28,11 @@ def steady(rate: int, arriving: int, *, lag: int, looks: int = 20) -> Looks:
     """A look each 5 s, at constant rates; ``lag`` is that of the last."""
     last = 5 * (looks - 1)
     return [
-        (5.0 * n, {A: 10_000 + 5 * n * rate}, {A: 10_000 + last * rate + lag - (last - 5 * n) * arriving})
+        (
+            5.0 * n,
+            {A: 10_000 + 5 * n * rate},
+            {A: 10_000 + last * rate + lag - (last - 5 * n) * arriving},
+        )
         for n in range(looks)
     ]
 
@@ -47,7 +51,12 @@ def test_after_one_look_the_rates_are_not_known_yet() -> None:
 
 def test_the_time_to_catch_up_is_the_lag_divided_by_what_is_gained_each_second() -> None:
     report = after(steady(100, 60, lag=800))
-    assert (report.rate_per_s, report.arriving_per_s, report.lag, report.catch_up_s) == (100, 60, 800, 20)
+    assert (report.rate_per_s, report.arriving_per_s, report.lag, report.catch_up_s) == (
+        100,
+        60,
+        800,
+        20,
+    )
 
 
 @pytest.mark.parametrize(("rate", "arriving"), [(60, 100), (100, 100), (0, 0)])
@@ -67,7 +76,12 @@ def test_the_rate_follows_a_change_within_half_a_minute() -> None:
 
 
 def test_a_gap_between_looks_is_averaged_over() -> None:
-    assert after([(0, {A: 0}, {A: 9000}), (5, {A: 500}, {A: 9000}), (305, {A: 500 + 300}, {A: 9000})]).rate_per_s == 1
+    assert (
+        after(
+            [(0, {A: 0}, {A: 9000}), (5, {A: 500}, {A: 9000}), (305, {A: 500 + 300}, {A: 9000})]
+        ).rate_per_s
+        == 1
+    )
     assert after([(0, {A: 0}, {A: 9000}), (300, {A: 600}, {A: 9000})]).rate_per_s == 2
 
 
@@ -78,13 +92,25 @@ def test_offsets_that_go_back_are_a_new_beginning_and_never_a_negative_rate() ->
 
 
 def test_a_new_partition_counts_from_when_it_was_seen() -> None:
-    report = after([(0, {A: 0}, {A: 0}), (10, {A: 10, B: 7000}, {A: 10, B: 9000}), (20, {A: 20, B: 7010}, {A: 20, B: 9000})])
+    report = after(
+        [
+            (0, {A: 0}, {A: 0}),
+            (10, {A: 10, B: 7000}, {A: 10, B: 9000}),
+            (20, {A: 20, B: 7010}, {A: 20, B: 9000}),
+        ]
+    )
     assert report.rate_per_s == 1.5
     assert report.lag == 1990
 
 
 def test_a_partition_missing_from_a_look_is_as_it_was() -> None:
-    report = after([(0, {A: 0, B: 0}, {A: 50, B: 50}), (10, {A: 10}, {A: 50}), (20, {A: 20, B: 20}, {A: 50, B: 50})])
+    report = after(
+        [
+            (0, {A: 0, B: 0}, {A: 50, B: 50}),
+            (10, {A: 10}, {A: 50}),
+            (20, {A: 20, B: 20}, {A: 50, B: 50}),
+        ]
+    )
     assert (report.rate_per_s, report.lag) == (2, 60)
 
 
@@ -101,7 +127,9 @@ offsets = st.dictionaries(st.sampled_from([A, B]), st.integers(0, 10_000))
 
 @given(st.lists(st.tuples(st.floats(0, 100), offsets, offsets), max_size=12))
 @example([(0.0, {A: 0}, {}), (sys.float_info.min, {A: 4}, {})])
-def test_whatever_is_seen_nothing_is_negative(looks: list[tuple[float, dict[Partition, int], dict[Partition, int]]]) -> None:
+def test_whatever_is_seen_nothing_is_negative(
+    looks: list[tuple[float, dict[Partition, int], dict[Partition, int]]],
+) -> None:
     now_s, rising = 0.0, []
     for step_s, committed, ends in looks:
         now_s += step_s
@@ -117,7 +145,9 @@ def test_whatever_is_seen_nothing_is_negative(looks: list[tuple[float, dict[Part
 def test_a_report_of_a_newer_version_is_read_without_what_is_not_known() -> None:
     row = {"position": 1, "end": 3, "lag": 2, "leader": 7}
     data = json.dumps({"term": 4, "at": 1.5, "colour": "red", "partitions": {"t-0": row}}).encode()
-    assert decode(data, path="/p") == DrainReport(term=4, at=1.5, partitions={"t-0": PartitionLag(1, 3, 2)})
+    assert decode(data, path="/p") == DrainReport(
+        term=4, at=1.5, partitions={"t-0": PartitionLag(1, 3, 2)}
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from fake_career import A, B, FakeCareer, FakeMarks, FakeRateLimiter, a_batch, a_handler, a_term, records
+from fake_career import (
+    A,
+    B,
+    FakeCareer,
+    FakeMarks,
+    FakeRateLimiter,
+    a_batch,
+    a_handler,
+    a_term,
+    records,
+)
 
 from leaderq.kafka.consuming.positions import Positions
 from leaderq.kafka.handling import batch_handler
@@ -85,8 +95,12 @@ def test_offsets_that_somebody_has_moved_are_begun_from_scratch() -> None:
     assert career.log[-2:] == ["handle A5 A6", "commit A=7"]
 
 
-@pytest.mark.parametrize("why", ["short", "several partitions", "at most once", "marked", "rate limit"])
-def test_all_wait_where_the_partition_cannot_rest_alone(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "why", ["short", "several partitions", "at most once", "marked", "rate limit"]
+)
+def test_all_wait_where_the_partition_cannot_rest_alone(
+    why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batch_handler, "REST_FROM_S", 0.02)
     backoff_s = 0.01 if why == "short" else 0.02
     career = FakeCareer(fails={(A, 0): 1}, names=why != "several partitions")
@@ -102,7 +116,9 @@ def test_all_wait_where_the_partition_cannot_rest_alone(why: str, monkeypatch: p
     assert (A, 0) in career.effects
 
 
-def test_of_a_partition_that_rests_nothing_is_in_hand_and_reading_goes_on_where_it_is_committed() -> None:
+def test_of_a_partition_that_rests_nothing_is_in_hand_and_reading_goes_on_where_it_is_committed() -> (
+    None
+):
     positions = Positions({A: 3, B: 0})
     positions.hand(Batch({A: records(A, 3, 4), B: records(B, 0)}, {A: 5, B: 1}))
     positions.settle({A: 4})

@@ -1,4 +1,6 @@
-"""Asking again while nobody can answer: a broker that has just started does not coordinate its groups yet."""
+"""Asking again while nobody can answer: a broker that has just started does not coordinate its
+groups yet.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,12 @@ def once_it_answers(ask: Callable[[], str], timeout_s: float) -> str:
 
 
 @pytest.mark.parametrize(
-    "error", [native.CoordinatorNotAvailableError(), native.NotCoordinatorError(), native.CoordinatorLoadInProgressError()]
+    "error",
+    [
+        native.CoordinatorNotAvailableError(),
+        native.NotCoordinatorError(),
+        native.CoordinatorLoadInProgressError(),
+    ],
 )
 def test_it_is_asked_again_until_the_group_has_a_coordinator(error: Exception) -> None:
     broker = Broker(error, times=2)
@@ -49,7 +56,10 @@ def test_at_the_end_of_the_time_the_last_refusal_is_raised_with_its_cause() -> N
 
 
 def test_it_is_asked_once_even_without_any_time() -> None:
-    assert once_it_answers(Broker(native.NotCoordinatorError(), times=0).ask, timeout_s=0.0) == "answer"
+    assert (
+        once_it_answers(Broker(native.NotCoordinatorError(), times=0).ask, timeout_s=0.0)
+        == "answer"
+    )
 
 
 def test_a_refusal_that_asking_again_cannot_change_is_raised_at_once() -> None:

@@ -25,7 +25,7 @@ def yes() -> bool:
     return True
 
 
-# -- the threads -----------------------------------------------------------------------------------------------------------
+# -- the threads
 
 
 def test_outcomes_come_in_the_order_of_the_tasks_whatever_their_kind() -> None:
@@ -71,7 +71,9 @@ def test_threads_end_when_closed_and_are_made_anew_when_needed() -> None:
         assert [outcome.value for outcome in workers.run([lambda: 1, lambda: 2], yes)] == [1, 2]
         workers.close()
         workers.close()
-        assert not [thread for thread in threading.enumerate() if thread.name.startswith("test-closing")]
+        assert not [
+            thread for thread in threading.enumerate() if thread.name.startswith("test-closing")
+        ]
 
 
 def test_jobs_in_quick_succession_do_not_disturb_each_other() -> None:
@@ -82,7 +84,9 @@ def test_jobs_in_quick_succession_do_not_disturb_each_other() -> None:
     workers.close()
 
 
-def test_a_thread_struck_while_it_waits_begins_no_more_tasks_and_leaves_when_those_begun_are_done() -> None:
+def test_a_thread_struck_while_it_waits_begins_no_more_tasks_and_leaves_when_those_begun_are_done() -> (
+    None
+):
     workers = PartitionWorkers(1, "test")
     unit = AbandonableUnit()
     began, may_end = threading.Event(), threading.Event()
@@ -100,7 +104,8 @@ def test_a_thread_struck_while_it_waits_begins_no_more_tasks_and_leaves_when_tho
     waiting.start()
     assert began.wait(WAIT_S)
     unit.abandon()
-    # The worker is busy with the first task: its ticket for the second waits, and beside it that of the one who was struck.
+    # The worker is busy with the first task: its ticket for the second waits, and beside it that of
+    # the one who was struck.
     eventually(lambda: workers._tickets.qsize() == 2, timeout_s=WAIT_S)
     assert waiting.is_alive()
     may_end.set()
@@ -111,7 +116,7 @@ def test_a_thread_struck_while_it_waits_begins_no_more_tasks_and_leaves_when_tho
     workers.close()
 
 
-# -- the handling on them --------------------------------------------------------------------------------------------------
+# -- the handling on them
 
 
 def a_parallel(career: FakeCareer, on_error: object = "raise", **more: object) -> BatchHandler:
@@ -120,7 +125,9 @@ def a_parallel(career: FakeCareer, on_error: object = "raise", **more: object) -
 
 def sorted_until_committed(log: list[str]) -> list[str]:
     """The log with what ran at the same time in order of partition."""
-    first_commit = next((at for at, line in enumerate(log) if not line.startswith("handle")), len(log))
+    first_commit = next(
+        (at for at, line in enumerate(log) if not line.startswith("handle")), len(log)
+    )
     return sorted(log[:first_commit]) + log[first_commit:]
 
 
@@ -131,7 +138,12 @@ def test_partitions_are_handled_at_the_same_time_and_committed_once() -> None:
     handler = a_parallel(career)
     assert handler.work(a_batch(A=[0, 1], B=[5], C=[2, 3]), a_term())
     handler.close()
-    assert sorted_until_committed(career.log) == ["handle A0 A1", "handle B5", "handle C2 C3", "commit A=2 B=6 C=4"]
+    assert sorted_until_committed(career.log) == [
+        "handle A0 A1",
+        "handle B5",
+        "handle C2 C3",
+        "commit A=2 B=6 C=4",
+    ]
 
 
 def test_a_single_partition_needs_no_worker() -> None:
@@ -152,7 +164,12 @@ def test_what_is_known_to_be_done_is_committed_once_then_the_first_error_in_orde
     with pytest.raises(Bad, match="A1"):
         handler.work(a_batch(C=[2, 3], B=[5, 6], A=[0, 1]), a_term())
     handler.close()
-    assert sorted_until_committed(career.log) == ["handle A0 A1", "handle B5 B6", "handle C2 C3", "commit A=1 C=4"]
+    assert sorted_until_committed(career.log) == [
+        "handle A0 A1",
+        "handle B5 B6",
+        "handle C2 C3",
+        "commit A=1 C=4",
+    ]
     assert "2 records from" not in caplog.text
     assert "t-1@5 failed too" in caplog.text
 
@@ -200,7 +217,9 @@ def test_a_term_that_ends_begins_no_further_partition_and_commits_what_is_done()
     assert 1 <= len(done) <= 2
 
 
-def test_at_most_once_commits_all_partitions_at_once_and_handles_all_of_them_even_when_the_term_is_ending() -> None:
+def test_at_most_once_commits_all_partitions_at_once_and_handles_all_of_them_even_when_the_term_is_ending() -> (
+    None
+):
     career = FakeCareer()
     term = a_term()
     career.before_commit = lambda: term.wind_up(Reason.STEP_DOWN)
@@ -216,7 +235,15 @@ def test_an_undecodable_value_holds_up_its_own_partition_only() -> None:
     handler = a_parallel(career, skip())
     assert handler.work(a_batch(A=[0, 1, 2], B=[5]), a_term())
     handler.close()
-    assert career.log == ["handle B5", "commit B=6", "handle A0", "commit A=1", "commit A=2", "handle A2", "commit A=3"]
+    assert career.log == [
+        "handle B5",
+        "commit B=6",
+        "handle A0",
+        "commit A=1",
+        "commit A=2",
+        "handle A2",
+        "commit A=3",
+    ]
 
 
 def test_parts_of_a_pace_are_split_by_partition_too() -> None:
@@ -226,7 +253,10 @@ def test_parts_of_a_pace_are_split_by_partition_too() -> None:
     handler.close()
     assert career.effects.count((B, 5)) == 1
     assert career.log[-2:] == ["handle B6", "commit B=7"]
-    assert [line for line in career.log if line.startswith("commit")] == ["commit A=2 B=6", "commit B=7"]
+    assert [line for line in career.log if line.startswith("commit")] == [
+        "commit A=2 B=6",
+        "commit B=7",
+    ]
 
 
 def test_the_records_of_a_partition_are_in_order_on_one_thread() -> None:
@@ -251,4 +281,12 @@ def test_handling_closed_twice_goes_on_with_new_threads() -> None:
     handler.close()
     assert handler.work(a_batch(A=[0], B=[0]), a_term())
     handler.close()
-    eventually(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("leaderq-billing")])
+    eventually(
+        lambda: (
+            not [
+                thread
+                for thread in threading.enumerate()
+                if thread.name.startswith("leaderq-billing")
+            ]
+        )
+    )

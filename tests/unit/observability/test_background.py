@@ -41,7 +41,9 @@ def test_lines_are_written_in_order_and_flush_waits_for_them():
 
 
 def test_a_pipe_that_nobody_reads_stops_neither_the_program_nor_its_end():
-    with subprocess.Popen([sys.executable, "-c", UNREAD], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", UNREAD], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"done\n"
         assert process.wait(60) == 0

@@ -163,7 +163,12 @@ def test_several_careers_answer_together_and_by_name():
     assert said("/leader/c") == (200, "leader\n")
     assert said("/leader/b%20c") == (503, "not leader: it does not lead\n")
     states[1] = replace(states[1], ended=True)  # by itself: the other one must not be ended for it
-    assert [said(path)[0] for path in ("/livez", "/livez/b%20c", "/readyz", "/readyz/c")] == [200, 503, 503, 200]
+    assert [said(path)[0] for path in ("/livez", "/livez/b%20c", "/readyz", "/readyz/c")] == [
+        200,
+        503,
+        503,
+        200,
+    ]
     told = json.loads(said("/status")[1])
     assert (told["live"], told["ready"], told["leader"]) == (True, False, False)
     assert told["careers"]["c"] == json.loads(said("/status/c")[1])

@@ -1,4 +1,6 @@
-"""Every event becomes one phrase with its values; JSON lines are JSON, one a line; user code's tracebacks begin with user code."""
+"""Every event becomes one phrase with its values; JSON lines are JSON, one a line; user code's
+tracebacks begin with user code.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,11 @@ SAMPLES: dict[str, Any] = {
     "arriving_per_s": None,
     "partitions": {"t-0": 4},
 }
-KINDS = [kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, Event) and kind is not Event]
+KINDS = [
+    kind
+    for _, kind in inspect.getmembers(events, inspect.isclass)
+    if issubclass(kind, Event) and kind is not Event
+]
 
 
 def sample(kind: type[Event]) -> Event:
@@ -58,7 +64,9 @@ def written(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err
 
 
-def logged(capsys: pytest.CaptureFixture[str], event: Event, form: str = "json", level: str = "info") -> str:
+def logged(
+    capsys: pytest.CaptureFixture[str], event: Event, form: str = "json", level: str = "info"
+) -> str:
     configure(form, level)
     bus = EventBus()
     undo = log_events(bus)
@@ -93,12 +101,17 @@ def test_an_unknown_event_is_told_by_its_name():
     [
         (
             events.TermEnded("c", "a", 3, Reason.LEASE, False),
-            'term ended career=c id=a term=3 reason=lease why="the quorum was not heard from'
-            ' before the lease ran out" clean=false',
+            (
+                'term ended career=c id=a term=3 reason=lease why="the quorum was not heard from'
+                ' before the lease ran out" clean=false'
+            ),
         ),
         (
             events.RecordDeadLettered("c", "a", "t-0", 17, ValueError("x"), 2, "t-dead"),
-            'record moved to the dead letters career=c id=a record=t-0@17 error="ValueError: x" attempts=2 topic=t-dead',
+            (
+                'record moved to the dead letters career=c id=a record=t-0@17 error="ValueError: x"'
+                " attempts=2 topic=t-dead"
+            ),
         ),
         (
             events.DrainProgress("c", "a", 3, 4, 2.54321987, None, {"t-0": 4}),
@@ -126,7 +139,10 @@ def test_in_json_an_event_is_one_line_with_all_its_fields(capsys, kind):
 
 def test_a_change_of_stage_carries_event_career_candidate_term_and_stage(capsys):
     found = json.loads(logged(capsys, StageBegan("ad-billing", "a", 3, Stage.HANDOVER)))
-    assert {key: found[key] for key in ("event", "career", "candidate", "term", "stage", "level", "message")} == {
+    assert {
+        key: found[key]
+        for key in ("event", "career", "candidate", "term", "stage", "level", "message")
+    } == {
         "event": "stage_began",
         "career": "ad-billing",
         "candidate": "a",
@@ -139,7 +155,9 @@ def test_a_change_of_stage_carries_event_career_candidate_term_and_stage(capsys)
 
 def test_in_text_a_line_is_time_level_and_message(capsys):
     line = logged(capsys, StageBegan("c", "a", 3, Stage.EXECUTION), "text")
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d{3}[+-]\d\d:?\d\d ", line[:29]), line
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d{3}[+-]\d\d:?\d\d ", line[:29]), (
+        line
+    )
     assert line[29:] == "INFO    stage began career=c id=a term=3 stage=execution\n"
 
 
@@ -160,7 +178,14 @@ def test_an_error_of_the_career_is_logged_with_the_traceback_of_its_code(capsys,
 
 def test_frames_of_leaderq_before_those_of_the_user_are_left_out(capsys):
     ours: dict[str, Any] = {}
-    exec(compile("def call(code):\n    code()\n", str(Path(leaderq.__file__).with_name("calling.py")), "exec"), ours)
+    exec(
+        compile(
+            "def call(code):\n    code()\n",
+            str(Path(leaderq.__file__).with_name("calling.py")),
+            "exec",
+        ),
+        ours,
+    )
 
     def fail() -> None:
         raise RuntimeError("mine")
@@ -197,7 +222,10 @@ def test_client_libraries_are_kept_quiet(capsys):
     logging.getLogger("kafka.conn").info("chatter")
     logging.getLogger("kazoo.client").warning("heard")
     logging.getLogger("user.code").debug("heard too")
-    assert [line[37:] for line in written(capsys).splitlines()] == ["kazoo.client: heard", "user.code: heard too"]
+    assert [line[37:] for line in written(capsys).splitlines()] == [
+        "kazoo.client: heard",
+        "user.code: heard too",
+    ]
     configure("text", "info")
     logging.getLogger("kafka.conn").error("chatter, many times a second")
     assert written(capsys) == ""
@@ -254,12 +282,18 @@ def test_a_module_that_writes_to_standard_error_itself_is_not_doubled(capsys):
 
 
 FILES = {
-    "log.toml": '[handlers.h]\nclass = "logging.FileHandler"\nfilename = "{out}"\n'
-    '[root]\nlevel = "INFO"\nhandlers = ["h"]\n',
-    "log.json": '{{"handlers": {{"h": {{"class": "logging.FileHandler", "filename": "{out}"}}}}, '
-    '"root": {{"level": "INFO", "handlers": ["h"]}}}}',
-    "log.ini": "[loggers]\nkeys = root\n[handlers]\nkeys = h\n[formatters]\nkeys =\n"
-    "[logger_root]\nlevel = INFO\nhandlers = h\n[handler_h]\nclass = FileHandler\nargs = ('{out}',)\n",
+    "log.toml": (
+        '[handlers.h]\nclass = "logging.FileHandler"\nfilename = "{out}"\n'
+        '[root]\nlevel = "INFO"\nhandlers = ["h"]\n'
+    ),
+    "log.json": (
+        '{{"handlers": {{"h": {{"class": "logging.FileHandler", "filename": "{out}"}}}}, '
+        '"root": {{"level": "INFO", "handlers": ["h"]}}}}'
+    ),
+    "log.ini": (
+        "[loggers]\nkeys = root\n[handlers]\nkeys = h\n[formatters]\nkeys =\n[logger_root]\nlevel ="
+        " INFO\nhandlers = h\n[handler_h]\nclass = FileHandler\nargs = ('{out}',)\n"
+    ),
 }
 
 
@@ -281,7 +315,12 @@ def test_a_file_sets_logging_up_and_loggers_that_exist_go_on(capsys, tmp_path, n
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("log.toml", "= 1"), ("log.json", "[]"), ("log.ini", "x"), ("log.toml", '[root]\nlevel = "LOUD"')],
+    [
+        ("log.toml", "= 1"),
+        ("log.json", "[]"),
+        ("log.ini", "x"),
+        ("log.toml", '[root]\nlevel = "LOUD"'),
+    ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_the_reason(tmp_path, name, text):
     (tmp_path / name).write_text(text)

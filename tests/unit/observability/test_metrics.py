@@ -166,7 +166,9 @@ def test_of_several_careers_each_has_values_of_its_own(client, no_offers):
     buses[0].publish(TermEnded(*ME, 7, Reason.FENCED, False))
 
     def both(name: str, **labels: str) -> list[float | None]:
-        return [registry.get_sample_value(f"leaderq_{name}", {"career": one, **labels}) for one in "cd"]
+        return [
+            registry.get_sample_value(f"leaderq_{name}", {"career": one, **labels}) for one in "cd"
+        ]
 
     assert both("leader") == [1, 0]
     assert both("terms_total") == [1, 0]
@@ -277,12 +279,24 @@ def test_a_buffered_producer_offers_every_figure_of_the_table(scraped, tmp_path)
             producer.send(request)
         producer.flush(60)
         with urllib.request.urlopen(f"http://{endpoint.address}/metrics", timeout=60) as reply:
-            lines = [line for line in reply.read().decode().splitlines() if 'producer="clicks"' in line]
+            lines = [
+                line for line in reply.read().decode().splitlines() if 'producer="clicks"' in line
+            ]
         wanted = {row.figure for row in TABLE if row.source is FigureSource.PRODUCER}
         assert set(read_figures()[FigureSource.PRODUCER, "clicks"]) == wanted
-    told = {line.split("{")[0].removeprefix("leaderq_producer_"): float(line.split()[-1]) for line in lines}
+    told = {
+        line.split("{")[0].removeprefix("leaderq_producer_"): float(line.split()[-1])
+        for line in lines
+    }
     assert len(told) == len(wanted)
-    counts = {"accepted": 3, "recovered": 0, "confirmed": 2, "failed": 1, "dropped": 0, "refused": 0}
+    counts = {
+        "accepted": 3,
+        "recovered": 0,
+        "confirmed": 2,
+        "failed": 1,
+        "dropped": 0,
+        "refused": 0,
+    }
     assert {name: told[f"{name}_requests_total"] for name in counts} == counts
     assert told["pending_requests"] == told["memory_requests"] == told["spills_total"] == 0
     assert told["batches_total"] >= 1

@@ -1,4 +1,6 @@
-"""Producers that are closed after the test, and their books, which must balance whenever they are looked at."""
+"""Producers that are closed after the test, and their books, which must balance whenever they are
+looked at.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ def producer(sink: ScriptedSink) -> Iterator[Make]:
     made: list[BufferedProducer] = []
 
     def make(to: Any = None, **options: Any) -> BufferedProducer:
-        made.append(BufferedProducer(to or sink, **{"linger_s": 0.0, "retry": AT_ONCE, "sink_timeout_s": 0.05, **options}))
+        made.append(
+            BufferedProducer(
+                to or sink, **{"linger_s": 0.0, "retry": AT_ONCE, "sink_timeout_s": 0.05, **options}
+            )
+        )
         return made[-1]
 
     yield make

@@ -1,4 +1,6 @@
-"""A sink in memory that does what the test says: one line of the script for each call, then as the last line says."""
+"""A sink in memory that does what the test says: one line of the script for each call, then as the
+last line says.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,15 @@ def is_broken(batch: Sequence[Any]) -> BatchOutcome:
 
 
 def refuses(*positions: int) -> Line:
-    return lambda batch: BatchOutcome({at: ValueError(f"refused {batch[at]!r}") for at in positions if at < len(batch)})
+    return lambda batch: BatchOutcome(
+        {at: ValueError(f"refused {batch[at]!r}") for at in positions if at < len(batch)}
+    )
 
 
 class ScriptedSink:
-    """``confirmed`` are the records it has acknowledged, in order; ``calls`` the batches it was given."""
+    """``confirmed`` are the records it has acknowledged, in order; ``calls`` the batches it was
+    given.
+    """
 
     def __init__(self, *script: Line) -> None:
         self.script = list(script) or [takes]
@@ -59,7 +65,9 @@ class ScriptedSink:
             self.calls.append(list(batch))
             outcome = line(batch)
             self.confirmed += [
-                record for at, record in enumerate(batch) if at not in outcome.refused and at not in set(outcome.again)
+                record
+                for at, record in enumerate(batch)
+                if at not in outcome.refused and at not in set(outcome.again)
             ]
             return outcome
 

@@ -1,7 +1,9 @@
-"""Whatever is done to a producer, and whatever its sink and its memory do: the account is exact, and the order is kept.
+"""Whatever is done to a producer, and whatever its sink and its memory do: the account is exact,
+and the order is kept.
 
-The model is plain lists; Hypothesis drives producer, sink, disk and restarts. The ordinary run tries a few lives of a
-producer; ``LEADERQ_TEST_FAULTS=1000`` (or what ``make faults`` gives) tries so many.
+The model is plain lists; Hypothesis drives producer, sink, disk and restarts. The ordinary run
+tries a few lives of a producer; ``LEADERQ_TEST_FAULTS=1000`` (or what ``make faults`` gives) tries
+so many.
 """
 
 from __future__ import annotations
@@ -67,9 +69,17 @@ class Account(RuleBasedStateMachine):
     ) -> None:
         self.has_journal, self.is_capped = has_journal, is_capped
         self.policy = Every(5) if is_write_ahead and has_journal else None
-        self.options: dict[str, Any] = {"max_items": max_items, "batch_items": batch_items, "when_full": when_full}
+        self.options: dict[str, Any] = {
+            "max_items": max_items,
+            "batch_items": batch_items,
+            "when_full": when_full,
+        }
         if workers:
-            self.options |= {"process": lambda request: request, "key": lambda request: request[0], "workers": workers}
+            self.options |= {
+                "process": lambda request: request,
+                "key": lambda request: request[0],
+                "workers": workers,
+            }
         self.open()
 
     def open(self) -> None:
@@ -131,7 +141,8 @@ class Account(RuleBasedStateMachine):
     def restart(self) -> None:
         self.shut(0.01)
         self.restarts.append(len(self.sink.confirmed))
-        self.may_repeat = self.may_repeat or self.disk.is_full  # what was confirmed could not be noted
+        # what was confirmed could not be noted
+        self.may_repeat = self.may_repeat or self.disk.is_full
         self.disk.is_full = False
         left = 0 if self.journal is None else self.journal.depth
         self.open()
@@ -143,7 +154,8 @@ class Account(RuleBasedStateMachine):
             self.producer.close(timeout_s)
             assert self.producer.snapshot().balance.is_exact
         if self.journal is not None:
-            with suppress(JournalFull, JournalFailed):  # of a disk that is full; it is closed all the same
+            # of a disk that is full; it is closed all the same
+            with suppress(JournalFull, JournalFailed):
                 self.journal.close()
 
     @invariant()
@@ -151,13 +163,16 @@ class Account(RuleBasedStateMachine):
         if self.producer is not None:
             snapshot = self.producer.snapshot()
             assert snapshot.balance.is_exact, snapshot
-            assert snapshot.balance.pending == snapshot.memory_items + snapshot.journal_only, snapshot
+            assert snapshot.balance.pending == snapshot.memory_items + snapshot.journal_only, (
+                snapshot
+            )
             assert snapshot.memory_items <= self.options["max_items"]
 
     @invariant()
     def the_order_within_a_key_is_kept(self) -> None:
         confirmed = list(self.sink.confirmed)
-        # What comes again because its acknowledgement was lost comes in order again, also what was refused before.
+        # What comes again because its acknowledgement was lost comes in order again, also what was
+        # refused before.
         begins = self.restarts if self.may_repeat else []
         for begin, end in zip([0, *begins], [*begins, len(confirmed)], strict=True):
             for key in range(KEYS):
@@ -175,12 +190,18 @@ class Account(RuleBasedStateMachine):
                 self.shut(30)
                 self.the_order_within_a_key_is_kept()
                 confirmed = [number for _, number, _ in self.sink.confirmed]
-                # Listeners and futures are told after the account is settled, by whichever thread settled it.
-                eventually(lambda: set(confirmed + self.lost) == set(self.sent), message="none is forgotten")
-                assert self.may_repeat or sorted(confirmed + self.lost) == self.sent  # and each comes once
+                # Listeners and futures are told after the account is settled, by whichever thread
+                # settled it.
+                eventually(
+                    lambda: set(confirmed + self.lost) == set(self.sent),
+                    message="none is forgotten",
+                )
+                # and each comes once
+                assert self.may_repeat or sorted(confirmed + self.lost) == self.sent
                 for number, future in self.futures.items():
                     error = future.exception(60)
-                    if number in self.lost and not self.may_repeat:  # else it may have been confirmed before
+                    # else it may have been confirmed before
+                    if number in self.lost and not self.may_repeat:
                         assert isinstance(error, RequestGivenUp | ProducerClosed)
         finally:
             shutil.rmtree(self.folder)

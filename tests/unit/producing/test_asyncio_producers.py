@@ -91,7 +91,9 @@ def test_tasks_and_threads_wait_in_one_line(producer: Make, sink: ScriptedSink) 
     assert sink.confirmed == [0, 1, 2, 3]
 
 
-def test_cancelled_while_it_waits_for_room_nothing_was_taken(producer: Make, sink: ScriptedSink) -> None:
+def test_cancelled_while_it_waits_for_room_nothing_was_taken(
+    producer: Make, sink: ScriptedSink
+) -> None:
     sink.shut()
     one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0)
     one.send("a")

@@ -55,7 +55,9 @@ def test_a_send_does_not_wait_for_the_sink(producer: Make, sink: ScriptedSink) -
     assert one.snapshot().balance.pending == 1000
 
 
-def test_a_future_is_done_when_the_sink_has_acknowledged(producer: Make, sink: ScriptedSink) -> None:
+def test_a_future_is_done_when_the_sink_has_acknowledged(
+    producer: Make, sink: ScriptedSink
+) -> None:
     sink.shut()
     one = producer()
     future = one.submit("a")
@@ -86,12 +88,16 @@ def test_batches_are_bounded_by_items_and_by_bytes(producer: Make, sink: Scripte
     one.send(b"z" * 500)  # alone, although it is larger than a batch
     sink.open.set()
     assert one.flush(30)
-    assert all(len(call) <= 10 and (sum(map(len, call)) <= 100 or len(call) == 1) for call in sink.calls)
+    assert all(
+        len(call) <= 10 and (sum(map(len, call)) <= 100 or len(call) == 1) for call in sink.calls
+    )
     assert any(len(call) == 10 for call in sink.calls)
     assert sum(map(len, sink.calls)) == 51
 
 
-def test_requests_linger_for_company_and_a_full_batch_goes_at_once(producer: Make, sink: ScriptedSink) -> None:
+def test_requests_linger_for_company_and_a_full_batch_goes_at_once(
+    producer: Make, sink: ScriptedSink
+) -> None:
     one = producer(linger_s=60.0, batch_items=3)
     one.send(1)
     one.send(2)
@@ -103,7 +109,9 @@ def test_requests_linger_for_company_and_a_full_batch_goes_at_once(producer: Mak
     assert sink.calls == [[1, 2, 3], [4]]
 
 
-def test_a_sink_that_is_away_is_given_the_same_batch_again(producer: Make, sink: ScriptedSink) -> None:
+def test_a_sink_that_is_away_is_given_the_same_batch_again(
+    producer: Make, sink: ScriptedSink
+) -> None:
     sink.now(is_away, is_away, is_away, takes)
     one = producer()
     one.send("a")
@@ -169,7 +177,9 @@ def test_nothing_is_given_up_for_a_broken_sink(producer: Make, sink: ScriptedSin
     assert one.flush(30)
 
 
-def test_an_exception_that_no_sink_should_raise_costs_nothing(producer: Make, sink: ScriptedSink) -> None:
+def test_an_exception_that_no_sink_should_raise_costs_nothing(
+    producer: Make, sink: ScriptedSink
+) -> None:
     def fails(batch: Any) -> BatchOutcome:
         raise ZeroDivisionError("a bug")
 
@@ -180,7 +190,9 @@ def test_an_exception_that_no_sink_should_raise_costs_nothing(producer: Make, si
     assert sink.confirmed == ["a"]
 
 
-def test_what_the_sink_said_last_is_shown_until_it_takes_a_batch(producer: Make, sink: ScriptedSink) -> None:
+def test_what_the_sink_said_last_is_shown_until_it_takes_a_batch(
+    producer: Make, sink: ScriptedSink
+) -> None:
     sink.now(is_away)
     one = producer()
     one.send("a")
@@ -190,7 +202,9 @@ def test_what_the_sink_said_last_is_shown_until_it_takes_a_batch(producer: Make,
     assert one.snapshot().sink_error is None
 
 
-def test_with_a_limit_of_attempts_a_request_fails_and_the_next_ones_go_on(producer: Make, sink: ScriptedSink) -> None:
+def test_with_a_limit_of_attempts_a_request_fails_and_the_next_ones_go_on(
+    producer: Make, sink: ScriptedSink
+) -> None:
     sink.now(is_away, is_away, is_away, takes)
     one = producer(retry=ProducerRetry(first_s=0.001, max_attempts=3))
     one.send("a")
@@ -200,7 +214,9 @@ def test_with_a_limit_of_attempts_a_request_fails_and_the_next_ones_go_on(produc
     assert sink.confirmed == ["b"]
 
 
-def test_a_request_that_is_too_old_is_dropped_when_its_turn_comes(producer: Make, sink: ScriptedSink) -> None:
+def test_a_request_that_is_too_old_is_dropped_when_its_turn_comes(
+    producer: Make, sink: ScriptedSink
+) -> None:
     sink.now(is_away)
     one = producer()
     one.send("old", ttl_s=0.01)
@@ -211,15 +227,19 @@ def test_a_request_that_is_too_old_is_dropped_when_its_turn_comes(producer: Make
     assert sink.confirmed == ["young"]
 
 
-# -- no room --------------------------------------------------------------------------------------------------------------
+# -- no room
 
 
-def test_memory_is_bounded_by_items_and_the_caller_is_told(producer: Make, sink: ScriptedSink) -> None:
+def test_memory_is_bounded_by_items_and_the_caller_is_told(
+    producer: Make, sink: ScriptedSink
+) -> None:
     sink.shut()
     one = producer(max_items=10, when_full=WhenFull.RAISE)
     for number in range(10):
         one.send(number)
-    with pytest.raises(BufferFull, match=r"10 requests of .* bytes in memory; the sink is too slow, or away"):
+    with pytest.raises(
+        BufferFull, match=r"10 requests of .* bytes in memory; the sink is too slow, or away"
+    ):
         one.send(10)
     snapshot = one.snapshot()
     assert snapshot.state is BufferState.BLOCKED
@@ -280,7 +300,9 @@ def test_the_newest_is_dropped_if_that_is_the_policy(producer: Make, sink: Scrip
 def test_the_oldest_is_dropped_if_that_is_the_policy(producer: Make, sink: ScriptedSink) -> None:
     lost: list[Lost] = []
     sink.shut()
-    one = producer(max_items=3, batch_items=1, when_full=WhenFull.DROP_OLDEST, dropped_listener=lost.append)
+    one = producer(
+        max_items=3, batch_items=1, when_full=WhenFull.DROP_OLDEST, dropped_listener=lost.append
+    )
     one.send("in hand")
     eventually(lambda: not one._buffer.memory.ready)
     for number in range(5):
@@ -291,7 +313,7 @@ def test_the_oldest_is_dropped_if_that_is_the_policy(producer: Make, sink: Scrip
     assert [each.request for each in lost] == [0, 1, 2]
 
 
-# -- the process step -----------------------------------------------------------------------------------------------------
+# -- the process step
 
 
 def test_the_process_step_makes_what_is_sent(producer: Make, sink: ScriptedSink) -> None:
@@ -334,7 +356,9 @@ def test_a_step_that_fails_fails_its_request_alone(producer: Make, sink: Scripte
     assert lost[0].request == 0
 
 
-def test_a_step_may_be_repeated_and_its_key_waits_meanwhile(producer: Make, sink: ScriptedSink) -> None:
+def test_a_step_may_be_repeated_and_its_key_waits_meanwhile(
+    producer: Make, sink: ScriptedSink
+) -> None:
     tries: list[str] = []
 
     def process(request: str) -> str:
@@ -360,10 +384,12 @@ def test_a_step_may_skip_a_request(producer: Make, sink: ScriptedSink) -> None:
     assert one.snapshot().balance.dropped == {"skipped by the process step": 5}
 
 
-# -- listeners, the end, processes ----------------------------------------------------------------------------------------
+# -- listeners, the end, processes
 
 
-def test_listeners_hear_of_states_in_order_and_their_errors_stop_nobody(producer: Make, sink: ScriptedSink) -> None:
+def test_listeners_hear_of_states_in_order_and_their_errors_stop_nobody(
+    producer: Make, sink: ScriptedSink
+) -> None:
     heard: list[tuple[BufferState, BufferState]] = []
 
     def listener(before: BufferState, after: BufferState) -> None:
@@ -376,7 +402,15 @@ def test_listeners_hear_of_states_in_order_and_their_errors_stop_nobody(producer
     one.send(2)
     sink.open.set()
     assert one.flush(30)
-    eventually(lambda: heard == [(BufferState.DIRECT, BufferState.BLOCKED), (BufferState.BLOCKED, BufferState.DIRECT)])
+    eventually(
+        lambda: (
+            heard
+            == [
+                (BufferState.DIRECT, BufferState.BLOCKED),
+                (BufferState.BLOCKED, BufferState.DIRECT),
+            ]
+        )
+    )
 
 
 def test_a_listener_may_send_itself(producer: Make, sink: ScriptedSink) -> None:
@@ -399,7 +433,9 @@ def test_close_waits_for_what_is_pending(producer: Make, sink: ScriptedSink) -> 
     assert one.close()
 
 
-def test_without_a_journal_a_close_gives_up_what_is_left_and_says_so(producer: Make, sink: ScriptedSink) -> None:
+def test_without_a_journal_a_close_gives_up_what_is_left_and_says_so(
+    producer: Make, sink: ScriptedSink
+) -> None:
     lost: list[Lost] = []
     sink.now(is_away)
     one = producer(dropped_listener=lost.append)
@@ -414,7 +450,9 @@ def test_without_a_journal_a_close_gives_up_what_is_left_and_says_so(producer: M
             future.result(30)
 
 
-def test_a_sink_that_hangs_does_not_keep_a_producer_from_closing(producer: Make, sink: ScriptedSink, caplog: Any) -> None:
+def test_a_sink_that_hangs_does_not_keep_a_producer_from_closing(
+    producer: Make, sink: ScriptedSink, caplog: Any
+) -> None:
     hangs = threading.Event()
     sink.now(lambda _: (hangs.wait(60) and BatchOutcome()) or BatchOutcome())
     one = producer()
@@ -428,7 +466,9 @@ def test_a_sink_that_hangs_does_not_keep_a_producer_from_closing(producer: Make,
     assert one.snapshot().balance.confirmed == 0
 
 
-def test_callers_that_wait_for_room_are_let_go_by_a_close(producer: Make, sink: ScriptedSink) -> None:
+def test_callers_that_wait_for_room_are_let_go_by_a_close(
+    producer: Make, sink: ScriptedSink
+) -> None:
     sink.shut()
     one = producer(max_items=1, when_full=Block(None))
     one.send(1)
@@ -464,7 +504,9 @@ def test_a_flush_waits_only_for_what_was_sent_before_it(producer: Make, sink: Sc
     assert one.snapshot().balance.pending == 1
 
 
-def test_a_forked_child_is_refused_and_leaves_the_parent_alone(producer: Make, sink: ScriptedSink) -> None:
+def test_a_forked_child_is_refused_and_leaves_the_parent_alone(
+    producer: Make, sink: ScriptedSink
+) -> None:
     one = producer()
     one.send("a")
     assert one.flush(30)
@@ -486,9 +528,23 @@ def test_a_forked_child_is_refused_and_leaves_the_parent_alone(producer: Make, s
 
 def test_all_problems_of_the_settings_are_told_at_once(sink: ScriptedSink) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        BufferedProducer(sink, max_items=0, workers=3, low=0.9, high=0.5, ttl_s=-1, process="not callable")  # type: ignore[arg-type]
+        BufferedProducer(
+            sink,
+            max_items=0,
+            workers=3,
+            low=0.9,
+            high=0.5,
+            ttl_s=-1,
+            process="not callable",  # type: ignore[arg-type]
+        )
     text = str(raised.value)
-    for name in ("max_items=0", "workers=3 without a key", "low=0.9", "ttl_s=-1", "process is 'not callable'"):
+    for name in (
+        "max_items=0",
+        "workers=3 without a key",
+        "low=0.9",
+        "ttl_s=-1",
+        "process is 'not callable'",
+    ):
         assert name in text
 
 

@@ -14,7 +14,9 @@ from leaderq.producing import EVERY_ITEM, BufferedProducer, LossReason
 from leaderq.testing import eventually
 
 
-def test_a_close_that_threw_everything_away_is_false_and_says_which_and_why(producer: Make, sink: ScriptedSink) -> None:
+def test_a_close_that_threw_everything_away_is_false_and_says_which_and_why(
+    producer: Make, sink: ScriptedSink
+) -> None:
     sink.now(is_away)
     one = producer()
     for number in range(30):
@@ -27,7 +29,9 @@ def test_a_close_that_threw_everything_away_is_false_and_says_which_and_why(prod
     assert not one.close()  # asked again, it says the same
 
 
-def test_a_close_that_leaves_all_in_the_journal_is_true(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+def test_a_close_that_leaves_all_in_the_journal_is_true(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
     sink.now(is_away)
     one = producer(journal=tmp_path, max_items=3)
     for number in range(10):
@@ -74,7 +78,9 @@ def block(sink: Any, **options: Any) -> None:
         one.send("a")
 
 
-def test_a_block_in_which_requests_were_lost_ends_with_that(sink: ScriptedSink, tmp_path: Path) -> None:
+def test_a_block_in_which_requests_were_lost_ends_with_that(
+    sink: ScriptedSink, tmp_path: Path
+) -> None:
     sink.now(is_away)
     with pytest.raises(RequestsLost, match="closed before it was sent") as raised:
         block(sink)

@@ -26,7 +26,8 @@ def test_ctrl_c_while_waiting_for_room_takes_nothing(producer: Make, sink: Scrip
     before = signal.signal(signal.SIGALRM, _interrupt)
 
     def interrupts() -> None:
-        eventually(lambda: len(one._buffer.awaiting_room))  # it waits, and will until it is interrupted
+        # it waits, and will until it is interrupted
+        eventually(lambda: len(one._buffer.awaiting_room))
         os.kill(os.getpid(), signal.SIGALRM)
 
     killer = threading.Thread(target=interrupts)
@@ -60,9 +61,14 @@ for number in range(100):
 
 
 @pytest.mark.parametrize("ending", ["", "raise SystemExit(0)", "raise KeyboardInterrupt"])
-def test_a_program_that_ends_without_closing_leaves_what_is_pending_in_the_journal(tmp_path: Path, ending: str) -> None:
+def test_a_program_that_ends_without_closing_leaves_what_is_pending_in_the_journal(
+    tmp_path: Path, ending: str
+) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _ENDS + ending, str(tmp_path)], check=False, timeout=60, capture_output=True
+        [sys.executable, "-c", _ENDS + ending, str(tmp_path)],
+        check=False,
+        timeout=60,
+        capture_output=True,
     )
     assert done.returncode in (0, -signal.SIGINT)
     with Journal(tmp_path) as journal:
@@ -70,7 +76,9 @@ def test_a_program_that_ends_without_closing_leaves_what_is_pending_in_the_journ
 
 
 def test_a_program_that_ends_without_closing_or_a_journal_is_told_of_the_loss() -> None:
-    done = subprocess.run([sys.executable, "-c", _ENDS, ""], check=False, timeout=60, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _ENDS, ""], check=False, timeout=60, capture_output=True, text=True
+    )
     assert done.returncode == 0
     assert "'closed before it was sent': 100" in done.stderr
 
@@ -105,12 +113,20 @@ with BufferedProducer(sink, journal=place, max_items=10, close_timeout_s=0.0) as
 """
 
 
-@pytest.mark.parametrize("end", ["sys.exit(0)", "producer.close(); sys.exit(0)", "os.execv('/bin/true', ['true'])"])
-def test_a_forked_child_that_ends_leaves_the_parents_journal_as_it_is(tmp_path: Path, end: str) -> None:
+@pytest.mark.parametrize(
+    "end", ["sys.exit(0)", "producer.close(); sys.exit(0)", "os.execv('/bin/true', ['true'])"]
+)
+def test_a_forked_child_that_ends_leaves_the_parents_journal_as_it_is(
+    tmp_path: Path, end: str
+) -> None:
     """It leaves the block, and runs what is registered for the end of a program."""
     program = _FORKS.replace("ENDS", end)
     done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)], check=False, timeout=60, capture_output=True, text=True
+        [sys.executable, "-c", program, str(tmp_path)],
+        check=False,
+        timeout=60,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "closed\n"  # once, by the parent: a client's connections are shared
@@ -122,7 +138,9 @@ def test_a_confirmation_can_be_awaited(producer: Make) -> None:
     one = producer()
 
     async def send() -> None:
-        await asyncio.wait_for(asyncio.gather(*(asyncio.wrap_future(one.submit(number)) for number in range(100))), 60)
+        await asyncio.wait_for(
+            asyncio.gather(*(asyncio.wrap_future(one.submit(number)) for number in range(100))), 60
+        )
 
     asyncio.run(send())
     assert one.snapshot().balance.confirmed == 100

@@ -153,7 +153,9 @@ class Postgres(Outage):
         psycopg.connect(host="127.0.0.1", port=self.port, user="x", connect_timeout=5)
 
 
-def test_a_postgresql_that_is_down_costs_no_record(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_postgresql_that_is_down_costs_no_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     outage = Postgres()
     loses_nothing(CallableSink(outage), outage, tmp_path / "journal", caplog)
     assert isinstance(outage.error, psycopg.OperationalError)
@@ -182,7 +184,9 @@ def test_a_kazoo_client_that_is_not_connected_costs_no_record(
     assert not isinstance(outage.error, OSError)
 
 
-def test_a_journal_of_ours_that_is_closed_costs_no_record(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_journal_of_ours_that_is_closed_costs_no_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     other = Journal(tmp_path / "other")
     other.close()
 

@@ -1,4 +1,6 @@
-"""Room: nobody is turned away while there is some, and whoever waits proceeds as soon as there is."""
+"""Room: nobody is turned away while there is some, and whoever waits proceeds as soon as there
+is.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class OneByOne:
 
 
 @pytest.mark.parametrize("high", [0.5, 1.0])
-def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(producer: Make, high: float) -> None:
+def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(
+    producer: Make, high: float
+) -> None:
     sink = OneByOne()
     one = producer(sink, max_items=100, batch_items=1, high=high, low=0.1, when_full=Block(None))
     for number in range(100):
@@ -179,7 +183,9 @@ def test_memory_filled_at_a_blow_goes_over_in_pieces_while_others_have_the_lock(
             return super().serialize(value)
 
     sink.now(is_away)
-    one = producer(journal=tmp_path, max_items=500, max_bytes=1000, codec=SlowCodec(), when_full=Block(60.0))
+    one = producer(
+        journal=tmp_path, max_items=500, max_bytes=1000, codec=SlowCodec(), when_full=Block(60.0)
+    )
     for number in range(60):
         one.send(number)
     large = threading.Thread(target=one.send, args=(b"x" * 900,), daemon=True)

@@ -1,4 +1,6 @@
-"""Keys without a hash, requests changed after they were sent, a disk that is behind, a fork, and Ctrl-C in a close."""
+"""Keys without a hash, requests changed after they were sent, a disk that is behind, a fork, and
+Ctrl-C in a close.
+"""
 
 from __future__ import annotations
 
@@ -77,10 +79,14 @@ def test_ctrl_c_while_a_close_lets_go_leaves_the_rest_to_the_next_close(
         assert journal.depth == 5
 
 
-def test_a_listener_may_close_the_producer(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+def test_a_listener_may_close_the_producer(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
     sink.now(is_away)
     answers: list[bool] = []
-    one = producer(journal=tmp_path, ttl_s=0.01, dropped_listener=lambda lost: answers.append(one.close(0.05)))
+    one = producer(
+        journal=tmp_path, ttl_s=0.01, dropped_listener=lambda lost: answers.append(one.close(0.05))
+    )
     one.send("too late")
     eventually(lambda: bool(answers))
     one.close()
@@ -88,7 +94,9 @@ def test_a_listener_may_close_the_producer(producer: Make, sink: ScriptedSink, t
         assert journal.depth == 0
 
 
-def test_a_sink_whose_close_hangs_is_left_behind(producer: Make, hang: threading.Event, tmp_path: Path) -> None:
+def test_a_sink_whose_close_hangs_is_left_behind(
+    producer: Make, hang: threading.Event, tmp_path: Path
+) -> None:
     def is_gone(batch: list[Any]) -> None:
         raise OSError("away")
 
@@ -100,9 +108,13 @@ def test_a_sink_whose_close_hangs_is_left_behind(producer: Make, hang: threading
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_key_without_a_hash_is_refused_before_anything_is_counted(producer: Make, workers: int) -> None:
+def test_a_key_without_a_hash_is_refused_before_anything_is_counted(
+    producer: Make, workers: int
+) -> None:
     one = producer(process=lambda request: request, key=lambda request: [request], workers=workers)
-    with pytest.raises(ConfigurationError, match="key returned a list for a request, which has no hash"):
+    with pytest.raises(
+        ConfigurationError, match="key returned a list for a request, which has no hash"
+    ):
         one.send(1)
     balance = one.snapshot().balance
     assert (balance.accepted, balance.pending) == (0, 0)
@@ -118,7 +130,9 @@ def test_a_request_of_the_journal_whose_key_has_no_hash_is_told_and_stops_no_oth
         first.send(request)
     assert first.close(0.01).journaled
     sink.now(takes)
-    second = producer(journal=tmp_path, process=lambda request: request, key=lambda request: request, workers=2)
+    second = producer(
+        journal=tmp_path, process=lambda request: request, key=lambda request: request, workers=2
+    )
     assert second.flush(30).pending == 0
     assert sink.confirmed == [2]
     assert second.snapshot().balance.dropped == {"corrupt in the journal": 1}
@@ -166,7 +180,9 @@ def test_a_request_changed_after_it_was_sent_is_sent_from_memory_all_the_same(
     assert one.snapshot().balance.confirmed == 6
 
 
-def test_a_disk_that_is_behind_keeps_the_lock_from_nobody(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+def test_a_disk_that_is_behind_keeps_the_lock_from_nobody(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
     sink.now(is_away)
     disk = SlowDisk()
     size = WAITING_BYTES // 8
@@ -175,11 +191,14 @@ def test_a_disk_that_is_behind_keeps_the_lock_from_nobody(producer: Make, sink: 
         for number in range(19):
             one.send((number, b"x" * (size - 100)))
         disk.goes_on.clear()
-        door_is_shut = threading.Thread(target=lambda: [one.send((number, b"x" * size)) for number in (19, 20)], daemon=True)
+        door_is_shut = threading.Thread(
+            target=lambda: [one.send((number, b"x" * size)) for number in (19, 20)], daemon=True
+        )
         door_is_shut.start()
         eventually(lambda: journal._committer.is_crowded)
         assert one._spill is not None
-        with one._buffer._lock, pytest.raises(JournalSlow):  # it does not wait here, where all others would wait too
+        # it does not wait here, where all others would wait too
+        with one._buffer._lock, pytest.raises(JournalSlow):
             one._spill.append(BufferedRequest(b"", None, 0, 0.0), None)
         assert one.snapshot().balance.is_exact
         disk.goes_on.set()
@@ -190,7 +209,9 @@ def test_a_disk_that_is_behind_keeps_the_lock_from_nobody(producer: Make, sink: 
         one.close()
 
 
-def test_a_forked_child_is_refused_whatever_it_asks_even_if_the_lock_was_held(producer: Make) -> None:
+def test_a_forked_child_is_refused_whatever_it_asks_even_if_the_lock_was_held(
+    producer: Make,
+) -> None:
     one = producer()
     with one._buffer._lock:  # by another thread, say, which the child does not have
         child = os.fork()

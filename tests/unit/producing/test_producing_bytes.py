@@ -16,10 +16,14 @@ from leaderq.errors import ConfigurationError, CorruptRecord
 from leaderq.producing import PLAIN
 from leaderq.producing.memory import measured
 
-simple = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+simple = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+)
 keys = st.text() | st.binary() | st.integers() | st.booleans() | st.none()
 plain = st.recursive(
-    simple, lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(keys, inner), max_leaves=20
+    simple,
+    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(keys, inner),
+    max_leaves=20,
 )
 
 
@@ -62,7 +66,9 @@ def test_a_pair_of_bytes_comes_back(key: bytes, value: bytes) -> None:
     assert PLAIN.deserialize(PLAIN.serialize((key, value))) == (key, value)
 
 
-@pytest.mark.parametrize("data", [pickle.dumps(os.system), pickle.dumps(Runs()), PLAIN.serialize(1) + b"."])
+@pytest.mark.parametrize(
+    "data", [pickle.dumps(os.system), pickle.dumps(Runs()), PLAIN.serialize(1) + b"."]
+)
 def test_what_names_a_class_or_a_function_is_refused_and_not_run(data: bytes) -> None:
     with pytest.raises(CorruptRecord):
         PLAIN.deserialize(data)

@@ -26,12 +26,17 @@ levels = st.tuples(st.integers(0, 120), st.integers(0, 1200), st.integers(0, 50)
         (BufferState.BLOCKED, BufferEvent.JOURNAL_ROOM, BufferState.SPILLING),
     ],
 )
-def test_the_table_with_a_journal(before: BufferState, happened: BufferEvent, after: BufferState) -> None:
+def test_the_table_with_a_journal(
+    before: BufferState, happened: BufferEvent, after: BufferState
+) -> None:
     assert step(before, happened, has_journal=True) is after
 
 
 def test_what_is_not_in_the_table_changes_nothing() -> None:
-    told = {(BufferState.DIRECT, BufferEvent.MEMORY_HIGH), (BufferState.BLOCKED, BufferEvent.MEMORY_LOW)}
+    told = {
+        (BufferState.DIRECT, BufferEvent.MEMORY_HIGH),
+        (BufferState.BLOCKED, BufferEvent.MEMORY_LOW),
+    }
     for state in BufferState:
         for happened in BufferEvent:
             if (state, happened) not in told:
@@ -39,13 +44,17 @@ def test_what_is_not_in_the_table_changes_nothing() -> None:
 
 
 @given(st.sampled_from(BufferState), levels, st.booleans())
-def test_a_settled_state_stays_as_it_is_while_the_levels_do(state: BufferState, at: Levels, has_journal: bool) -> None:
+def test_a_settled_state_stays_as_it_is_while_the_levels_do(
+    state: BufferState, at: Levels, has_journal: bool
+) -> None:
     once = settled(state, MARKS, *at, has_journal=has_journal)
     assert settled(once, MARKS, *at, has_journal=has_journal) is once
 
 
 @given(st.sampled_from(BufferState), levels)
-def test_nothing_goes_past_the_journal_while_it_holds_what_memory_does_not(state: BufferState, at: Levels) -> None:
+def test_nothing_goes_past_the_journal_while_it_holds_what_memory_does_not(
+    state: BufferState, at: Levels
+) -> None:
     if state is not BufferState.DIRECT and at[2]:
         assert settled(state, MARKS, *at, has_journal=True) is not BufferState.DIRECT
 

@@ -88,7 +88,9 @@ def test_a_signal_handler_may_send_whatever_it_interrupts(
     assert [n for who, n in sink.confirmed if who == "main"] == list(range(sent))
 
 
-def test_a_finalizer_may_send_wherever_the_last_reference_goes(producer: Make, sink: ScriptedSink) -> None:
+def test_a_finalizer_may_send_wherever_the_last_reference_goes(
+    producer: Make, sink: ScriptedSink
+) -> None:
     """Requests that are dropped die under the lock of the buffer, when too many losses are kept."""
     told: list[str] = []
 
@@ -113,7 +115,9 @@ def test_a_finalizer_may_send_wherever_the_last_reference_goes(producer: Make, s
     one.close()
 
 
-def test_a_logging_handler_may_send_the_producers_own_log(producer: Make, sink: ScriptedSink) -> None:
+def test_a_logging_handler_may_send_the_producers_own_log(
+    producer: Make, sink: ScriptedSink
+) -> None:
     """Memory is full and a caller would wait for ever: the producer's own threads never do."""
     errors: list[BaseException] = []
 
@@ -140,7 +144,9 @@ def test_a_logging_handler_may_send_the_producers_own_log(producer: Make, sink: 
     assert sink.confirmed[0] == "a"
 
 
-def test_a_callback_on_the_journals_thread_that_would_wait_for_it_is_refused(producer: Make, tmp_path: Path) -> None:
+def test_a_callback_on_the_journals_thread_that_would_wait_for_it_is_refused(
+    producer: Make, tmp_path: Path
+) -> None:
     raised: list[BaseException] = []
     one = producer(journal=tmp_path, persistence=EVERY_ITEM)
 

@@ -1,4 +1,6 @@
-"""Sinks that do not keep to what is asked of a sink: the producer says so, gives nothing up for it, and goes on."""
+"""Sinks that do not keep to what is asked of a sink: the producer says so, gives nothing up for it,
+and goes on.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def spoilt() -> Iterator[int]:
 
 
 class _FaultySink:
-    """``fault`` makes each of its answers while it is set; the batches it was given are in ``calls``."""
+    """``fault`` makes each of its answers while it is set; the batches it was given are in
+    ``calls``.
+    """
 
     def __init__(self, fault: Callable[[], Any]) -> None:
         self.fault: Callable[[], Any] | None = fault
@@ -61,7 +65,10 @@ FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
     "refused for nothing": (lambda: BatchOutcome({0: None}), "None"),  # type: ignore[dict-item]
     "refused as a list": (lambda: BatchOutcome([0]), "list"),  # type: ignore[arg-type]
     "again beyond": (lambda: BatchOutcome(again=[0, 7], error=SinkAway("away")), "position 7"),
-    "again just beyond": (lambda: BatchOutcome(again=[0, 1, 2, 3], error=SinkAway("away")), "position 3"),
+    "again just beyond": (
+        lambda: BatchOutcome(again=[0, 1, 2, 3], error=SinkAway("away")),
+        "position 3",
+    ),
     "again before": (lambda: BatchOutcome(again=[-1]), "position -1"),
     "again at no number": (lambda: BatchOutcome(again=[None]), "None"),  # type: ignore[list-item]
     "again as a number": (lambda: BatchOutcome(again=1), "int"),  # type: ignore[arg-type]
@@ -137,7 +144,9 @@ def test_what_is_refused_is_not_given_again(producer: Make) -> None:
     assert ["a", "b"] not in sink.calls[1:]
 
 
-def test_a_listener_or_a_callback_that_exits_ends_nothing(producer: Make, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_listener_or_a_callback_that_exits_ends_nothing(
+    producer: Make, caplog: pytest.LogCaptureFixture
+) -> None:
     sink = _FaultySink(lambda: BatchOutcome({0: ERROR}))
     heard: list[str] = []
 

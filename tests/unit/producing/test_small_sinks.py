@@ -52,7 +52,9 @@ class TestCallableSink:
         assert list(outcome.again) == [3, 4]
 
     @pytest.mark.parametrize("bad", [(), (0,), (7,), (3, 4), tuple(range(8))])
-    def test_the_records_at_fault_are_found_and_the_others_are_given(self, bad: tuple[int, ...]) -> None:
+    def test_the_records_at_fault_are_found_and_the_others_are_given(
+        self, bad: tuple[int, ...]
+    ) -> None:
         got: list[int] = []
 
         def call(batch: list[int]) -> None:
@@ -151,7 +153,9 @@ class TestQueueSink:
         big = "x" * 10
 
         def does(items: Sequence[Any]) -> None:
-            failures = [(item, TooLarge("an item", size=10, limit=5)) for item in items if item == big]
+            failures = [
+                (item, TooLarge("an item", size=10, limit=5)) for item in items if item == big
+            ]
             raise PutsFailed(stored=1, failed=1, failures=failures)
 
         outcome = QueueSink(FakeQueue(does)).send(["a", big], 30.0)
@@ -244,7 +248,12 @@ def test_the_queues_own_errors_cost_nothing(error: BaseException, is_told_of_eac
 
 @pytest.mark.parametrize(
     ("sink", "remedy"),
-    [(print, "CallableSink"), (CallableSink, "an instance"), (object(), "send and close"), (None, "send")],
+    [
+        (print, "CallableSink"),
+        (CallableSink, "an instance"),
+        (object(), "send and close"),
+        (None, "send"),
+    ],
 )
 def test_what_is_no_sink_is_refused_when_it_is_given(sink: Any, remedy: str) -> None:
     with pytest.raises(ConfigurationError, match=remedy):

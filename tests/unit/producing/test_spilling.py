@@ -1,4 +1,6 @@
-"""A producer with a journal: what does not fit into memory, what is left at the close, what is written ahead."""
+"""A producer with a journal: what does not fit into memory, what is left at the close, what is
+written ahead.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ import pytest
 from full_disk import FullDisk
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
-from leaderq.errors import BufferFull, ConfigurationError, JournalFull, ProducerClosed, RequestGivenUp, RequestTooLarge
+from leaderq.errors import (
+    BufferFull,
+    ConfigurationError,
+    JournalFull,
+    ProducerClosed,
+    RequestGivenUp,
+    RequestTooLarge,
+)
 from leaderq.producing import (
     EVERY_ITEM,
     NO_SYNC,
@@ -59,7 +68,8 @@ def test_order_is_kept_while_spilling_begins_and_ends_again_and_again(
         elif number % 500 == 250:
             sink.open.set()
         if number == 750:
-            eventually(lambda: one.state is BufferState.DIRECT)  # so that at least the next time begins anew
+            # so that at least the next time begins anew
+            eventually(lambda: one.state is BufferState.DIRECT)
         one.send(number)
     sink.open.set()
     assert one.flush(30)
@@ -67,9 +77,15 @@ def test_order_is_kept_while_spilling_begins_and_ends_again_and_again(
     assert one.snapshot().spilled > 1
 
 
-def test_order_within_keys_is_kept_over_workers_and_the_journal(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+def test_order_within_keys_is_kept_over_workers_and_the_journal(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
     one = producer(
-        journal=tmp_path, max_items=50, process=lambda request: request, key=lambda request: request[0], workers=3
+        journal=tmp_path,
+        max_items=50,
+        process=lambda request: request,
+        key=lambda request: request[0],
+        workers=3,
     )
     sink.shut()
     for number in range(1000):
@@ -77,7 +93,9 @@ def test_order_within_keys_is_kept_over_workers_and_the_journal(producer: Make, 
     sink.open.set()
     assert one.flush(30)
     for key in range(5):
-        assert [number for where, number in sink.confirmed if where == key] == list(range(key, 1000, 5))
+        assert [number for where, number in sink.confirmed if where == key] == list(
+            range(key, 1000, 5)
+        )
 
 
 def test_what_is_left_at_the_close_is_sent_by_the_next_producer_in_order(
@@ -102,7 +120,9 @@ def test_what_is_left_at_the_close_is_sent_by_the_next_producer_in_order(
     assert (balance.accepted, balance.recovered, balance.confirmed) == (0, 80, 80)
 
 
-def test_what_was_confirmed_is_not_sent_again_after_a_restart(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+def test_what_was_confirmed_is_not_sent_again_after_a_restart(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
     for policy in (None, EVERY_ITEM, Every(10), Interval(0.05), NO_SYNC):
         place = tmp_path / str(policy)
         first = producer(journal=place, persistence=policy)
@@ -139,7 +159,9 @@ def test_who_waits_for_a_request_that_stays_in_the_journal_is_told_so(
             future.result(30)
 
 
-def test_futures_of_journaled_requests_are_bounded_too(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+def test_futures_of_journaled_requests_are_bounded_too(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
     sink.now(is_away)
     one = producer(journal=tmp_path, max_items=2, max_waiters=3, when_full=WhenFull.RAISE)
     for number in range(5):
@@ -150,7 +172,9 @@ def test_futures_of_journaled_requests_are_bounded_too(producer: Make, sink: Scr
     assert one.snapshot().balance.accepted == 6
 
 
-def test_age_is_counted_through_the_journal(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+def test_age_is_counted_through_the_journal(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
     sink.now(is_away)
     one = producer(journal=tmp_path, max_items=1)
     one.send("in memory")
@@ -164,10 +188,12 @@ def test_age_is_counted_through_the_journal(producer: Make, sink: ScriptedSink, 
     assert two.snapshot().balance.dropped == {"expired": 1}
 
 
-# -- write-ahead ----------------------------------------------------------------------------------------------------------
+# -- write-ahead
 
 
-def test_what_send_has_returned_for_is_in_the_journal(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+def test_what_send_has_returned_for_is_in_the_journal(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
     sink.shut()
     one = producer(journal=tmp_path, persistence=EVERY_ITEM)
     for number in range(20):
@@ -176,7 +202,9 @@ def test_what_send_has_returned_for_is_in_the_journal(producer: Make, sink: Scri
         assert one._spill.journal.depth == number + 1
 
 
-def test_on_durable_is_called_once_for_each_in_order(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+def test_on_durable_is_called_once_for_each_in_order(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
     told: list[tuple[int, BaseException | None]] = []
     one = producer(journal=tmp_path, persistence=EVERY_ITEM)
     for number in range(200):
@@ -206,14 +234,19 @@ def test_a_write_ahead_that_the_disk_refuses_raises_and_the_account_holds(
         one.close()
 
 
-def test_the_settings_of_a_journal_that_is_given_must_agree(sink: ScriptedSink, producer: Make, tmp_path: Path) -> None:
+def test_the_settings_of_a_journal_that_is_given_must_agree(
+    sink: ScriptedSink, producer: Make, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigurationError, match="needs a journal"):
         producer(persistence=EVERY_ITEM)
-    with Journal(tmp_path, sync=NO_SYNC) as journal, pytest.raises(ConfigurationError, match="the journal syncs by NoSync"):
+    with (
+        Journal(tmp_path, sync=NO_SYNC) as journal,
+        pytest.raises(ConfigurationError, match="the journal syncs by NoSync"),
+    ):
         producer(journal=journal, persistence=EVERY_ITEM)
 
 
-# -- the disk -------------------------------------------------------------------------------------------------------------
+# -- the disk
 
 
 def small(path: Path, **options: Any) -> Journal:
@@ -231,7 +264,9 @@ def fill(one: Any) -> int:
         number += 1
 
 
-def test_when_the_journal_is_full_too_the_policy_decides(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+def test_when_the_journal_is_full_too_the_policy_decides(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
     sink.now(is_away)
     with small(tmp_path) as journal:
         one = producer(journal=journal, max_items=10, when_full=WhenFull.RAISE)
@@ -255,7 +290,9 @@ def test_callers_wait_for_room_on_the_disk_and_all_is_sent_in_order(
     sink.now(is_away)
     with small(tmp_path) as journal:
         one = producer(journal=journal, max_items=10)
-        sender = threading.Thread(target=lambda: [one.send((number, b"x" * 200)) for number in range(2000)])
+        sender = threading.Thread(
+            target=lambda: [one.send((number, b"x" * 200)) for number in range(2000)]
+        )
         sender.start()
         eventually(lambda: one.state is BufferState.BLOCKED)
         sink.now(takes)
@@ -272,7 +309,11 @@ def test_the_oldest_on_the_disk_are_dropped_if_that_is_the_policy(
     sink.now(is_away)
     with small(tmp_path) as journal:
         one = producer(
-            journal=journal, max_items=10, batch_items=1, when_full=WhenFull.DROP_OLDEST, dropped_listener=lost.append
+            journal=journal,
+            max_items=10,
+            batch_items=1,
+            when_full=WhenFull.DROP_OLDEST,
+            dropped_listener=lost.append,
         )
         for number in range(600):
             assert one.send((number, b"x" * 200))
@@ -306,7 +347,9 @@ def test_on_a_full_disk_dropping_the_oldest_waits_for_nothing(
         one.send(50)
         eventually(lambda: one.snapshot().state is BufferState.BLOCKED)
         answers: list[bool] = []
-        load = threading.Thread(target=lambda: answers.extend(one.send(number) for number in range(51, 80)), daemon=True)
+        load = threading.Thread(
+            target=lambda: answers.extend(one.send(number) for number in range(51, 80)), daemon=True
+        )
         load.start()
         try:
             eventually(lambda: not load.is_alive())
@@ -345,7 +388,9 @@ def test_what_the_disk_refused_to_take_stays_pending_and_is_written_when_it_can(
         one.close()
 
 
-def test_what_was_written_behind_a_refused_one_is_not_read_while_its_acknowledgement_is_under_way() -> None:
+def test_what_was_written_behind_a_refused_one_is_not_read_while_its_acknowledgement_is_under_way() -> (
+    None
+):
     backlog = JournalBacklog(0, 0)
     refused, behind = (BufferedRequest(number, None, 1, 0.0) for number in range(2))
     backlog.add(refused)
@@ -393,7 +438,7 @@ def test_a_request_larger_than_a_segment_is_refused_while_spilling(
         one.close(0.01)
 
 
-# -- what lies in the journal ---------------------------------------------------------------------------------------------
+# -- what lies in the journal
 
 
 def test_a_record_that_is_no_request_is_dropped_and_told_and_the_others_are_sent(

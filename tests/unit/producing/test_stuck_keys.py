@@ -70,9 +70,16 @@ def test_the_healthy_keys_go_on_and_the_stuck_one_keeps_its_order(
 
 
 def test_trying_the_stuck_key_again_holds_up_nobody(producer: Make) -> None:
-    """All of what is tried again fails: that says nothing about the sink. The next pause is an hour."""
+    """All of what is tried again fails: that says nothing about the sink. The next pause is an
+    hour.
+    """
     sink = ByKey("stuck")
-    one = producer(sink, key=key_of, retry=ProducerRetry(first_s=0.05, max_s=3600.0, factor=1e6), batch_items=10)
+    one = producer(
+        sink,
+        key=key_of,
+        retry=ProducerRetry(first_s=0.05, max_s=3600.0, factor=1e6),
+        batch_items=10,
+    )
     one.send(("stuck", 0))
     one.send(("healthy", 0))
     eventually(lambda: sink.retried)
@@ -120,7 +127,9 @@ def test_beyond_half_of_the_memory_a_stuck_key_holds_up_all(producer: Make, tmp_
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_keys_that_come_and_go_lose_nothing_and_keep_their_order(producer: Make, tmp_path: Path, seed: int) -> None:
+def test_keys_that_come_and_go_lose_nothing_and_keep_their_order(
+    producer: Make, tmp_path: Path, seed: int
+) -> None:
     luck = random.Random(seed)
     keys = "abcdef"
     sink = ByKey()

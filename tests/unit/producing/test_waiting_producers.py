@@ -18,7 +18,9 @@ from leaderq.producing.journal.inspection import entries
 from leaderq.testing import eventually
 
 
-def test_whoever_waits_in_vain_for_room_or_the_end_leaves_nothing_behind(producer: Make, sink: ScriptedSink) -> None:
+def test_whoever_waits_in_vain_for_room_or_the_end_leaves_nothing_behind(
+    producer: Make, sink: ScriptedSink
+) -> None:
     sink.now(is_away)
     one = producer(max_items=1, when_full=Block(0.001))
     one.send("a")
@@ -30,7 +32,9 @@ def test_whoever_waits_in_vain_for_room_or_the_end_leaves_nothing_behind(produce
     assert not one._buffer._awaiting_end
 
 
-def test_whoever_waits_for_the_journals_disk_goes_on_when_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_waits_for_the_journals_disk_goes_on_when_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(committer, "WAITING_BYTES", 1000)
     monkeypatch.setattr(journal_module, "WAITING_BYTES", 1000)
     disk = SlowDisk()
@@ -54,7 +58,9 @@ def test_whoever_waits_for_the_journals_disk_goes_on_when_it_does(tmp_path: Path
         assert [entry.payload[:1] for entry in journal.read()] == [b"x"] * 2 + [b"y"] * 4
 
 
-def test_the_future_of_what_is_left_in_the_journal_says_where(producer: Make, sink: ScriptedSink, tmp_path: Path) -> None:
+def test_the_future_of_what_is_left_in_the_journal_says_where(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
     sink.now(is_away)
     one = producer(journal=tmp_path, max_items=5)
     futures = [one.submit(b"%d" % number) for number in range(20)]
@@ -66,4 +72,7 @@ def test_the_future_of_what_is_left_in_the_journal_says_where(producer: Make, si
         assert isinstance(place, JournalPlace)
         assert place.position == number
         assert (tmp_path / place.segment).is_file()
-        assert PLAIN.deserialize(next(entries(tmp_path, after_id=place.id - 1)).payload) == b"%d" % number
+        assert (
+            PLAIN.deserialize(next(entries(tmp_path, after_id=place.id - 1)).payload)
+            == b"%d" % number
+        )

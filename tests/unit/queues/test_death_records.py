@@ -20,7 +20,8 @@ from leaderq.queues.wire.znodes import QueuePaths
     [
         ([{"a", "b"}], set(), {}),
         ([{"a", "b"}, {"a", "c"}], {"a"}, {}),
-        ([{"a", "b"}, {"a", "b"}, {"a"}], set(), {"a": 3}),  # what it was is known: b need not go alone
+        # what it was is known: b need not go alone
+        ([{"a", "b"}, {"a", "b"}, {"a"}], set(), {"a": 3}),
         ([{"a", "b"}, {"a", "b"}, {"c"}], {"a", "b"}, {"c": 1}),
         ([{"a", "b"}, {"b", "c"}, {"b", "c"}, {"a"}], {"b", "c"}, {"a": 2}),
     ],
@@ -35,7 +36,9 @@ def test_what_was_held_at_two_deaths_is_a_suspect_until_it_is_known_over_what_th
 
 
 def test_a_death_that_the_note_of_a_kept_item_tells_of_is_not_counted_again() -> None:
-    engine = SimpleNamespace(options=ConsumeOptions(consumer=print, error_mode=ErrorMode.KEEP), path="/q")
+    engine = SimpleNamespace(
+        options=ConsumeOptions(consumer=print, error_mode=ErrorMode.KEEP), path="/q"
+    )
     workers = ItemWorkers("q", engine)  # type: ignore[arg-type]
     membership = Membership(QueuePaths("/q", "/locks"), None, "/members/one", 1)  # type: ignore[arg-type]
     claim = Claim("queue-0000000000", encode([b"a"]), 0, 0, membership)

@@ -1,4 +1,6 @@
-"""Names of items: what Curator 5.9.0 was seen to write, and that all of them are read again, and go in Curator's order."""
+"""Names of items: what Curator 5.9.0 was seen to write, and that all of them are read again, and go
+in Curator's order.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ ran_over = st.integers(INT_MIN, -1)
 priorities = st.integers(INT_MIN, INT_MAX)
 dues = st.integers(1, 2**63 - 1)
 refused = {*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xF900), *range(0xFFF0, 0x10000)}
-ids = st.text(st.characters(max_codepoint=0xFFFF, exclude_characters=[chr(code) for code in refused]), min_size=1)
+ids = st.text(
+    st.characters(max_codepoint=0xFFFF, exclude_characters=[chr(code) for code in refused]),
+    min_size=1,
+)
 
 
 def put(kind: QueueKind, sequence: int, **what: object) -> str:
@@ -30,7 +35,7 @@ def ordered(kind: QueueKind, given_names: list[str]) -> list[str]:
     return sorted(given_names, key=names.sort_key(kind))
 
 
-# -- golden vectors: written by Curator on a real server ------------------------------------------------------------------
+# -- golden vectors: written by Curator on a real server
 
 
 @pytest.mark.parametrize(
@@ -46,7 +51,9 @@ def ordered(kind: QueueKind, given_names: list[str]) -> list[str]:
         (7, 0, "queue-1000000070000000000"),
     ],
 )
-def test_priorities_are_named_as_curator_names_them(priority: int, sequence: int, name: str) -> None:
+def test_priorities_are_named_as_curator_names_them(
+    priority: int, sequence: int, name: str
+) -> None:
     assert put(QueueKind.PRIORITY, sequence, priority=priority) == name
     assert names.priority_of(name) == priority
     assert names.sequence_of(name) == sequence
@@ -103,12 +110,15 @@ def test_what_java_requeued_goes_before_everything() -> None:
 
 
 def test_due_times_of_different_width_go_by_time_and_not_as_text() -> None:
-    early, late = put(QueueKind.DELAY, 1, due_ms=0xFFFFFFFFFF), put(QueueKind.DELAY, 0, due_ms=0x10000000000)
+    early, late = (
+        put(QueueKind.DELAY, 1, due_ms=0xFFFFFFFFFF),
+        put(QueueKind.DELAY, 0, due_ms=0x10000000000),
+    )
     assert late < early
     assert ordered(QueueKind.DELAY, [late, early]) == [early, late]
 
 
-# -- what the server's number is -------------------------------------------------------------------------------------------
+# -- what the server's number is
 
 
 @pytest.mark.parametrize(
@@ -128,13 +138,23 @@ def test_due_times_of_different_width_go_by_time_and_not_as_text() -> None:
         ("", 0, ""),
     ],
 )
-def test_the_number_ends_a_name_and_the_dash_of_the_prefix_is_no_minus_sign(name: str, sequence: int, prefix: str) -> None:
+def test_the_number_ends_a_name_and_the_dash_of_the_prefix_is_no_minus_sign(
+    name: str, sequence: int, prefix: str
+) -> None:
     assert names.sequence_of(name) == sequence
     assert names.prefix_of(name) == prefix
 
 
-@given(kind=st.sampled_from(QueueKind), sequence=sequences | ran_over, id=ids, priority=priorities, due_ms=dues)
-def test_every_name_is_read_again(kind: QueueKind, sequence: int, id: str, priority: int, due_ms: int) -> None:
+@given(
+    kind=st.sampled_from(QueueKind),
+    sequence=sequences | ran_over,
+    id=ids,
+    priority=priorities,
+    due_ms=dues,
+)
+def test_every_name_is_read_again(
+    kind: QueueKind, sequence: int, id: str, priority: int, due_ms: int
+) -> None:
     prefix = names.prefix_for(kind, id=id, priority=priority, due_ms=due_ms)
     name = f"{prefix}{sequence:010d}"
     assert names.is_item(kind, name)
@@ -157,27 +177,38 @@ def test_no_name_is_too_odd_to_be_looked_at(name: str) -> None:
     names.sequence_of(name), names.id_of(name), names.priority_of(name), names.due_ms_of(name)
 
 
-# -- order -----------------------------------------------------------------------------------------------------------------
+# -- order
 
 
 @given(st.lists(st.tuples(priorities, sequences), unique_by=lambda one: one[1]))
 def test_lower_priorities_go_first_and_equal_ones_in_put_order(puts: list[tuple[int, int]]) -> None:
     items = [put(QueueKind.PRIORITY, sequence, priority=priority) for priority, sequence in puts]
-    got = [(names.priority_of(name), names.sequence_of(name)) for name in ordered(QueueKind.PRIORITY, items)]
+    got = [
+        (names.priority_of(name), names.sequence_of(name))
+        for name in ordered(QueueKind.PRIORITY, items)
+    ]
     assert got == sorted(puts)
 
 
-@given(st.lists(st.tuples(dues | st.integers(1, 3), sequences | ran_over), unique_by=lambda one: one[1]))
+@given(
+    st.lists(
+        st.tuples(dues | st.integers(1, 3), sequences | ran_over), unique_by=lambda one: one[1]
+    )
+)
 def test_items_go_by_due_time_and_equal_ones_in_put_order(puts: list[tuple[int, int]]) -> None:
     items = [put(QueueKind.DELAY, sequence, due_ms=due_ms) for due_ms, sequence in puts]
-    got = [(names.due_ms_of(name), names.sequence_of(name)) for name in ordered(QueueKind.DELAY, items)]
+    got = [
+        (names.due_ms_of(name), names.sequence_of(name)) for name in ordered(QueueKind.DELAY, items)
+    ]
     assert got == sorted(puts)
 
 
 @given(st.lists(st.tuples(ids, sequences), unique_by=lambda one: one[1]))
 def test_ids_take_no_part_in_the_order(puts: list[tuple[str, int]]) -> None:
     items = [put(QueueKind.ID, sequence, id=id) for id, sequence in puts]
-    assert [names.sequence_of(name) for name in ordered(QueueKind.ID, items)] == sorted(sequence for _, sequence in puts)
+    assert [names.sequence_of(name) for name in ordered(QueueKind.ID, items)] == sorted(
+        sequence for _, sequence in puts
+    )
 
 
 @given(kind=st.sampled_from([QueueKind.PLAIN, QueueKind.SIMPLE]), numbers=st.sets(sequences))
@@ -186,22 +217,32 @@ def test_plain_and_simple_items_go_in_put_order(kind: QueueKind, numbers: set[in
     assert [names.sequence_of(name) for name in ordered(kind, items)] == sorted(numbers)
 
 
-@given(st.lists(st.text(st.sampled_from("0189AFaf|-xqueu_"), max_size=30).map(lambda text: "queue-" + text)))
+@given(
+    st.lists(
+        st.text(st.sampled_from("0189AFaf|-xqueu_"), max_size=30).map(lambda text: "queue-" + text)
+    )
+)
 @example(["queue-|1|", "queue-8000000000"])
 def test_malformed_items_go_in_curators_order_too(items: list[str]) -> None:
-    """The text of each name, but for delays (numeric) and ids (cut out), however a name is spoilt."""
+    """The text of each name, but for delays (numeric) and ids (cut out), however a name is
+    spoilt.
+    """
     assert ordered(QueueKind.PLAIN, items) == sorted(items)
     assert ordered(QueueKind.PRIORITY, items) == sorted(items)
     dues_in_order = [names.due_ms_of(name) for name in ordered(QueueKind.DELAY, items)]
     assert dues_in_order == sorted(dues_in_order)
 
 
-@pytest.mark.parametrize("due", ["0x10", "1_0", " 1", "", "G", "1" * 17, "8000000000000000", "\u0661"])
+@pytest.mark.parametrize(
+    "due", ["0x10", "1_0", " 1", "", "G", "1" * 17, "8000000000000000", "\u0661"]
+)
 def test_a_due_time_that_java_cannot_read_is_now(due: str) -> None:
     assert names.due_ms_of(f"queue-|{due}|0000000001") == 0
 
 
-@pytest.mark.parametrize(("due", "due_ms"), [("ff", 255), ("+1", 1), ("-1", -1), ("7fffffffffffffff", 2**63 - 1)])
+@pytest.mark.parametrize(
+    ("due", "due_ms"), [("ff", 255), ("+1", 1), ("-1", -1), ("7fffffffffffffff", 2**63 - 1)]
+)
 def test_a_due_time_that_java_can_read_is_read(due: str, due_ms: int) -> None:
     name = f"queue-|{due}|0000000001"
     assert names.due_ms_of(name) == due_ms
@@ -216,11 +257,24 @@ def test_the_due_time_stands_between_the_last_two_bars_and_the_id_between_the_fi
     assert names.id_of("queue-|half") == "queue-|half"
 
 
-# -- what is refused -------------------------------------------------------------------------------------------------------
+# -- what is refused
 
 
 @pytest.mark.parametrize(
-    "id", ["", None, "a\x00", "a\x1f", "\x7f", "\ud800", "\ue000", "\uf8ff", "\ufff0", "\uffff", "\U0001f600"]
+    "id",
+    [
+        "",
+        None,
+        "a\x00",
+        "a\x1f",
+        "\x7f",
+        "\ud800",
+        "\ue000",
+        "\uf8ff",
+        "\ufff0",
+        "\uffff",
+        "\U0001f600",
+    ],
 )
 def test_an_id_that_zookeeper_refuses_is_refused_at_once(id: str | None) -> None:
     with pytest.raises(ConfigurationError, match="id"):
@@ -239,7 +293,7 @@ def test_a_due_time_that_is_no_positive_java_long_is_refused(due_ms: object) -> 
         names.prefix_for(QueueKind.DELAY, due_ms=due_ms)  # type: ignore[arg-type]
 
 
-# -- which recipe ----------------------------------------------------------------------------------------------------------
+# -- which recipe
 
 
 @pytest.mark.parametrize(
@@ -263,7 +317,10 @@ def test_the_kind_of_a_queue_shows_in_its_names(there: list[str], kind: QueueKin
     assert names.kind_of(reversed(there)) is kind
 
 
-@given(kind=st.sampled_from([QueueKind.PRIORITY, QueueKind.DELAY, QueueKind.SIMPLE, QueueKind.PLAIN]), data=st.data())
+@given(
+    kind=st.sampled_from([QueueKind.PRIORITY, QueueKind.DELAY, QueueKind.SIMPLE, QueueKind.PLAIN]),
+    data=st.data(),
+)
 def test_what_a_kind_puts_is_known_as_its_own(kind: QueueKind, data: st.DataObject) -> None:
     made = st.builds(
         lambda number, priority, due_ms: put(kind, number, priority=priority, due_ms=due_ms),
@@ -280,6 +337,9 @@ def test_a_simple_queue_shares_its_path_with_no_other() -> None:
 
 
 def test_a_long_list_is_put_in_order() -> None:
-    made = [put(QueueKind.DELAY, number, due_ms=1_700_000_000_000 + number % 500) for number in range(50_000)]
+    made = [
+        put(QueueKind.DELAY, number, due_ms=1_700_000_000_000 + number % 500)
+        for number in range(50_000)
+    ]
     shuffled = random.Random(7).sample(made, len(made))
     assert ordered(QueueKind.DELAY, shuffled) == sorted(made)

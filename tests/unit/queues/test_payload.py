@@ -1,4 +1,6 @@
-"""What a znode holds: Curator's own bytes, round trips, and that spoilt data is called corrupt and nothing else."""
+"""What a znode holds: Curator's own bytes, round trips, and that spoilt data is called corrupt and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from hypothesis import strategies as st
 
 from leaderq.errors import CorruptItem
 from leaderq.queues.wire import payload
-from leaderq.queues.wire.payload import FRAME_BYTES, ITEM_BYTES, MAX_TEXT, Note, Payload, decode, encode
+from leaderq.queues.wire.payload import (
+    FRAME_BYTES,
+    ITEM_BYTES,
+    MAX_TEXT,
+    Note,
+    Payload,
+    decode,
+    encode,
+)
 
 numbers = st.integers(1, 2**63)
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -48,7 +58,9 @@ def test_data_is_what_curator_writes(items: list[bytes], written: str) -> None:
 
 
 @given(items=contents, note=st.none() | notes, compress=st.booleans())
-def test_everything_written_is_read_again(items: list[bytes], note: Note | None, compress: bool) -> None:
+def test_everything_written_is_read_again(
+    items: list[bytes], note: Note | None, compress: bool
+) -> None:
     read = decode(encode(items, note, compress=compress))
     assert list(read.items) == items
     assert read.note == note
@@ -93,17 +105,21 @@ def test_only_what_was_said_is_written() -> None:
     assert Note().packed() == b"leaderq:{}"
 
 
-# -- corrupt ---------------------------------------------------------------------------------------------------------------
+# -- corrupt
 
 
 @given(items=contents, data=st.data())
-def test_data_that_ends_too_early_is_corrupt_wherever_it_ends(items: list[bytes], data: st.DataObject) -> None:
+def test_data_that_ends_too_early_is_corrupt_wherever_it_ends(
+    items: list[bytes], data: st.DataObject
+) -> None:
     whole = encode(items)
     with pytest.raises(CorruptItem):
         decode(whole[: data.draw(st.integers(0, len(whole) - 1))])
 
 
-@pytest.mark.parametrize("items", [[], [b""], [b"a"], [b"\x02\x02\x02"], [b"abc", b"", b"\x01\x00\x00\x00\x00\x02"]])
+@pytest.mark.parametrize(
+    "items", [[], [b""], [b"a"], [b"\x02\x02\x02"], [b"abc", b"", b"\x01\x00\x00\x00\x00\x02"]]
+)
 @pytest.mark.parametrize("compress", [False, True])
 def test_data_cut_at_any_byte_is_corrupt(items: list[bytes], compress: bool) -> None:
     whole = encode(items, compress=compress)
@@ -157,7 +173,9 @@ def test_a_member_that_would_fill_the_memory_is_corrupt() -> None:
 
 
 def test_what_java_compresses_is_read() -> None:
-    """java.util.zip.GZIPOutputStream: no name, no time, an unknown system; 15 bytes of a single "hello"."""
+    """java.util.zip.GZIPOutputStream: no name, no time, an unknown system; 15 bytes of a single
+    "hello".
+    """
     member = gzip.compress(encode([b"hello"]), mtime=0)
     java = member[:8] + b"\x00\x00" + member[10:]
     assert decode(java) == Payload([b"hello"])
@@ -188,7 +206,12 @@ def test_any_bytes_are_an_item_or_corrupt(data: bytes) -> None:
     only_corrupt(b"\x00\x01\x00\x01\x02leaderq:" + data)
 
 
-@given(items=contents, note=st.none() | notes, compress=st.booleans(), seed=st.randoms(use_true_random=False))
+@given(
+    items=contents,
+    note=st.none() | notes,
+    compress=st.booleans(),
+    seed=st.randoms(use_true_random=False),
+)
 def test_an_item_with_some_bytes_changed_is_an_item_or_corrupt(
     items: list[bytes], note: Note | None, compress: bool, seed: random.Random
 ) -> None:

@@ -77,7 +77,11 @@ def test_new_and_deleted_names_are_heeded() -> None:
 
 
 def test_delayed_names_wait_for_their_time_and_equal_times_keep_the_order_of_the_puts() -> None:
-    due_later, second, first = "queue-|000003E8|0000000000", "queue-|000001F4|0000000002", "queue-|000001F4|0000000001"
+    due_later, second, first = (
+        "queue-|000003E8|0000000000",
+        "queue-|000001F4|0000000002",
+        "queue-|000001F4|0000000001",
+    )
     names = waiting([due_later, second, first], QueueKind.DELAY)
     assert names.next_ms() == 500
     assert names.take(9, 499) == []
@@ -110,13 +114,17 @@ def test_what_has_waited_since_an_earlier_listing_is_anybodys_whatever_came_sinc
     assert names.overdue_ms(90) is None
 
 
-def test_what_came_right_after_a_listing_is_anybodys_after_50_ms_too_though_nothing_comes_later() -> None:
+def test_what_came_right_after_a_listing_is_anybodys_after_50_ms_too_though_nothing_comes_later() -> (
+    None
+):
     names = waiting(plain(0, 1))
     names.take(99, 0, share_of(0, 2))
     names.replace(plain(1, 3), now_ms=2)
     assert names.take(99, 2, share_of(0, 2)) == []
     assert names.overdue_ms(GRACE_MS) is not None
-    assert sorted(names.take_overdue(99, GRACE_MS) + names.take_overdue(99, 2 + GRACE_MS)) == plain(1, 3)
+    assert sorted(names.take_overdue(99, GRACE_MS) + names.take_overdue(99, 2 + GRACE_MS)) == plain(
+        1, 3
+    )
 
 
 def test_nothing_is_claimed_ahead_before_an_item_is_done() -> None:
@@ -155,8 +163,14 @@ def test_an_overdue_name_that_was_deleted_is_not_taken() -> None:
     assert plain(1)[0] not in names.take(99, 99)
 
 
-@given(st.lists(st.integers(0, 200), unique=True), st.integers(1, 4), st.lists(st.integers(1, 7), min_size=1))
-def test_every_name_is_taken_exactly_once_whatever_the_steps(numbers: list[int], members: int, steps: list[int]) -> None:
+@given(
+    st.lists(st.integers(0, 200), unique=True),
+    st.integers(1, 4),
+    st.lists(st.integers(1, 7), min_size=1),
+)
+def test_every_name_is_taken_exactly_once_whatever_the_steps(
+    numbers: list[int], members: int, steps: list[int]
+) -> None:
     taken: list[str] = []
     names = waiting(plain(*numbers))
     share = share_of(0, members)

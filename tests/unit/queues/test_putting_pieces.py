@@ -29,17 +29,26 @@ def test_the_public_names_are_these():
 
 def test_side_data_lie_beside_a_queue_and_for_a_shard_beside_its_sharder():
     places = QueuePaths("/jobs", "/locks")
-    assert (places.meta, places.dead, places.lock("queue-1")) == ("/jobs-meta", "/jobs-dead", "/locks/queue-1")
+    assert (places.meta, places.dead, places.lock("queue-1")) == (
+        "/jobs-meta",
+        "/jobs-dead",
+        "/locks/queue-1",
+    )
     name = "queue-0b0a3c55-6f5c-4c39-8f1c-000000000001"
     shard = QueuePaths(f"/jobs/{name}")
     assert (shard.path, shard.item("queue-1")) == (f"/jobs/{name}", f"/jobs/{name}/queue-1")
     assert shard.members == f"/jobs-side/{name}-meta/members"
-    assert (shard.tallies, shard.dead) == (f"/jobs-side/{name}-meta/tallies", f"/jobs-side/{name}-dead")
+    assert (shard.tallies, shard.dead) == (
+        f"/jobs-side/{name}-meta/tallies",
+        f"/jobs-side/{name}-dead",
+    )
     with pytest.raises(ValueError, match="no lock path"):
         shard.lock("queue-1")
 
 
-@pytest.mark.parametrize("number, warns", [(0, False), (WARN_FROM - 1, False), (WARN_FROM, True), (-5, True)])
+@pytest.mark.parametrize(
+    "number, warns", [(0, False), (WARN_FROM - 1, False), (WARN_FROM, True), (-5, True)]
+)
 def test_numbers_near_their_end_are_warned_of_once(caplog: Any, number: int, warns: bool):
     sequences = SequenceMonitor("/q")
     for _ in range(5000):
@@ -83,7 +92,10 @@ def test_listeners_are_told_in_order_on_one_thread_although_one_of_them_fails():
     listeners.remove(good)
     listeners.stop(10)
     assert heard == list(range(250))
-    assert [sum(column) for column in zip(*told, strict=True)] == [250, sum(put.size for put in puts)]
+    assert [sum(column) for column in zip(*told, strict=True)] == [
+        250,
+        sum(put.size for put in puts),
+    ]
     assert len(threads) == 1
     assert not listeners.is_current
     PutListeners("unused", lambda count, size: None).stop(0)
@@ -100,9 +112,15 @@ def test_many_failures_are_counted_and_the_first_are_kept():
     assert many.wait(0) == 0
     for number in range(2 * KEPT_FAILURES):
         many.fail(number, ValueError(number))
-    assert (many.stored, many.failed, len(many.failures)) == (1, 2 * KEPT_FAILURES + 1, KEPT_FAILURES)
+    assert (many.stored, many.failed, len(many.failures)) == (
+        1,
+        2 * KEPT_FAILURES + 1,
+        KEPT_FAILURES,
+    )
     error = PutsFailed(stored=1, failed=2, failures=[("v", ValueError("why"))])
-    assert str(error) == "2 of 3 items were not stored, or it is not known; the first: ValueError: why"
+    assert (
+        str(error) == "2 of 3 items were not stored, or it is not known; the first: ValueError: why"
+    )
 
 
 def test_due_times_are_rounded_to_milliseconds_and_only_one_is_given():
@@ -116,7 +134,9 @@ def test_due_times_are_rounded_to_milliseconds_and_only_one_is_given():
             due_ms(delay_s=delay_s, due=due, now_s=0)
 
 
-def consuming(consumer: BlockingQueueConsumer[Any], pool: ThreadPoolExecutor, *values: Any) -> list[Any]:
+def consuming(
+    consumer: BlockingQueueConsumer[Any], pool: ThreadPoolExecutor, *values: Any
+) -> list[Any]:
     futures = []
     for count, value in enumerate(values, 1):
         futures.append(pool.submit(consumer.consume, value))

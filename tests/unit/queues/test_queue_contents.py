@@ -18,9 +18,21 @@ SHARD = "queue-00000000-0000-4000-8000-000000000000"
 
 
 def test_items_foreign_ones_and_shards_are_told_apart_and_items_are_in_their_order():
-    seen = contents_of(["queue-|7FFFFFFFF|0000000003", "x", "queue-|00000001|0000000009", "queue-0000000010", SHARD])
+    seen = contents_of(
+        [
+            "queue-|7FFFFFFFF|0000000003",
+            "x",
+            "queue-|00000001|0000000009",
+            "queue-0000000010",
+            SHARD,
+        ]
+    )
     assert seen.kind is QueueKind.DELAY
-    assert seen.items == ["queue-0000000010", "queue-|00000001|0000000009", "queue-|7FFFFFFFF|0000000003"]
+    assert seen.items == [
+        "queue-0000000010",
+        "queue-|00000001|0000000009",
+        "queue-|7FFFFFFFF|0000000003",
+    ]
     assert (seen.foreign, seen.shards) == (["x"], [SHARD])
 
 
@@ -53,10 +65,17 @@ def test_the_kind_to_put_is_the_one_told_where_what_lies_there_could_be_of_it(to
 
 @pytest.mark.parametrize(
     ("told", "found"),
-    [(QueueKind.ID, QueueKind.PLAIN), (QueueKind.PLAIN, QueueKind.PRIORITY), (QueueKind.SIMPLE, QueueKind.PLAIN)],
+    [
+        (QueueKind.ID, QueueKind.PLAIN),
+        (QueueKind.PLAIN, QueueKind.PRIORITY),
+        (QueueKind.SIMPLE, QueueKind.PLAIN),
+    ],
 )
 def test_kinds_are_not_mixed(told, found):
-    with pytest.raises(ConfigurationError, match=f"/q are those of a {found.value} queue, and {told.value} was given"):
+    with pytest.raises(
+        ConfigurationError,
+        match=f"/q are those of a {found.value} queue, and {told.value} was given",
+    ):
         agreed(told, found, "/q")
 
 
@@ -69,7 +88,13 @@ def test_the_next_number_is_found_however_often_the_servers_counter_has_run_over
 
 @pytest.mark.parametrize(
     ("data", "wanted"),
-    [(b'{"paused": true}', True), (b'{"paused": 1}', False), (b'{"paused": false}', False), (b"", False), (b"[]", False)],
+    [
+        (b'{"paused": true}', True),
+        (b'{"paused": 1}', False),
+        (b'{"paused": false}', False),
+        (b"", False),
+        (b"[]", False),
+    ],
 )
 def test_only_a_clear_wish_pauses(data, wanted):
     assert wants_pause(data) is wanted
@@ -78,7 +103,10 @@ def test_only_a_clear_wish_pauses(data, wanted):
 @pytest.mark.parametrize(
     ("data", "back"),
     [
-        (encode([b"a", b"b"], Note(attempt=3, reason="attempts", enqueued_ms=7)), encode([b"a", b"b"], Note(enqueued_ms=7))),
+        (
+            encode([b"a", b"b"], Note(attempt=3, reason="attempts", enqueued_ms=7)),
+            encode([b"a", b"b"], Note(enqueued_ms=7)),
+        ),
         (encode([b"a"], Note(attempt=3)), encode([b"a"])),
         (encode([b"\0junk"], Note(raw=True)), b"\0junk"),
         (encode([b"a"]), encode([b"a"])),

@@ -63,7 +63,9 @@ def checked(program: str, tmp_path: Path) -> str:
         "--cache-dir",
         str(ROOT / ".mypy_cache" / "users"),
     ]
-    return subprocess.run([*command, str(file)], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    return subprocess.run(
+        [*command, str(file)], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout
 
 
 def test_the_loops_of_the_readme_pass_mypy_strict(tmp_path: Path) -> None:
@@ -74,13 +76,29 @@ def test_the_loops_of_the_readme_pass_mypy_strict(tmp_path: Path) -> None:
     assert "union-attr" in wrong
 
 
-@pytest.mark.skipif(find_spec("pyright") is None, reason="pyright is not installed: pip install 'pyright[nodejs]'")
+@pytest.mark.skipif(
+    find_spec("pyright") is None, reason="pyright is not installed: pip install 'pyright[nodejs]'"
+)
 def test_the_loops_of_the_readme_pass_pyright_strict(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "wrong.py").write_text(WRONG)
     options = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)], "include": ["*.py"]}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(options))
-    command = [sys.executable, "-m", "pyright", "--outputjson", "--project", str(tmp_path), "--pythonpath", sys.executable]
+    command = [
+        sys.executable,
+        "-m",
+        "pyright",
+        "--outputjson",
+        "--project",
+        str(tmp_path),
+        "--pythonpath",
+        sys.executable,
+    ]
     told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    errors = [(Path(one["file"]).name, one["rule"]) for one in json.loads(told)["generalDiagnostics"]]
-    assert errors == [("wrong.py", "reportArgumentType"), ("wrong.py", "reportOptionalMemberAccess")]
+    errors = [
+        (Path(one["file"]).name, one["rule"]) for one in json.loads(told)["generalDiagnostics"]
+    ]
+    assert errors == [
+        ("wrong.py", "reportArgumentType"),
+        ("wrong.py", "reportOptionalMemberAccess"),
+    ]

@@ -58,7 +58,9 @@ def line(*names: str, max_ops: int = 2, window: int = 8, max_bytes: int = 100_00
 def answer(batch: PackedMulti, error: LeaderqError | None = None) -> None:
     future: Future[list[Any]] = Future()
     if error is None:
-        future.set_result(["guard", *(op.path for group in batch.groups for op in group.operations)])
+        future.set_result(
+            ["guard", *(op.path for group in batch.groups for op in group.operations)]
+        )
     else:
         future.set_exception(error)
     batch.note_answer(future)
@@ -106,7 +108,14 @@ def test_a_large_multi_is_followed_by_small_ones_that_push_it_out_of_the_servers
     one.is_halted = False
     one.waiting.extend([Heard("L", 35), Heard("M", 11), Heard("s")])
     batches = [one.next_batch() for _ in range(6)]
-    assert [[group.name for group in batch.groups] for batch in batches if batch] == [["L"], [], [], [], ["M"], []]
+    assert [[group.name for group in batch.groups] for batch in batches if batch] == [
+        ["L"],
+        [],
+        [],
+        [],
+        ["M"],
+        [],
+    ]
     assert [batch.number for batch in batches if batch] == list(range(6))
     assert not one.may_send  # small ones take no place in the window, those with groups do
     answer(batches[0])
@@ -117,7 +126,10 @@ def test_a_large_multi_is_followed_by_small_ones_that_push_it_out_of_the_servers
 def test_a_batch_is_the_same_multi_each_time_and_begins_with_its_guard():
     batch = PackedMulti(7, [Heard("a"), Heard("b", 2)])
     assert batch.operations("/t") == batch.operations("/t")
-    assert batch.operations("/t") == [SetData("/t", b"", 7), *(Create(f"/{name}", b"x") for name in ("a0", "b0", "b1"))]
+    assert batch.operations("/t") == [
+        SetData("/t", b"", 7),
+        *(Create(f"/{name}", b"x") for name in ("a0", "b0", "b1")),
+    ]
 
 
 def test_each_group_hears_its_own_results_or_none_if_the_answer_was_lost():
@@ -245,7 +257,9 @@ def test_giving_up_gives_all_there_is_once():
     one = line(*"abcd")
     one.next_batch()
     batches, groups = one.empty()
-    assert [group.name for batch in batches for group in batch.groups] + [group.name for group in groups] == list("abcd")
+    assert [group.name for batch in batches for group in batch.groups] + [
+        group.name for group in groups
+    ] == list("abcd")
     assert one.empty() == ([], [])
 
 
@@ -314,11 +328,13 @@ def test_what_hears_may_fail_and_others_hear_all_the_same(caplog):
     assert "boom" in caplog.text
 
 
-# -- a server of the mind: whatever is lost, each group is applied once, in order ---------------------------------------------
+# -- a server of the mind: whatever is lost, each group is applied once, in order
 
 
 class Server:
-    """Applies multis as ZooKeeper does; after a fault it is out of reach until ``is_cut`` is taken back."""
+    """Applies multis as ZooKeeper does; after a fault it is out of reach until ``is_cut`` is taken
+    back.
+    """
 
     def __init__(self, bad: set[str]) -> None:
         self.bad = bad

@@ -11,7 +11,9 @@ from leaderq.queues.sharding.latch import order
 from leaderq.queues.sharding.shard_plan import QueueSharderPolicies, ShardState, plan_shards
 from leaderq.queues.wire.znodes import beside, is_shard, new_shard_name
 
-POLICIES = QueueSharderPolicies(new_queue_threshold=100, max_queues=3, rotate_at=1000, retire_grace_s=5.0)
+POLICIES = QueueSharderPolicies(
+    new_queue_threshold=100, max_queues=3, rotate_at=1000, retire_grace_s=5.0
+)
 shards = st.lists(
     st.builds(
         ShardState,
@@ -28,7 +30,11 @@ shards = st.lists(
 
 def test_the_defaults_are_curators():
     policies = QueueSharderPolicies()
-    assert (policies.new_queue_threshold, policies.threshold_check_s, policies.max_queues) == (10_000, 30.0, 10)
+    assert (policies.new_queue_threshold, policies.threshold_check_s, policies.max_queues) == (
+        10_000,
+        30.0,
+        10,
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,20 +89,34 @@ def test_a_shard_that_has_numbered_too_many_is_retired_and_replaced():
     assert judgement.retired == judgement.to_mark == judgement.choice == ("a",)
     assert judgement.needs_one_more
     assert judgement.to_remove == ()
-    assert plan_shards([ShardState("a", 1, next_sequence=1000, is_marked=True)], POLICIES).to_mark == ()
+    assert (
+        plan_shards([ShardState("a", 1, next_sequence=1000, is_marked=True)], POLICIES).to_mark
+        == ()
+    )
 
 
 def test_a_retired_shard_is_removed_when_it_was_empty_for_long_enough():
-    assert plan_shards([ShardState("a", 0, is_marked=True, empty_for_s=4.9)], POLICIES).to_remove == ()
-    assert plan_shards([ShardState("a", 0, is_marked=True, empty_for_s=5.0)], POLICIES).to_remove == ("a",)
-    assert plan_shards([ShardState("a", 1, is_marked=True, empty_for_s=9.0)], POLICIES).to_remove == ()
-    assert plan_shards([ShardState("a", 0, next_sequence=1000, empty_for_s=9.0)], POLICIES).to_remove == ()
+    assert (
+        plan_shards([ShardState("a", 0, is_marked=True, empty_for_s=4.9)], POLICIES).to_remove == ()
+    )
+    assert plan_shards(
+        [ShardState("a", 0, is_marked=True, empty_for_s=5.0)], POLICIES
+    ).to_remove == ("a",)
+    assert (
+        plan_shards([ShardState("a", 1, is_marked=True, empty_for_s=9.0)], POLICIES).to_remove == ()
+    )
+    assert (
+        plan_shards([ShardState("a", 0, next_sequence=1000, empty_for_s=9.0)], POLICIES).to_remove
+        == ()
+    )
 
 
 @given(shards)
 def test_whatever_is_seen_every_shard_is_in_one_class_and_something_is_put_into(seen):
     judgement = plan_shards(seen, POLICIES)
-    assert sorted(judgement.fit + judgement.full + judgement.retired) == sorted(shard.name for shard in seen)
+    assert sorted(judgement.fit + judgement.full + judgement.retired) == sorted(
+        shard.name for shard in seen
+    )
     assert bool(judgement.choice) == bool(seen)
     assert not (judgement.needs_one_more and judgement.is_at_most)
     assert not (judgement.needs_one_more and judgement.fit)
@@ -115,7 +135,16 @@ def test_shards_are_named_as_curators():
     assert is_shard(new_shard_name())
     assert is_shard("queue-6f1b1a0e-9a51-4d7a-8e36-0123456789ab")
     assert not any(
-        map(is_shard, ["queue-0000000001", "queue-", "foreign", new_shard_name() + "-meta", "x" + new_shard_name()])
+        map(
+            is_shard,
+            [
+                "queue-0000000001",
+                "queue-",
+                "foreign",
+                new_shard_name() + "-meta",
+                "x" + new_shard_name(),
+            ],
+        )
     )
 
 

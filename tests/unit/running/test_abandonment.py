@@ -62,7 +62,9 @@ def test_no_unit_begins_after_the_abandonment():
 def test_an_abandonment_that_races_the_end_of_a_unit_never_strikes_what_follows():
     for _ in range(2000):
         unit, started = AbandonableUnit(), threading.Event()
-        stopper = threading.Thread(target=lambda unit=unit, started=started: (started.wait(), unit.abandon()))
+        stopper = threading.Thread(
+            target=lambda unit=unit, started=started: (started.wait(), unit.abandon())
+        )
         stopper.start()
         try:
             unit.run(started.set)

@@ -14,7 +14,14 @@ from leaderq.term import OpenTerm
 
 @pytest.fixture
 def term() -> OpenTerm:
-    return OpenTerm(number=1, id="n", career="c", candidate="a", deadline=now_s() + 60, write=lambda _t, ops: list(ops))
+    return OpenTerm(
+        number=1,
+        id="n",
+        career="c",
+        candidate="a",
+        deadline=now_s() + 60,
+        write=lambda _t, ops: list(ops),
+    )
 
 
 @pytest.fixture
@@ -61,7 +68,9 @@ def test_a_leader_that_is_deposed_while_it_hands_over_as_planned_has_less_time(b
 
 
 def test_an_end_that_is_announced_after_the_code_has_returned_times_nothing(budgets, term):
-    """Found by the demo: a thawed leader handed over at once, and its process was ended ten seconds later for not having."""
+    """Found by the demo: a thawed leader handed over at once, and its process was ended ten seconds
+    later for not having.
+    """
     budgets.close_term()
     budgets.allow(term, Stage.HANDOVER, 0.0)
     assert nothing_missed(budgets)

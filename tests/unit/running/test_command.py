@@ -72,7 +72,9 @@ def test_what_cannot_be_run_is_told_with_the_exit_code_of_a_shell(tmp_path, monk
         ("text", 126, "is not executable"),
         (str(tmp_path), 126, "it is a folder"),
     ]:
-        with pytest.raises(CommandFailed, match=f"^command '{name}' .*{said}".replace("+", r"\+")) as caught:
+        with pytest.raises(
+            CommandFailed, match=f"^command '{name}' .*{said}".replace("+", r"\+")
+        ) as caught:
             check_command(name)
         assert caught.value.exit_code == code
     check_command("sh")

@@ -26,7 +26,9 @@ def test_a_career_that_ends_its_own_term_stands_again_after_a_pause_and_has_not_
     assert row(Reason.FAILED, Reason.WITHDRAWN) == CoolOff(seconds=POLICY.first_s)
 
 
-@pytest.mark.parametrize("reason", [Reason.SESSION, Reason.LEASE, Reason.FENCED, Reason.NODE_DELETED])
+@pytest.mark.parametrize(
+    "reason", [Reason.SESSION, Reason.LEASE, Reason.FENCED, Reason.NODE_DELETED]
+)
 def test_being_deposed_is_no_failure_but_waits_a_moment(reason):
     record = row(reason, reason, reason, reason)
     assert (record.seconds, record.failures) == (1.0, 0)
@@ -55,8 +57,15 @@ def test_jitter_spreads_the_wait_over_its_upper_half():
 
 def test_the_thousandth_failure_in_a_row_is_waited_for_like_the_hundredth():
     patient = CoolOffPolicy(first_s=1.0, max_failures=1_000_000, yield_s=30.0)
-    assert after_term(CoolOff(failures=5000), Reason.FAILED, 0.0, patient, chance=0.0).seconds == 30.0
+    assert (
+        after_term(CoolOff(failures=5000), Reason.FAILED, 0.0, patient, chance=0.0).seconds == 30.0
+    )
 
 
 def test_a_pause_longer_than_the_yield_is_no_longer_than_the_yield():
-    assert after_term(CoolOff(), Reason.LEASE, 0.0, CoolOffPolicy(first_s=60.0, yield_s=30.0), chance=0.0).seconds == 30.0
+    assert (
+        after_term(
+            CoolOff(), Reason.LEASE, 0.0, CoolOffPolicy(first_s=60.0, yield_s=30.0), chance=0.0
+        ).seconds
+        == 30.0
+    )

@@ -19,7 +19,11 @@ from leaderq.running.descendants import (
 from leaderq.testing import eventually
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
-PARENT = [sys.executable, "-c", f"import subprocess, time; subprocess.Popen({SLEEPER!r}); time.sleep(600)"]
+PARENT = [
+    sys.executable,
+    "-c",
+    f"import subprocess, time; subprocess.Popen({SLEEPER!r}); time.sleep(600)",
+]
 WITHOUT_ITS_FIRST_THREAD = """
 import ctypes, threading, time
 threading.Thread(target=time.sleep, args=(600,)).start()
@@ -105,7 +109,9 @@ def test_who_is_spared_lives_on_and_what_it_has_started_does_not():
 
 def test_a_number_that_another_process_bears_by_now_is_left_alone():
     with subprocess.Popen(SLEEPER) as other:
-        known = eventually(lambda: {one for one in descendants_of(os.getpid()) if one.pid == other.pid})
+        known = eventually(
+            lambda: {one for one in descendants_of(os.getpid()) if one.pid == other.pid}
+        )
         former = {one._replace(began=one.began - 1) for one in known}
         assert kill(former) == set()
         assert other.poll() is None

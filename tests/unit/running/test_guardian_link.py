@@ -73,7 +73,9 @@ def guardian():
 
 
 def term(lease_s: float = 100.0) -> OpenTerm:
-    return OpenTerm(number=3, id="x", career="c", candidate="a", deadline=now_s() + lease_s, write=lambda *_: [])
+    return OpenTerm(
+        number=3, id="x", career="c", candidate="a", deadline=now_s() + lease_s, write=lambda *_: []
+    )
 
 
 def test_the_session_is_told_with_its_servers_at_each_connection(guardian):
@@ -82,7 +84,12 @@ def test_the_session_is_told_with_its_servers_at_each_connection(guardian):
     guardian.session.listeners[0](SessionState.CONNECTED)
     told = [message for message in guardian.read() if "session" in message]
     assert len(told) == 2
-    assert told[0] | {"password": ""} == {"session": 7, "password": "", "timeout_s": 12.0, "servers": [["127.0.0.1", 2181]]}
+    assert told[0] | {"password": ""} == {
+        "session": 7,
+        "password": "",
+        "timeout_s": 12.0,
+        "servers": [["127.0.0.1", 2181]],
+    }
 
 
 def test_a_close_is_told_when_it_is_true_and_not_before(guardian):
@@ -113,7 +120,9 @@ def test_a_deposing_reason_ends_the_lease_now_whatever_the_budget(guardian):
     guardian.link.watch_term(led, 10.0)
     eventually(guardian.reports)
     led.wind_up(Reason.NODE_DELETED)
-    report = eventually(lambda: next((r for r in guardian.reports() if r["lease_until_s"] < led.deadline), None))
+    report = eventually(
+        lambda: next((r for r in guardian.reports() if r["lease_until_s"] < led.deadline), None)
+    )
     assert report["lease_until_s"] <= now_s()
     assert report["budget_until_s"] is None
 
@@ -165,7 +174,9 @@ def test_nothing_of_a_term_is_reported_after_its_code_has_returned(guardian):
     assert guardian.reports()[-1] == {"term": None}
 
 
-def test_a_guardian_that_does_not_read_never_blocks_the_worker_and_hears_the_newest_when_it_does(guardian):
+def test_a_guardian_that_does_not_read_never_blocks_the_worker_and_hears_the_newest_when_it_does(
+    guardian,
+):
     guardian.attach()
     led = term()
     guardian.link.watch_term(led, 10.0)

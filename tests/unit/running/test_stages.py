@@ -38,7 +38,13 @@ class Diary(LeaderCareer):
 
 def a_term(unclean: bool = False) -> OpenTerm:
     return OpenTerm(
-        number=1, id="n", career="c", candidate="a", deadline=now_s() + 60, write=lambda _t, ops: list(ops), unclean=unclean
+        number=1,
+        id="n",
+        career="c",
+        candidate="a",
+        deadline=now_s() + 60,
+        write=lambda _t, ops: list(ops),
+        unclean=unclean,
     )
 
 
@@ -79,7 +85,9 @@ def test_the_stages_come_in_order_and_the_hand_over_once():
 
 
 def test_a_unit_that_raises_is_the_last_one_even_if_the_term_ends_only_later():
-    """Found on the way: it was called again and again until the candidate's thread had heard of the failure."""
+    """Found on the way: it was called again and again until the candidate's thread had heard of the
+    failure.
+    """
     career = Diary(execute=raising(RuntimeError("no")))
     failed, events, _ = serve(career, a_term())
     assert failed
@@ -94,7 +102,9 @@ def test_a_failed_inauguration_is_followed_by_no_work_but_by_the_hand_over():
 
 
 def test_a_failed_hand_over_is_a_failure():
-    career = Diary(execute=lambda term: term.wind_up(Reason.STEP_DOWN), handOver=raising(OSError("disk")))
+    career = Diary(
+        execute=lambda term: term.wind_up(Reason.STEP_DOWN), handOver=raising(OSError("disk"))
+    )
     assert serve(career, a_term())[0]
 
 
@@ -126,7 +136,8 @@ def test_no_unit_begins_while_the_term_is_paused():
     career = Diary(execute=lambda term: term.wind_up(Reason.STEP_DOWN))
     term.pause(True)
     ender = threading.Timer(0.1, lambda: term.wind_up(Reason.TRANSFER))
-    career.acts["inaugurate"] = lambda _term: ender.start()  # not sooner, or the term might be over before it is served
+    # not sooner, or the term might be over before it is served
+    career.acts["inaugurate"] = lambda _term: ender.start()
     serve(career, term)
     ender.join()
     assert career.calls == ["inaugurate", "handOver"]

@@ -12,7 +12,9 @@ WAIT_S = 60.0 * patience()
 
 
 class Held:
-    """Says that it has begun, waits until it is let go, and notes what it applied; an exception as request is raised."""
+    """Says that it has begun, waits until it is let go, and notes what it applied; an exception as
+    request is raised.
+    """
 
     def __init__(self) -> None:
         self.begun = threading.Event()
@@ -58,6 +60,11 @@ def in_thread(call: Any, *arguments: Any) -> tuple[threading.Thread, list[Any]]:
 
 
 def writers_of(*names: str) -> list[threading.Thread]:
-    """The threads that write for the queues of these names. (Not a count of all threads: those of earlier tests may end
-    meanwhile.)"""
-    return [thread for thread in threading.enumerate() if thread.name in {f"leaderq-{name}" for name in names}]
+    """The threads that write for the queues of these names. (Not a count of all threads: those of
+    earlier tests may end meanwhile.)
+    """
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread.name in {f"leaderq-{name}" for name in names}
+    ]

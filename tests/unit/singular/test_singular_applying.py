@@ -63,7 +63,10 @@ def test_an_error_of_a_posted_request_reaches_the_listener() -> None:
 
 
 def test_the_default_listener_logs_request_and_trace(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.ERROR, logger="leaderq"), SingularUpdateQueue(lambda n: 1 / n) as queue:
+    with (
+        caplog.at_level(logging.ERROR, logger="leaderq"),
+        SingularUpdateQueue(lambda n: 1 / n) as queue,
+    ):
         queue.post(0)
     (record,) = (one for one in caplog.records if one.name.startswith("leaderq.singular"))
     assert record.getMessage() == "request not applied request=0"
@@ -149,7 +152,10 @@ def test_a_callback_of_another_system_posts_its_outcome_back() -> None:
         threads.append(threading.current_thread())
         return request
 
-    with SingularUpdateQueue(apply, on_error=told) as queue, SingularUpdateQueue(lambda n: n + 1) as other:
+    with (
+        SingularUpdateQueue(apply, on_error=told) as queue,
+        SingularUpdateQueue(lambda n: n + 1) as other,
+    ):
         other.submit(1).add_done_callback(queue.post_back(lambda done: ("sent", done.result())))
         other.close()
         queue.close()
@@ -196,7 +202,9 @@ class _AsyncCall:
     async def __call__(self, request: object) -> None: ...
 
 
-@pytest.mark.parametrize("given", [None, 7, _async_handler, _generator, partial(_async_handler, 1), _AsyncCall()])
+@pytest.mark.parametrize(
+    "given", [None, 7, _async_handler, _generator, partial(_async_handler, 1), _AsyncCall()]
+)
 def test_what_would_not_run_when_it_is_called_is_refused(given: Any) -> None:
     queue: SingularUpdateQueue[Any, Any] = SingularUpdateQueue(print)
     for use in (

@@ -15,8 +15,9 @@ from leaderq.singular import SingularUpdateQueue
 
 
 async def until(fact: Callable[[], object]) -> None:
-    """Wait for a fact, looked at on the loop, without holding the loop up. (What is asked of a thread comes back by
-    ``call_soon_threadsafe``, with which a test plays.)"""
+    """Wait for a fact, looked at on the loop, without holding the loop up. (What is asked of a
+    thread comes back by ``call_soon_threadsafe``, with which a test plays.)
+    """
     ends_s = now_s() + WAIT_S
     while not fact():
         assert now_s() < ends_s
@@ -27,7 +28,9 @@ def test_a_ticket_can_be_awaited_gathered_and_wrapped() -> None:
     async def use(queue: SingularUpdateQueue[int, int]) -> None:
         assert await queue.submit(1) == 2
         assert await asyncio.wrap_future(queue.submit(2)) == 3
-        assert await asyncio.gather(*(queue.submit(number) for number in range(50))) == list(range(1, 51))
+        assert await asyncio.gather(*(queue.submit(number) for number in range(50))) == list(
+            range(1, 51)
+        )
         assert await asyncio.wait_for(queue.submit(3), WAIT_S) == 4
         assert await queue.call(5) == 6
 

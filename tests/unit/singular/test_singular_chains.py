@@ -63,7 +63,10 @@ def test_an_error_in_a_later_queue_reaches_the_ticket_and_that_queues_listener()
 
 def test_an_error_while_making_the_next_request_fails_it_here() -> None:
     told = Told()
-    first, second = SingularUpdateQueue(lambda n: n, on_error=told), SingularUpdateQueue(lambda n: n)
+    first, second = (
+        SingularUpdateQueue(lambda n: n, on_error=told),
+        SingularUpdateQueue(lambda n: n),
+    )
     first.then(second, lambda n: 1 / n)
     with second, first:
         assert isinstance(first.submit(0).exception(), ZeroDivisionError)
@@ -93,7 +96,10 @@ def test_a_full_queue_holds_back_those_before_it_whatever_its_own_patience() -> 
 
 def test_if_the_next_queue_is_closed_the_request_failed_here() -> None:
     told = Told()
-    first, second = SingularUpdateQueue(lambda n: n, on_error=told), SingularUpdateQueue(lambda n: n)
+    first, second = (
+        SingularUpdateQueue(lambda n: n, on_error=told),
+        SingularUpdateQueue(lambda n: n),
+    )
     first.then(second)
     second.close()
     with first:
@@ -104,7 +110,10 @@ def test_if_the_next_queue_is_closed_the_request_failed_here() -> None:
 
 def test_closing_the_next_queue_frees_a_writer_that_waits_for_room_there() -> None:
     held, told = Held(), Told()
-    first, second = SingularUpdateQueue(lambda n: n, on_error=told), SingularUpdateQueue(held, capacity=1)
+    first, second = (
+        SingularUpdateQueue(lambda n: n, on_error=told),
+        SingularUpdateQueue(held, capacity=1),
+    )
     first.then(second)
     first.post(0)
     assert held.begun.wait(WAIT_S)  # else it might be 1 that waits, for an instant

@@ -46,7 +46,9 @@ def test_a_close_that_takes_too_long_says_so_and_goes_on() -> None:
 
 
 @pytest.mark.parametrize("max_batch", [None, 10])
-def test_closing_without_draining_cancels_what_is_not_begun(max_batch: int | None, caplog: pytest.LogCaptureFixture) -> None:
+def test_closing_without_draining_cancels_what_is_not_begun(
+    max_batch: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
     held, told = Held(), Told()
     handler = (lambda batch: [held(one) for one in batch]) if max_batch else held
     queue = SingularUpdateQueue(handler, on_error=told, name="q", max_batch=max_batch)  # type: ignore[call-overload]
@@ -170,7 +172,9 @@ def test_a_handler_that_wants_out_ends_the_queue_and_all_are_told(
 
 
 @pytest.mark.parametrize("max_batch", [None, 1])
-def test_a_fault_of_the_writer_itself_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch, max_batch: int | None) -> None:
+def test_a_fault_of_the_writer_itself_leaves_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch, max_batch: int | None
+) -> None:
     held, told = Held(), Told()
     handler = (lambda batch: [held(one) for one in batch]) if max_batch else held
     queue = SingularUpdateQueue(handler, on_error=told, max_batch=max_batch)  # type: ignore[call-overload]
@@ -191,7 +195,9 @@ def test_a_fault_of_the_writer_itself_leaves_nobody_waiting(monkeypatch: pytest.
     assert told.kinds == [("b", RequestCancelled), ("c", RequestCancelled)]
 
 
-def test_a_request_put_by_a_thread_held_up_until_the_writer_was_over_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_put_by_a_thread_held_up_until_the_writer_was_over_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     told = Told()
     queue = SingularUpdateQueue(lambda n: n, on_error=told)
     queue.start()
@@ -239,7 +245,9 @@ def test_leaving_the_with_block_by_an_error_applies_what_got_in() -> None:
 
 @pytest.mark.parametrize("by", ["listener", "callback"])
 def test_an_interrupt_while_cancelling_leaves_the_rest_to_the_next_close(by: str) -> None:
-    """Ctrl-C reaches the main thread, whatever it is doing there, and nobody is forgotten for it."""
+    """Ctrl-C reaches the main thread, whatever it is doing there, and nobody is forgotten for
+    it.
+    """
     told: list[object] = []
 
     def interrupt(*_: object) -> None:
@@ -315,7 +323,11 @@ if sys.argv[1] == "stuck":
 
 def test_a_forgotten_queue_is_drained_when_the_interpreter_exits() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", AT_EXIT, "quick"], capture_output=True, text=True, timeout=WAIT_S, check=True
+        [sys.executable, "-c", AT_EXIT, "quick"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=True,
     )
     assert done.stdout.split() == ["0", "1", "2", "3"]
     assert done.stderr == ""
@@ -323,7 +335,11 @@ def test_a_forgotten_queue_is_drained_when_the_interpreter_exits() -> None:
 
 def test_a_forgotten_queue_that_cannot_be_drained_says_what_is_lost() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", AT_EXIT, "stuck"], capture_output=True, text=True, timeout=WAIT_S, check=True
+        [sys.executable, "-c", AT_EXIT, "stuck"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=True,
     )
     assert done.stdout == ""
     assert "queue not closed at exit name=forgotten lost=3" in done.stderr

@@ -91,7 +91,9 @@ def test_who_waits_learns_of_a_missed_deadline_though_the_writer_is_busy() -> No
 
 
 @pytest.mark.parametrize("timeout", [None, WAIT_S])
-def test_one_who_waits_beyond_the_deadline_gets_what_was_begun_in_time(clock: Clock, timeout: float | None) -> None:
+def test_one_who_waits_beyond_the_deadline_gets_what_was_begun_in_time(
+    clock: Clock, timeout: float | None
+) -> None:
     steps = threading.Semaphore(0)
 
     def stepwise(letter: str) -> str:

@@ -17,7 +17,8 @@ from leaderq.singular import SingularUpdateQueue
 def in_child(check: Callable[[], None]) -> None:
     """Run ``check`` in a forked child; fails if it does."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # that threads run is what this is about
+        # that threads run is what this is about
+        warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
         code = 1
@@ -41,7 +42,12 @@ def test_a_child_is_refused_and_the_parent_goes_on(capacity: int | None) -> None
         assert held.begun.wait(WAIT_S)
 
         def refused() -> None:
-            for use in (queue.post, queue.submit, lambda _: first.result(), lambda _: second.exception(WAIT_S)):
+            for use in (
+                queue.post,
+                queue.submit,
+                lambda _: first.result(),
+                lambda _: second.exception(WAIT_S),
+            ):
                 with pytest.raises(QueueClosed, match=f"belongs to process {parent}"):
                     use("c")
             assert queue.is_closed

@@ -148,7 +148,9 @@ def test_never_more_than_the_capacity_wait_however_many_come_at_once() -> None:
     assert held.begun.wait(WAIT_S)
     for _ in range(200):
         begin = threading.Barrier(8)
-        crowd = [in_thread(lambda begin=begin: (begin.wait(WAIT_S), queue.post("x"))) for _ in range(8)]
+        crowd = [
+            in_thread(lambda begin=begin: (begin.wait(WAIT_S), queue.post("x"))) for _ in range(8)
+        ]
         for thread, _ in crowd:
             thread.join(WAIT_S)
         assert queue.depth == 5
@@ -193,7 +195,9 @@ def test_a_capacity_of_one_lets_one_wait_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("where", ["waiting", "putting"])
-def test_an_interrupt_withdraws_the_request_and_costs_no_room(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_an_interrupt_withdraws_the_request_and_costs_no_room(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 

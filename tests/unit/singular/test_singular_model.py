@@ -1,7 +1,8 @@
-"""A random life of a queue beside a model of it: order, at most once, and an account of every request.
+"""A random life of a queue beside a model of it: order, at most once, and an account of every
+request.
 
-The handler takes one step when the test lets it, so what the writer has in hand is known at any moment and nothing is left
-to luck.
+The handler takes one step when the test lets it, so what the writer has in hand is known at any
+moment and nothing is left to luck.
 """
 
 from __future__ import annotations
@@ -81,9 +82,13 @@ class Life(RuleBasedStateMachine):
         assert number not in self.told
         self.told[number] = type(error)
 
-    # -- what may happen ------------------------------------------------------------------------------------------
+    # -- what may happen
 
-    @rule(with_ticket=st.booleans(), is_broken=st.booleans(), deadline_s=st.sampled_from([None, None, 1.0, 5.0]))
+    @rule(
+        with_ticket=st.booleans(),
+        is_broken=st.booleans(),
+        deadline_s=st.sampled_from([None, None, 1.0, 5.0]),
+    )
     def put(self, with_ticket: bool, is_broken: bool, deadline_s: float | None) -> None:
         number = self.numbers
         self.numbers += 1
@@ -132,15 +137,21 @@ class Life(RuleBasedStateMachine):
                     self.in_hand.append(number)
         eventually(self.writer_is_there, interval_s=0.0002)
         if self.is_closed and not self.in_hand:
-            self.queue.close(timeout_s=WAIT_S)  # it has nothing left but to end, and for an instant counts that as work
+            # it has nothing left but to end, and for an instant counts that as work
+            self.queue.close(timeout_s=WAIT_S)
             assert self.writer_is_there()
 
     def writer_is_there(self) -> bool:
-        """Whether the real writer has come as far as that of the model, and has told of all that it left behind: it counts
-        a request as ended before it tells its listener."""
+        """Whether the real writer has come as far as that of the model, and has told of all that it
+        left behind: it counts a request as ended before it tells its listener.
+        """
         taken = len(self.applied) + len(self.failed) + len(self.in_hand)
         told = set(self.told)
-        return len(self.begun) == taken and self.failed | self.expired <= told and self.account() == self.model_account()
+        return (
+            len(self.begun) == taken
+            and self.failed | self.expired <= told
+            and self.account() == self.model_account()
+        )
 
     def account(self) -> dict[str, int]:
         stats = asdict(self.queue.stats())
@@ -189,7 +200,7 @@ class Life(RuleBasedStateMachine):
         self.cancelled |= swept
         self.line = []
 
-    # -- what always holds ----------------------------------------------------------------------------------------
+    # -- what always holds
 
     @invariant()
     def each_is_begun_once_and_in_order(self) -> None:
@@ -205,7 +216,14 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def tickets_and_listener_know(self) -> None:
         for number, kind in self.told.items():
-            assert number in {Broken: self.failed, DeadlineExceeded: self.expired, RequestCancelled: self.cancelled}[kind]
+            assert (
+                number
+                in {
+                    Broken: self.failed,
+                    DeadlineExceeded: self.expired,
+                    RequestCancelled: self.cancelled,
+                }[kind]
+            )
         assert self.failed | self.expired <= set(self.told)
         for number, one in self.tickets.items():
             if number in self.cancelled:
@@ -238,7 +256,12 @@ class LifeInBatches(Life):
     max_batch = 3
 
 
-RULES = settings(max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+RULES = settings(
+    max_examples=60,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 TestLife = Life.TestCase
 TestLife.settings = RULES
 TestLifeInBatches = LifeInBatches.TestCase

@@ -40,7 +40,9 @@ def run(producers: int, work: Any) -> None:
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=produce, args=(number,), daemon=True) for number in range(producers)]
+    threads = [
+        threading.Thread(target=produce, args=(number,), daemon=True) for number in range(producers)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -64,7 +66,9 @@ def run(producers: int, work: Any) -> None:
     ],
     ids=str,
 )
-def test_each_producers_requests_are_applied_once_and_in_its_order(producers: int, options: dict[str, int]) -> None:
+def test_each_producers_requests_are_applied_once_and_in_its_order(
+    producers: int, options: dict[str, int]
+) -> None:
     applied: list[tuple[int, int]] = []
     deepest = 0
 
@@ -95,7 +99,9 @@ def test_each_producers_requests_are_applied_once_and_in_its_order(producers: in
 
 @pytest.mark.parametrize("_", range(20))
 def test_three_that_post_without_end_do_not_overtake_one_who_waits_for_room(_: int) -> None:
-    """However they are scheduled: before it come what was in hand, what was in the line, and who waited already."""
+    """However they are scheduled: before it come what was in hand, what was in the line, and who
+    waited already.
+    """
     held = Held()
     queue = SingularUpdateQueue(held, capacity=8)
     queue.post("in hand")
@@ -171,7 +177,10 @@ def test_every_request_is_accounted_for_whatever_happens_to_it(seed: int) -> Non
             queue.close(drain=bool(seed % 2), timeout_s=0)
 
     queue = SingularUpdateQueue(apply, capacity=20, timeout_s=0.001, on_error=told)
-    run(8, lambda producer: lives.append(_live(queue, producer, random.Random(seed * 100 + producer))))
+    run(
+        8,
+        lambda producer: lives.append(_live(queue, producer, random.Random(seed * 100 + producer))),
+    )
     queue.close()
     stats = queue.stats()
     ends = sum(lives, Counter[str]())

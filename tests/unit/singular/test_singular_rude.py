@@ -92,7 +92,9 @@ def test_a_timer_that_posts_all_the_time_neither_blocks_nor_doubles_nor_loses_an
 
 
 @pytest.mark.parametrize("kind", [Rude, GeneratorExit, asyncio.CancelledError, StopIteration])
-def test_whatever_a_handler_raises_reaches_its_caller_and_the_queue_goes_on(kind: type[BaseException]) -> None:
+def test_whatever_a_handler_raises_reaches_its_caller_and_the_queue_goes_on(
+    kind: type[BaseException],
+) -> None:
     raised = kind()
 
     def handle(request: str) -> str:
@@ -137,7 +139,9 @@ def test_a_callback_that_raises_anything_is_its_owners_business(
 
 
 @pytest.mark.parametrize("max_batch", [None, 10])
-def test_an_outcome_set_by_somebody_else_costs_nobody_his(max_batch: int | None, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outcome_set_by_somebody_else_costs_nobody_his(
+    max_batch: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
     held = Held()
 
     def handle(given: Any) -> Any:
@@ -182,7 +186,9 @@ def test_a_handler_may_close_cancel_and_submit_to_its_own_queue() -> None:
 @pytest.mark.parametrize("timeout_s", [math.inf, 1e30, 10**40])
 def test_any_length_of_time_is_a_time_out(timeout_s: float) -> None:
     held = Held()
-    queue: SingularUpdateQueue[str, str] = SingularUpdateQueue(held, capacity=1, timeout_s=timeout_s)
+    queue: SingularUpdateQueue[str, str] = SingularUpdateQueue(
+        held, capacity=1, timeout_s=timeout_s
+    )
     queue.post("a")
     assert held.begun.wait(WAIT_S)
     queue.post("b")
@@ -213,7 +219,7 @@ def test_what_is_no_time_is_refused_whether_the_queue_is_full_or_not(wrong: Any)
         assert queue.stats().accepted == 0
 
 
-# -- loops that end ---------------------------------------------------------------------------------
+# -- loops that end
 
 
 def test_a_loop_closed_under_its_tasks_hurts_neither_the_queue_nor_what_they_asked_for(

@@ -132,7 +132,9 @@ def test_wait_and_as_completed_take_tickets() -> None:
         )  # as with any future: cancelled is done when its turn has come
         first, outcome = in_thread(wait, tickets)
         second, completed = in_thread(lambda: list(as_completed(tickets)))
-        failed, which = in_thread(lambda: wait(tickets, return_when=concurrent.futures.FIRST_EXCEPTION))
+        failed, which = in_thread(
+            lambda: wait(tickets, return_when=concurrent.futures.FIRST_EXCEPTION)
+        )
         eventually(lambda: tickets[0]._waiters and len(tickets[0]._waiters) == 3)
         held.go.set()
         for thread in (first, second, failed):

@@ -22,10 +22,15 @@ print("at work", flush=True)
 
 
 def states(pid: int) -> list[str]:
-    return [(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in Path(f"/proc/{pid}/task").glob("*")]
+    return [
+        (thread / "stat").read_text().rpartition(")")[2].split()[0]
+        for thread in Path(f"/proc/{pid}/task").glob("*")
+    ]
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the states of threads are read from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/task").is_dir(), reason="the states of threads are read from /proc"
+)
 def test_no_thread_of_a_frozen_process_runs_any_more() -> None:
     with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) as busy:
         try:

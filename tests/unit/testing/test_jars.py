@@ -49,7 +49,9 @@ def test_every_root_is_locked_and_every_line_is_well_formed() -> None:
         assert len({jar.file_name for jar in locked}) == len(locked)
 
 
-def test_jars_are_fetched_once_with_a_line_for_each(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jars_are_fetched_once_with_a_line_for_each(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fetched, said = deliver(CONTENT, monkeypatch), list[str]()
     first = jars.class_path("thing", progress=said.append)
     assert Path(first).read_bytes() == CONTENT
@@ -59,7 +61,9 @@ def test_jars_are_fetched_once_with_a_line_for_each(cache: Path, monkeypatch: py
     assert len(said) == 2
 
 
-def test_a_jar_with_another_checksum_is_refused_and_never_used(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jar_with_another_checksum_is_refused_and_never_used(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deliver(CONTENT.upper(), monkeypatch)
     with pytest.raises(ServerFailed, match=r"org\.example:thing:1\.0 .* refused"):
         jars.class_path("thing", progress=lambda line: None)
@@ -68,7 +72,9 @@ def test_a_jar_with_another_checksum_is_refused_and_never_used(cache: Path, monk
     assert Path(jars.class_path("thing", progress=lambda line: None)).read_bytes() == CONTENT
 
 
-def test_a_truncated_jar_in_the_cache_is_fetched_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_truncated_jar_in_the_cache_is_fetched_again(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fetched = deliver(CONTENT, monkeypatch)
     path = Path(jars.class_path("thing", progress=lambda line: None))
     path.write_bytes(CONTENT[:5])
@@ -90,20 +96,26 @@ def test_an_interrupted_fetch_leaves_a_cache_that_the_next_one_completes(
     assert not (path.parent / "fetching").exists()
 
 
-def test_without_jgo_the_error_says_what_to_install(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_jgo_the_error_says_what_to_install(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "jgo.maven", None)
     with pytest.raises(MissingPiece, match=r"pip install 'leaderq\[servers\]'"):
         jars.class_path("thing", progress=lambda line: None)
 
 
-def test_a_jar_that_cannot_be_had_is_a_missing_piece(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jar_that_cannot_be_had_is_a_missing_piece(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     maven = pytest.importorskip("jgo.maven")
 
     def offline(*_: object) -> None:
         raise ConnectionError("no route")
 
     monkeypatch.setattr(maven.PythonResolver, "download", offline)
-    with pytest.raises(MissingPiece, match=r"org\.example:thing:1\.0 could not be fetched .*no route.*online"):
+    with pytest.raises(
+        MissingPiece, match=r"org\.example:thing:1\.0 could not be fetched .*no route.*online"
+    ):
         jars.class_path("thing", progress=lambda line: None)
 
 
@@ -121,13 +133,22 @@ print(len(fetched))
 """
     environment = {**os.environ, "LEADERQ_CACHE": str(tmp_path)}
     children = [
-        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment)
+        subprocess.Popen(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
+        )
         for _ in range(4)
     ]
-    assert sorted(child.communicate(timeout=60)[0].strip() for child in children) == ["0", "0", "0", "1"]
+    assert sorted(child.communicate(timeout=60)[0].strip() for child in children) == [
+        "0",
+        "0",
+        "0",
+        "1",
+    ]
 
 
-def test_a_cache_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_folder_that_cannot_be_made_is_a_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("LEADERQ_CACHE", str(tmp_path / "file" / "below"))
     with pytest.raises(ConfigurationError, match=r"file/below.*LEADERQ_CACHE"):
@@ -137,5 +158,7 @@ def test_a_cache_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path, mon
 def test_finding_the_jars_again_imports_nothing_heavy() -> None:
     script = "import sys, leaderq.testing.plugin, leaderq.testing.jars\n"
     script += "print(*(m for m in ('jgo', 'requests', 'docker') if m in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.strip() == ""

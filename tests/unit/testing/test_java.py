@@ -25,14 +25,18 @@ def home(folder: Path, version: str, *, states_it: bool = True) -> Path:
     return folder
 
 
-def test_an_old_java_is_passed_over_for_a_newer_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_java_is_passed_over_for_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(home(tmp_path / "old", "1.8.0_392")))
     monkeypatch.setenv("PATH", str(home(tmp_path / "new", "21.0.1") / "bin"))
     found = java.find_java()
     assert (found.major, found.source) == (21, "PATH")
 
 
-def test_a_java_that_states_no_version_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_that_states_no_version_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(home(tmp_path, "17.0.15", states_it=False)))
     assert java.find_java().version == "17.0.15"
 

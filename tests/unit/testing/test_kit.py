@@ -56,7 +56,11 @@ def test_what_cannot_be_decoded_goes_the_way_that_on_error_says(
     on_error: Any, skipped: int, letters: int, left: int
 ) -> None:
     driven = drive(adding(on_error=on_error, max_records=3), records("clicks", [b"?", b"8", b"9"]))
-    assert (len(driven.skipped), len(driven.dead_letters), len(driven.left)) == (skipped, letters, left)
+    assert (len(driven.skipped), len(driven.dead_letters), len(driven.left)) == (
+        skipped,
+        letters,
+        left,
+    )
     assert (driven.reason is Reason.FAILED) is bool(left)
 
 
@@ -91,7 +95,9 @@ def test_what_is_produced_stands_only_if_its_batch_is_committed() -> None:
     def handle_record(self: Any, record: Record, term: Any) -> None:
         self.produce("out", b"%d" % record.value)
 
-    driven = drive(adding(offsets="transaction", handle_record=handle_record), THREE, failing_commit=2)
+    driven = drive(
+        adding(offsets="transaction", handle_record=handle_record), THREE, failing_commit=2
+    )
     assert [message.value for message in driven.produced] == [b"7", b"8"]
 
 
@@ -208,7 +214,11 @@ def test_the_examples_of_the_documentation_run() -> None:
         def handle(self, batch: Sequence[Record], term: Any) -> None:
             written.update((record.value, 1) for record in batch)
 
-    text = str(kit.__doc__).partition(".. code-block:: python")[2].partition("Everything of leaderq")[0]
+    text = (
+        str(kit.__doc__)
+        .partition(".. code-block:: python")[2]
+        .partition("Everything of leaderq")[0]
+    )
     names: dict[str, Any] = {"Billing": Billing, "Reason": Reason, "bills": lambda: written}
     exec(textwrap.dedent(text), names)
     tests = [name for name in names if name.startswith("test_")]

@@ -41,11 +41,20 @@ for kind in ("zookeeper_server", "zookeeper_ensemble", "kafka_server", "kafka_cl
         print(server.alive, exc)
     server.stop()
 """
-    environment = {**os.environ, "LEADERQ_SERVERS": "docker", "DOCKER_HOST": "unix:///nowhere/docker.sock"}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=60)
+    environment = {
+        **os.environ,
+        "LEADERQ_SERVERS": "docker",
+        "DOCKER_HOST": "unix:///nowhere/docker.sock",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=60
+    )
     lines = done.stdout.splitlines()
     assert len(lines) == 4, done.stderr
-    assert all(line.startswith("False LEADERQ_SERVERS is 'docker', and no Docker engine answers") for line in lines)
+    assert all(
+        line.startswith("False LEADERQ_SERVERS is 'docker', and no Docker engine answers")
+        for line in lines
+    )
 
 
 @pytest.mark.parametrize("upstream", ["", "host", "host:port", "a:1,b:2"])
@@ -56,7 +65,9 @@ def test_a_proxy_before_no_single_server_is_refused(upstream: str) -> None:
 
 def test_the_usual_ports_are_wanted_where_they_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
     leased, other = lease_port(), lease_port()
-    monkeypatch.setattr(provision, "_USUAL_PORTS", {"ZooKeeper": leased.number, "Kafka": other.number})
+    monkeypatch.setattr(
+        provision, "_USUAL_PORTS", {"ZooKeeper": leased.number, "Kafka": other.number}
+    )
     for name in ("LEADERQ_ZOOKEEPER", "LEADERQ_KAFKA", "LEADERQ_SERVERS"):
         monkeypatch.delenv(name, raising=False)
     other.release()
@@ -69,7 +80,9 @@ def test_the_usual_ports_are_wanted_where_they_are_free(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("free", [True, False])
-def test_the_usual_ports_are_used_where_they_are_free(monkeypatch: pytest.MonkeyPatch, free: bool) -> None:
+def test_the_usual_ports_are_used_where_they_are_free(
+    monkeypatch: pytest.MonkeyPatch, free: bool
+) -> None:
     for variable in ("LEADERQ_ZOOKEEPER", "LEADERQ_KAFKA", "LEADERQ_SERVERS"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(provision, "can_be_leased", lambda _port: free)

@@ -17,7 +17,9 @@ def test_an_exception_counts_as_not_yet() -> None:
 
 
 def test_time_over_names_the_message_and_the_last_value() -> None:
-    with pytest.raises(AssertionError, match=r"the queue is empty: not true within .* its last value was \[3\]"):
+    with pytest.raises(
+        AssertionError, match=r"the queue is empty: not true within .* its last value was \[3\]"
+    ):
         eventually(lambda: _falsy([3]), timeout_s=0, message="the queue is empty")
 
 

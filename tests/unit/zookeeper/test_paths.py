@@ -12,7 +12,22 @@ def test_a_good_path_is_returned_as_it_is(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["", "a", "//", "/a/", "/a//b", "/.", "/a/..", "/a/./b", "/a\0b", "/\x1f", "/\x7f", "/\ue000", "/\uffff"]
+    "path",
+    [
+        "",
+        "a",
+        "//",
+        "/a/",
+        "/a//b",
+        "/.",
+        "/a/..",
+        "/a/./b",
+        "/a\0b",
+        "/\x1f",
+        "/\x7f",
+        "/\ue000",
+        "/\uffff",
+    ],
 )
 def test_a_path_that_zookeeper_would_refuse_is_named(path: str) -> None:
     with pytest.raises(ConfigurationError) as caught:

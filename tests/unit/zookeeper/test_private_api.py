@@ -21,7 +21,11 @@ from leaderq.zookeeper.private_api import HOOKS, RELIED_ON
 
 PRODUCT = Path(leaderq.__file__).parent
 KAZOOS_FILES = (kazoo.client, kazoo.protocol.connection, kazoo.handlers.threading)
-OVERRIDING = {"Client": client.Client, "ServerConnection": connection.ServerConnection, "Transport": connection.Transport}
+OVERRIDING = {
+    "Client": client.Client,
+    "ServerConnection": connection.ServerConnection,
+    "Transport": connection.Transport,
+}
 SEEN = {
     "KazooClient.__init__": "a3d01e3ae4982f8d",
     "KazooClient.start_async": "f91bcca6891cdef3",
@@ -61,8 +65,12 @@ def test_the_functions_of_kazoo_that_are_relied_on_are_the_ones_that_were_read()
         for owner, names in RELIED_ON.items()
         for name in names.split()
     }
-    found = {name: hashlib.sha256(source.encode()).hexdigest()[:16] for name, source in sources.items()}
-    assert found == SEEN, "kazoo has changed: read these again, with what uses them, then note the new hashes here"
+    found = {
+        name: hashlib.sha256(source.encode()).hexdigest()[:16] for name, source in sources.items()
+    }
+    assert found == SEEN, (
+        "kazoo has changed: read these again, with what uses them, then note the new hashes here"
+    )
 
 
 @functools.cache
@@ -80,9 +88,9 @@ def private_names_of_kazoo() -> set[str]:
 def uses_of_private_parts(path: Path) -> Iterator[str]:
     """Where a file reads, sets or defines what is private in kazoo."""
     text, private = path.read_text(), private_names_of_kazoo()
-    if not re.search(rf"(?<!self)\.({'|'.join(private)})\b|attr\(", text) and not OVERRIDING.keys() & set(
-        re.findall(r"\w+", text)
-    ):
+    if not re.search(
+        rf"(?<!self)\.({'|'.join(private)})\b|attr\(", text
+    ) and not OVERRIDING.keys() & set(re.findall(r"\w+", text)):
         return  # most files; the tree is only made of the others
     tree = ast.parse(text)
     own = {
@@ -90,7 +98,9 @@ def uses_of_private_parts(path: Path) -> Iterator[str]:
         for one in ast.walk(tree)
         if isinstance(one, ast.ClassDef) and one.name not in OVERRIDING
         for node in ast.walk(one)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
     }  # a class of ours that has nothing to do with kazoo may use the same word for its own
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in private and node not in own:
@@ -99,7 +109,11 @@ def uses_of_private_parts(path: Path) -> Iterator[str]:
             for method in node.body:
                 if isinstance(method, ast.FunctionDef) and method.name in private:
                     yield f"{path.name}:{method.lineno} def {method.name}"
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "setattr", "delattr"):
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in (
+            "getattr",
+            "setattr",
+            "delattr",
+        ):
             names = [one.value for one in node.args if isinstance(one, ast.Constant)]
             if private.intersection(names):
                 yield f"{path.name}:{node.lineno} {ast.unparse(node)}"
@@ -110,15 +124,24 @@ def is_listed(use: str) -> bool:
     return any(what in (f"super().{name}", f"self.{name}", f"def {name}") for name in HOOKS)
 
 
-def test_no_other_file_of_the_product_touches_a_private_part_of_kazoo_but_for_the_listed_hooks() -> None:
+def test_no_other_file_of_the_product_touches_a_private_part_of_kazoo_but_for_the_listed_hooks() -> (
+    None
+):
     files = [path for path in PRODUCT.rglob("*.py") if path.name != "private_api.py"]
-    assert [use for path in files for use in uses_of_private_parts(path) if not is_listed(use)] == []
+    assert [
+        use for path in files for use in uses_of_private_parts(path) if not is_listed(use)
+    ] == []
 
 
 def test_a_use_of_a_private_part_would_be_found(tmp_path: Path) -> None:
-    (tmp_path / "x.py").write_text("def f(client): return client._pending, setattr(client, '_live', 1), client._mine")
+    (tmp_path / "x.py").write_text(
+        "def f(client): return client._pending, setattr(client, '_live', 1), client._mine"
+    )
     found = list(uses_of_private_parts(tmp_path / "x.py"))
-    assert [use for use in found if not is_listed(use)] == ["x.py:1 client._pending", "x.py:1 setattr(client, '_live', 1)"]
+    assert [use for use in found if not is_listed(use)] == [
+        "x.py:1 client._pending",
+        "x.py:1 setattr(client, '_live', 1)",
+    ]
 
 
 def test_every_hook_is_one_of_kazoos_and_is_overridden() -> None:

@@ -20,7 +20,9 @@ def test_no_repr_shows_a_password() -> None:
     assert SECRET not in repr(Credentials(1, SECRET.encode()))
 
 
-def test_what_kazoo_logs_below_a_warning_never_reaches_a_handler(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_kazoo_logs_below_a_warning_never_reaches_a_handler(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     kazoo_log = KazooLog("x")
     with caplog.at_level(1):
         kazoo_log.log(5, "session_passwd: %s", SECRET)
@@ -31,7 +33,11 @@ def test_what_kazoo_logs_below_a_warning_never_reaches_a_handler(caplog: pytest.
     assert SECRET not in caplog.text
     assert "Connecting to host" in caplog.text
     assert kazoo_log.trouble == "Connection dropped: refused"
-    assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.DEBUG, logging.DEBUG]
+    assert [record.levelno for record in caplog.records] == [
+        logging.ERROR,
+        logging.DEBUG,
+        logging.DEBUG,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +67,9 @@ def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
 def test_credentials_make_znodes_their_creators_own_unless_told_otherwise() -> None:
     owner = Security(user="a", password="b")
     assert [entry.id.scheme for entry in owner.acl()] == ["auth"]
-    assert [entry.id.scheme for entry in Security(user="a", password="b", open_acl=True).acl()] == ["world"]
+    assert [entry.id.scheme for entry in Security(user="a", password="b", open_acl=True).acl()] == [
+        "world"
+    ]
     assert [entry.id.scheme for entry in Security(tls=True).acl()] == ["world"]
     assert owner.auth_data() == [("digest", "a:b")]
     assert owner.sasl_options() is None

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from leaderq.testing import eventually
-from leaderq.zookeeper.client import STUCK_S, ClientSupervisor, TimeWithoutAttempt, replacement_reason
+from leaderq.zookeeper.client import (
+    STUCK_S,
+    ClientSupervisor,
+    TimeWithoutAttempt,
+    replacement_reason,
+)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +30,9 @@ from leaderq.zookeeper.client import STUCK_S, ClientSupervisor, TimeWithoutAttem
 def test_a_client_is_replaced_only_if_it_ended_or_no_longer_tries(
     has_ended: bool, is_connected: bool, idle_s: float, must_go: bool
 ) -> None:
-    reason = replacement_reason(has_ended=has_ended, is_refused=False, is_connected=is_connected, idle_s=idle_s)
+    reason = replacement_reason(
+        has_ended=has_ended, is_refused=False, is_connected=is_connected, idle_s=idle_s
+    )
     assert (reason is not None) is must_go
 
 
@@ -49,14 +56,19 @@ def test_the_time_of_a_new_client_starts_at_zero() -> None:
     assert idle.look(9.0, another, 1, is_connected=False) == 0.0
 
 
-def test_a_client_that_ends_again_and_again_is_replaced_at_growing_intervals_however_often_it_is_woken() -> None:
+def test_a_client_that_ends_again_and_again_is_replaced_at_growing_intervals_however_often_it_is_woken() -> (
+    None
+):
     ended = threading.Event()
     ended.set()
-    dead: Any = SimpleNamespace(ended=ended, auth_failed=False, connected=False, attempts=0, timeout_s=1.0)
+    dead: Any = SimpleNamespace(
+        ended=ended, auth_failed=False, connected=False, attempts=0, timeout_s=1.0
+    )
     replaced: list[float] = []
     supervisor = ClientSupervisor("t", lambda: dead, lambda _: replaced.append(monotonic()))
     began = monotonic()
     supervisor.start()
     eventually(lambda: supervisor.wake() or len(replaced) > 3, interval_s=0.01)
     supervisor.stop()
-    assert replaced[3] - began >= 0.25 + 0.5 + 1.0  # half of each pause, which is what chance may leave
+    # half of each pause, which is what chance may leave
+    assert replaced[3] - began >= 0.25 + 0.5 + 1.0

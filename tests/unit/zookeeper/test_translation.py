@@ -25,7 +25,9 @@ from leaderq.zookeeper.wire import Failed
         (RuntimeError, errors.ZooKeeperError),
     ],
 )
-def test_each_error_of_kazoo_has_one_of_ours(theirs: type[Exception], ours: type[Exception]) -> None:
+def test_each_error_of_kazoo_has_one_of_ours(
+    theirs: type[Exception], ours: type[Exception]
+) -> None:
     cause = theirs()
     error = translated(cause, "/a/b", 3)
     assert type(error) is ours

@@ -46,24 +46,39 @@ ACL = struct.pack("!ii", 1, 31) + text("world") + text("anyone")
     ("operation", "body"),
     [
         (Create("/é", b"x"), header(1) + text("/root/é") + text("x") + ACL + struct.pack("!i", 0)),
-        (Create("/a", b"", ephemeral=True), header(1) + text("/root/a") + text("") + ACL + struct.pack("!i", 1)),
-        (Create("/a", b"", sequential=True), header(1) + text("/root/a") + text("") + ACL + struct.pack("!i", 2)),
-        (Create("/a", b"", True, True), header(1) + text("/root/a") + text("") + ACL + struct.pack("!i", 3)),
+        (
+            Create("/a", b"", ephemeral=True),
+            header(1) + text("/root/a") + text("") + ACL + struct.pack("!i", 1),
+        ),
+        (
+            Create("/a", b"", sequential=True),
+            header(1) + text("/root/a") + text("") + ACL + struct.pack("!i", 2),
+        ),
+        (
+            Create("/a", b"", True, True),
+            header(1) + text("/root/a") + text("") + ACL + struct.pack("!i", 3),
+        ),
         (SetData("/a", b"y", 7), header(5) + text("/root/a") + text("y") + struct.pack("!i", 7)),
         (Delete("/a"), header(2) + text("/root/a") + struct.pack("!i", -1)),
         (Check("/a", 0), header(13) + text("/root/a") + struct.pack("!i", 0)),
     ],
 )
-def test_an_operation_of_a_multi_is_packed_as_the_server_reads_it(operation: Create, body: bytes) -> None:
+def test_an_operation_of_a_multi_is_packed_as_the_server_reads_it(
+    operation: Create, body: bytes
+) -> None:
     assert Multi([operation], server_path, OPEN_ACL_UNSAFE).serialize() == body + END
 
 
-def test_a_multi_is_its_operations_one_after_the_other_and_data_that_changes_later_is_not_sent() -> None:
+def test_a_multi_is_its_operations_one_after_the_other_and_data_that_changes_later_is_not_sent() -> (
+    None
+):
     data = bytearray(20_000)
     operations = [Create("/a", b"1"), Create("/b", data), Create("/c-", b"2", sequential=True)]  # type: ignore[arg-type]
     operations += [Create("/c-", b"3", sequential=True)]
     request = Multi(operations, server_path, OPEN_ACL_UNSAFE)
-    one_by_one = [Multi([one], server_path, OPEN_ACL_UNSAFE).serialize()[: -len(END)] for one in operations]
+    one_by_one = [
+        Multi([one], server_path, OPEN_ACL_UNSAFE).serialize()[: -len(END)] for one in operations
+    ]
     data[:] = b"x" * 20_000
     assert request.serialize() == b"".join(one_by_one) + END
 
@@ -87,14 +102,34 @@ def test_reads_are_packed_without_watches() -> None:
 
 def test_each_read_has_its_own_outcome() -> None:
     reply = header(4) + text("data") + STAT_BYTES + header(-1) + struct.pack("!i", -101)
-    reply += header(8) + struct.pack("!i", 2) + text("x") + text("y") + header(4) + struct.pack("!i", -1) + STAT_BYTES + END
+    reply += (
+        header(8)
+        + struct.pack("!i", 2)
+        + text("x")
+        + text("y")
+        + header(4)
+        + struct.pack("!i", -1)
+        + STAT_BYTES
+        + END
+    )
     stat = Stat(*STAT_FIELDS)
-    assert MultiRead.deserialize(reply, 0) == [(b"data", stat), Failed(-101), ["x", "y"], (b"", stat)]
+    assert MultiRead.deserialize(reply, 0) == [
+        (b"data", stat),
+        Failed(-101),
+        ["x", "y"],
+        (b"", stat),
+    ]
 
 
 def test_watches_are_added_and_removed_by_path_and_mode() -> None:
-    assert (AddWatch.type, AddWatch("/a", 1).serialize()) == (106, text("/a") + struct.pack("!i", 1))
-    assert (RemoveWatches.type, RemoveWatches("/a", 5).serialize()) == (18, text("/a") + struct.pack("!i", 5))
+    assert (AddWatch.type, AddWatch("/a", 1).serialize()) == (
+        106,
+        text("/a") + struct.pack("!i", 1),
+    )
+    assert (RemoveWatches.type, RemoveWatches("/a", 5).serialize()) == (
+        18,
+        text("/a") + struct.pack("!i", 5),
+    )
 
 
 def test_data_never_shows_in_the_repr_of_a_request() -> None:

@@ -1,9 +1,10 @@
 """Removes what a test session left behind, as testcontainers' reaper does.
 
-A client says on port 8080 which labels its containers, networks and volumes bear, one line of ``label=...&label=...`` for each set, is
-answered ``ACK``, and stays connected while it lives. When no client has been connected for RYUK_RECONNECTION_TIMEOUT, everything with
-those labels is removed and the reaper ends; it also ends when no client came within RYUK_CONNECTION_TIMEOUT. Whoever is killed
-closes its connection, so nothing stays behind.
+A client says on port 8080 which labels its containers, networks and volumes bear, one line of
+``label=...&label=...`` for each set, is answered ``ACK``, and stays connected while it lives. When
+no client has been connected for RYUK_RECONNECTION_TIMEOUT, everything with those labels is removed
+and the reaper ends; it also ends when no client came within RYUK_CONNECTION_TIMEOUT. Whoever is
+killed closes its connection, so nothing stays behind.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ KINDS = (
 def seconds(variable: str, default: str) -> float:
     """A duration such as ``10s``, ``1m30s`` or ``500ms``."""
     units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-    return sum(float(n) * units[unit] for n, unit in re.findall(r"([\d.]+)(ms|s|m|h)", os.environ.get(variable) or default))
+    return sum(
+        float(n) * units[unit]
+        for n, unit in re.findall(r"([\d.]+)(ms|s|m|h)", os.environ.get(variable) or default)
+    )
 
 
 class Clients:
@@ -71,7 +75,9 @@ class Talk(socketserver.StreamRequestHandler):
         CLIENTS.joined()
         try:
             for line in self.rfile:
-                labels = tuple(value for key, value in parse_qsl(line.decode().strip()) if key == "label")
+                labels = tuple(
+                    value for key, value in parse_qsl(line.decode().strip()) if key == "label"
+                )
                 if labels:
                     CLIENTS.labels.add(labels)
                     self.wfile.write(b"ACK\n")
@@ -128,10 +134,14 @@ def remove_all(labels: tuple[str, ...]) -> None:
 
 def main() -> int:
     """Serve until all clients are gone, then clean up."""
-    patience_s, first_patience_s = seconds("RYUK_RECONNECTION_TIMEOUT", "10s"), seconds("RYUK_CONNECTION_TIMEOUT", "60s")
+    patience_s, first_patience_s = (
+        seconds("RYUK_RECONNECTION_TIMEOUT", "10s"),
+        seconds("RYUK_CONNECTION_TIMEOUT", "60s"),
+    )
     with Server(("", 8080), Talk) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        print(time.strftime("%Y/%m/%d %H:%M:%S Started!"))  # which some releases of testcontainers wait for
+        # which some releases of testcontainers wait for
+        print(time.strftime("%Y/%m/%d %H:%M:%S Started!"))
         while not CLIENTS.are_gone(patience_s, first_patience_s):
             time.sleep(0.2)
         server.shutdown()

@@ -47,5 +47,6 @@ class Unheeding(LeaderCareer):
     def _stop_if_wished(self, wish: str) -> None:
         if self._file.with_suffix(wish).exists():
             self._has_stopped = True
-            # To this thread: one to the process may be taken by another, and this one go on a while.
+            # To this thread: one to the process may be taken by another, and this one go on a
+            # while.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)

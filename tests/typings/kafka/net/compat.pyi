@@ -5,6 +5,9 @@ from kafka.net.selector import NetworkSelector
 
 class KafkaNetClient:
     def __init__(
-        self, net: NetworkSelector | None = ..., manager: KafkaConnectionManager | None = ..., **configs: Any
+        self,
+        net: NetworkSelector | None = ...,
+        manager: KafkaConnectionManager | None = ...,
+        **configs: Any,
     ) -> None: ...
     def close(self) -> None: ...

@@ -15,8 +15,10 @@ from leaderq.producing.journal.segments import HEADER_BYTES
 
 
 class FaultyDisk(Disk):
-    """The real disk, but ``fail[name]`` is called with the arguments before a call of this name and may raise; ``room`` is
-    the number of bytes that may still be written (a write beyond is short, the next one fails)."""
+    """The real disk, but ``fail[name]`` is called with the arguments before a call of this name and
+    may raise; ``room`` is the number of bytes that may still be written (a write beyond is short,
+    the next one fails).
+    """
 
     def __init__(self) -> None:
         self.fail: dict[str, Callable[..., None]] = {}
@@ -37,7 +39,8 @@ class FaultyDisk(Disk):
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> int:
         self._before("write", fd, data, offset)
-        if self.room is not None and offset + len(data) > os.fstat(fd).st_size:  # what is there can be written over
+        # what is there can be written over
+        if self.room is not None and offset + len(data) > os.fstat(fd).st_size:
             if self.room <= 0:
                 raise no_space()
             data = data[: self.room]
@@ -121,7 +124,9 @@ def payloads(journal: Any, after_id: int = 0) -> list[bytes]:
 
 
 def crash(journal: Any) -> None:
-    """What is left of a journal whose process was killed: nothing is saved, nothing closed properly; the lock is free."""
+    """What is left of a journal whose process was killed: nothing is saved, nothing closed
+    properly; the lock is free.
+    """
     committer = journal._committer
     journal._cursor.tidy = lambda: None
     journal._store.sync = lambda: None

@@ -1,4 +1,6 @@
-"""A journal in use: records in, records out, in order; durable as the policy says; one opener; limits kept."""
+"""A journal in use: records in, records out, in order; durable as the policy says; one opener;
+limits kept.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,11 @@ def test_what_was_appended_is_read_in_order_after_reopening(place, policy):
         ids = [journal.append(payload) for payload in wanted]
         assert payloads(journal) == wanted
     with Journal(place, sync=policy) as journal:
-        assert [entry.id for entry in journal.read(max_items=1000)] == ids == list(range(1, len(wanted) + 1))
+        assert (
+            [entry.id for entry in journal.read(max_items=1000)]
+            == ids
+            == list(range(1, len(wanted) + 1))
+        )
         assert payloads(journal) == wanted
         assert journal.report.was_clean
         assert journal.report.records == len(wanted) == journal.depth
@@ -89,7 +95,9 @@ def test_append_soon_tells_ids_in_order_once_durable(place):
     with Journal(place, disk=disk) as journal:
         disk.blocked.clear()  # so that most of them wait together
         for number in range(500):
-            journal.append_soon(b"%d" % number, lambda record_id, error: told.append((record_id, error)))
+            journal.append_soon(
+                b"%d" % number, lambda record_id, error: told.append((record_id, error))
+            )
         assert told == []
         disk.blocked.set()
         journal.flush()
@@ -118,7 +126,9 @@ def test_callers_in_many_threads_are_written_in_groups_and_each_keeps_its_order(
         assert len(by_id) == 801
         for number, mine in ids.items():
             assert mine == sorted(mine)
-            assert [by_id[record_id] for record_id in mine] == [b"%d:%d" % (number, at) for at in range(50)]
+            assert [by_id[record_id] for record_id in mine] == [
+                b"%d:%d" % (number, at) for at in range(50)
+            ]
         assert journal.counters.batches <= 801 - 15
 
 
@@ -234,7 +244,9 @@ journal.append(b"x")
 print("ready", flush=True)
 input()
 """
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"ready\n"
         with pytest.raises(JournalLocked, match=f"open in process {holder.pid}"):
@@ -328,7 +340,13 @@ def test_a_record_says_when_it_expires_and_its_reader_decides(place):
         journal.append_many([b"many"] * 2, ttl_s=7)
         journal.flush()
         now[0] = 1061.0
-        told = [(b"short", 1005), (b"usual", None), (b"long", 1600), (b"many", 1007), (b"many", 1007)]
+        told = [
+            (b"short", 1005),
+            (b"usual", None),
+            (b"long", 1600),
+            (b"many", 1007),
+            (b"many", 1007),
+        ]
         assert [(entry.payload, entry.expires_at) for entry in journal.read()] == told
     with Journal(place) as journal:
         assert [(entry.payload, entry.expires_at) for entry in journal.read()] == told
@@ -409,11 +427,16 @@ def test_interrupted_at_any_moment_a_journal_keeps_its_records_and_goes_on(place
                         tried += 1
                         told[journal.append(b"%d" % tried)] = b"%d" % tried
                         tried += 1
-                        journal.append_soon(b"%d" % tried, lambda record_id, _: soon.append(record_id))
+                        journal.append_soon(
+                            b"%d" % tried, lambda record_id, _: soon.append(record_id)
+                        )
                 except Interrupt:
                     signal.setitimer(signal.ITIMER_REAL, 0)
             journal.flush()
-            found = {entry.id: entry.payload for entry in journal.read(max_items=1 << 30, max_bytes=1 << 40)}
+            found = {
+                entry.id: entry.payload
+                for entry in journal.read(max_items=1 << 30, max_bytes=1 << 40)
+            }
             assert told.items() <= found.items()
             assert set(soon) <= found.keys()
             assert len(found) == journal.depth == journal.next_id - 1
@@ -436,7 +459,9 @@ def test_chores_and_interval_syncs_are_done_although_there_is_always_something_t
         producer = threading.Thread(target=produce)
         producer.start()
         try:
-            eventually(lambda: journal.ack_to(journal.next_id - 1) >= 0 and journal.counters.deleted > 3)
+            eventually(
+                lambda: journal.ack_to(journal.next_id - 1) >= 0 and journal.counters.deleted > 3
+            )
             eventually(lambda: journal.counters.fsyncs > 3)
         finally:
             done.set()
@@ -450,4 +475,9 @@ def test_how_long_syncs_took_is_counted(place):
             journal.append(b"x")
         counters = journal.counters
         assert sum(counters.fsyncs_by_log2_us) == counters.fsyncs == 20
-        assert 0 < counters.fsync_quantile_s(0.5) <= counters.fsync_quantile_s(0.99) <= 2 * counters.slowest_fsync_s
+        assert (
+            0
+            < counters.fsync_quantile_s(0.5)
+            <= counters.fsync_quantile_s(0.99)
+            <= 2 * counters.slowest_fsync_s
+        )

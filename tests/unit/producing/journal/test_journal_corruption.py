@@ -50,7 +50,9 @@ def without(count: int, *missing: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "where", [0, 5, 12, 24, 28, 28 + SIZE - 1], ids=["length", "checksum", "id", "mark", "payload", "last byte"]
+    "where",
+    [0, 5, 12, 24, 28, 28 + SIZE - 1],
+    ids=["length", "checksum", "id", "mark", "payload", "last byte"],
 )
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 def test_a_record_that_does_not_check_is_reported_and_reading_goes_on(place, where, clean):
@@ -65,7 +67,9 @@ def test_a_record_that_does_not_check_is_reported_and_reading_goes_on(place, whe
         journal.ack_to(21)
         eventually(lambda: journal.counters.set_aside == 1)
     kept = list(place.glob("*.bad"))
-    assert [len(path.read_bytes()) for path in kept] == [len(original)], "the spoilt segment is kept, whole"
+    assert [len(path.read_bytes()) for path in kept] == [len(original)], (
+        "the spoilt segment is kept, whole"
+    )
 
 
 def test_a_length_that_is_spoilt_hides_nothing_behind_it(place):
@@ -157,7 +161,9 @@ def test_records_written_after_the_cursor_was_saved_are_found(place):
     with Journal(place) as journal:
         assert numbers(journal) == without(10)
         assert journal.next_id == 11
-        assert journal.report.scanned_bytes == 9 * (HEAD_BYTES + SIZE), "what was written before the save is not read again"
+        assert journal.report.scanned_bytes == 9 * (HEAD_BYTES + SIZE), (
+            "what was written before the save is not read again"
+        )
 
 
 def test_records_that_the_cursor_knows_and_the_file_does_not_hold_are_reported(place):
@@ -185,7 +191,10 @@ def test_a_segment_of_a_later_version_is_set_aside_and_keeps_nothing_from_being_
     header = SegmentHeader(PER_SEGMENT + 1, version=7).encode()
     path.write_bytes(header + path.read_bytes()[HEADER_BYTES:])
     with Journal(place) as journal:
-        assert numbers(journal) == [*range(1, PER_SEGMENT + 1), *range(2 * PER_SEGMENT + 1, 3 * PER_SEGMENT + 1)]
+        assert numbers(journal) == [
+            *range(1, PER_SEGMENT + 1),
+            *range(2 * PER_SEGMENT + 1, 3 * PER_SEGMENT + 1),
+        ]
         assert "version is 7" in journal.damages[0].reason
         assert journal.damages[0].lost == PER_SEGMENT
         assert journal.append(b"x") == 3 * PER_SEGMENT + 1
@@ -214,7 +223,11 @@ def test_a_restart_after_partial_reading_recomputes_depth_and_bytes(place):
     depth, used = journal.depth, journal.bytes_used
     journal.close()
     with Journal(place, segment_bytes=4096) as journal:
-        assert journal.report.bytes_used == used == sum(path.stat().st_size for path in segments(place)[:-1])
+        assert (
+            journal.report.bytes_used
+            == used
+            == sum(path.stat().st_size for path in segments(place)[:-1])
+        )
         assert journal.depth == depth == 2 * PER_SEGMENT - 5
 
 
@@ -292,7 +305,10 @@ def test_a_disk_that_cannot_give_back_a_segment_blocks_nothing(place):
 
     disk.fail["read"] = unreadable
     with Journal(place, disk=disk) as journal:
-        assert numbers(journal) == [*range(1, PER_SEGMENT + 1), *range(2 * PER_SEGMENT + 1, 3 * PER_SEGMENT + 1)]
+        assert numbers(journal) == [
+            *range(1, PER_SEGMENT + 1),
+            *range(2 * PER_SEGMENT + 1, 3 * PER_SEGMENT + 1),
+        ]
         assert journal.counters.corrupt == PER_SEGMENT
 
 
@@ -344,7 +360,9 @@ def test_a_segment_that_is_gone_is_reported_unless_it_was_set_aside(place):
     fill(place, 3 * PER_SEGMENT)
     segments(place)[1].unlink()
     with Journal(place) as journal:
-        assert [damage.lost_ids for damage in journal.report.damages] == [(PER_SEGMENT + 1, 2 * PER_SEGMENT)]
+        assert [damage.lost_ids for damage in journal.report.damages] == [
+            (PER_SEGMENT + 1, 2 * PER_SEGMENT)
+        ]
         assert len(numbers(journal)) == 2 * PER_SEGMENT
     with Journal(place) as journal:
         assert not journal.report.damages
@@ -388,7 +406,9 @@ def test_a_journal_kept_as_a_payload_is_not_read_as_records_of_this_one(place, t
         assert journal.counters.corrupt == 1
 
 
-def test_after_the_host_crashed_ids_that_may_have_been_given_out_are_passed_over(place, monkeypatch):
+def test_after_the_host_crashed_ids_that_may_have_been_given_out_are_passed_over(
+    place, monkeypatch
+):
     journal = Journal(place, sync=NO_SYNC)
     for number in range(1, 11):
         journal.append(record(number))
@@ -432,7 +452,10 @@ def test_a_segment_that_somebody_deletes_while_the_journal_is_open_is_reported_a
         for number in range(1, 3 * PER_SEGMENT + 1):
             journal.append(record(number))
         segments(place)[1].unlink()
-        assert numbers(journal) == [*range(1, PER_SEGMENT + 1), *range(2 * PER_SEGMENT + 1, 3 * PER_SEGMENT + 1)]
+        assert numbers(journal) == [
+            *range(1, PER_SEGMENT + 1),
+            *range(2 * PER_SEGMENT + 1, 3 * PER_SEGMENT + 1),
+        ]
         assert [damage.reason for damage in journal.damages] == ["the file is gone"]
         journal.ack_to(3 * PER_SEGMENT)
         eventually(lambda: len(segments(place)) == 1)

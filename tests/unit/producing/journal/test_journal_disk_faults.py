@@ -1,5 +1,6 @@
-"""The disk is full, gives errors, takes less than it was given, or cannot sync: the caller is told, nothing accepted is
-lost, and the next record is taken as soon as the disk takes it."""
+"""The disk is full, gives errors, takes less than it was given, or cannot sync: the caller is told,
+nothing accepted is lost, and the next record is taken as soon as the disk takes it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Jour
 from leaderq.testing import eventually
 
 POLICIES = [EVERY_ITEM, Every(10), Interval(600), NO_SYNC]
-pytestmark = pytest.mark.usefixtures("chores_when_kicked")  # else one might meet the fault in place of the record
+# else one might meet the fault in place of the record
+pytestmark = pytest.mark.usefixtures("chores_when_kicked")
 
 
 @pytest.fixture
@@ -35,7 +37,9 @@ def reopened(place: Path) -> list[bytes]:
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 @pytest.mark.parametrize("room", [0, 1, 27, 28, 60])
-def test_a_full_disk_refuses_one_record_and_takes_the_next_when_there_is_room(place, disk, policy, room):
+def test_a_full_disk_refuses_one_record_and_takes_the_next_when_there_is_room(
+    place, disk, policy, room
+):
     with Journal(place, disk=disk, sync=policy) as journal:
         journal.append(b"before")
         disk.room = room
@@ -55,11 +59,15 @@ def test_records_on_their_way_to_a_full_disk_are_each_told(place, disk):
     with Journal(place, disk=disk) as journal:
         disk.room = 0
         for number in range(20):
-            journal.append_soon(b"%d" % number, lambda record_id, error: told.append((record_id, type(error))))
+            journal.append_soon(
+                b"%d" % number, lambda record_id, error: told.append((record_id, type(error)))
+            )
         eventually(lambda: len(told) == 20)
         assert told == [(None, JournalFull)] * 20
         disk.room = None
-        journal.append_soon(b"taken", lambda record_id, error: told.append((record_id, type(error))))
+        journal.append_soon(
+            b"taken", lambda record_id, error: told.append((record_id, type(error)))
+        )
         journal.flush()
         assert told[-1] == (1, type(None))
         assert payloads(journal) == [b"taken"]
@@ -104,7 +112,9 @@ def test_a_short_write_is_gone_on_with(place, disk):
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 def test_what_a_failed_write_left_behind_is_never_written_after(place, disk, policy):
-    """Neither the write nor the cutting back works: the file is left alone, and the next record goes to a new one."""
+    """Neither the write nor the cutting back works: the file is left alone, and the next record
+    goes to a new one.
+    """
     with Journal(place, disk=disk, sync=policy) as journal:
         journal.append(b"before")
         disk.room = 30
@@ -150,7 +160,9 @@ def test_a_failed_sync_of_the_first_record_leaves_a_journal_that_works(place, di
 
 
 @pytest.mark.parametrize("policy", [Every(3), Interval(0.01)], ids=repr)
-def test_records_accepted_before_a_sync_that_fails_stay_readable_and_flush_says_so(place, disk, policy):
+def test_records_accepted_before_a_sync_that_fails_stay_readable_and_flush_says_so(
+    place, disk, policy
+):
     with Journal(place, disk=disk, sync=policy) as journal:
         inode = segments(place)[0].stat().st_ino
 

@@ -1,7 +1,8 @@
 """A journal beside a model of it, through any sequence of uses, crashes and faults.
 
-The model knows which records were accepted, which may be there or not (appended with an error, or not synced when the
-process died), which are acknowledged for good, and which of these acknowledgements may be forgotten.
+The model knows which records were accepted, which may be there or not (appended with an error, or
+not synced when the process died), which are acknowledged for good, and which of these
+acknowledgements may be forgotten.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class QuickDisk(FaultyDisk):
 
 
 class JournalMachine(RuleBasedStateMachine):
-    """``accepted``: id to payload of all that must be read unless ``acked``; a crash may undo ``forgettable`` acks."""
+    """``accepted``: id to payload of all that must be read unless ``acked``; a crash may undo
+    ``forgettable`` acks.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +99,10 @@ class JournalMachine(RuleBasedStateMachine):
         finally:
             self.disk.room = None
 
-    @rule(call=st.sampled_from(["write", "sync", "create", "truncate"]), error=st.sampled_from([io_error, no_space]))
+    @rule(
+        call=st.sampled_from(["write", "sync", "create", "truncate"]),
+        error=st.sampled_from([io_error, no_space]),
+    )
     def append_with_a_fault(self, call: str, error: object) -> None:
         self.disk.fail[call] = failing(error)
         try:
@@ -107,7 +113,8 @@ class JournalMachine(RuleBasedStateMachine):
         finally:
             self.disk.fail.clear()
             try:
-                self.journal.flush()  # tells of a sync that failed behind the back of accepted records
+                # tells of a sync that failed behind the back of accepted records
+                self.journal.flush()
             except JournalFailed:
                 self.journal.flush()
             self.acks_saved()
@@ -135,8 +142,13 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(after=st.integers(0, 60), max_items=st.integers(1, 20), max_bytes=st.integers(1, 5000))
     def read(self, after: int, max_items: int, max_bytes: int) -> None:
-        wanted = [(record_id, self.accepted[record_id]) for record_id in self.left() if record_id > after]
-        found = [(entry.id, entry.payload) for entry in self.journal.read(after, max_items=max_items, max_bytes=max_bytes)]
+        wanted = [
+            (record_id, self.accepted[record_id]) for record_id in self.left() if record_id > after
+        ]
+        found = [
+            (entry.id, entry.payload)
+            for entry in self.journal.read(after, max_items=max_items, max_bytes=max_bytes)
+        ]
         assert found == wanted[: len(found)]
         assert len(found) <= max_items
         assert bool(found) == bool(wanted)
@@ -171,12 +183,20 @@ class JournalMachine(RuleBasedStateMachine):
         os.truncate(path, int(path.stat().st_size * share))
         self.open()
         self.take_back_damage(is_counted=False)  # nobody can count what is not there
-        self.highest = self.journal.next_id - 1  # nor know which ids were given out after the cursor was saved
+        # nor know which ids were given out after the cursor was saved
+        self.highest = self.journal.next_id - 1
         self.acked = {number for number in self.acked if number <= self.highest}
-        self.accepted = {number: data for number, data in self.accepted.items() if number <= self.highest}
+        self.accepted = {
+            number: data for number, data in self.accepted.items() if number <= self.highest
+        }
         self.forgettable &= self.acked
 
-    @rule(which=st.floats(0, 0.999), share=st.floats(0, 0.999), mask=st.integers(1, 255), clean=st.booleans())
+    @rule(
+        which=st.floats(0, 0.999),
+        share=st.floats(0, 0.999),
+        mask=st.integers(1, 255),
+        clean=st.booleans(),
+    )
     def any_byte_flipped(self, which: float, share: float, mask: int, clean: bool) -> None:
         self.journal.close() if clean else crash(self.journal)
         files = segments(self.place)
@@ -196,7 +216,9 @@ class JournalMachine(RuleBasedStateMachine):
         self.take_back_forgotten()
 
     def take_back_forgotten(self) -> None:
-        """Acknowledgements that were not saved may be forgotten; then the records are there again, and whole."""
+        """Acknowledgements that were not saved may be forgotten; then the records are there again,
+        and whole.
+        """
         there = {entry.id: entry.payload for entry in self.everything()}
         back = self.acked & there.keys()
         assert back <= self.forgettable
@@ -204,7 +226,9 @@ class JournalMachine(RuleBasedStateMachine):
         self.forgettable -= back
 
     def take_back_damage(self, *, at_most: int | None = None, is_counted: bool = True) -> None:
-        """After damage: whatever is read is right and in order, all that is missing is counted, and no more than may be."""
+        """After damage: whatever is read is right and in order, all that is missing is counted, and
+        no more than may be.
+        """
         self.take_back_forgotten()
         there = {entry.id for entry in self.everything()}
         lost = set(self.left()) - there
@@ -237,7 +261,9 @@ class JournalMachine(RuleBasedStateMachine):
         if self.journal is not None:
             self.journal.close()
         with Journal(self.place) as again:
-            assert {entry.id for entry in again.read(max_items=10_000, max_bytes=1 << 30)} == set(self.left())
+            assert {entry.id for entry in again.read(max_items=10_000, max_bytes=1 << 30)} == set(
+                self.left()
+            )
         shutil.rmtree(self.place)
 
 

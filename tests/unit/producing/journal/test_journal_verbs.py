@@ -1,4 +1,6 @@
-"""``leaderq journal``: what is shown, checked, written out, given up; beside a process that has it open, and without."""
+"""``leaderq journal``: what is shown, checked, written out, given up; beside a process that has it
+open, and without.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ def test_inspect_shows_segments_ids_and_acknowledged(filled, capfd, is_open):
         holder.close()
     whole, *rest = objects(capfd)
     assert (whole["waiting"], whole["next_id"], whole["open"]) == (66, 70, is_open)
-    found = [(each["first_id"], each["last_id"], each["acknowledged"]) for each in rest if each["records"]]
+    found = [
+        (each["first_id"], each["last_id"], each["acknowledged"])
+        for each in rest
+        if each["records"]
+    ]
     assert found == [(1, 31, 2), (32, 62, 1), (63, 69, 0)]
 
 
@@ -94,7 +100,10 @@ def test_replay_writes_what_waits_in_order_and_changes_nothing(filled, capfdbina
     assert main(["journal", "replay", str(filled)]) == ExitCode.OK
     written = [int(line) for line in capfdbinary.readouterr().out.splitlines()]
     assert written == [number for number in range(1, 70) if number not in {1, 2, 40}]
-    assert main(["journal", "replay", str(filled), "--all", "--after", "38", "--limit", "3", "--json"]) == ExitCode.OK
+    assert (
+        main(["journal", "replay", str(filled), "--all", "--after", "38", "--limit", "3", "--json"])
+        == ExitCode.OK
+    )
     found = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
     assert [int(base64.b64decode(each["payload"])) for each in found] == [39, 40, 41]
     assert {path.name: path.read_bytes() for path in filled.iterdir()} == before
@@ -119,7 +128,9 @@ def test_truncate_gives_up_the_oldest_only_when_really_meant(filled, capfd):
     assert "give --yes" in capfd.readouterr().err
     assert main(["journal", "truncate", str(filled), "--yes"]) == ExitCode.USAGE
     capfd.readouterr()
-    assert main(["journal", "truncate", str(filled), "--to", "62", "--yes", "--json"]) == ExitCode.OK
+    assert (
+        main(["journal", "truncate", str(filled), "--to", "62", "--yes", "--json"]) == ExitCode.OK
+    )
     assert objects(capfd) == [{"given_up": 59, "left": 7, "files_deleted": 0}]
     assert main(["journal", "truncate", str(filled), "--all", "--yes"]) == ExitCode.OK
     with Journal(filled) as journal:
@@ -174,4 +185,9 @@ def test_what_has_expired_in_a_dead_hosts_journal_is_counted_and_not_sent(place)
         sink = Taking()
         work = JournalSending(journal, sink, PLAIN.deserialize, 1.0)
         work.run()
-        assert (sink.taken, work.sent, work.expired, journal.depth) == ([b"fresh", b"lasting"], 2, 1, 0)
+        assert (sink.taken, work.sent, work.expired, journal.depth) == (
+            [b"fresh", b"lasting"],
+            2,
+            1,
+            0,
+        )

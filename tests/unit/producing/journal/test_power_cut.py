@@ -42,7 +42,9 @@ class Host:
         made.mkdir()
         return made
 
-    def after(self, moment: Moment, folder: Path, luck: random.Random, share: float | None = None) -> Path:
+    def after(
+        self, moment: Moment, folder: Path, luck: random.Random, share: float | None = None
+    ) -> Path:
         """Return what there is of ``folder`` after a cut at that moment."""
         found = self.folder()
         platter(moment, folder, found, luck, share)
@@ -89,7 +91,9 @@ class Life:
 
     def live(self, journal: Journal, steps: int) -> None:
         for _ in range(steps):
-            self.luck.choice([self.append, self.append, self.append_many, self.append_soon, self.ack, self.flush])(journal)
+            self.luck.choice(
+                [self.append, self.append, self.append_many, self.append_soon, self.ack, self.flush]
+            )(journal)
 
     def append(self, journal: Journal) -> None:
         payload = self.payload()
@@ -103,7 +107,9 @@ class Life:
     def append_soon(self, journal: Journal) -> None:
         for _ in range(self.luck.randrange(4)):
             payload = self.payload()
-            journal.append_soon(payload, lambda number, error, payload=payload: self.note(number, payload))
+            journal.append_soon(
+                payload, lambda number, error, payload=payload: self.note(number, payload)
+            )
 
     def ack(self, journal: Journal) -> None:
         ids = [number for number, _ in self.told]
@@ -139,9 +145,13 @@ class Life:
         assert journal.next_id > last, "an id is given out twice"
 
 
-def opened(life: Life, folder: Path, chance: float = 0.0, segment_bytes: int = SEGMENT) -> tuple[Journal, PowerCutDisk]:
+def opened(
+    life: Life, folder: Path, chance: float = 0.0, segment_bytes: int = SEGMENT
+) -> tuple[Journal, PowerCutDisk]:
     disk = PowerCutDisk(folder, life.luck, chance, life.facts)
-    return Journal(folder / "above" / "journal", sync=life.policy, segment_bytes=segment_bytes, disk=disk), disk
+    return Journal(
+        folder / "above" / "journal", sync=life.policy, segment_bytes=segment_bytes, disk=disk
+    ), disk
 
 
 def checked(life: Life, folder: Path, facts: Facts, chance: float = 0.0) -> PowerCutDisk:
@@ -185,12 +195,15 @@ def test_a_power_cut_costs_nothing_that_was_promised(host: Host, seed: int) -> N
 
 @pytest.mark.parametrize("policy", [EVERY_ITEM, Every(3), NO_SYNC])
 @pytest.mark.parametrize("ends", ["flush", "kill", "nothing"])
-def test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out(host: Host, policy: Policy, ends: str) -> None:
+def test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out(
+    host: Host, policy: Policy, ends: str
+) -> None:
     """Nothing that was not forced out survives; what was told as stored fills several segments."""
     life, first = Life(random.Random(1), policy), host.folder()
     journal, disk = opened(life, first)
     for _ in range(10):
-        payload = life.payload().ljust(1400, b".")  # two of a segment, fewer than Every(3) forces out
+        # two of a segment, fewer than Every(3) forces out
+        payload = life.payload().ljust(1400, b".")
         life.note(journal.append(payload), payload)
     if ends == "flush":
         journal.flush()
@@ -203,8 +216,12 @@ def test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out(host: Host, 
     checked(life, host.after(moment, first, life.luck, share=0.0), moment.facts)
 
 
-def test_what_a_flush_acknowledged_stays_so_on_a_disk_without_room_for_a_segment(host: Host) -> None:
-    """The names of new cursor files are forced out, though no segment is made whose name would be."""
+def test_what_a_flush_acknowledged_stays_so_on_a_disk_without_room_for_a_segment(
+    host: Host,
+) -> None:
+    """The names of new cursor files are forced out, though no segment is made whose name would
+    be.
+    """
     life, first = Life(random.Random(2), EVERY_ITEM), host.folder()
     journal, _ = opened(life, first)
     for _ in range(3):
@@ -231,7 +248,9 @@ def test_what_a_flush_acknowledged_stays_so_on_a_disk_without_room_for_a_segment
 
 
 def kept_after(host: Host, life: Life, moment: Moment, folder: Path) -> list[bytes]:
-    """What lies in the segments, and in what was set aside, once the journal was opened after a cut."""
+    """What lies in the segments, and in what was set aside, once the journal was opened after a
+    cut.
+    """
     journal, _ = opened(life, host.after(moment, folder, life.luck))
     journal.close()
     return [path.read_bytes() for path in journal.directory.glob("*.seg*")]
@@ -291,7 +310,9 @@ def test_a_power_cut_costs_no_request_that_a_producer_has_taken(host: Host) -> N
         for start in (0, 100):
             sink.now(luck.choice([takes, is_away]))
             journal = Journal(first / "j", sync=EVERY_ITEM, segment_bytes=SEGMENT, disk=disk)
-            one = BufferedProducer(sink, journal=journal, persistence=EVERY_ITEM, linger_s=0.0, max_items=5)
+            one = BufferedProducer(
+                sink, journal=journal, persistence=EVERY_ITEM, linger_s=0.0, max_items=5
+            )
             for number in range(start, start + 12):
                 try:
                     one.send(number)

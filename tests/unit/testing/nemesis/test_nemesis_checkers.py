@@ -1,6 +1,7 @@
 """Each checker on histories made by hand: what must be found is found, what is excused is not.
 
-Times are seconds; T is 6 s, so a lease lasts 4 s and a guardian that was frozen has 2 s. Worker 1 is *a*, worker 2 *b*.
+Times are seconds; T is 6 s, so a lease lasts 4 s and a guardian that was frozen has 2 s. Worker 1
+is *a*, worker 2 *b*.
 """
 
 from __future__ import annotations
@@ -58,15 +59,23 @@ def happened(at: float, what: What) -> Line:
     return Line(at, what)
 
 
-CHANGE = [inaugurated(1, 1, 1), unit(1.1, 1, 1), effect(1.2, 1, 1), inaugurated(5, 2, 2), unit(5.1, 2, 2)]
+CHANGE = [
+    inaugurated(1, 1, 1),
+    unit(1.1, 1, 1),
+    effect(1.2, 1, 1),
+    inaugurated(5, 2, 2),
+    unit(5.1, 2, 2),
+]
 """A change of leadership as it should be."""
 
 
-# -- fenced writes -------------------------------------------------------------------------------------
+# -- fenced writes
 
 
 @given(st.lists(st.integers(1, 9)))
-def test_fenced_writes_in_the_order_of_their_terms_pass_and_any_others_do_not(terms: list[int]) -> None:
+def test_fenced_writes_in_the_order_of_their_terms_pass_and_any_others_do_not(
+    terms: list[int],
+) -> None:
     lines = [accepted(number, term) for number, term in enumerate(terms)]
     assert bool(register_never_falls_back(lines, BOUNDS)) == (terms != sorted(terms))
 
@@ -80,7 +89,7 @@ def test_fenced_writes_that_are_not_in_the_order_of_zookeeper_are_no_evidence() 
     assert register_never_falls_back([accepted(5, 1), accepted(5, 1)], BOUNDS)
 
 
-# -- nothing after the term ----------------------------------------------------------------------------
+# -- nothing after the term
 
 
 def test_a_change_as_it_should_be_passes() -> None:
@@ -88,7 +97,14 @@ def test_a_change_as_it_should_be_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    "late", [unit(5.2, 1, 1), effect(5.2, 1, 1), effect(5.2, 1, 1, child=True), believed(5.2, 1, 1), inaugurated(5.2, 1, 1)]
+    "late",
+    [
+        unit(5.2, 1, 1),
+        effect(5.2, 1, 1),
+        effect(5.2, 1, 1, child=True),
+        believed(5.2, 1, 1),
+        inaugurated(5.2, 1, 1),
+    ],
 )
 def test_whatever_a_term_does_after_the_next_ones_inauguration_is_found(late: Line) -> None:
     (found,) = nothing_after_its_term([*CHANGE, late], BOUNDS)
@@ -117,7 +133,11 @@ def test_many_effects_of_one_term_are_one_sentence() -> None:
     assert "the last 2.900 s after it" in found
 
 
-@given(terms=st.lists(st.integers(0, 4), min_size=2, max_size=6), place=st.integers(0, 99), who=st.integers(0, 99))
+@given(
+    terms=st.lists(st.integers(0, 4), min_size=2, max_size=6),
+    place=st.integers(0, 99),
+    who=st.integers(0, 99),
+)
 def test_one_late_effect_anywhere_is_found(terms: list[int], place: int, who: int) -> None:
     lines: list[Line] = []
     for number, effects in enumerate(terms, 1):
@@ -132,7 +152,7 @@ def test_one_late_effect_anywhere_is_found(terms: list[int], place: int, who: in
     assert len(nothing_after_its_term(lines, BOUNDS)) == 1
 
 
-# -- what is excused, and what is not -----------------------------------------------------------------
+# -- what is excused, and what is not
 
 
 def frozen(kind: Kind, *late: Line, until: float = 9.0) -> list[Line]:
@@ -148,12 +168,17 @@ FREEZES = [Kind.FREEZE_WORKER, Kind.FREEZE_TREE, Kind.FREEZE_BOTH]
 
 @pytest.mark.parametrize("kind", FREEZES)
 def test_a_thawed_worker_has_a_tenth_of_a_second(kind: Kind) -> None:
-    assert nothing_after_its_term(frozen(kind, effect(9.05, 1, 1), effect(9.099, 1, 1)), BOUNDS) == []
+    assert (
+        nothing_after_its_term(frozen(kind, effect(9.05, 1, 1), effect(9.099, 1, 1)), BOUNDS) == []
+    )
     assert nothing_after_its_term(frozen(kind, effect(9.101, 1, 1)), BOUNDS)
 
 
 def test_patience_stretches_that_tenth() -> None:
-    assert nothing_after_its_term(frozen(Kind.FREEZE_BOTH, effect(9.25, 1, 1)), Bounds(6, patience=3)) == []
+    assert (
+        nothing_after_its_term(frozen(Kind.FREEZE_BOTH, effect(9.25, 1, 1)), Bounds(6, patience=3))
+        == []
+    )
 
 
 @pytest.mark.parametrize("kind", FREEZES)
@@ -164,12 +189,23 @@ def test_a_thawed_worker_may_begin_the_one_unit_that_it_was_about_to_begin(kind:
 
 
 def test_what_is_done_between_the_thaw_and_its_line_is_excused() -> None:
-    lines = [*CHANGE[:3], fault(2, Kind.FREEZE_BOTH), *CHANGE[3:], effect(9, 1, 1), over(9, Kind.FREEZE_BOTH)]
+    lines = [
+        *CHANGE[:3],
+        fault(2, Kind.FREEZE_BOTH),
+        *CHANGE[3:],
+        effect(9, 1, 1),
+        over(9, Kind.FREEZE_BOTH),
+    ]
     assert nothing_after_its_term(lines, BOUNDS) == []
 
 
 def test_the_thaw_of_somebody_else_excuses_nothing() -> None:
-    lines = [*CHANGE, fault(5.5, Kind.FREEZE_BOTH, pid=3), effect(5.6, 1, 1), over(5.7, Kind.FREEZE_BOTH, pid=3)]
+    lines = [
+        *CHANGE,
+        fault(5.5, Kind.FREEZE_BOTH, pid=3),
+        effect(5.6, 1, 1),
+        over(5.7, Kind.FREEZE_BOTH, pid=3),
+    ]
     assert nothing_after_its_term(lines, BOUNDS)
 
 
@@ -187,7 +223,9 @@ def test_a_child_is_excused_only_if_it_was_frozen_too() -> None:
 
 @pytest.mark.parametrize("kind", [Kind.KILL_GUARDIAN, Kind.KILL_BOTH])
 @pytest.mark.parametrize("child", [False, True])
-def test_without_a_guardian_a_running_unit_and_children_are_excused_for_ever(kind: Kind, child: bool) -> None:
+def test_without_a_guardian_a_running_unit_and_children_are_excused_for_ever(
+    kind: Kind, child: bool
+) -> None:
     lines = [*CHANGE[:3], fault(2, kind), over(2, kind), *CHANGE[3:]]
     assert nothing_after_its_term([*lines, effect(99, 1, 1, child=child)], BOUNDS) == []
 
@@ -213,12 +251,14 @@ def test_a_session_or_znode_ended_from_outside_excuses_for_one_time_out(kind: Ki
         assert nothing_after_its_term([*lines, late(11.1, 1, 1)], BOUNDS)
 
 
-@pytest.mark.parametrize("kind", [Kind.KILL_WORKER, Kind.HOLD_GIL, Kind.BLACK_HOLE, Kind.LOSE_QUORUM])
+@pytest.mark.parametrize(
+    "kind", [Kind.KILL_WORKER, Kind.HOLD_GIL, Kind.BLACK_HOLE, Kind.LOSE_QUORUM]
+)
 def test_no_other_fault_excuses_anything(kind: Kind) -> None:
     assert nothing_after_its_term(frozen(kind, effect(6, 1, 1, child=True)), BOUNDS)
 
 
-# -- led again -----------------------------------------------------------------------------------------
+# -- led again
 
 HEALED = [*CHANGE, happened(20, What.HEALED)]
 
@@ -245,14 +285,18 @@ def test_what_proves_no_leader_does_not_count(sign: Line) -> None:
 
 def test_a_history_that_ends_too_early_proves_nothing() -> None:
     assert led_again([*HEALED, happened(27.9, What.SAMPLE)], BOUNDS) == []
-    assert led_again([*HEALED, fault(27.9, Kind.BLACK_HOLE), happened(99, What.SAMPLE)], BOUNDS) == []
+    assert (
+        led_again([*HEALED, fault(27.9, Kind.BLACK_HOLE), happened(99, What.SAMPLE)], BOUNDS) == []
+    )
 
 
 def test_each_healing_is_looked_at() -> None:
-    assert led_again([*HEALED, unit(21, 2, 2), happened(50, What.HEALED), happened(60, What.SAMPLE)], BOUNDS)
+    assert led_again(
+        [*HEALED, unit(21, 2, 2), happened(50, What.HEALED), happened(60, What.SAMPLE)], BOUNDS
+    )
 
 
-# -- paused --------------------------------------------------------------------------------------------
+# -- paused
 
 PAUSED = [*CHANGE, happened(10, What.PAUSED)]
 
@@ -283,11 +327,13 @@ def test_a_unit_that_was_frozen_as_it_began_is_excused_from_a_pause_once() -> No
     assert paused_is_paused([*lines, unit(17.01, 2, 2), unit(17.02, 2, 2)], BOUNDS)
 
 
-# -- left behind, flat ---------------------------------------------------------------------------------
+# -- left behind, flat
 
 
 def test_what_was_left_behind_is_said() -> None:
-    assert nobody_left_behind([Line(1, What.STRAY, why="worker 7 still runs")], BOUNDS) == ["worker 7 still runs"]
+    assert nobody_left_behind([Line(1, What.STRAY, why="worker 7 still runs")], BOUNDS) == [
+        "worker 7 still runs"
+    ]
     assert nobody_left_behind(CHANGE, BOUNDS) == []
 
 
@@ -303,9 +349,12 @@ def samples(what: str, values: list[float], *, pid: int = 7) -> list[Line]:
 
 
 @pytest.mark.parametrize(
-    ("what", "start", "leak"), [("threads", 10, 0.1), ("descriptors", 20, 0.2), ("memory_kb", 50_000, 400)]
+    ("what", "start", "leak"),
+    [("threads", 10, 0.1), ("descriptors", 20, 0.2), ("memory_kb", 50_000, 400)],
 )
-def test_what_grows_steadily_is_found_and_what_is_level_is_not(what: str, start: float, leak: float) -> None:
+def test_what_grows_steadily_is_found_and_what_is_level_is_not(
+    what: str, start: float, leak: float
+) -> None:
     level = [start * (1.1 if step % 2 else 0.9) for step in range(120)]
     assert flat(samples(what, level), BOUNDS) == []
     (found,) = flat(samples(what, [start + leak * 2 * step for step in range(120)]), BOUNDS)
@@ -328,14 +377,16 @@ def test_processes_are_not_compared_with_each_other() -> None:
     assert flat(two, BOUNDS) == []
 
 
-# -- all together --------------------------------------------------------------------------------------
+# -- all together
 
 
 def test_a_history_is_checked_and_counted_as_it_stands_in_its_file(tmp_path) -> None:
     history = History(tmp_path / "history.jsonl")
     history.append(What.INAUGURATED, at=1, who="a", pid=1, term=1)
     history.append(What.FAULT, at=2, number=1, kind=Kind.BLACK_HOLE, who="a", pid=1)
-    history.append(What.OVER, at=3, number=1, kind=Kind.BLACK_HOLE, who="a", pid=1, why="it did not work")
+    history.append(
+        What.OVER, at=3, number=1, kind=Kind.BLACK_HOLE, who="a", pid=1, why="it did not work"
+    )
     history.append(What.INAUGURATED, at=4, who="b", pid=2, term=2)
     history.append(What.EFFECT, at=5, pid=1, term=1, child=True)
     history.close()

@@ -74,7 +74,12 @@ def test_every_stage_of_a_users_career_is_recorded_before_it_acts(career, term, 
     term.ending.set()
     watched.handOver(term)
     assert watched.calls == ["inaugurate", "execute", "handOver"]
-    assert [line.what for line in history()] == [What.INAUGURATED, What.UNIT, What.EFFECT, What.HANDED_OVER]
+    assert [line.what for line in history()] == [
+        What.INAUGURATED,
+        What.UNIT,
+        What.EFFECT,
+        What.HANDED_OVER,
+    ]
     assert {(line.term, line.pid) for line in history()} == {(7, os.getpid())}
     assert type(watched).__name__ == career.__name__
 
@@ -94,11 +99,15 @@ def test_outside_of_a_nemesis_nothing_is_recorded_or_written(term, monkeypatch) 
     assert not term.written
 
 
-def test_a_fenced_write_goes_to_zookeeper_whatever_the_clock_says_and_its_refusal_is_no_error(term, monkeypatch) -> None:
+def test_a_fenced_write_goes_to_zookeeper_whatever_the_clock_says_and_its_refusal_is_no_error(
+    term, monkeypatch
+) -> None:
     monkeypatch.setenv(recording.REGISTER, "/register")
     term._deadline = 0.0
     fenced_write(term)
-    assert [(number, create.path, create.data) for number, create in term.written] == [(7, "/register/w-", b"7")]
+    assert [(number, create.path, create.data) for number, create in term.written] == [
+        (7, "/register/w-", b"7")
+    ]
 
 
 def test_lines_of_several_writers_are_whole_and_one_that_was_cut_off_is_left_out(tmp_path) -> None:
@@ -116,7 +125,7 @@ def test_lines_of_several_writers_are_whole_and_one_that_was_cut_off_is_left_out
     ]
 
 
-# -- the schedule --------------------------------------------------------------------------------------
+# -- the schedule
 
 
 def rounds(seed: int, count: int = 6):
@@ -146,7 +155,7 @@ def test_faults_of_a_round_are_in_order_and_many_overlap() -> None:
         assert any(one.at_s + one.lasts_s > two.at_s for one, two in pairwise(faults))
 
 
-# -- whose reply is lost -------------------------------------------------------------------------------
+# -- whose reply is lost
 
 
 def request(operation: int, body: bytes) -> bytes:
@@ -164,4 +173,6 @@ REQUESTS = {
 
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_the_request_whose_reply_is_lost_is_known_by_its_content(kind) -> None:
-    assert [other for other, body in REQUESTS.items() if nemesis_faults.REQUESTS[kind](body)] == [kind]
+    assert [other for other, body in REQUESTS.items() if nemesis_faults.REQUESTS[kind](body)] == [
+        kind
+    ]
