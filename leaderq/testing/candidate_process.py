@@ -142,7 +142,7 @@ class CandidateProcess:
         """The newest line for ``event``, once there are ``count`` of them.
 
         :raises AssertionError: not within ``timeout_s`` (times the patience); the last lines logged
-        are in the message.
+          are in the message.
         """
         try:
             return eventually(lambda: self.said(event, **fields)[count - 1 :], timeout_s=timeout_s)[

@@ -148,7 +148,7 @@ def wait_until_serving(
     """Wait until ``answers`` says so.
 
     :raises ServerFailed: ``problem`` gave a sentence, or the time (120 s times the patience) is
-    over.
+      over.
     """
     deadline = time.monotonic() + START_TIMEOUT_S * patience()
     while not answers():

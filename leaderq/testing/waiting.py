@@ -44,7 +44,7 @@ def eventually(
     it. A long ``timeout_s`` costs nothing where the fact comes.
 
     :raises AssertionError: ``timeout_s`` (times the patience) passed; it names ``message`` and the
-    last value, and chains the last error.
+      last value, and chains the last error.
     """
     require_plain_function(fact, "fact")  # a coroutine is always true
     deadline = time.monotonic() + timeout_s * patience()
