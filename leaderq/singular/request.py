@@ -44,7 +44,8 @@ class Home:
     def check_wait(self) -> None:
         """Refuse a wait of the calling thread that would never end.
 
-        :raises WouldDeadlock: it would wait for itself. :raises QueueClosed: this process was
+        :raises WouldDeadlock: it would wait for itself.
+        :raises QueueClosed: this process was
             forked from that of the queue.
         """
         if self.is_foreign:

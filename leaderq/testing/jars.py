@@ -134,7 +134,8 @@ def class_path(set_name: str, *, progress: Progress = to_stderr) -> str:
     ``progress`` gets one line for each jar, and is not called when nothing is fetched.
 
     :raises MissingPiece: a jar is not in the cache and cannot be fetched, or ``jgo`` is not
-      installed. :raises ServerFailed: a fetched jar has not the locked checksum; it is refused.
+      installed.
+    :raises ServerFailed: a fetched jar has not the locked checksum; it is refused.
     """
     jars = locked_jars(set_name)
     folder = _folder(set_name, jars)

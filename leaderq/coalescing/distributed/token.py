@@ -190,7 +190,8 @@ class DistributedToken:
         each. The servers decide.
 
         :raises TokenOver: it is not current; nothing was written.
-        :raises NotConnected: nothing was sent. :raises ConnectionLost: whether it was written is
+        :raises NotConnected: nothing was sent.
+        :raises ConnectionLost: whether it was written is
             unknown.
         :raises ZooKeeperError: what ZooKeeper refused; ``index`` counts in ``operations``. Nothing
             was written.
