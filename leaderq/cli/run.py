@@ -197,7 +197,7 @@ def _run_together(runners: Sequence[Runner]) -> int:
             if isinstance(error, CareerFailed):
                 log_failure(error)
             else:
-                log.error("career has ended: career=%s error=%s", runner.career_name, error)  # noqa: TRY400
+                log.error("career ended career=%s error=%s", runner.career_name, error)  # noqa: TRY400
 
     threads = [
         threading.Thread(target=run, args=(each,), name=f"leaderq-runner-{each.career_name}")

@@ -253,9 +253,7 @@ class Candidate:
                 with self._changed:
                     self._changed.notify_all()
         except Exception as exc:
-            log.exception(
-                "candidate broke down; its term ends: career=%s id=%s", self.career, self.id
-            )
+            log.exception("candidate failed, its term ends career=%s id=%s", self.career, self.id)
             tenure = self._campaign.tenure
             self._campaign.end_term(Reason.FENCED)
             with self._changed:
@@ -276,9 +274,9 @@ class Candidate:
                 self._code_returned.wait(_LEAVE_AGAIN_S)
                 self._code_returned.clear()
         except Exception:
-            log.exception("the znode could not be left: career=%s id=%s", self.career, self.id)
+            log.exception("candidate's znode not deleted career=%s id=%s", self.career, self.id)
             with suppress(LeaderqError):  # its owner has closed it: then nothing stands
-                self.session.replace("a candidate broke down")
+                self.session.replace("a candidate failed")
 
     def _next(self) -> Input | Request | None:
         """The next signal, from the clock or the inbox; ``None`` when it is time to look again."""

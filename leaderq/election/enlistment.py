@@ -392,8 +392,7 @@ class Enlistment:
         self._looks = {name: self._looks.get(name, 0) + 1 for name in doubles}
         for double in (name for name, looks in self._looks.items() if looks == 3):
             log.warning(
-                "two candidates stand under one id: career=%s id=%s znodes=%s,%s; give each its own"
-                " --id",
+                "two candidates have one id, give each its own --id career=%s id=%s znodes=%s,%s",
                 self._layout.career,
                 self._candidate,
                 self.position.name,
@@ -417,7 +416,7 @@ class Enlistment:
         self._last_failure = failure
         log.log(
             logging.DEBUG if known else logging.ERROR,
-            "candidate is kept from the election: career=%s id=%s while %s",
+            "candidate kept from the election career=%s id=%s error=while %s",
             self._layout.career,
             self._candidate,
             failure,

@@ -95,7 +95,7 @@ class CommandCareer(LeaderCareer):
             self._reap()
             if (status := process.returncode) is not None:
                 code = SIGNALLED - status if status < 0 else status
-                log.info("command ended: career=%s term=%d exit=%d", term.career, term.number, code)
+                log.info("command ended career=%s term=%d exit=%d", term.career, term.number, code)
                 self._ended(failure(self._command[0], status))
                 if self._on_exit is OnExit.STOP:
                     term.finish()
@@ -117,7 +117,7 @@ class CommandCareer(LeaderCareer):
             self._reap()
         if left:
             log.warning(
-                "killing what is left of the command: career=%s term=%d processes=%d",
+                "killing what is left of the command career=%s term=%d processes=%d",
                 term.career,
                 term.number,
                 len(left),
@@ -150,7 +150,7 @@ class CommandCareer(LeaderCareer):
             start_new_session=True,
         )
         pid = self._process.pid
-        log.info("command started: career=%s term=%d pid=%d", term.career, term.number, pid)
+        log.info("command started career=%s term=%d pid=%d", term.career, term.number, pid)
         return self._process
 
     def _ended(self, error: CommandFailed | None) -> None:

@@ -218,7 +218,7 @@ class Guardian:
             time.sleep(0.0005)
         if killed:
             log.warning(
-                "killed what the worker had started: processes=%d unkillable=%d ms=%.0f",
+                "killed what the worker had started processes=%d unkillable=%d ms=%.0f",
                 len(killed),
                 len(left),
                 (now_s() - began_s) * 1000,
@@ -253,7 +253,7 @@ class Guardian:
         else:
             self._signal(worker, how)
         log.error(
-            "worker is overdue: pid=%d term=%d overdue_s=%.2f sent=%s",
+            "worker overdue pid=%d term=%d overdue_s=%.2f sent=%s",
             worker.pid,
             report.term,
             now_s() - report.ends_s,
@@ -297,7 +297,7 @@ class Guardian:
                 report = LeaseReport(**message) if message["term"] is not None else None
                 self._watchdog = self._watchdog.heard(report)
         except Exception:  # noqa: BLE001  (neither the line nor a traceback: both may show a password)
-            log.error("the worker sent an unreadable report; ignored")  # noqa: TRY400
+            log.error("unreadable report from the worker, ignored")  # noqa: TRY400
 
     def _close_session(self) -> None:
         known, ender = self._session, self._ender
@@ -308,7 +308,7 @@ class Guardian:
             known.credentials, timeout_s=known.timeout_s, session_timeout_s=known.timeout_s
         )
         log.info(
-            "worker's session ended: closed=%s ms=%.0f",
+            "worker's session ended closed=%s ms=%.0f",
             closed,
             (now_s() - began_s) * 1000,
             extra={"event": "session_ended", "closed": closed},
@@ -319,7 +319,7 @@ class Guardian:
         if status >= 0:
             return status
         name = signal.Signals(-status).name
-        log.error("worker died: signal=%s", name, extra={"event": "worker_died"})
+        log.error("worker died signal=%s", name, extra={"event": "worker_died"})
         return ExitCode.FORCED if self._told_to_stop > 2 else ExitCode.FAILED
 
 

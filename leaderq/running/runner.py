@@ -179,8 +179,8 @@ class Runner:
         self._candidate.wake()
         if term is not None and self._leave is not None:
             log.info(
-                "stopping; what is in hand is finished within the budget; a second signal leaves at"
-                " once: career=%s id=%s term=%d budget_s=%g",
+                "stopping, work in hand is finished within the budget, a second signal ends it at"
+                " once career=%s id=%s term=%d budget_s=%g",
                 self.career_name,
                 self.candidate_id,
                 term.number,
@@ -326,8 +326,7 @@ class Runner:
         self._budgets.close_term()
         if started is not None and (killed := started.kill_left()):
             log.warning(
-                "killed what was started in the term and outlived handOver: career=%s term=%d"
-                " pids=%s",
+                "killed what outlived handOver career=%s term=%d pids=%s",
                 self.career_name,
                 term.number,
                 ",".join(str(one.pid) for one in sorted(killed)),

@@ -132,14 +132,18 @@ def _is_healthy(career: LeaderCareer, within_s: float) -> bool:
         try:
             answers.append(bool(career.healthy()))
         except Exception:  # a health check that raises says no
-            log.exception("healthy() of %s raised; it counts as unhealthy", type(career).__name__)
+            log.exception(
+                "healthy() raised, which counts as unhealthy career=%s", type(career).__name__
+            )
             answers.append(False)
 
     asked = threading.Thread(target=ask, name="leaderq-health-check", daemon=True)
     asked.start()
     asked.join(within_s)
     if not answers:
-        log.error("healthy() of %s has not answered within %.1f s", type(career).__name__, within_s)
+        log.error(
+            "healthy() has not answered career=%s within_s=%.1f", type(career).__name__, within_s
+        )
     return bool(answers) and answers[0]
 
 

@@ -204,7 +204,7 @@ def _contained(job: Callable[[], object]) -> None:
     try:
         job()
     except (Exception, SystemExit):  # neither may end the thread: all other callbacks need it
-        log.exception("a callback raised; the session goes on")
+        log.exception("callback failed, the session goes on")
 
 
 class ServerConnection(ConnectionHandler):
@@ -250,7 +250,7 @@ class ServerConnection(ConnectionHandler):
         try:
             super().zk_loop()
         except Exception:
-            log.exception("the connection thread failed; the session gets a new client")
+            log.exception("connection thread failed, the session gets a new client")
         finally:
             self._on_end()
             if self._is_abandoned.is_set():

@@ -649,7 +649,7 @@ ENDING = [
     mutant(
         "a candidate that cannot leave the line after a break-down blocks it",
         f"{ENDS}a_candidate_that_cannot_even_leave_the_line_gives_up_its_session",
-        Edit(CANDIDATE, 'self.session.replace("a candidate broke down")', "pass"),
+        Edit(CANDIDATE, 'self.session.replace("a candidate failed")', "pass"),
     ),
 ]
 

@@ -356,4 +356,4 @@ def test_two_candidates_under_one_id_are_told_of(electorate, won, caplog):
     won(a)
     double.stand()
     waiting(double)
-    eventually(lambda: "two candidates stand under one id: career=c id=a znodes=" in caplog.text)
+    eventually(lambda: "give each its own --id career=c id=a znodes=" in caplog.text)
