@@ -416,9 +416,10 @@ class Enlistment:
         self._last_failure = failure
         log.log(
             logging.DEBUG if known else logging.ERROR,
-            "candidate kept from the election career=%s id=%s error=while %s",
+            "candidate kept from the election career=%s id=%s while=%s error=%s",
             self._layout.career,
             self._candidate,
-            failure,
+            what,
+            exc,
         )
         return Input.FAILED

@@ -344,7 +344,7 @@ def test_withdrawing_while_zookeeper_is_away_is_repeated_until_the_znode_is_gone
     proxy.refuse()
     eventually(lambda: b.session.state is not SessionState.CONNECTED)
     assert not b.withdraw(timeout_s=0.1)
-    eventually(lambda: caplog.text.count("id=b while leaving") > 9, timeout_s=30)
+    eventually(lambda: caplog.text.count("id=b while=leaving") > 9, timeout_s=30)
     proxy.heal()
     line, session = electorate.path("candidates"), electorate.session()
     eventually(lambda: len(session.children(line)) == 1, timeout_s=20)
