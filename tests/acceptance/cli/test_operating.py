@@ -181,7 +181,7 @@ def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(
     os.close(screen)
     assert process.returncode == 130
     assert (
-        "what is in hand is finished within the budget; a second signal leaves at once: career=slow"
+        "work in hand is finished within the budget, a second signal ends it at once career=slow"
         " id=a term=1" in seen
     )
     assert "leaderq: left at the second signal, without a hand-over" in seen
