@@ -19,7 +19,9 @@ demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; un
 test: lint  ## linters, types, layers and all tests
 	@LEADERQ_TEST_PATIENCE=$${LEADERQ_TEST_PATIENCE:-3} $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-quick: lint unit  ## linters, types, layers, unit tests
+# The tests on servers go first: they take longest, and the other worker has unit tests meanwhile.
+quick: lint  ## linters, types, layers, unit tests and one test on servers a package; two minutes
+	@$(BIN)/python -m pytest -n 2 --dist worksteal @tests/quick.txt tests/unit
 
 help:  ## this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14

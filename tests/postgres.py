@@ -113,7 +113,10 @@ def _start(programs: Path, folder: Path, port: LeasedPort) -> WatchedProcess:
     data, log = folder / "data", folder / "log"
     log.touch()
     made = subprocess.run(
-        [*prefix, str(programs / "initdb"), "-D", str(data), "-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
+        [
+            *prefix, str(programs / "initdb"), "-D", str(data), "-U", SUPERUSER, "-A", "trust",
+            "-E", "UTF8", "--locale=C", "--no-sync",
+        ],
         cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert made.returncode == 0, f"initdb failed:\n{made.stdout}{made.stderr}"

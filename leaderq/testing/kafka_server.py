@@ -195,7 +195,7 @@ class KafkaBroker(JavaServer):
         file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         file.chmod(0o600)
         if not (folder / "data" / "meta.properties").exists():
-            jars = class_path("kafka", progress=self._progress)
+            jars = class_path(self.jar_set, progress=self._progress)
             format_storage(
                 folder / "data",
                 file,

@@ -274,12 +274,12 @@ HOLDING = [
     ),
     mutant(
         "a shorter time-out granted at a reconnection is not heard of",
-        f"{ENDS}a_time_out_cut_from_30_s_to_3_s_by_a_restart_shortens_the_lease_at_once_and_leaves_no_overlap",
+        f"{ENDS}a_time_out_cut_to_3_s_by_a_restart_shortens_the_lease_at_once_and_leaves_no_overlap",
         Edit(CANDIDATE, "            tenure.grant(self.session.timeout_s)", "            pass"),
     ),
     mutant(
         "a shorter time-out counts from the next renewal on",
-        f"{ENDS}a_time_out_cut_from_30_s_to_3_s_by_a_restart_shortens_the_lease_at_once_and_leaves_no_overlap",
+        f"{ENDS}a_time_out_cut_to_3_s_by_a_restart_shortens_the_lease_at_once_and_leaves_no_overlap",
         Edit(TENURE, "            self.term.shorten(self.lease.ends_s)\n", ""),
     ),
     mutant(

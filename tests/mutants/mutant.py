@@ -61,12 +61,12 @@ def edited(tree: Path, one: Mutant) -> Mapping[Path, str]:
     return texts
 
 
-def has_its_test(tree: Path, one: Mutant) -> bool:
-    """Whether the test that must kill ``one`` is there, in its file or, as part of a contract,
-    beside it; its parameters are not looked at.
+def stands(tree: Path, test: str) -> bool:
+    """Whether the test of this id is there, in its file or, as part of a contract, beside it; its
+    parameters are not looked at.
     """
-    path = tree / one.killed_by.partition("::")[0]
-    wanted = f"def {one.killed_by.rpartition('::')[2].partition('[')[0]}("
+    path = tree / test.partition("::")[0]
+    wanted = f"def {test.rpartition('::')[2].partition('[')[0]}("
     return path.exists() and any(
         wanted in file.read_text() for file in (path, *path.parent.glob("*_contract.py"))
     )

@@ -17,8 +17,9 @@ SINK = "leaderq/producing/sinks/sink.py"
 STORE = "leaderq/producing/journal/store.py"
 
 UNIT = "tests/unit/producing/test_"
-CUT = "tests/unit/producing/journal/test_power_cut.py::test_a_power_cut_"
-LEFT_BEHIND = "tests/unit/producing/journal/test_power_cut.py::test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out"
+CUTS = "tests/unit/producing/journal/test_power_cut.py::test_"
+CUT = f"{CUTS}a_power_cut_"
+LEFT_BEHIND = f"{CUTS}all_that_a_flush_or_an_opening_leaves_behind_is_forced_out"
 SEND = "tests/integration/producing/test_journal_send.py::test_"
 PROMISED = f"{CUT}costs_nothing_that_was_promised"
 
@@ -165,7 +166,7 @@ MUTANTS = [
     ),
     mutant(
         "what was struck out of the journal is read from it",
-        f"{UNIT}spilling.py::test_what_was_written_behind_a_refused_one_is_not_read_while_its_acknowledgement_is_under_way",
+        f"{UNIT}spilling.py::test_what_stands_behind_a_refused_one_is_not_read_while_its_acknowledgement_is_under_way",
         Edit("leaderq/producing/backlog.py", "            self._struck.add(news.id)\n", ""),
     ),
     mutant(

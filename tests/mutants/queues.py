@@ -24,7 +24,10 @@ VALUES = f"{HERE}test_taken_values.py::test_"
 CONSUMERS = f"{HERE}test_consumers.py::test_"
 PENDING_TESTS = "tests/unit/queues/test_pending_names.py::test_"
 LONG_LIFE = f"{HERE}test_long_life.py::test_"
-DIES = "tests/faults/queues/test_deaths_are_counted.py::test_an_item_over_which_consumers_die_is_set_aside_and_no_other"
+DIES = (
+    "tests/faults/queues/test_deaths_are_counted.py"
+    "::test_an_item_over_which_consumers_die_is_set_aside_and_no_other"
+)
 
 MUTANTS = [
     mutant(
@@ -196,7 +199,7 @@ MUTANTS = [
     ),
     mutant(
         "names of two listings close to each other are left to their owner for ever",
-        f"{PENDING_TESTS}what_came_right_after_a_listing_is_anybodys_after_50_ms_too_though_nothing_comes_later",
+        f"{PENDING_TESTS}what_came_right_after_a_listing_is_anybodys_after_50_ms_though_nothing_comes_later",
         Edit(PENDING, "        self._marks.append(", "        self._marks or self._marks.append("),
     ),
     mutant(

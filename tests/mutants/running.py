@@ -217,12 +217,12 @@ RUNNING = [
 WATCHING = [
     mutant(
         "a unit may outlive its lease by more than T/6",
-        f"{PURE_WATCHDOG}a_unit_that_outlives_its_lease_is_terminated_once_and_killed_before_anybody_else_can_lead",
+        f"{PURE_WATCHDOG}a_unit_that_outlives_its_lease_is_terminated_once_and_killed_before_the_next_can_lead",
         Edit(WATCHDOG, "graces = 3 if self.handing_over else 2", "graces = 3"),
     ),
     mutant(
         "a hand-over may outlive its lease by T/3",
-        f"{PURE_WATCHDOG}a_hand_over_past_the_lease_is_not_interrupted_by_sigterm_and_killed_before_anybody_else_can_lead",
+        f"{PURE_WATCHDOG}a_hand_over_past_the_lease_gets_no_sigterm_and_is_killed_before_the_next_can_lead",
         Edit(
             WATCHDOG,
             "graces = 3 if self.handing_over else 2",
@@ -249,7 +249,7 @@ WATCHING = [
     ),
     mutant(
         "a worker that hands over past its lease is asked to leave at once",
-        f"{PURE_WATCHDOG}a_hand_over_past_the_lease_is_not_interrupted_by_sigterm_and_killed_before_anybody_else_can_lead",
+        f"{PURE_WATCHDOG}a_hand_over_past_the_lease_gets_no_sigterm_and_is_killed_before_the_next_can_lead",
         Edit(
             WATCHDOG,
             "return None if self.handing_over else self.ends_s + self.grace_s",
@@ -258,7 +258,7 @@ WATCHING = [
     ),
     mutant(
         "SIGTERM is sent at every look",
-        f"{PURE_WATCHDOG}a_unit_that_outlives_its_lease_is_terminated_once_and_killed_before_anybody_else_can_lead",
+        f"{PURE_WATCHDOG}a_unit_that_outlives_its_lease_is_terminated_once_and_killed_before_the_next_can_lead",
         Edit(WATCHDOG, "if self.asked_term == report.term or self", "if self"),
     ),
     mutant(

@@ -46,6 +46,7 @@ import sys
 from importlib import import_module
 for package in {LAZY}:
     import_module(package)
-print([name for name in sys.modules if name.startswith("leaderq.") and name not in {(*LAZY, "leaderq.lazy")}])
+loaded = [name for name in sys.modules if name.startswith("leaderq.")]
+print([name for name in loaded if name not in {(*LAZY, "leaderq.lazy")}])
 """
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "[]\n"

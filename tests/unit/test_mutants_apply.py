@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from mutants.listed import MUTANTS
-from mutants.mutant import Edit, Outdated, edited, has_its_test, mutant
+from mutants.mutant import Edit, Outdated, edited, mutant, stands
 
 ROOT = Path(__file__).parents[2]
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("one", MUTANTS, ids=lambda one: one.name)
 def test_it_changes_what_stands_there_once_and_its_test_exists(one):
     assert all(path.read_text() != text for path, text in edited(ROOT, one).items())
-    assert has_its_test(ROOT, one)
+    assert stands(ROOT, one.killed_by)
 
 
 def test_names_tell_them_apart():
@@ -34,4 +34,4 @@ def test_edits_of_one_file_add_up(tmp_path):
     both = [Edit("a.py", "a = 1", "a = 3"), Edit("a.py", "b = 2", "b = 4")]
     one = mutant("it breaks", "tests/test_a.py::test_a", *both)
     assert list(edited(tmp_path, one).values()) == ["a = 3\nb = 4\n"]
-    assert not has_its_test(tmp_path, one)
+    assert not stands(tmp_path, one.killed_by)

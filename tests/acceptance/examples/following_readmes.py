@@ -33,8 +33,8 @@ class Terminal:
         with output.open("wb") as stream:
             # exec: the shell must not stand between the reader's Ctrl-C and the command.
             self._process = subprocess.Popen(
-                ["bash", "-c", f"exec {command}"], cwd=cwd, env=environment, stdout=stream, stderr=subprocess.STDOUT,
-                start_new_session=True,
+                ["bash", "-c", f"exec {command}"], cwd=cwd, env=environment,
+                stdout=stream, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
 
     @property
@@ -91,8 +91,8 @@ class Reader:
     def types(self, command: str) -> str:
         """A command that ends; gives what it printed."""
         done = subprocess.run(
-            ["bash", "-c", command], cwd=self.cwd, env=self.environment, capture_output=True, text=True, check=False,
-            timeout=90 * patience(),
+            ["bash", "-c", command], cwd=self.cwd, env=self.environment,
+            capture_output=True, text=True, check=False, timeout=90 * patience(),
         )  # fmt: skip
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout + done.stderr

@@ -81,10 +81,12 @@ def test_the_commands_of_the_readme_do_what_it_says(
         queue.push([Message(payload=payload) for payload in wrong])
         allocator = user.opens(run_a)
         allocator.wait_for("stage=execution")
-        user.types(f"until {audit.replace('600', '20')} | grep -q 'dead.: 4' && leaderq queue stats /work-orders/rules --json "
+        user.types(f"until {audit.replace('600', '20')} | grep -q 'dead.: 4' "
+                   "&& leaderq queue stats /work-orders/rules --json "
                    "| grep -q '\"due\": 0, \"delayed\": 0'; do sleep 0.2; done")  # fmt: skip
         assert len(orders(session)) == 20
-        assert sorted(letter.reason.partition(":")[0] for letter in queue.dead_letters.browse()) == [
+        reasons = [letter.reason for letter in queue.dead_letters.browse()]
+        assert sorted(reason.partition(":")[0] for reason in reasons) == [
             "JSONDecodeError", "KeyError", "ValueError", "ValueError",
         ]  # fmt: skip
     assert allocator.interrupt() == 0

@@ -40,8 +40,8 @@ def table(gaps: Sequence[Gap]) -> list[str]:
     """The lines of the table."""
     rows = [_HEADINGS, *(_row(gap) for gap in gaps)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    return ["  ".join(cell.ljust(width) if at < 3 else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths, strict=True)))
-            for row in rows]  # fmt: skip
+    formats = [f"{'<' if at < 3 else '>'}{width}" for at, width in enumerate(widths)]
+    return ["  ".join(map(format, row, formats)) for row in rows]
 
 
 def _row(gap: Gap) -> tuple[str, ...]:

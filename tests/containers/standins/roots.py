@@ -33,7 +33,8 @@ MIRROR_VARIABLE = "LEADERQ_DEBIAN_MIRROR"
 # What an image has no use for, or what would tell of this machine.
 LEFT_OUT = (
     "./usr/share/doc/*", "./usr/share/man/*", "./usr/share/info/*", "./usr/share/locale/*",
-    "./var/cache/apt/*", "./var/lib/apt/lists/*", "./var/log/*", "./etc/apt/sources.list", "./etc/resolv.conf",
+    "./var/cache/apt/*", "./var/lib/apt/lists/*", "./var/log/*",
+    "./etc/apt/sources.list", "./etc/resolv.conf",
     "./var/lib/postgresql/17/*", "./etc/postgresql/17/*", "./usr/lib/python3*/EXTERNALLY-MANAGED",
 )  # fmt: skip
 _OF_THE_MACHINE = re.compile(

@@ -33,7 +33,9 @@ def consume(value):
 is_over = threading.Event()
 with connect(address, timeout_s=1.0) as session:
     retry = RetryPolicy(attempts=attempts, backoff_s=0.0)
-    with DistributedQueue(session, "/q", consumer=consume, serializer=TEXT, lock_path="/locks", retry=retry) as queue:
+    with DistributedQueue(
+        session, "/q", consumer=consume, serializer=TEXT, lock_path="/locks", retry=retry
+    ) as queue:
         while not is_over.wait(0.05) and not (queue.dead_letters.count() and not queue.depth()):
             pass
 """

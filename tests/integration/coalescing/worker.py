@@ -3,17 +3,19 @@ standard input says, a line at a time.
 
 python worker.py ADDRESS ROOT NAME SESSION_TIMEOUT_S
 
-======================  ==========================================================================================
+======================  ======================================================================
 ``enqueue KEY``         answers with the outcome and the fencing number
 ``current``             answers ``True`` or ``False``
 ``write PATH TEXT``     writes with the fence; answers ``written``, or the error's class
 ``dequeue``             answers ``True`` or ``False``
-``rounds COUNT KEY``    so many requests for the key, each run written down between ``begin`` and ``end`` in ``/history``, whatever was
-                        answered at ``/answers``; answers ``done``
-``crowd SECONDS``       requests for keys that change twice a second, most of them impatient; runs, and runs that cover others, are
-                        written down in ``/runs``, requests that were declined at ``/declined``; answers ``done``
+``rounds COUNT KEY``    so many requests for the key, each run written down between ``begin``
+                        and ``end`` in ``/history``, whatever was answered at ``/answers``;
+                        answers ``done``
+``crowd SECONDS``       requests for keys that change twice a second, most of them impatient;
+                        runs, and runs that cover others, are written down in ``/runs``,
+                        requests that were declined at ``/declined``; answers ``done``
 ``idle``                answers ``True`` once all that was declined here is covered
-======================  ==========================================================================================
+======================  ======================================================================
 """
 
 from __future__ import annotations

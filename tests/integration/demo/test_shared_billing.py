@@ -183,9 +183,12 @@ def test_a_generator_that_is_started_again_gives_no_number_twice(
 @pytest.mark.parametrize("module", ["generator", "topic"])
 def test_kafka_that_is_not_there_is_said_in_one_sentence(module: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", f"ad_billing.{module}", "--kafka", "127.0.0.1:1"], cwd=EXAMPLES, capture_output=True, text=True,
+        [sys.executable, "-m", f"ad_billing.{module}", "--kafka", "127.0.0.1:1"],
+        cwd=EXAMPLES,
+        capture_output=True,
+        text=True,
         timeout=120,
-    )  # fmt: skip
+    )
     assert done.returncode in (1, 2)
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"{module}: error: ")
@@ -195,9 +198,12 @@ def test_generator_and_watch_end_when_told_to_stop(
     kafka_broker: Any, zookeeper_server: Any, url: str
 ) -> None:
     environment = {
-        "PATH": "/usr/bin:/bin", "LEADERQ_KAFKA": kafka_broker.address, "LEADERQ_ZOOKEEPER": zookeeper_server.address,
-        "AD_BILLING_LEDGER": url, "PYTHONUNBUFFERED": "1",
-    }  # fmt: skip
+        "PATH": "/usr/bin:/bin",
+        "LEADERQ_KAFKA": kafka_broker.address,
+        "LEADERQ_ZOOKEEPER": zookeeper_server.address,
+        "AD_BILLING_LEDGER": url,
+        "PYTHONUNBUFFERED": "1",
+    }
     for module, first in (
         ("generator", "records a second, from number"),
         ("watch", "nobody has led yet|leads|nobody leads"),

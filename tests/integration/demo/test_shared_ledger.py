@@ -30,8 +30,13 @@ LINE = b'h - - [t] "GET /a HTTP/1.1" 200 100 "-" "-"'
 
 def a_term(number: int, candidate: str = "a") -> OpenTerm:
     return OpenTerm(
-        number=number, id=f"t{number}", career="c", candidate=candidate, deadline=now_s() + 60, write=lambda term, ops: list(ops)
-    )  # fmt: skip
+        number=number,
+        id=f"t{number}",
+        career="c",
+        candidate=candidate,
+        deadline=now_s() + 60,
+        write=lambda term, ops: list(ops),
+    )
 
 
 def records(first: int, last: int, partition: int = 0, value: bytes = LINE) -> list[Record]:

@@ -25,7 +25,7 @@ def waiting(candidate):
     return eventually(lambda: candidate.role is Role.WAITING)
 
 
-def test_a_time_out_cut_from_30_s_to_3_s_by_a_restart_shortens_the_lease_at_once_and_leaves_no_overlap(
+def test_a_time_out_cut_to_3_s_by_a_restart_shortens_the_lease_at_once_and_leaves_no_overlap(
     electorate, won, fault_proxy
 ):
     with ZooKeeperServer() as server:

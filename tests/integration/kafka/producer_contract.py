@@ -134,7 +134,6 @@ class ProducerContract:
     """What the broker's error is called by the library, for a producer that was fenced."""
 
     # ---- what the tests work with
-    # -----------------------------------------------------------------------------------------------
 
     @pytest.fixture
     def make_producer(self, kafka_broker: Any, topic_name: str) -> Iterator[Make]:
@@ -200,7 +199,6 @@ class ProducerContract:
         assert any(name in told for name in type(self).fenced_causes), told
 
     # ---- transactions
-    # -----------------------------------------------------------------------------------------------------------
 
     def test_outputs_and_offsets_appear_together(
         self,
@@ -303,7 +301,6 @@ class ProducerContract:
         stored(kafka_broker.address, four_partitions, {0: 3})
 
     # ---- zombies
-    # ----------------------------------------------------------------------------------------------------------------
 
     def test_opening_a_producer_fences_nobody(
         self, make_producer: Make, output: Output, group: Member, four_partitions: str
@@ -427,7 +424,6 @@ class ProducerContract:
         stored(kafka_broker.address, four_partitions, {0: 5})
 
     # ---- errors
-    # -----------------------------------------------------------------------------------------------------------------
 
     def test_an_unknown_topic_fails_the_transaction_and_not_the_producer(
         self, make_producer: Make, output: Output, group: Member, four_partitions: str
@@ -481,7 +477,6 @@ class ProducerContract:
         port.release()
 
     # ---- brokers that go away
-    # ---------------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("stage", ["before sending", "after sending"])
     def test_a_commit_is_completed_after_the_broker_was_away(

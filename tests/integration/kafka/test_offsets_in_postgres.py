@@ -225,7 +225,7 @@ def test_terms_that_meet_at_the_first_load_of_all_both_come_to_an_end_and_the_ne
         stores[7].load(a_term(7))
 
 
-def test_an_older_term_that_founds_the_office_between_two_statements_of_a_newer_load_does_not_keep_it(
+def test_an_older_term_that_founds_the_office_between_two_statements_of_a_load_loses_it(
     a_store,
 ) -> None:
     """At READ COMMITTED each statement looks anew: the UPDATE sees no row, and the SELECT after it

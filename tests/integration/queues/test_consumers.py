@@ -35,7 +35,6 @@ def end(session: Session, address: str) -> None:
 
 
 # ---- many at once
-# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_a_slow_item_does_not_hold_up_others(session: Session) -> None:
@@ -138,7 +137,6 @@ def test_what_a_dead_consumer_held_goes_to_an_idle_one(
 
 
 # ---- the life of a consumer
-# -------------------------------------------------------------------------------------------------------
 
 
 def test_a_queue_whose_path_is_deleted_and_made_again_is_heard_again(session: Session) -> None:
@@ -419,7 +417,6 @@ def test_an_item_deleted_behind_the_consumers_back_leaves_no_lock(session: Sessi
 
 
 # ---- two of Curator's windows
-# -----------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_handed_out_while_the_connection_is_away(

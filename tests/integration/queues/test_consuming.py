@@ -22,7 +22,6 @@ LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "wit
 
 
 # ---- order
-# ----------------------------------------------------------------------------------------------------------------------
 
 
 @LOCKING
@@ -114,7 +113,6 @@ def test_what_java_requeued_without_its_priority_goes_first(session: Session) ->
 
 
 # ---- taking
-# ---------------------------------------------------------------------------------------------------------------------
 
 
 @LOCKING

@@ -182,8 +182,10 @@ def test_a_cluster_of_brokers_takes_a_killed_one_back() -> None:
 _PAIR = """
 import sys, threading
 from leaderq.testing import ServerPair
-pair = ServerPair(progress=lambda line: None).start()  # both first containers at once, and with them the reaper
-print(*(server._container.get_wrapped_container().id for server in (pair.zookeeper, pair.kafka)), flush=True)
+# Both first containers at once, and with them the reaper.
+pair = ServerPair(progress=lambda line: None).start()
+containers = [server._container for server in (pair.zookeeper, pair.kafka)]
+print(*(container.get_wrapped_container().id for container in containers), flush=True)
 sys.stdin.read()
 """
 

@@ -64,8 +64,9 @@ def test_a_live_line_wider_than_the_terminal_is_cut(monkeypatch: pytest.MonkeyPa
 
 def view(**changes: object) -> View:
     given = {
-        "career": "c", "leader": "a", "host": "h", "pid": 1, "term": 3, "stage": "execution", "began": 100.0, "ended": None,
-        "reason": None, "paused": False, "candidates": ("a", "b"), **changes,
+        "career": "c", "leader": "a", "host": "h", "pid": 1, "term": 3, "stage": "execution",
+        "began": 100.0, "ended": None, "reason": None, "paused": False,
+        "candidates": ("a", "b"), **changes,
     }  # fmt: skip
     return View(**given)  # type: ignore[arg-type]
 

@@ -18,8 +18,8 @@ from leaderq.cli.demo.ad_billing.watch import Story, progress
 from leaderq.election.observer import View
 
 NOBODY = View(
-    career="ad-billing", leader=None, host=None, pid=None, term=0, stage=None, began=None, ended=None, reason=None, paused=False,
-    candidates=(),
+    career="ad-billing", leader=None, host=None, pid=None, term=0, stage=None,
+    began=None, ended=None, reason=None, paused=False, candidates=(),
 )  # fmt: skip
 A_LEADS = replace(
     NOBODY,

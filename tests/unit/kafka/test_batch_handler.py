@@ -208,8 +208,8 @@ def test_where_effects_are_undone_what_precedes_a_named_culprit_is_done_again_fi
     career = FakeCareer(fails={(A, 1): 2}, names=True, undoes=True)
     assert a_handler(career, retry(2, backoff_s=0)).work(a_batch(A=[0, 1, 2]), a_term())
     assert career.log == [
-        "handle A0 A1 A2", "undo", "handle A0", "commit A=1", "handle A1", "undo", "handle A1", "commit A=2",
-        "handle A2", "commit A=3",
+        "handle A0 A1 A2", "undo", "handle A0", "commit A=1", "handle A1", "undo", "handle A1",
+        "commit A=2", "handle A2", "commit A=3",
     ]  # fmt: skip
     assert career.effects == [(A, 0), (A, 1), (A, 2)]
 
@@ -281,8 +281,8 @@ def test_a_dead_letter_is_set_aside_before_the_offset_passes_over_its_record() -
     )
     assert handler.work(a_batch(A=[0, 1, 2]), a_term())
     assert career.log == [
-        "handle A0 A1 A2", "commit A=1", "handle A1", "dead letter A1 on billing-dead after 2: A1", "commit A=2",
-        "handle A2", "commit A=3",
+        "handle A0 A1 A2", "commit A=1", "handle A1", "dead letter A1 on billing-dead after 2: A1",
+        "commit A=2", "handle A2", "commit A=3",
     ]  # fmt: skip
     assert told == [((A, 1), "A1", 2, "billing-dead")]
 
@@ -319,8 +319,8 @@ def test_an_unknown_culprit_is_looked_for_one_by_one_and_what_follows_goes_toget
     assert career.log == [
         "handle A0 A1 A2 A3", *undo, "handle A0 A1 A2 A3", *undo,
         "handle A0", "commit A=1",
-        "handle A1", *undo, "handle A1", *undo, "dead letter A1 on billing-dead after 4: A1", "commit A=2",
-        "handle A2 A3", "commit A=4",
+        "handle A1", *undo, "handle A1", *undo, "dead letter A1 on billing-dead after 4: A1",
+        "commit A=2", "handle A2 A3", "commit A=4",
     ]  # fmt: skip
 
 

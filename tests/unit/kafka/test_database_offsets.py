@@ -113,7 +113,7 @@ def test_a_zombie_cannot_load_after_its_successor(a_store: Callable[..., Databas
         a_store().load(a_term(1))
 
 
-def test_a_successor_waits_for_the_transaction_under_way_and_an_impatient_one_hears_the_drivers_error(
+def test_a_successor_waits_for_the_open_transaction_and_an_impatient_one_hears_the_drivers_error(
     a_store: Callable[..., DatabaseOffsets], path: Path
 ) -> None:
     zombie, old, successor = a_store(), a_term(1), a_store()
@@ -153,7 +153,7 @@ def test_a_term_that_is_over_begins_nothing(
     assert results(path) == []
 
 
-def test_a_drivers_error_passes_through_in_a_term_that_stands_and_is_the_cause_of_deposed_in_one_that_is_over(
+def test_a_drivers_error_passes_through_in_a_term_and_is_the_cause_of_deposed_after_it(
     a_store: Callable[..., DatabaseOffsets],
 ) -> None:
     store, term = a_store(), a_term(1)

@@ -184,7 +184,7 @@ def test_where_errors_are_raised_nothing_is_passed_over(case: Case, on_error: ob
 
 @settings(max_examples=200, deadline=None)
 @given(cases(), st.sampled_from(["raise", skip(), dead_letter()]))
-def test_at_most_once_never_has_an_effect_twice_and_each_offset_is_committed_before_its_record_is_handled(
+def test_at_most_once_has_no_effect_twice_and_commits_each_offset_before_its_record_is_handled(
     case: Case, on_error: object
 ) -> None:
     run = Run(case, on_error, "at_most_once")

@@ -63,9 +63,7 @@ def test_at_most_once_gives_a_part_up_rather_than_handling_some_of_it_twice() ->
     assert told == [0, 1, 2]
 
 
-def test_at_most_once_retries_where_the_policy_asks_for_it_and_raises_without_committing_again() -> (
-    None
-):
+def test_at_most_once_retries_where_the_policy_asks_and_raises_without_committing_again() -> None:
     career = FakeCareer(fails={(A, 1): ALWAYS}, undoes=True)
     with pytest.raises(Bad):
         a_handler(career, retry(1, backoff_s=0), delivery="at_most_once").work(
@@ -160,7 +158,7 @@ def test_parts_without_a_wait_between_them_are_committed_together() -> None:
     ]
 
 
-def test_a_failure_undoes_the_parts_before_it_that_are_not_committed_yet_and_they_are_done_again() -> (
+def test_a_failure_undoes_the_parts_before_it_that_are_uncommitted_and_they_are_done_again() -> (
     None
 ):
     career = FakeCareer(fails={(A, 2): 1}, undoes=True)
@@ -168,7 +166,8 @@ def test_a_failure_undoes_the_parts_before_it_that_are_not_committed_yet_and_the
         career, retry(1, backoff_s=0), rate_limit=FakeRateLimiter(career, 2, 0.0)
     ).work(a_batch(A=[0, 1, 2]), a_term())
     assert career.log == [
-        "handed out", "handle A0 A1", "handed out", "handle A2", "undo", "handle A0 A1", "commit A=2", "handle A2", "commit A=3",
+        "handed out", "handle A0 A1", "handed out", "handle A2", "undo",
+        "handle A0 A1", "commit A=2", "handle A2", "commit A=3",
     ]  # fmt: skip
     assert career.effects == [(A, 0), (A, 1), (A, 2)]
 
@@ -228,7 +227,9 @@ def test_a_record_that_took_too_many_processes_is_passed_over_unhandled() -> Non
     assert handler.work(a_batch(A=[0, 1, 2]), a_term())
     assert career.log == [
         "mark A0", "handle A0", "commit A=1", "unmark A0",
-        "mark A1", "dead letter A1 on billing-dead after 2: the process died 2 times while handling this record",
+        "mark A1",
+        "dead letter A1 on billing-dead after 2: "
+        "the process died 2 times while handling this record",
         "commit A=2", "unmark A1",
         "mark A2", "handle A2", "commit A=3", "unmark A2",
     ]  # fmt: skip

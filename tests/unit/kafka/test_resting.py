@@ -116,7 +116,7 @@ def test_all_wait_where_the_partition_cannot_rest_alone(
     assert (A, 0) in career.effects
 
 
-def test_of_a_partition_that_rests_nothing_is_in_hand_and_reading_goes_on_where_it_is_committed() -> (
+def test_of_a_resting_partition_nothing_is_in_hand_and_reading_goes_on_where_it_is_committed() -> (
     None
 ):
     positions = Positions({A: 3, B: 0})

@@ -84,7 +84,7 @@ def test_jobs_in_quick_succession_do_not_disturb_each_other() -> None:
     workers.close()
 
 
-def test_a_thread_struck_while_it_waits_begins_no_more_tasks_and_leaves_when_those_begun_are_done() -> (
+def test_a_thread_struck_while_it_waits_begins_no_task_and_leaves_when_those_begun_are_done() -> (
     None
 ):
     workers = PartitionWorkers(1, "test")
@@ -180,7 +180,8 @@ def test_only_the_rest_of_the_partition_that_failed_is_handled_again() -> None:
     assert handler.work(a_batch(A=[0, 1], B=[5, 6, 7]), a_term())
     handler.close()
     assert sorted_until_committed(career.log) == [
-        "handle A0 A1", "handle B5 B6 B7", "commit A=2 B=6", "handle B6", "handle B6", "commit B=7", "handle B7", "commit B=8",
+        "handle A0 A1", "handle B5 B6 B7", "commit A=2 B=6", "handle B6", "handle B6", "commit B=7",
+        "handle B7", "commit B=8",
     ]  # fmt: skip
 
 
@@ -191,7 +192,8 @@ def test_where_effects_are_undone_all_is_done_again_one_partition_after_the_othe
     handler.close()
     assert sorted_until_committed(career.log) == [
         "handle A0 A1", "handle B5 B6", "undo", "handle A0 A1", "commit A=2",
-        "handle B5", "commit B=6", "handle B6", "undo", "dead letter B6 on billing-dead after 2: B6", "commit B=7",
+        "handle B5", "commit B=6", "handle B6", "undo",
+        "dead letter B6 on billing-dead after 2: B6", "commit B=7",
     ]  # fmt: skip
     assert career.effects == [(A, 0), (A, 1), (B, 5)]
 
@@ -217,9 +219,7 @@ def test_a_term_that_ends_begins_no_further_partition_and_commits_what_is_done()
     assert 1 <= len(done) <= 2
 
 
-def test_at_most_once_commits_all_partitions_at_once_and_handles_all_of_them_even_when_the_term_is_ending() -> (
-    None
-):
+def test_at_most_once_commits_all_partitions_at_once_and_handles_all_though_the_term_ends() -> None:
     career = FakeCareer()
     term = a_term()
     career.before_commit = lambda: term.wind_up(Reason.STEP_DOWN)

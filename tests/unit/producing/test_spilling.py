@@ -388,7 +388,7 @@ def test_what_the_disk_refused_to_take_stays_pending_and_is_written_when_it_can(
         one.close()
 
 
-def test_what_was_written_behind_a_refused_one_is_not_read_while_its_acknowledgement_is_under_way() -> (
+def test_what_stands_behind_a_refused_one_is_not_read_while_its_acknowledgement_is_under_way() -> (
     None
 ):
     backlog = JournalBacklog(0, 0)

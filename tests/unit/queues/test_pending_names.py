@@ -114,7 +114,7 @@ def test_what_has_waited_since_an_earlier_listing_is_anybodys_whatever_came_sinc
     assert names.overdue_ms(90) is None
 
 
-def test_what_came_right_after_a_listing_is_anybodys_after_50_ms_too_though_nothing_comes_later() -> (
+def test_what_came_right_after_a_listing_is_anybodys_after_50_ms_though_nothing_comes_later() -> (
     None
 ):
     names = waiting(plain(0, 1))

@@ -20,9 +20,12 @@ from leaderq.testing import eventually
 
 
 def test_the_public_names_are_these():
-    wanted = """BYTES JSON TEXT AsyncItem AsyncQueue BlockingQueueConsumer DistributedDelayQueue DistributedIdQueue DistributedPriorityQueue
-        DistributedQueue ErrorMode Item PutListener QueueAllocator QueueBuilder QueueConsumer QueueRecipe QueueSerializer QueueSharder
-        QueueSharderPolicies RetryPolicy SimpleDistributedQueue"""
+    wanted = """
+        BYTES JSON TEXT AsyncItem AsyncQueue BlockingQueueConsumer DistributedDelayQueue
+        DistributedIdQueue DistributedPriorityQueue DistributedQueue ErrorMode Item PutListener
+        QueueAllocator QueueBuilder QueueConsumer QueueRecipe QueueSerializer QueueSharder
+        QueueSharderPolicies RetryPolicy SimpleDistributedQueue
+    """
     assert sorted(wanted.split()) == sorted(queues.__all__)
     assert all(hasattr(queues, name) for name in queues.__all__)
 

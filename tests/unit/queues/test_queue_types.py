@@ -16,7 +16,8 @@ PROGRAM = """
 from leaderq import connect
 from leaderq.queues import JSON, TEXT, AsyncQueue, DistributedPriorityQueue, DistributedQueue
 
-with connect("127.0.0.1:2181") as session, DistributedQueue(session, "/mail", serializer=TEXT) as queue:
+session = connect("127.0.0.1:2181")
+with session, DistributedQueue(session, "/mail", serializer=TEXT) as queue:
     name: str | bool = queue.put("hello")
     with queue.take() as item:
         print(item.value.upper())
@@ -29,7 +30,9 @@ with connect("127.0.0.1:2181") as session, DistributedQueue(session, "/mail", se
     raw = DistributedQueue(session, "/raw")
     raw.put(b"bytes")
     data: bytes = raw.take().value
-    urgent = DistributedPriorityQueue(session, "/urgent", consumer=lambda value: print(value), serializer=JSON)
+    urgent = DistributedPriorityQueue(
+        session, "/urgent", consumer=lambda value: print(value), serializer=JSON
+    )
 
 
 async def main() -> None:
@@ -43,7 +46,8 @@ WRONG = """
 from leaderq import connect
 from leaderq.queues import TEXT, DistributedQueue
 
-with connect("127.0.0.1:2181") as session, DistributedQueue(session, "/mail", serializer=TEXT) as queue:
+session = connect("127.0.0.1:2181")
+with session, DistributedQueue(session, "/mail", serializer=TEXT) as queue:
     queue.put(3)
     queue.take(1.0).ack()
 """

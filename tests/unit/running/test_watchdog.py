@@ -35,13 +35,13 @@ def test_a_worker_whose_lease_runs_is_left_alone():
     assert not seen[TERMINATE] and not seen[KILL]
 
 
-def test_a_unit_that_outlives_its_lease_is_terminated_once_and_killed_before_anybody_else_can_lead():
+def test_a_unit_that_outlives_its_lease_is_terminated_once_and_killed_before_the_next_can_lead():
     _, seen = looks(Watchdog().heard(UNIT), 99.0, 104.0)
     assert seen[TERMINATE] == [101.0]
     assert seen[KILL][0] == 102.0  # T/6 after the lease, and the next leader begins T/3 after it
 
 
-def test_a_hand_over_past_the_lease_is_not_interrupted_by_sigterm_and_killed_before_anybody_else_can_lead():
+def test_a_hand_over_past_the_lease_gets_no_sigterm_and_is_killed_before_the_next_can_lead():
     _, seen = looks(Watchdog().heard(HANDING_OVER), 99.0, 104.0)
     assert not seen[TERMINATE]
     assert seen[KILL][0] == 103.0

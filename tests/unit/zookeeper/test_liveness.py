@@ -33,9 +33,7 @@ def test_a_peer_asked_only_now_is_given_a_third_of_the_time_out_however_long_we_
     assert liveness.is_dead(52.1)
 
 
-def test_all_servers_are_tried_within_a_third_of_the_time_out_but_none_is_hurried_below_the_floor() -> (
-    None
-):
+def test_all_servers_are_tried_within_a_third_of_the_time_out_but_none_below_the_floor() -> None:
     assert connect_limit_s(6.0, 1) == 2.0
     assert connect_limit_s(9.0, 3) == 1.0
     assert connect_limit_s(4.0, 5) == 0.5

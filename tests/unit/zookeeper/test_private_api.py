@@ -124,9 +124,7 @@ def is_listed(use: str) -> bool:
     return any(what in (f"super().{name}", f"self.{name}", f"def {name}") for name in HOOKS)
 
 
-def test_no_other_file_of_the_product_touches_a_private_part_of_kazoo_but_for_the_listed_hooks() -> (
-    None
-):
+def test_no_other_file_touches_a_private_part_of_kazoo_but_for_the_listed_hooks() -> None:
     files = [path for path in PRODUCT.rglob("*.py") if path.name != "private_api.py"]
     assert [
         use for path in files for use in uses_of_private_parts(path) if not is_listed(use)

@@ -56,9 +56,7 @@ def test_the_time_of_a_new_client_starts_at_zero() -> None:
     assert idle.look(9.0, another, 1, is_connected=False) == 0.0
 
 
-def test_a_client_that_ends_again_and_again_is_replaced_at_growing_intervals_however_often_it_is_woken() -> (
-    None
-):
+def test_a_client_that_keeps_ending_is_replaced_at_growing_intervals_however_often_woken() -> None:
     ended = threading.Event()
     ended.set()
     dead: Any = SimpleNamespace(

@@ -69,9 +69,7 @@ def test_an_operation_of_a_multi_is_packed_as_the_server_reads_it(
     assert Multi([operation], server_path, OPEN_ACL_UNSAFE).serialize() == body + END
 
 
-def test_a_multi_is_its_operations_one_after_the_other_and_data_that_changes_later_is_not_sent() -> (
-    None
-):
+def test_a_multi_is_its_operations_in_order_and_data_that_changes_later_is_not_sent() -> None:
     data = bytearray(20_000)
     operations = [Create("/a", b"1"), Create("/b", data), Create("/c-", b"2", sequential=True)]  # type: ignore[arg-type]
     operations += [Create("/c-", b"3", sequential=True)]
