@@ -69,14 +69,14 @@ class RetryPolicy:
 
 
 def retry_until_connected(
-    session: Session, ask: Callable[[], T], patience_s: float = PATIENCE_S
+    session: Session, ask: Callable[[], T], patience_s: float | None = None
 ) -> T:
     """What ``ask`` returns, asked again while the connection is away; it must do no harm when it is
     asked twice.
 
-    :raises ConnectionLost: there was no answer in ``patience_s``.
+    :raises ConnectionLost: there was no answer in ``patience_s`` (:data:`PATIENCE_S`).
     """
-    deadline = now_s() + patience_s
+    deadline = now_s() + (PATIENCE_S if patience_s is None else patience_s)
     while True:
         try:
             return ask()

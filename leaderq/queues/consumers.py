@@ -58,53 +58,59 @@ class QueueConsumer(ABC, Generic[T]):
 
 
 @dataclass(frozen=True)
-class ConsumeOptions(Generic[T]):
-    """How a queue is consumed. At most one of ``consumer`` and ``consume_batch``; with neither,
-    items are taken on request.
-
-    ``batch_items``: as many values at most are given to ``consume_batch`` at once. ``concurrency``,
-    by default the executor's threads: as many items are worked on at a time, on as many threads (on
-    ``executor``, if one is given). ``min_items_before_refresh``: priority queues only; after that
-    many items of one listing, news of more urgent ones are applied before each next.
+class QueueOptions(Generic[T]):
+    """How a queue is put into and consumed; what each means says
+    :class:`~leaderq.queues.QueueRecipe`. With neither ``consumer`` nor ``consume_batch`` items are
+    taken on request.
     """
 
     serializer: QueueSerializer[T] = BYTES  # type: ignore[assignment]
     consumer: Callable[[T], object] | QueueConsumer[T] | None = None
     consume_batch: Callable[[Sequence[T]], object] | None = None
-    batch_items: int = 100
-    concurrency: int | None = None
+    max_items: int | None = None
+    put_in_background: bool = False
+    final_flush_s: float = 5.0
     executor: Executor | None = None
+    concurrency: int | None = None
+    batch_items: int = 100
     error_mode: ErrorMode = ErrorMode.REQUEUE
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    compress: bool = False
+    name: str | None = None
     min_items_before_refresh: int = 0
     claim_ahead: int = 100
 
     def __post_init__(self) -> None:
-        problems = []
-        if self.consumer is not None and self.consume_batch is not None:
-            problems.append("give either consumer or consume_batch, not both")
         if self.consumer is not None:
             require_plain_function(self.on_value, "consumer")
         if self.consume_batch is not None:
             require_plain_function(self.consume_batch, "consume_batch")
-        if isinstance(self.executor, ProcessPoolExecutor):
-            problems.append(
+        refresh, batch = self.min_items_before_refresh, self.batch_items
+        ConfigurationError.unless(
+            (
+                self.consumer is None or self.consume_batch is None,
+                "give either consumer or consume_batch, not both",
+            ),
+            (
+                not isinstance(self.executor, ProcessPoolExecutor),
                 "executor is a ProcessPoolExecutor: items are acknowledged by the process that"
-                " claimed them; give a ThreadPoolExecutor, whose functions may use a process pool"
-            )
-        if self.batch_items < 1 or self.workers < 1:
-            problems.append(
-                f"batch_items={self.batch_items!r}, concurrency={self.concurrency!r}: give 1 or"
-                " more"
-            )
-        if self.claim_ahead < 0:
-            problems.append(f"claim_ahead={self.claim_ahead!r}: give 0 or more values")
-        if self.min_items_before_refresh < 0:
-            problems.append(
-                f"min_items_before_refresh={self.min_items_before_refresh!r}: give 0 or more"
-            )
-        if problems:
-            raise ConfigurationError(*problems)
+                " claimed them; give a ThreadPoolExecutor, whose functions may use a process pool",
+            ),
+            (
+                batch >= 1 and self.workers >= 1,
+                f"batch_items={batch!r}, concurrency={self.concurrency!r}: give 1 or more",
+            ),
+            (
+                self.max_items is None or self.max_items >= 1,
+                f"max_items={self.max_items!r}: give 1 or more, or None for no bound",
+            ),
+            (
+                self.final_flush_s >= 0,
+                f"final_flush_s={self.final_flush_s!r}: give 0 or more seconds",
+            ),
+            (self.claim_ahead >= 0, f"claim_ahead={self.claim_ahead!r}: give 0 or more values"),
+            (refresh >= 0, f"min_items_before_refresh={refresh!r}: give 0 or more"),
+        )
 
     @property
     def workers(self) -> int:

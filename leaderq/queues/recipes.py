@@ -23,7 +23,7 @@ from leaderq.errors import (
 )
 from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
 from leaderq.queues.admin.bulk import removal
-from leaderq.queues.consumers import ConsumeOptions, ErrorMode, QueueConsumer
+from leaderq.queues.consumers import ErrorMode, QueueConsumer, QueueOptions
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption, Item
 from leaderq.queues.putting import PutListener, Putter
 from leaderq.queues.serializers import BYTES, QueueSerializer
@@ -31,7 +31,6 @@ from leaderq.queues.wire.names import QueueKind, fixed_id, id_of, is_item, prefi
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
 from leaderq.retrying import RetryPolicy
 from leaderq.zookeeper import AnyClient, Session, as_session
-from leaderq.zookeeper.paths import validated_path
 
 log = logging.getLogger(__name__)
 if TYPE_CHECKING:  # the default is for type checkers only: without a serializer a queue holds bytes
@@ -108,61 +107,55 @@ class QueueRecipe(Generic[T]):
         min_items_before_refresh: int = 0,
         claim_ahead: int = 100,
     ) -> None:
-        paths = QueuePaths(
-            validated_path(path),
-            None if lock_path is None else validated_path(lock_path),
-            None if meta_path is None else validated_path(meta_path),
-        )
-        if meta_path is not None and (meta_path + "/").startswith((path + "/", f"{lock_path}/")):
-            raise ConfigurationError(
+        self._paths = paths = QueuePaths(path, lock_path, meta_path)
+        ConfigurationError.unless(
+            (
+                meta_path is None
+                or not (meta_path + "/").startswith((path + "/", f"{lock_path}/")),
                 f"meta_path={meta_path!r} lies in the queue or among its locks; give it a place of"
-                " its own"
-            )
-        if path == "/" or lock_path == path:
-            raise ConfigurationError(
+                " its own",
+            ),
+            (
+                path != "/" and lock_path != path,
                 f"path={path!r}, lock_path={lock_path!r}: give the queue and its locks znodes of"
-                " their own"
-            )
-        if self.KIND is QueueKind.ID and "|" in path:
-            raise ConfigurationError(
-                f"path {path!r} of an id queue holds '|', which separates the ids in it"
-            )
-        if min_items_before_refresh and self.KIND is not QueueKind.PRIORITY:
-            raise ConfigurationError(
+                " their own",
+            ),
+            (
+                self.KIND is not QueueKind.ID or "|" not in path,
+                f"path {path!r} of an id queue holds '|', which separates the ids in it",
+            ),
+            (
+                not min_items_before_refresh or self.KIND is QueueKind.PRIORITY,
                 f"min_items_before_refresh={min_items_before_refresh!r}: only a priority queue can"
-                " use it"
-            )
-        options = ConsumeOptions(
+                " use it",
+            ),
+        )
+        options = QueueOptions(
             serializer=serializer,
             consumer=consumer,
             consume_batch=consume_batch,
-            batch_items=batch_items,
-            concurrency=concurrency,
+            max_items=max_items,
+            put_in_background=put_in_background,
+            final_flush_s=final_flush_s,
             executor=executor,
+            concurrency=concurrency,
+            batch_items=batch_items,
             error_mode=error_mode,
             retry=retry or RetryPolicy(),
+            compress=compress,
+            name=name,
             min_items_before_refresh=min_items_before_refresh,
             claim_ahead=claim_ahead,
         )
         self._is_lent = isinstance(client, Session)
-        self._session = as_session(client)
-        self._paths = paths
-        self._final_flush_s = final_flush_s
-        self._putter: Putter[T] = Putter(
-            self._session,
-            paths,
-            serializer,
-            max_items=max_items,
-            put_in_background=put_in_background,
-            final_flush_s=final_flush_s,
-            compress=compress,
-            name=name,
-        )
-        self._admin = QueueAdmin(self._session, paths, self.KIND)
-        self._consumption = Consumption(self._session, paths, self.KIND, options, name=name)
+        self._session = session = as_session(client)
+        self._close_s = max(_LEAST_CLOSE_S, final_flush_s)
+        self._putter = Putter(session, paths, options)
+        self._admin = QueueAdmin(session, paths, self.KIND)
+        self._consumption = Consumption(session, paths, self.KIND, options, name=name)
         self._death_watcher: ConsumerDeathWatcher | None = None
         if lock_path is not None:
-            self._death_watcher = ConsumerDeathWatcher(self._session, paths, self.KIND)
+            self._death_watcher = ConsumerDeathWatcher(session, paths, self.KIND)
         self._lock = threading.Lock()
         self._is_started = self._is_closed = False
 
@@ -210,7 +203,7 @@ class QueueRecipe(Generic[T]):
             if self._death_watcher is not None:
                 self._death_watcher.close()
         try:
-            if not self._consumption.close(max(_LEAST_CLOSE_S, self._final_flush_s)):
+            if not self._consumption.close(self._close_s):
                 log.warning(
                     "queue %s: its consumer was still at work when it was closed", self.path
                 )
@@ -406,13 +399,13 @@ class DistributedQueue(QueueRecipe[T]):
         :raises QueueClosed: not started, or closed before it was sent. Whatever the serializer
             raises.
         """
-        return self._putter.put(item, _PREFIX, timeout_s=timeout_s)
+        return self._putter.put([item], _PREFIX, timeout_s)
 
     def put_multi(self, items: Iterable[T], *, timeout_s: float | None = None) -> str | bool:
         """Put all ``items`` as one znode: cheap, and one unit of locking, acknowledging and
         retrying. Otherwise as :meth:`put`.
         """
-        return self._putter.put_multi(items, _PREFIX, timeout_s=timeout_s)
+        return self._putter.put(list(items), _PREFIX, timeout_s, is_multi=True)
 
     def put_many(self, items: Iterable[T], *, timeout_s: float | None = None) -> int:
         """Put each of ``items`` as a znode of its own, many in one request, in order; returns how
@@ -421,7 +414,11 @@ class DistributedQueue(QueueRecipe[T]):
 
         :raises PutsFailed: some were not stored, or not certainly; it says which. The others were.
         """
-        return self._putter.put_many(items, _PREFIX, timeout_s=timeout_s)
+        return self._putter.put_many(items, _PREFIX, timeout_s)
+
+
+def _of_id(id: str) -> str:
+    return prefix_for(QueueKind.ID, id=id)
 
 
 class DistributedIdQueue(QueueRecipe[T]):
@@ -446,21 +443,19 @@ class DistributedIdQueue(QueueRecipe[T]):
 
         :raises ConfigurationError: ``id`` is empty, or holds characters that ZooKeeper refuses.
         """
-        return self._putter.put(item, prefix_for(QueueKind.ID, id=id), timeout_s=timeout_s)
+        return self._putter.put([item], _of_id(id), timeout_s)
 
     def put_multi(
         self, items: Iterable[T], id: str, *, timeout_s: float | None = None
     ) -> str | bool:
         """Put all ``items`` as one znode under ``id`` (Curator cannot do that, but reads it)."""
-        return self._putter.put_multi(items, prefix_for(QueueKind.ID, id=id), timeout_s=timeout_s)
+        return self._putter.put(list(items), _of_id(id), timeout_s, is_multi=True)
 
     def put_many(self, items: Iterable[tuple[T, str]], *, timeout_s: float | None = None) -> int:
         """Put each of these ``(item, id)`` as a znode of its own; see
         :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
-        named = ((item, prefix_for(QueueKind.ID, id=id)) for item, id in items)
-        return self._putter.put_pairs(
-            named, timeout_s=timeout_s, is_at_hand=isinstance(items, Sized)
-        )
+        named = ((item, _of_id(id)) for item, id in items)
+        return self._putter.put_pairs(named, timeout_s, is_at_hand=isinstance(items, Sized))
 
     def remove(self, id: str) -> int:
         """Remove all items put under ``id`` that nobody works on; returns their number.
@@ -498,18 +493,18 @@ class DistributedPriorityQueue(QueueRecipe[T]):
 
         :raises ConfigurationError: ``priority`` is no 32-bit whole number.
         """
-        return self._putter.put(item, _of_priority(priority), timeout_s=timeout_s)
+        return self._putter.put([item], _of_priority(priority), timeout_s)
 
     def put_multi(
         self, items: Iterable[T], priority: int, *, timeout_s: float | None = None
     ) -> str | bool:
         """Put all ``items`` as one znode with this priority."""
-        return self._putter.put_multi(items, _of_priority(priority), timeout_s=timeout_s)
+        return self._putter.put(list(items), _of_priority(priority), timeout_s, is_multi=True)
 
     def put_many(self, items: Iterable[T], priority: int, *, timeout_s: float | None = None) -> int:
         """Put each of ``items`` as a znode of its own, all with this priority; see
         :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
-        return self._putter.put_many(items, _of_priority(priority), timeout_s=timeout_s)
+        return self._putter.put_many(items, _of_priority(priority), timeout_s)
 
 
 def _of_priority(priority: int) -> str:
@@ -517,7 +512,7 @@ def _of_priority(priority: int) -> str:
 
 
 _Due = datetime | float | None
-_Seconds = float | None
+_Secs = float | None
 
 
 class DistributedDelayQueue(QueueRecipe[T]):
@@ -536,7 +531,7 @@ class DistributedDelayQueue(QueueRecipe[T]):
     KIND: ClassVar[QueueKind] = QueueKind.DELAY
 
     def put(
-        self, item: T, *, delay_s: _Seconds = None, due: _Due = None, timeout_s: _Seconds = None
+        self, item: T, *, delay_s: _Secs = None, due: _Due = None, timeout_s: _Secs = None
     ) -> str | bool:
         """Put ``item``, due in ``delay_s`` seconds, or at ``due``: a ``datetime`` (without a zone:
         local time), or seconds since 1970. With neither it is due now. Otherwise as
@@ -544,30 +539,30 @@ class DistributedDelayQueue(QueueRecipe[T]):
 
         :raises ConfigurationError: both are given, or a delay below 0, or a time before 1970.
         """
-        return self._putter.put(item, _of_time(delay_s, due), timeout_s=timeout_s)
+        return self._putter.put([item], _of_time(delay_s, due), timeout_s)
 
     def put_multi(
         self,
         items: Iterable[T],
         *,
-        delay_s: _Seconds = None,
+        delay_s: _Secs = None,
         due: _Due = None,
-        timeout_s: _Seconds = None,
+        timeout_s: _Secs = None,
     ) -> str | bool:
         """Put all ``items`` as one znode, due at one time."""
-        return self._putter.put_multi(items, _of_time(delay_s, due), timeout_s=timeout_s)
+        return self._putter.put(list(items), _of_time(delay_s, due), timeout_s, is_multi=True)
 
     def put_many(
         self,
         items: Iterable[T],
         *,
-        delay_s: _Seconds = None,
+        delay_s: _Secs = None,
         due: _Due = None,
-        timeout_s: _Seconds = None,
+        timeout_s: _Secs = None,
     ) -> int:
         """Put each of ``items`` as a znode of its own, all due at one time; see
         :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
-        return self._putter.put_many(items, _of_time(delay_s, due), timeout_s=timeout_s)
+        return self._putter.put_many(items, _of_time(delay_s, due), timeout_s)
 
 
 def _of_time(delay_s: float | None, due: _Due) -> str:

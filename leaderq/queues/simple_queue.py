@@ -35,7 +35,7 @@ from leaderq.errors import (
     SessionExpired,
     TooLarge,
 )
-from leaderq.queues.consumers import ConsumeOptions
+from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import Consumption, Item
 from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.settling import done
@@ -80,7 +80,7 @@ class SimpleDistributedQueue:
     def __init__(
         self, client: AnyClient, path: str, *, claim_ahead: int = 0, meta_path: str | None = None
     ) -> None:
-        options: ConsumeOptions[bytes] = ConsumeOptions(claim_ahead=claim_ahead)
+        options: QueueOptions[bytes] = QueueOptions(claim_ahead=claim_ahead)
         self._session = as_session(client)
         self._is_lent = self._session is client
         self.path = validated_path(path)

@@ -41,6 +41,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from typing import Any
 
+from leaderq import retrying
 from leaderq.clock import now_s
 from leaderq.errors import (
     ConfigurationError,
@@ -75,11 +76,14 @@ log = logging.getLogger(__name__)
 _LEAST_S = 0.1
 
 
-def await_outcomes(futures: Sequence[Future[Any]], patience_s: float) -> list[LeaderqError | None]:
+def await_outcomes(
+    futures: Sequence[Future[Any]], patience_s: float | None = None
+) -> list[LeaderqError | None]:
     """What each of a writer's groups failed with, if it did, waited for as long as something moves.
 
-    :raises ConnectionLost: nothing was answered for ``patience_s``.
+    :raises ConnectionLost: nothing was answered for ``patience_s`` (``retrying.PATIENCE_S``).
     """
+    patience_s = retrying.PATIENCE_S if patience_s is None else patience_s
     errors: list[LeaderqError | None] = []
     for future in futures:
         try:

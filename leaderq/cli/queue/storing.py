@@ -13,9 +13,10 @@ from leaderq.cli.queue.dyno import DynoAdmin
 from leaderq.clock import now_s
 from leaderq.dyno import DynoQueue, Message
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, NodeExists, TooLarge
-from leaderq.queues import BYTES, PutListener, SimpleDistributedQueue
+from leaderq.queues import PutListener, SimpleDistributedQueue
 from leaderq.queues.admin import QueueAdmin
 from leaderq.queues.admin.contents import agreed, contents_of, refuse_sharder
+from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.putting import Putter
 from leaderq.queues.wire.names import ITEM_PREFIX, QueueKind, prefix_for
 from leaderq.queues.wire.znodes import QueuePaths
@@ -58,16 +59,14 @@ class FramedStore(PutListener):
         self.stored = 0
         self._kind = kind
         self._failure: LeaderqError | None = None
-        self._putter: Putter[bytes] = Putter(
-            session, places, BYTES, put_in_background=True, final_flush_s=1.0
-        )
+        options: QueueOptions[bytes] = QueueOptions(put_in_background=True, final_flush_s=1.0)
+        self._putter = Putter(session, places, options)
         self._putter.start()
         self._putter.add_listener(self)
 
     def put(self, entry: Entry) -> None:
-        if not self._putter.put_multi(
-            entry.values, _prefix(self._kind, entry.keys), timeout_s=PATIENCE_S
-        ):
+        prefix = _prefix(self._kind, entry.keys)
+        if not self._putter.put(entry.values, prefix, PATIENCE_S, is_multi=True):
             raise ConnectionLost(
                 f"nothing was stored for {PATIENCE_S:.0f} s, and no more can be kept"
             )

@@ -3,7 +3,7 @@ requeue, drop, pause, drain). Begin with :class:`QueueAdmin`.
 
 Works on the znodes of any recipe, Java's as well; the znodes are authoritative and nothing is
 cached. What happens on each failure: **connection lost**: reads are repeated, and writes, each of
-which deletes the znode that it is about and cannot be applied twice; after ``patience_s`` without
+which deletes the znode that it is about and cannot be applied twice; after ``PATIENCE_S`` without
 an answer :class:`~leaderq.errors.ConnectionLost` is raised; **killed midway**: what was done is
 done, whole, and the same call goes on from there; **somebody else took an item meanwhile**: it is
 counted as gone; **corrupt items**: are shown as such, moved unchanged, and never stop a look at the
@@ -12,12 +12,10 @@ others.
 
 from __future__ import annotations
 
-from leaderq.queues.admin.browsing import Browsed
-from leaderq.queues.admin.bulk import Purged
-from leaderq.queues.admin.contents import QueueContents, contents_of, queues_below
+from leaderq.queues.admin.contents import Browsed, QueueContents, contents_of, queues_below
 from leaderq.queues.admin.dead_letters import DeadItem, DeadLetters, Moved
 from leaderq.queues.admin.draining import QueueDrain
-from leaderq.queues.admin.queue_admin import Overview, QueueAdmin
+from leaderq.queues.admin.queue_admin import Overview, Purged, QueueAdmin
 
 __all__ = [
     "Browsed",

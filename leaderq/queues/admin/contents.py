@@ -1,19 +1,31 @@
-"""What lies below a path, and which queues there are."""
+"""What lies below a path, and which queues there are; items are looked at and not taken."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from leaderq.errors import ConfigurationError, NoNode
-from leaderq.queues.wire.names import QueueKind, is_item, kind_of, next_number, sort_key
+from leaderq.errors import ConfigurationError, CorruptItem, LeaderqError, NoNode
+from leaderq.queues.wire.names import (
+    QueueKind,
+    due_ms_of,
+    id_of,
+    is_item,
+    kind_of,
+    priority_of,
+    sort_key,
+)
+from leaderq.queues.wire.payload import Note, decode
 from leaderq.queues.wire.znodes import QueuePaths, is_shard
-from leaderq.retrying import PATIENCE_S, retry_until_connected
-from leaderq.zookeeper import Session, Stat
+from leaderq.reading import SizedReader
+from leaderq.retrying import retry_until_connected
+from leaderq.zookeeper import Session
 from leaderq.zookeeper.paths import join
 
 META, DEAD = "-meta", "-dead"
-"""How the paths end that belong to the queue whose path comes before; see ``places``."""
+"""How the paths end that belong to the queue whose path comes before; see ``QueuePaths``."""
+_LIST_S = 60.0  # a million names take some seconds to come
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +48,13 @@ def contents_of(names: Collection[str], kind: QueueKind | None = None) -> QueueC
         side by side.
     """
     shards = sorted(name for name in names if is_shard(name))
-    rest = [name for name in names if not (is_shard(name) or is_side_data_of_shard(name))]
+    rest = [name for name in names if not (is_shard(name) or _is_side_data_of_shard(name))]
     found = kind or kind_of(rest)
     if found is None:
         return QueueContents(None, [], sorted(rest), shards)
     items = sorted((name for name in rest if is_item(found, name)), key=sort_key(found))
-    foreign = (
-        sorted(name for name in rest if not is_item(found, name)) if len(items) < len(rest) else []
-    )
+    foreign = sorted(name for name in rest if not is_item(found, name))
     return QueueContents(found, items, foreign, shards)
-
-
-def is_side_data_of_shard(name: str) -> bool:
-    """Whether it belongs to a shard: it begins as an item does, and is none."""
-    return name.endswith((META, DEAD)) and is_shard(name.removesuffix(META).removesuffix(DEAD))
 
 
 def agreed(told: QueueKind | None, found: QueueKind | None, path: str) -> QueueKind | None:
@@ -70,35 +75,8 @@ def agreed(told: QueueKind | None, found: QueueKind | None, path: str) -> QueueK
     )
 
 
-def sequence_after(stat: Stat) -> int:
-    """The number that the server will give to the next child: how many were ever created."""
-    return next_number(stat.cversion, stat.num_children)
-
-
-LIST_S = 60.0
-"""A million names take some seconds to come."""
-
-
-def look(
-    session: Session, path: str, kind: QueueKind | None, patience_s: float = PATIENCE_S
-) -> QueueContents:
-    return contents_of(names_at(session, path, patience_s), kind)
-
-
-def names_at(session: Session, path: str, patience_s: float = PATIENCE_S) -> list[str]:
-    try:
-        return retry_until_connected(
-            session, lambda: session.children(path, timeout_s=LIST_S), patience_s
-        )
-    except NoNode:
-        return []
-
-
 def refuse_sharder(seen: QueueContents, paths: QueuePaths) -> None:
-    """Raise if what was seen is not a queue but the queues of a ``QueueSharder``.
-
-    :raises ConfigurationError: that is so.
-    """
+    """:raises ConfigurationError: these are the queues of a ``QueueSharder``, and not items."""
     if seen.shards:
         raise ConfigurationError(
             f"{paths.path} is the path of a sharder with {len(seen.shards)} queues below it; "
@@ -106,7 +84,15 @@ def refuse_sharder(seen: QueueContents, paths: QueuePaths) -> None:
         )
 
 
-def queues_below(session: Session, path: str, *, patience_s: float = PATIENCE_S) -> Iterator[str]:
+def names_at(session: Session, path: str) -> list[str]:
+    """The names of all children, in no order; none if the path is not there."""
+    try:
+        return _children(session, path)
+    except NoNode:
+        return []
+
+
+def queues_below(session: Session, path: str) -> Iterator[str]:
     """The paths of what look like queues among the children of ``path``: those with items, and
     those with side data of leaderq.
 
@@ -115,29 +101,115 @@ def queues_below(session: Session, path: str, *, patience_s: float = PATIENCE_S)
 
     :raises NoNode: there is no ``path``.
     """
-    names = set(
-        retry_until_connected(session, lambda: session.children(path, timeout_s=LIST_S), patience_s)
-    )
-    known = {
-        name.removesuffix(end) for name in names for end in (META, DEAD) if name.endswith(end)
-    } - {""}
-    for name in sorted(names | known):
-        if name in known or (
-            not _is_side_data(name) and _has_items(session, join(path, name), patience_s)
-        ):
+    names = set(_children(session, path))
+    side = [(name, end) for name in names for end in (META, DEAD) if name.endswith(end)]
+    known = {name.removesuffix(end) for name, end in side} - {""}
+    others = names - known - {name for name, end in side if name != end}
+    for name in sorted(known | others):
+        if name in known or _has_items(session, join(path, name)):
             yield join(path, name)
 
 
-def _is_side_data(name: str) -> bool:
-    return any(name.endswith(end) and name != end for end in (META, DEAD))
+def _has_items(session: Session, path: str) -> bool:
+    for name in names_at(session, path):
+        if kind_of([name]) and not _is_side_data_of_shard(name):
+            stat = retry_until_connected(session, partial(session.exists, join(path, name)))
+            return stat is not None and stat.ephemeral_owner == 0  # ephemeral: a lock of that name
+    return False
 
 
-def _has_items(session: Session, path: str, patience_s: float) -> bool:
-    children = names_at(session, path, patience_s)
-    item = next(
-        (name for name in children if kind_of([name]) and not is_side_data_of_shard(name)), None
-    )
-    if item is None:
-        return False
-    stat = retry_until_connected(session, lambda: session.exists(join(path, item)), patience_s)
-    return stat is not None and stat.ephemeral_owner == 0  # ephemeral ones of such names are locks
+def _children(session: Session, path: str) -> list[str]:
+    return retry_until_connected(session, lambda: session.children(path, timeout_s=_LIST_S))
+
+
+def _is_side_data_of_shard(name: str) -> bool:
+    """Whether it belongs to a shard: it begins as an item does, and is none."""
+    return name.endswith((META, DEAD)) and is_shard(name.removesuffix(META).removesuffix(DEAD))
+
+
+@dataclass(frozen=True, slots=True)
+class Browsed:
+    """One item, as it was when it was read.
+
+    ``items``: what the znode holds, ``None`` if it is corrupt, and then ``problem`` says why.
+    ``is_locked``: somebody works on it; ``None`` where no lock path is known.
+    """
+
+    name: str
+    data: bytes
+    items: Sequence[bytes] | None
+    note: Note | None
+    problem: str | None
+    ctime_ms: int
+    version: int
+    is_locked: bool | None = None
+
+    @property
+    def attempt(self) -> int:
+        """How often it has failed."""
+        return self.note.attempt if self.note else 0
+
+    @property
+    def enqueued_ms(self) -> int:
+        """When it was first put, in ms since the epoch; the znode may be younger."""
+        first = self.note.enqueued_ms if self.note else None
+        return self.ctime_ms if first is None else first
+
+    def key(self, kind: QueueKind) -> str | int | None:
+        """Its id, priority, or due time in ms, as its kind has one."""
+        if kind is QueueKind.ID:
+            return id_of(self.name)
+        if kind is QueueKind.DELAY:
+            return due_ms_of(self.name)
+        return priority_of(self.name) if kind is QueueKind.PRIORITY else None
+
+
+def read(
+    name: str,
+    data: bytes,
+    ctime_ms: int,
+    version: int,
+    *,
+    framed: bool = True,
+    locked: Collection[str] | None = None,
+) -> Browsed:
+    """What an item's data says (pure); ``locked``: the names of items being worked on."""
+    items: Sequence[bytes] | None = [data]
+    note = problem = None
+    if framed:
+        try:
+            payload = decode(data)
+            items, note = payload.items, payload.note
+        except CorruptItem as exc:
+            items, problem = None, str(exc)
+    is_locked = None if locked is None else name in locked
+    return Browsed(name, data, items, note, problem, ctime_ms, version, is_locked)
+
+
+def browse(
+    session: Session,
+    path: str,
+    names: Sequence[str],
+    *,
+    framed: bool = True,
+    lock_path: str | None = None,
+) -> Iterator[list[Browsed]]:
+    """Read these children of ``path``, in this order, a batch at a time; those that are gone by
+    then are left out.
+
+    Memory: one batch of items, about 1 MB (see :mod:`leaderq.reading`), beside the names.
+    """
+    reader = SizedReader(session, path)
+    at = 0
+    while at < len(names):
+        batch = names[at : at + reader.most]
+        results = retry_until_connected(session, partial(reader.read_now, batch))
+        locked = None if lock_path is None else frozenset(names_at(session, lock_path))
+        at += len(results)
+        found = []
+        for name, result in zip(batch, results, strict=False):
+            if not isinstance(result, LeaderqError):
+                found.append(read(name, *result, framed=framed, locked=locked))
+            elif not isinstance(result, NoNode):
+                raise result
+        yield found

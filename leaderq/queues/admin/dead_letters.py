@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from leaderq.errors import BadVersion, CorruptItem, NoNode, NotEmpty
-from leaderq.queues.admin.browsing import Browsed, browse
-from leaderq.queues.admin.contents import names_at
+from leaderq.queues.admin.contents import Browsed, browse, names_at
 from leaderq.queues.wire.names import ITEM_PREFIX, SIMPLE_PREFIX, prefix_of, sequence_of
 from leaderq.queues.wire.payload import Note, compressed, decode, encode, is_compressed
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.retrying import PATIENCE_S, retry_until_connected
+from leaderq.retrying import retry_until_connected
 from leaderq.writing import SequencedWriter, await_outcomes
 from leaderq.writing.groups import batched
 from leaderq.zookeeper import Create, Delete, Operation, Session
@@ -73,29 +72,25 @@ class DeadLetters:
     appears in one transaction, whoever tries, however often, and whatever happens to the answers.
     """
 
-    def __init__(
-        self, session: Session, paths: QueuePaths, *, patience_s: float = PATIENCE_S
-    ) -> None:
+    def __init__(self, session: Session, paths: QueuePaths) -> None:
         self._session = session
         self._paths = paths
-        self._patience_s = patience_s
 
     def count(self) -> int:
-        stat = retry_until_connected(
-            self._session, lambda: self._session.exists(self._paths.dead), self._patience_s
-        )
+        session, dead = self._session, self._paths.dead
+        stat = retry_until_connected(session, lambda: session.exists(dead))
         return stat.num_children if stat else 0
 
     def names(self) -> list[str]:
         """Their names, the one that died first in front."""
-        found = names_at(self._session, self._paths.dead, self._patience_s)
+        found = names_at(self._session, self._paths.dead)
         letters = (name for name in found if name.startswith((ITEM_PREFIX, SIMPLE_PREFIX)))
         return sorted(letters, key=lambda name: (sequence_of(name), name))
 
     def browse(self, names: Iterable[str] | None = None) -> Iterator[DeadItem]:
         """Read these letters, or all, in this order; one that is not there is left out."""
         wanted = self.names() if names is None else list(names)
-        for batch in browse(self._session, self._paths.dead, wanted, patience_s=self._patience_s):
+        for batch in browse(self._session, self._paths.dead, wanted):
             yield from map(DeadItem, batch)
 
     def requeue(
@@ -105,16 +100,17 @@ class DeadLetters:
         time, their first time of putting, and no failures counted. What could not be read is again
         what it was, byte for byte.
         """
-        return self._each((self._back(dead_item) for dead_item in dead_items), on_progress)
+        item = self._paths.item
+        groups = (
+            (Create(item(prefix_of(one.name)), one.data, sequential=True), self._gone(one))
+            for one in dead_items
+        )
+        return self._each(groups, on_progress)
 
     def drop(
         self, dead_items: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None
     ) -> Moved:
-        return self._each(([self._gone(dead_item)] for dead_item in dead_items), on_progress)
-
-    def _back(self, dead_item: DeadItem) -> Sequence[Operation]:
-        path = self._paths.item(prefix_of(dead_item.name))
-        return [Create(path, dead_item.data, sequential=True), self._gone(dead_item)]
+        return self._each(([self._gone(one)] for one in dead_items), on_progress)
 
     def _gone(self, dead_item: DeadItem) -> Delete:
         return Delete(join(self._paths.dead, dead_item.name), dead_item.found.version)
@@ -122,14 +118,13 @@ class DeadLetters:
     def _each(
         self, groups: Iterable[Sequence[Operation]], on_progress: Callable[[int], None] | None
     ) -> Moved:
-        writer = SequencedWriter(
-            self._session, join(self._paths.tallies, f"dead-{uuid.uuid4().hex}")
-        )
-        retry_until_connected(self._session, writer.open, self._patience_s)
+        guard = join(self._paths.tallies, f"dead-{uuid.uuid4().hex}")
+        writer = SequencedWriter(self._session, guard)
+        retry_until_connected(self._session, writer.open)
         moved = gone = 0
         try:
             for some in batched(groups, _UNDER_WAY):
-                for error in await_outcomes(writer.submit_all(some), self._patience_s):
+                for error in await_outcomes(writer.submit_all(some)):
                     if error is not None and not isinstance(error, BadVersion | NoNode | NotEmpty):
                         raise error
                     moved += error is None

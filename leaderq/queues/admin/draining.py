@@ -12,7 +12,7 @@ What happens on each failure:
   under the names they had, and then drains them with the others: so an item may be given out twice,
   by two drains, and is never lost;
 * **left early, or on an error**: what was set aside and not kept is put back at once, in its place;
-* **answers or connection lost**: waited out, for ``patience_s``.
+* **answers or connection lost**: waited out, for ``PATIENCE_S``.
 
 Drains everything, also items that are not due yet, and those that wait after a failure; a pause
 does not matter.
@@ -26,11 +26,10 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any
 
+from leaderq import retrying
 from leaderq.clock import now_s
 from leaderq.errors import (
     BadVersion,
@@ -43,13 +42,17 @@ from leaderq.errors import (
     SessionExpired,
     TooLarge,
 )
-from leaderq.queues.admin.browsing import Browsed, browse
-from leaderq.queues.admin.contents import look, names_at, refuse_sharder
+from leaderq.queues.admin.contents import (
+    Browsed,
+    browse,
+    contents_of,
+    names_at,
+    refuse_sharder,
+)
 from leaderq.queues.wire.names import QueueKind, prefix_of
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.retrying import PATIENCE_S, retry_until_connected
+from leaderq.retrying import retry_until_connected
 from leaderq.writing import SequencedWriter, await_outcomes
-from leaderq.writing.groups import MULTI_BYTES
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
@@ -58,7 +61,6 @@ log = logging.getLogger(__name__)
 _LOOK_S = 0.5
 _LOOK_AGAIN_S = 1.0
 _CLOSE_S = 5.0
-_PART_BYTES = MULTI_BYTES - 16 * 1024
 _THEIRS = (NoNode, BadVersion, NodeExists)
 _LEFT = (NotEmpty, TooLarge)
 """What has children, or leaves no room in a request for what we need beside it."""
@@ -76,14 +78,7 @@ class QueueDrain:
     :raises ConfigurationError: the path is that of a sharder, or the kind cannot be told.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        paths: QueuePaths,
-        kind: QueueKind | None = None,
-        *,
-        patience_s: float = PATIENCE_S,
-    ) -> None:
+    def __init__(self, session: Session, paths: QueuePaths, kind: QueueKind | None = None) -> None:
         self.kind = kind
         self.left = 0
         """Items that could not be set aside, for they have children, or are as large as a request
@@ -91,7 +86,6 @@ class QueueDrain:
         """
         self._session = session
         self._paths = paths
-        self._patience_s = patience_s
         self._aside = paths.drained
         who = f"{socket.gethostname()}:{os.getpid()}"
         self._writer = SequencedWriter(
@@ -102,10 +96,8 @@ class QueueDrain:
         self._open: dict[str, Browsed] = {}
 
     def __enter__(self) -> QueueDrain:
-        retry_until_connected(
-            self._session, lambda: self._session.ensure_path(self._aside), self._patience_s
-        )
-        retry_until_connected(self._session, self._writer.open, self._patience_s)
+        retry_until_connected(self._session, lambda: self._session.ensure_path(self._aside))
+        retry_until_connected(self._session, self._writer.open)
         try:
             self._be_alone()
             self._put_back(names_at(self._session, self._aside))
@@ -122,7 +114,7 @@ class QueueDrain:
     ) -> None:
         try:
             # or what is under way would be set aside after we looked
-            self._writer.flush(self._patience_s)
+            self._writer.flush(retrying.PATIENCE_S)
             self.settle()
             self._put_back(list(self._open))
         except LeaderqError as exc:
@@ -168,31 +160,26 @@ class QueueDrain:
 
     def settle(self) -> None:
         """Delete now what is to be deleted."""
-        self._refuse(self._errors(self._writer.submit_all(self._deletion())))
+        self._refuse(self._errors(self._deletion()))
         self._kept.clear()
 
     def await_items(self, timeout_s: float) -> None:
         """Return when something has come into the queue, or gone from it, at :meth:`wake`, or after
         ``timeout_s``.
         """
-        woken = self._woken
+        woken, path = self._woken, self._paths.path
         woken.clear()
         try:
-            watch = self._session.watch_node(self._paths.path, lambda _event: woken.set())
+            watch = self._session.watch_node(path, lambda _event: woken.set())
         except ConnectionLost:
             woken.wait(min(timeout_s, _LOOK_S))
             return
         try:
-            stat = retry_until_connected(
-                self._session, lambda: self._session.exists(self._paths.path), self._patience_s
-            )
+            stat = retry_until_connected(self._session, lambda: self._session.exists(path))
             # What lies there all the same is held by consumers, or foreign: no news will come when
             # a lock is let go.
-            woken.wait(
-                min(timeout_s, _LOOK_AGAIN_S)
-                if stat is not None and stat.num_children
-                else timeout_s
-            )
+            is_left = stat is not None and stat.num_children > 0
+            woken.wait(min(timeout_s, _LOOK_AGAIN_S) if is_left else timeout_s)
         finally:
             watch.close()
 
@@ -203,17 +190,12 @@ class QueueDrain:
         self._woken.set()
 
     def _read(self) -> Iterator[list[Browsed]]:
-        seen = look(self._session, self._paths.path, self.kind, self._patience_s)
+        path = self._paths.path
+        seen = contents_of(names_at(self._session, path), self.kind)
         refuse_sharder(seen, self._paths)
         self.kind = self.kind or seen.kind
         is_framed = seen.kind is not QueueKind.SIMPLE
-        return browse(
-            self._session,
-            self._paths.path,
-            seen.items,
-            framed=is_framed,
-            patience_s=self._patience_s,
-        )
+        return browse(self._session, path, seen.items, framed=is_framed)
 
     def _set_aside(self, found: Sequence[Browsed]) -> list[Browsed]:
         """Take these; returns those that we got. What was kept before is deleted in the same
@@ -221,39 +203,25 @@ class QueueDrain:
         """
         # whoever is interrupted while waiting must put back these
         self._open = {one.name: one for one in found}
-        parts = list(_parts(found))
         kept = self._deletion()
-        futures = self._writer.submit_all(
-            [*kept, *([op for one in part for op in self._taking(one)] for part in parts)]
-        )
-        errors = self._errors(futures)
+        errors = self._errors([*kept, *map(self._taking, found)])
         self._refuse(errors[: len(kept)])
         self._kept.clear()
-        for part, error in zip(parts, errors[len(kept) :], strict=True):
-            if error is not None:
-                self._set_aside_each(part)
-        return list(self._open.values())
-
-    def _set_aside_each(self, part: Sequence[Browsed]) -> None:
-        """Not all of these can be had."""
-        for one, error in zip(
-            part, self._errors(self._writer.submit_all(map(self._taking, part))), strict=True
-        ):
+        for one, error in zip(found, errors[len(kept) :], strict=True):
             if error is not None:
                 del self._open[one.name]
                 if isinstance(error, _LEFT):
                     self.left += 1
                 elif not isinstance(error, _THEIRS):
                     raise error
+        return list(self._open.values())
 
     def _deletion(self) -> list[Sequence[Operation]]:
         return [[Delete(join(self._aside, name)) for name in self._kept]] if self._kept else []
 
     def _taking(self, one: Browsed) -> Sequence[Operation]:
-        copy, item = (
-            Create(join(self._aside, one.name), one.data),
-            Delete(self._paths.item(one.name), one.version),
-        )
+        copy = Create(join(self._aside, one.name), one.data)
+        item = Delete(self._paths.item(one.name), one.version)
         if self._paths.lock_path is None or self.kind is QueueKind.SIMPLE:
             return copy, item
         lock = self._paths.lock(one.name)
@@ -264,38 +232,24 @@ class QueueDrain:
         queue made again may have brought about.
         """
         self._open.clear()
-        for batch in browse(
-            self._session, self._aside, names, framed=False, patience_s=self._patience_s
-        ):
-            errors = self._errors(
-                self._writer.submit_all(self._returning(one, one.name, False) for one in batch)
-            )
-            again = [
-                one
-                for one, error in zip(batch, errors, strict=True)
-                if isinstance(error, NodeExists)
-            ]
-            self._refuse([error for error in errors if not isinstance(error, NodeExists)])
-            self._refuse(
-                self._errors(
-                    self._writer.submit_all(
-                        self._returning(one, prefix_of(one.name), True) for one in again
-                    )
-                )
-            )
+        for batch in browse(self._session, self._aside, names, framed=False):
+            errors = self._errors(self._returning(one, one.name) for one in batch)
+            again = [one for one, error in zip(batch, errors, strict=True) if _is_there(error)]
+            self._refuse([error for error in errors if not _is_there(error)])
+            anew = (self._returning(one, prefix_of(one.name), is_new=True) for one in again)
+            self._refuse(self._errors(anew))
 
-    def _returning(self, one: Browsed, name: str, is_new: bool) -> Sequence[Operation]:
-        return Create(self._paths.item(name), one.data, sequential=is_new), Delete(
-            join(self._aside, one.name)
-        )
+    def _returning(self, one: Browsed, name: str, *, is_new: bool = False) -> Sequence[Operation]:
+        item = Create(self._paths.item(name), one.data, sequential=is_new)
+        return item, Delete(join(self._aside, one.name))
 
     def _refuse(self, errors: Sequence[LeaderqError | None]) -> None:
         for error in errors:
             if error is not None and not isinstance(error, NoNode):
                 raise error
 
-    def _errors(self, futures: Sequence[Future[list[Any] | None]]) -> list[LeaderqError | None]:
-        errors = await_outcomes(futures, self._patience_s)
+    def _errors(self, groups: Iterable[Sequence[Operation]]) -> list[LeaderqError | None]:
+        errors = await_outcomes(self._writer.submit_all(groups))
         for error in errors:
             if isinstance(error, SessionExpired):
                 raise error
@@ -310,9 +264,7 @@ class QueueDrain:
         own = self._writer.path.rpartition("/")[2]
         deadline = now_s() + self._session.timeout_s + 1
         while True:
-            names = retry_until_connected(
-                self._session, lambda: self._session.children(self._paths.drains), self._patience_s
-            )
+            names = names_at(self._session, self._paths.drains)
             others = [name for name in names if name != own]
             if not others:
                 return
@@ -322,15 +274,5 @@ class QueueDrain:
             time.sleep(_LOOK_S)
 
 
-def _parts(found: Sequence[Browsed]) -> Iterator[list[Browsed]]:
-    """So many as surely fit in a request."""
-    part: list[Browsed] = []
-    size = 0
-    for one in found:
-        if part and size + len(one.data) > _PART_BYTES:
-            yield part
-            part, size = [], 0
-        part.append(one)
-        size += len(one.data)
-    if part:
-        yield part
+def _is_there(error: LeaderqError | None) -> bool:
+    return isinstance(error, NodeExists)

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
 from leaderq.errors import LeaderqError, NoNode, RequestRefused
-from leaderq.queues.admin.browsing import Browsed, browse
-from leaderq.queues.admin.bulk import Purged, delete_if_empty, delete_tree, purge
+from leaderq.queues.admin.bulk import BulkOutcome, delete_each, delete_tree, removal
 from leaderq.queues.admin.contents import (
+    Browsed,
     QueueContents,
-    look,
+    browse,
+    contents_of,
     names_at,
     refuse_sharder,
-    sequence_after,
 )
 from leaderq.queues.admin.dead_letters import DeadLetters
 from leaderq.queues.admin.draining import QueueDrain
 from leaderq.queues.pausing import wants_pause
-from leaderq.queues.wire.names import QueueKind, sequence_of
+from leaderq.queues.wire.names import QueueKind, next_number, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.retrying import PATIENCE_S, retry_until_connected
-from leaderq.zookeeper import GetData, Session, Stat
+from leaderq.retrying import retry_until_connected
+from leaderq.zookeeper import Delete, GetData, Session, Stat
 from leaderq.zookeeper.paths import parent_of
 
 T = TypeVar("T")
@@ -56,27 +57,31 @@ class Overview:
     shards: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """``deleted`` by us; ``held``: left alone, for somebody works on them; ``gone``: taken by
+    somebody else meanwhile; ``stuck``: left alone, for they have children.
+    """
+
+    deleted: int
+    held: int = 0
+    gone: int = 0
+    stuck: int = 0
+
+
 class QueueAdmin:
     """See the package. Without ``kind`` the names of the items tell it, each time again. May be
     used from any thread.
 
-    *Guarantees:* looking changes nothing; no call waits for longer than ``patience_s`` without an
+    *Guarantees:* looking changes nothing; no call waits for longer than ``PATIENCE_S`` without an
     answer. *Not guaranteed:* that a queue in use is still as it was seen.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        paths: QueuePaths,
-        kind: QueueKind | None = None,
-        *,
-        patience_s: float = PATIENCE_S,
-    ) -> None:
+    def __init__(self, session: Session, paths: QueuePaths, kind: QueueKind | None = None) -> None:
         self.paths = paths
-        self.dead_letters = DeadLetters(session, paths, patience_s=patience_s)
+        self.dead_letters = DeadLetters(session, paths)
         self._session = session
         self._kind = kind
-        self._patience_s = patience_s
 
     def depth(self) -> int:
         """How many children the queue has, without listing them: items, those being worked on
@@ -84,13 +89,6 @@ class QueueAdmin:
         """
         stat = self._stat(self.paths.path)
         return stat.num_children if stat else 0
-
-    def next_sequence(self) -> int:
-        """The number that the next item will get; it ends at 2^31 - 1. 0 if the path is
-        not there.
-        """
-        stat = self._stat(self.paths.path)
-        return sequence_after(stat) if stat else 0
 
     def is_there(self) -> bool:
         """Whether there is anything of the queue, be it only its dead letters, an operator's wish
@@ -119,7 +117,7 @@ class QueueAdmin:
             depth=len(seen.items),
             held=None if self.paths.lock_path is None else children[3],
             dead=children[0],
-            next_sequence=sequence_after(queue[1]) if queue else 0,
+            next_sequence=next_number(queue[1].cversion, queue[1].num_children) if queue else 0,
             consumers=children[1],
             is_paused=control is not None and wants_pause(control[0]),
             oldest_ms=oldest.ctime_ms if oldest else None,
@@ -133,11 +131,11 @@ class QueueAdmin:
 
         :raises ConfigurationError: the names are those of several kinds, and none was told.
         """
-        return look(self._session, self.paths.path, self._kind, self._patience_s)
+        return contents_of(self.names(), self._kind)
 
     def names(self) -> list[str]:
         """The names of all children, in no order; none if the path is not there."""
-        return names_at(self._session, self.paths.path, self._patience_s)
+        return names_at(self._session, self.paths.path)
 
     def browse(
         self, limit: int | None = None, *, seen: QueueContents | None = None
@@ -154,14 +152,8 @@ class QueueAdmin:
         seen = self._own(seen)
         is_framed = seen.kind is not QueueKind.SIMPLE
         lock_path = self.paths.lock_path if is_framed else None
-        batches = browse(
-            self._session,
-            self.paths.path,
-            seen.items,
-            framed=is_framed,
-            lock_path=lock_path,
-            patience_s=self._patience_s,
-        )
+        path = self.paths.path
+        batches = browse(self._session, path, seen.items, framed=is_framed, lock_path=lock_path)
         return islice((one for batch in batches for one in batch), limit)
 
     def purge(
@@ -170,18 +162,28 @@ class QueueAdmin:
         """Delete the items that lie there now; with a lock path those being worked on stay, unless
         ``held_too``: then the acknowledgement of these will fail.
 
-        Foreign children stay. What is put meanwhile stays. Interrupted, it is begun again.
+        The last ones go first: so consumers, who begin at the other end, get in the way as late as
+        can be. Foreign children stay, and what is put meanwhile. Interrupted, it is begun again.
         ``on_progress`` is told how many more have been dealt with.
 
         :raises ConfigurationError: as :meth:`browse`.
         """
-        seen = self._own()
-        is_unlocked = held_too or seen.kind is QueueKind.SIMPLE
-        paths = (
-            QueuePaths(self.paths.path, None, self.paths.meta_path) if is_unlocked else self.paths
-        )
-        return purge(
-            self._session, paths, seen.items, on_progress=on_progress, patience_s=self._patience_s
+        seen, paths = self._own(), self.paths
+        if held_too or seen.kind is QueueKind.SIMPLE:
+            paths = QueuePaths(paths.path, None, paths.meta_path)
+        elif (lock_path := paths.lock_path) is not None:
+            self._ask(lambda: self._session.ensure_path(lock_path))
+        counts: Counter[BulkOutcome] = Counter()
+        groups = (removal(paths, name) for name in reversed(seen.items))
+        for outcome in delete_each(self._session, groups):
+            counts[outcome] += 1
+            if on_progress is not None:
+                on_progress(1)
+        return Purged(
+            counts[BulkOutcome.DONE],
+            counts[BulkOutcome.HELD],
+            counts[BulkOutcome.GONE],
+            counts[BulkOutcome.STUCK],
         )
 
     def delete(self, *, force: bool = False) -> int:
@@ -196,13 +198,12 @@ class QueueAdmin:
         if not force:
             self._refuse_loss(seen)
         wanted = (self.paths.path, self.paths.meta, self.paths.dead, self.paths.lock_path)
-        deleted = sum(
-            delete_tree(self._session, path, patience_s=self._patience_s) for path in wanted if path
-        )
+        deleted = sum(delete_tree(self._session, path) for path in wanted if path)
         side = parent_of(self.paths.meta)
         if self.paths.meta_path is None and side != parent_of(self.paths.path):
             # Of a shard: the place of all shards' side data goes with the last.
-            deleted += delete_if_empty(self._session, side, self._patience_s)
+            (outcome,) = delete_each(self._session, [[Delete(side)]])
+            deleted += outcome is BulkOutcome.DONE
         return deleted
 
     def _refuse_loss(self, seen: QueueContents) -> None:
@@ -222,7 +223,7 @@ class QueueAdmin:
 
     def drain(self) -> QueueDrain:
         """Empty it with care; see :class:`~leaderq.queues.admin.draining.QueueDrain`."""
-        return QueueDrain(self._session, self.paths, self._kind, patience_s=self._patience_s)
+        return QueueDrain(self._session, self.paths, self._kind)
 
     def pause(self) -> bool:
         """Ask all consumers of leaderq, those to come too, to begin no new item; whether that is
@@ -261,7 +262,7 @@ class QueueAdmin:
         return seen
 
     def _ask(self, ask: Callable[[], T]) -> T:
-        return retry_until_connected(self._session, ask, self._patience_s)
+        return retry_until_connected(self._session, ask)
 
     def _stat(self, path: str) -> Stat | None:
         return self._ask(lambda: self._session.exists(path))

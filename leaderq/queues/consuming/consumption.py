@@ -27,7 +27,7 @@ from leaderq.errors import (
     SessionExpired,
     ZooKeeperError,
 )
-from leaderq.queues.consumers import BlockingQueueConsumer, ConsumeOptions, ErrorMode, QueueConsumer
+from leaderq.queues.consumers import BlockingQueueConsumer, ErrorMode, QueueConsumer, QueueOptions
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.engine import START_S, Engine
@@ -256,7 +256,7 @@ class Consumption(Generic[T]):
         session: Session,
         paths: QueuePaths,
         kind: QueueKind,
-        options: ConsumeOptions[T],
+        options: QueueOptions[T],
         *,
         name: str | None = None,
     ) -> None:

@@ -30,7 +30,7 @@ from typing import Any
 
 from leaderq.clock import now_ms, now_s
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists
-from leaderq.queues.consumers import ConsumeOptions
+from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim, ClaimAttempt, ClaimResult, Membership
 from leaderq.queues.consuming.listing import SCAN_S, QueueListing
@@ -77,7 +77,7 @@ class Engine:
         paths: QueuePaths,
         kind: QueueKind,
         name: str,
-        options: ConsumeOptions[Any],
+        options: QueueOptions[Any],
         workers: int,
     ) -> None:
         self._session = session

@@ -15,39 +15,20 @@ import logging
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
 from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NoNode, QueueClosed
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import Service
 from leaderq.writing import SequencedWriter
-from leaderq.writing.groups import MULTI_BYTES, MULTI_OPS, OperationGroup, estimated_bytes
-from leaderq.zookeeper import GetData, Operation, Session, SetData, Stat, Subscription
+from leaderq.writing.groups import MULTI_BYTES, MULTI_OPS, OperationGroup, packed
+from leaderq.zookeeper import GetData, Session, SetData, Subscription
 
 log = logging.getLogger(__name__)
 _LOOK_S = 1.0  # news come by a watch; this is for those that got lost
 _POLL_S = 0.1
 _CALM_S = 0.005
-
-
-class _GuardedPuts(OperationGroup):
-    """Puts that share a guard: stored together or not at all."""
-
-    __slots__ = ("error", "is_over", "puts", "results")
-
-    def __init__(
-        self, operations: Sequence[Operation], size: int, puts: list[OperationGroup]
-    ) -> None:
-        super().__init__(operations, size)
-        self.puts = puts
-        self.results: list[Any] | None = None
-        self.error: LeaderqError | None = None
-        self.is_over = threading.Event()
-
-    def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-        self.results, self.error = results, error
-        self.is_over.set()
 
 
 class BoundedPut:
@@ -59,7 +40,6 @@ class BoundedPut:
         session: Session,
         paths: QueuePaths,
         max_items: int,
-        *,
         name: str,
     ) -> None:
         self._writer = writer
@@ -94,8 +74,7 @@ class BoundedPut:
         """What waits fails with ``QueueClosed``; what is under way is the writer's."""
         with self._lock:
             self._is_closed = True
-            left, self._waiting = list(self._waiting), deque()
-            self._service.wake()
+            left, self._waiting = self._waiting, deque()
         _fail(left, QueueClosed("the queue was closed before there was room for this"))
         self._service.stop(1.0)
 
@@ -104,99 +83,74 @@ class BoundedPut:
             service.wait(0)
             if not self._waiting:
                 self._stop_watching()
-                self._service.wait()
+                service.wait()
                 continue
             try:
                 if self._room <= 0:
                     self._room = self._counted()
-                if self._room <= 0:
+                if self._room > 0:
+                    self._send_some()
+                else:
                     self._await_room()
-                    continue
-                self._turn()
             except LeaderqError as exc:
-                level = (
-                    logging.DEBUG
-                    if isinstance(exc, ConnectionLost) or self._is_closed
-                    else logging.WARNING
-                )
+                is_usual = isinstance(exc, ConnectionLost) or self._is_closed
+                level = logging.DEBUG if is_usual else logging.WARNING
                 log.log(level, "%s cannot be counted for now: %s", self._paths.path, exc)
                 self._room = 0
-                self._service.wait(_POLL_S)
+                service.wait(_POLL_S)
         self._stop_watching()
 
     def _counted(self) -> int:
-        bound, queue = self._session.multi_read(
-            [GetData(self._paths.bound), GetData(self._paths.path)]
-        )
+        paths = self._paths
+        reads = [GetData(paths.bound), GetData(paths.path)]
+        bound, queue = answers = cast(list[Any], self._session.multi_read(reads))
         if isinstance(bound, NoNode):
-            self._session.ensure_path(self._paths.bound)
+            self._session.ensure_path(paths.bound)
             return self._counted()
-        for answer in (bound, queue):
+        for answer in answers:
             if isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
                 raise answer
-        self._version = _stat(bound).version
-        return self._max_items - (0 if isinstance(queue, NoNode) else _stat(queue).num_children)
+        self._version = bound[1].version
+        return self._max_items - (0 if isinstance(queue, NoNode) else queue[1].num_children)
 
     def _await_room(self) -> None:
-        if self._watch is None:
-            try:
-                self._watch = self._session.watch_node(
-                    self._paths.path, lambda _: self._service.wake()
-                )
-                return  # something may have happened before the watch stood: count again
-            except ConnectionLost:
-                raise
-            except LeaderqError as exc:  # a server before 3.6
-                log.debug("no watch on %s: %s", self._paths.path, exc)
-        self._service.wait(_POLL_S if self._watch is None else _LOOK_S)
+        if self._watch is not None:
+            self._service.wait(_LOOK_S)
+            return
+        # something may have happened before the watch stood: count again
+        self._watch = self._session.watch_node(self._paths.path, lambda _: self._service.wake())
 
     def _stop_watching(self) -> None:
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.close()
 
-    def _turn(self) -> None:
-        group = self._taken()
-        if group is None:
+    def _send_some(self) -> None:
+        with self._lock:
+            puts = packed(self._waiting, min(self._room, MULTI_OPS) + 1, MULTI_BYTES)
+        if not puts:
             return
-        self._writer.send([group])
-        group.is_over.wait()  # the writer tells each group: at its own close at the latest
-        error = group.error
+        guard = SetData(self._paths.bound, b"", self._version)
+        sent = self._writer.submit([guard, *(op for put in puts for op in put.operations)])
+        error = sent.exception()  # the writer tells each group: at its own close at the latest
         if error is None:
+            results = sent.result()
             self._version += 1
-            self._room = self._room - len(group.puts) if group.results is not None else 0
-            for position, put in enumerate(group.puts, 1):
-                put.settle(None if group.results is None else [group.results[position]])
+            self._room = 0 if results is None else self._room - len(puts)
+            for position, put in enumerate(puts, 1):
+                put.settle(None if results is None else [results[position]])
             return
         self._room = 0
-        is_guard = getattr(error, "index", None) == 0
-        if is_guard and isinstance(error, BadVersion | NoNode):
-            self._give_back(group.puts)
+        if getattr(error, "index", None) == 0 and isinstance(error, BadVersion | NoNode):
+            self._give_back(puts)
             # several producers that meet here should not meet again at once
             self._service.wait(random.random() * _CALM_S)
-        elif len(group.puts) > 1 and not isinstance(error, ConnectionLost | QueueClosed):
-            for put in group.puts:
+        elif len(puts) > 1 and not isinstance(error, ConnectionLost | QueueClosed):
+            for put in puts:
                 put.is_alone = True
-            self._give_back(group.puts)
+            self._give_back(puts)
         else:
-            _fail(group.puts, error)
-
-    def _taken(self) -> _GuardedPuts | None:
-        guard = SetData(self._paths.bound, b"", self._version)
-        size = estimated_bytes([guard], len(self._session.chroot.encode()))
-        puts: list[OperationGroup] = []
-        with self._lock:
-            while self._waiting and len(puts) < min(self._room, MULTI_OPS):
-                head = self._waiting[0]
-                if puts and (size + head.size > MULTI_BYTES or head.is_alone or puts[-1].is_alone):
-                    break
-                puts.append(self._waiting.popleft())
-                size += head.size
-        return (
-            _GuardedPuts([guard, *(op for put in puts for op in put.operations)], size, puts)
-            if puts
-            else None
-        )
+            _fail(puts, error)
 
     def _give_back(self, puts: list[OperationGroup]) -> None:
         with self._lock:
@@ -206,11 +160,6 @@ class BoundedPut:
         _fail(puts, QueueClosed("the queue was closed before there was room for this"))
 
 
-def _stat(answer: Any) -> Stat:
-    stat: Stat = answer[1]
-    return stat
-
-
-def _fail(groups: Sequence[OperationGroup], error: LeaderqError) -> None:
+def _fail(groups: Iterable[OperationGroup], error: BaseException) -> None:
     for group in groups:
-        group.settle(error=error)
+        group.settle(error=error if isinstance(error, LeaderqError) else ConnectionLost(str(error)))

@@ -17,10 +17,14 @@ from leaderq.threads import Service
 from leaderq.writing.groups import OperationGroup
 from leaderq.zookeeper import Create, Operation
 
+log = logging.getLogger(__name__)
 _OP_BYTES = 96
 _TOLD_AT_A_TIME = 100
 KEPT_FAILURES = 100
 """Failures of which the item is kept; the others are counted."""
+
+
+_Over = Callable[["Put", list[Any] | None, LeaderqError | None], None]
 
 
 class Put(OperationGroup):
@@ -34,26 +38,17 @@ class Put(OperationGroup):
     __slots__ = ("content", "is_multi", "made", "over", "path", "value", "waiter")
 
     def __init__(
-        self,
-        path: str,
-        content: bytes,
-        extra_bytes: int,
-        over: Callable[[Put, list[Any] | None, LeaderqError | None], None],
-        value: Any,
-        *,
-        is_multi: bool = False,
-        waiter: PutResults | None = None,
+        self, path: str, content: bytes, extra_bytes: int, over: _Over, value: Any
     ) -> None:
-        super().__init__(
-            (), _OP_BYTES + len(path) * (1 if path.isascii() else 4) + len(content) + extra_bytes
-        )
+        path_bytes = len(path) * (1 if path.isascii() else 4)
+        super().__init__((), _OP_BYTES + path_bytes + len(content) + extra_bytes)
         self.count = 1
         self.path = path
         self.content = content
         self.over = over
         self.value = value
-        self.is_multi = is_multi
-        self.waiter = waiter
+        self.is_multi = False
+        self.waiter: PutResults | None = None
         self.made: str | None = None
         """The path of the znode, once it is stored, unless the answer was lost."""
 
@@ -120,9 +115,6 @@ class PutResults:
         self.failed += 1
         if len(self.failures) < KEPT_FAILURES:
             self.failures.append((value, error))
-
-
-log = logging.getLogger(__name__)
 
 
 class PutListener:

@@ -21,36 +21,50 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from leaderq.clock import now_s
-from leaderq.errors import (
-    ConfigurationError,
-    ConnectionLost,
-    LeaderqError,
-    PutsFailed,
-    QueueClosed,
-    TooLarge,
-)
+from leaderq.errors import ConnectionLost, LeaderqError, PutsFailed, QueueClosed, TooLarge
+from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.putting.bounded import BoundedPut
-from leaderq.queues.putting.puts import Put, PutListener, PutListeners, PutResults
-from leaderq.queues.serializers import BYTES, QueueSerializer, bytes_as_they_are, unchanging
+from leaderq.queues.putting.puts import Put, PutListeners, PutResults
+from leaderq.queues.serializers import BYTES, bytes_as_they_are, unchanging
 from leaderq.queues.wire import payload
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import retry_until_connected
 from leaderq.threads import Capacity
 from leaderq.writing import SequencedWriter
-from leaderq.writing.groups import batched
+from leaderq.writing.groups import OperationGroup, batched
 from leaderq.zookeeper import Session
-from leaderq.zookeeper.paths import join, name_of, validated_path
+from leaderq.zookeeper.paths import join, name_of
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+MAX_ITEMS = 8192
+"""Znodes that may be on their way at a time; beyond them a put waits."""
+MAX_BYTES = 48 << 20
+"""Bytes of data that may be on their way at a time."""
 WARN_FROM = LAST_SEQUENCE // 10 * 9
 """From here on there is a warning, once per queue object."""
 _EVERY = 1024
+_GUARD_BYTES = 1024
+"""Bytes of a request left to the guard of a bounded queue."""
+_WINDOW = 40
+"""Multis under way: while the server forces some to its disk it must have others at hand."""
+_START_S = 15.0
+_CLOSE_S = 2.0
+_ANSWER_S = 1.0
+"""What was sent when its time is up gets so long to be answered: only the answer tells."""
+_LOOK_S = 0.02
+_GRACE_S = 0.25
+"""Puts that somebody waits for fail if they are not sent so soon after the close: for want of room,
+or of a connection.
+"""
+_CHUNK = 256
 
 
 class SequenceMonitor:
@@ -69,7 +83,7 @@ class SequenceMonitor:
         if self._seen % _EVERY != 1 or self.has_warned:
             return
         number = sequence_of(name_of(made))
-        if number < 0 or number >= WARN_FROM:
+        if not 0 <= number < WARN_FROM:
             self.has_warned = True
             log.warning(
                 "queue %s has come to number %d of %d; beyond that its order is lost: drain it, and"
@@ -80,28 +94,6 @@ class SequenceMonitor:
             )
 
 
-T = TypeVar("T")
-
-MAX_ITEMS = 8192
-"""Znodes that may be on their way at a time; beyond them a put waits."""
-MAX_BYTES = 48 << 20
-"""Bytes of data that may be on their way at a time."""
-_GUARD_BYTES = 1024
-"""Bytes of a request left to the guard of a bounded queue."""
-_WINDOW = 40
-"""Multis under way: while the server forces some to its disk it must have others at hand."""
-_START_S = 15.0
-_CLOSE_S = 2.0
-_ANSWER_S = 1.0
-"""What was sent when its time is up gets so long to be answered: only the answer tells."""
-_LOOK_S = 0.02
-_GRACE_S = 0.25
-"""Puts that somebody waits for fail if they are not sent so soon after the close: for want of room,
-or of a connection.
-"""
-_CHUNK = 256
-
-
 class Putter(Generic[T]):
     """See the module. May be used from any thread, except from callbacks of the session.
 
@@ -110,42 +102,21 @@ class Putter(Generic[T]):
     failed. *Not guaranteed:* an order among several threads or producers.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        paths: QueuePaths,
-        serializer: QueueSerializer[T],
-        *,
-        max_items: int | None = None,
-        put_in_background: bool = False,
-        final_flush_s: float = 5.0,
-        compress: bool = False,
-        name: str | None = None,
-    ) -> None:
-        problems = []
-        if max_items is not None and max_items < 1:
-            problems.append(f"max_items={max_items!r}: give 1 or more, or None for no bound")
-        if final_flush_s < 0:
-            problems.append(f"final_flush_s={final_flush_s!r}: give 0 or more seconds")
-        if problems:
-            raise ConfigurationError(*problems)
-        self.put_in_background = put_in_background
+    def __init__(self, session: Session, paths: QueuePaths, options: QueueOptions[T]) -> None:
         self._session = session
         self._paths = paths
+        self._options = options
+        serializer = options.serializer
         self._serialize = bytes_as_they_are if serializer is BYTES else serializer.serialize
-        self._max_items = max_items
-        self._final_flush_s = final_flush_s
-        self._compress = compress
-        self._name = name or paths.path.rpartition("/")[2]
-        self.writer = SequencedWriter(
-            session, join(paths.tallies, f"put-{uuid4().hex}"), window=_WINDOW
-        )
+        self._name = options.name or name_of(paths.path)
+        guard = join(paths.tallies, f"put-{uuid4().hex}")
+        self.writer = SequencedWriter(session, guard, window=_WINDOW)
         """What all writes of this producer go through."""
-        self._parent = validated_path(paths.path).rstrip("/") + "/"
-        self._extra_bytes = len(session.chroot.encode())
         self._limit = self.writer.limit - _GUARD_BYTES
         self._in_flight = Capacity(MAX_ITEMS, MAX_BYTES)
         self._listeners = PutListeners(self._name, self._in_flight.release)
+        self.add_listener = self._listeners.add
+        self.remove_listener = self._listeners.remove
         self._sequence_monitor = SequenceMonitor(paths.path)
         self._lock = threading.Lock()
         self._sender: SequencedWriter | BoundedPut | None = None
@@ -162,17 +133,13 @@ class Putter(Generic[T]):
             if self._sender is not None or self._is_closed:
                 return
             retry_until_connected(self._session, self._open_all, _START_S)
-            if self._max_items is None:
-                self._sender = self.writer
-            else:
-                self._sender = BoundedPut(
-                    self.writer, self._session, self._paths, self._max_items, name=self._name
-                )
+            self._sender = self.writer
+            if (most := self._options.max_items) is not None:
+                self._sender = BoundedPut(self.writer, self._session, self._paths, most, self._name)
 
     def _open_all(self) -> None:
-        self._session.ensure_path(self._paths.path)
-        if self._paths.lock_path is not None:
-            self._session.ensure_path(self._paths.lock_path)
+        for path in filter(None, (self._paths.path, self._paths.lock_path)):
+            self._session.ensure_path(path)
         self.writer.open()
 
     def close(self) -> None:
@@ -189,17 +156,15 @@ class Putter(Generic[T]):
         self._in_flight.close(lambda: QueueClosed("the queue was closed; nothing was put"))
         if sender is None:
             return
-        deadline = now_s() + self._final_flush_s
-        self._in_flight.wait_empty(min(_GRACE_S, self._final_flush_s))
-        for put in sender.withdraw_those(
-            lambda put: isinstance(put, Put) and put.waiter is not None
-        ):
+        flush_s = self._options.final_flush_s
+        deadline = now_s() + flush_s
+        self._in_flight.wait_empty(min(_GRACE_S, flush_s))
+        for put in self._withdrawn(lambda put: put.waiter is not None):
             put.settle(error=QueueClosed("the queue was closed before this was sent"))
-        if not self._in_flight.wait_empty(self._final_flush_s):
+        if not self._in_flight.wait_empty(flush_s):
+            left = self.unsettled
             log.warning(
-                "queue %s: %d puts were not settled when it was closed",
-                self._paths.path,
-                self._in_flight.items,
+                "queue %s: %d puts were not settled when it was closed", self._paths.path, left
             )
         if isinstance(sender, BoundedPut):
             sender.close()
@@ -208,38 +173,49 @@ class Putter(Generic[T]):
         self._listeners.stop(_CLOSE_S)
         self._raise_unheard()
 
-    def put(self, value: T, prefix: str, *, timeout_s: float | None = None) -> str | bool:
-        """Store ``value`` in a znode whose name begins with ``prefix``; see the recipes'
-        ``put``.
-        """
-        return self._put_one([value], prefix, timeout_s, is_multi=False)
-
-    def put_multi(
-        self, values: Iterable[T], prefix: str, *, timeout_s: float | None = None
+    def put(
+        self, values: Sequence[T], prefix: str, timeout_s: float | None, *, is_multi: bool = False
     ) -> str | bool:
-        return self._put_one(list(values), prefix, timeout_s, is_multi=True)
+        """Store ``values`` in a znode whose name begins with ``prefix``, one of them unless
+        ``is_multi``; see the recipes' ``put`` and ``put_multi``.
+        """
+        sender = self._open_sender()
+        deadline = _deadline(timeout_s)
+        one = None if self._options.put_in_background else PutResults()
+        put = self._made(values, prefix, one, is_multi=is_multi)
+        if not self._admitted([put], deadline):
+            return False
+        if one is not None:
+            one.expect(1)
+        sender.send([put])
+        if one is None:
+            return True
+        if self._waited(one, deadline):
+            raise ConnectionLost(
+                "the item was sent, and not answered in time: it may have been stored, or may"
+                " still be"
+            )
+        if one.failures:
+            raise one.failures[0][1]
+        return name_of(put.made) if put.made is not None else one.stored > 0
 
-    def put_many(self, values: Iterable[T], prefix: str, *, timeout_s: float | None = None) -> int:
+    def put_many(self, values: Iterable[T], prefix: str, timeout_s: float | None) -> int:
         """Store each value in a znode of its own; returns how many were.
 
         :raises PutsFailed: some were not; all others were seen through.
         """
         pairs = ((value, prefix) for value in values)
-        return self.put_pairs(pairs, timeout_s=timeout_s, is_at_hand=isinstance(values, Sized))
+        return self.put_pairs(pairs, timeout_s, is_at_hand=isinstance(values, Sized))
 
     def put_pairs(
-        self,
-        pairs: Iterable[tuple[T, str]],
-        *,
-        timeout_s: float | None = None,
-        is_at_hand: bool = False,
+        self, pairs: Iterable[tuple[T, str]], timeout_s: float | None, *, is_at_hand: bool
     ) -> int:
         """As :meth:`put_many`, each with the beginning of its name; in chunks if all are at
         hand.
         """
-        deadline = None if timeout_s is None else now_s() + timeout_s
+        deadline = _deadline(timeout_s)
         chunk = _CHUNK if is_at_hand else 1
-        if self.put_in_background:
+        if self._options.put_in_background:
             return self._stream(pairs, chunk, None, deadline)
         many = PutResults()
         try:
@@ -251,40 +227,69 @@ class Putter(Generic[T]):
         except BaseException:  # Ctrl-C
             self._give_up(many)
             raise
-        left = self._waited(many, deadline)
-        if left or many.failed:
-            unknown = (
-                [(None, ConnectionLost(f"{left} items were sent, and not answered in time"))]
-                if left
-                else []
-            )
-            raise PutsFailed(
-                stored=many.stored, failed=many.failed + left, failures=[*many.failures, *unknown]
-            )
+        failures = many.failures
+        if left := self._waited(many, deadline):
+            lost = ConnectionLost(f"{left} items were sent, and not answered in time")
+            failures = [*failures, (None, lost)]
+        if failures:
+            raise PutsFailed(stored=many.stored, failed=many.failed + left, failures=failures)
         return many.stored
 
-    def _put_one(
-        self, values: Sequence[T], prefix: str, timeout_s: float | None, *, is_multi: bool
-    ) -> str | bool:
+    def _stream(
+        self,
+        pairs: Iterable[tuple[T, str]],
+        chunk: int,
+        many: PutResults | None,
+        deadline: float | None,
+    ) -> int:
         sender = self._open_sender()
-        deadline = None if timeout_s is None else now_s() + timeout_s
-        one = None if self.put_in_background else PutResults()
-        put = self._made(values, prefix, one, is_multi=is_multi)
-        if not self._admitted(1, put.size, deadline):
-            return False
-        if one is None:
-            sender.send([put])
+        count = 0
+        for some in batched(pairs, chunk):
+            puts = []
+            for value, prefix in some:
+                try:
+                    puts.append(self._made([value], prefix, many))
+                except Exception as exc:  # noqa: BLE001 - the user's serializer: it fails this value, which is told, and no other
+                    (many or self._unheard).fail(value, exc)
+                    if many is None:
+                        self._tell_of_failure(exc)
+            if not puts:
+                continue
+            if not self._admitted(puts, deadline):
+                break
+            if many is not None:
+                many.expect(len(puts))
+            sender.send(puts)
+            count += len(puts)
+        return count
+
+    def _made(
+        self, values: Sequence[T], prefix: str, waiter: PutResults | None, *, is_multi: bool = False
+    ) -> Put:
+        items = map(unchanging, map(self._serialize, values))
+        content = payload.encode(items, compress=self._options.compress)
+        path, extra = self._paths.item(prefix), self.writer.chroot_bytes
+        put = Put(path, content, extra, self._over, values if is_multi else values[0])
+        put.is_multi, put.waiter = is_multi, waiter
+        if put.size > self._limit:
+            what = f"a znode of {len(values)} items" if is_multi else "an item"
+            raise TooLarge(what, size=put.size, limit=self._limit, path=self._paths.path)
+        return put
+
+    def _open_sender(self) -> SequencedWriter | BoundedPut:
+        sender = self._sender
+        if sender is None or self._is_closed:
+            was = "is closed" if self._is_closed else "was not started; call start()"
+            raise QueueClosed(f"the queue {was}")
+        return sender
+
+    def _admitted(self, puts: Sequence[Put], deadline: float | None) -> bool:
+        """Wait for room; a listener that puts does not, because it is needed to make room."""
+        size = sum(put.size for put in puts)
+        if self._listeners.is_current:
+            self._in_flight.take(len(puts), size)
             return True
-        one.expect(1)
-        sender.send([put])
-        if self._waited(one, deadline):
-            raise ConnectionLost(
-                "the item was sent, and not answered in time: it may have been stored, or may"
-                " still be"
-            )
-        if one.failures:
-            raise one.failures[0][1]
-        return name_of(put.made) if put.made is not None else one.stored > 0
+        return self._in_flight.acquire(len(puts), size, _left_s(deadline))
 
     def _waited(self, many: PutResults, deadline: float | None) -> int:
         """Wait until they are settled; at the deadline give up those not sent. Returns how many
@@ -301,95 +306,16 @@ class Putter(Generic[T]):
             left = many.wait(_LOOK_S)
         return left
 
-    def _admitted(self, count: int, size: int, deadline: float | None) -> bool:
-        """Wait for room; a listener that puts does not, because it is needed to make room."""
-        if self._listeners.is_current:
-            self._in_flight.take(count, size)
-            return True
-        return self._in_flight.acquire(count, size, _left_s(deadline))
-
     def _give_up(self, many: PutResults) -> int:
         """Take back those that were certainly not sent; returns how many."""
-        sender = self._sender
-        puts = (
-            []
-            if sender is None
-            else sender.withdraw_those(lambda put: isinstance(put, Put) and put.waiter is many)
-        )
+        puts = self._withdrawn(lambda put: put.waiter is many)
         for put in puts:
             self._in_flight.release(1, put.size)
         return len(puts)
 
-    def _stream(
-        self,
-        values: Iterable[tuple[T, str]],
-        chunk: int,
-        many: PutResults | None,
-        deadline: float | None,
-    ) -> int:
-        sender = self._open_sender()
-        count = 0
-        for pairs in batched(values, chunk):
-            puts = [
-                put
-                for value, prefix in pairs
-                if (put := self._streamed(value, prefix, many)) is not None
-            ]
-            size = sum(put.size for put in puts)
-            if puts:
-                if not self._admitted(len(puts), size, deadline):
-                    break
-                if many is not None:
-                    many.expect(len(puts))
-                sender.send(puts)
-                count += len(puts)
-        return count
-
-    def _streamed(self, value: T, prefix: str, many: PutResults | None) -> Put | None:
-        try:
-            return self._made([value], prefix, many, is_multi=False)
-        except Exception as exc:  # noqa: BLE001 - the user's serializer: it fails this value, which is told, and no other
-            (many or self._unheard).fail(value, exc)
-            if many is None:
-                self._tell_of_failure(exc)
-            return None
-
-    def _made(
-        self, values: Sequence[T], prefix: str, waiter: PutResults | None, *, is_multi: bool
-    ) -> Put:
-        items = map(unchanging, map(self._serialize, values))
-        content = payload.encode(items, compress=self._compress)
-        value = values if is_multi else values[0]
-        put = Put(
-            self._parent + prefix,
-            content,
-            self._extra_bytes,
-            self._over,
-            value,
-            is_multi=is_multi,
-            waiter=waiter,
-        )
-        if put.size > self._limit:
-            what = f"a znode of {len(values)} items" if is_multi else "an item"
-            raise TooLarge(what, size=put.size, limit=self._limit, path=self._paths.path)
-        return put
-
-    def _open_sender(self) -> SequencedWriter | BoundedPut:
-        sender = self._sender
-        if sender is None or self._is_closed:
-            raise QueueClosed(
-                "the queue is closed"
-                if self._is_closed
-                else "the queue was not started; call start()"
-            )
-        return sender
-
-    def add_listener(self, listener: PutListener) -> None:
-        """See :class:`~leaderq.queues.putting.puts.PutListener`."""
-        self._listeners.add(listener)
-
-    def remove_listener(self, listener: PutListener) -> None:
-        self._listeners.remove(listener)
+    def _withdrawn(self, wanted: Callable[[Put], bool]) -> list[OperationGroup]:
+        sender = self._sender or self.writer
+        return sender.withdraw_those(lambda group: isinstance(group, Put) and wanted(group))
 
     @property
     def unsettled(self) -> int:
@@ -429,6 +355,10 @@ class Putter(Generic[T]):
     def _raise_unheard(self) -> None:
         if (failed := self._unheard.take_failures()) is not None:
             raise failed
+
+
+def _deadline(timeout_s: float | None) -> float | None:
+    return None if timeout_s is None else now_s() + timeout_s
 
 
 def _left_s(deadline: float | None) -> float | None:

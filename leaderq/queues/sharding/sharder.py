@@ -44,7 +44,6 @@ from leaderq.errors import (
     SessionExpired,
     ZooKeeperError,
 )
-from leaderq.queues.admin.contents import sequence_after
 from leaderq.queues.sharding.latch import Latch
 from leaderq.queues.sharding.registry import ShardRegistry
 from leaderq.queues.sharding.shard_plan import (
@@ -53,6 +52,7 @@ from leaderq.queues.sharding.shard_plan import (
     ShardState,
     plan_shards,
 )
+from leaderq.queues.wire.names import next_number
 from leaderq.threads import Service
 from leaderq.zookeeper import AnyClient, Session, SessionState, as_session
 from leaderq.zookeeper.paths import join, validated_path
@@ -320,7 +320,7 @@ class QueueSharder(Generic[Q]):
             ShardState(
                 name,
                 items=stat.num_children,
-                next_sequence=sequence_after(stat),
+                next_sequence=next_number(stat.cversion, stat.num_children),
                 is_marked=name in marked,
                 empty_for_s=now - self._empty_since.get(name, now),
                 was_full=name in self._plan.full,

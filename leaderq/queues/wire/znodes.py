@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from leaderq.errors import NoPermission
 from leaderq.queues.wire.names import ITEM_PREFIX
-from leaderq.zookeeper.paths import join, name_of, parent_of
+from leaderq.zookeeper.paths import join, name_of, parent_of, validated_path
 
 _SHARD = re.compile(rf"{ITEM_PREFIX}[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}").fullmatch
 _SIDE = "-side"
@@ -44,11 +44,15 @@ def beside(path: str) -> str:
 class QueuePaths:
     """The znodes of one queue. ``lock_path``: below it ``<item name>``, ephemeral: being worked on
     (Curator's own format). ``meta_path``: where side data is kept instead of beside the queue.
+
+    :raises ConfigurationError: ZooKeeper cannot use one of these paths.
     """
 
     def __init__(
         self, path: str, lock_path: str | None = None, meta_path: str | None = None
     ) -> None:
+        for used in filter(None, (path, lock_path, meta_path)):
+            validated_path(used)
         self.path = path
         self._items = join(path, "")
         self.lock_path = lock_path

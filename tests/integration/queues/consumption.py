@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from leaderq.queues.consumers import ConsumeOptions
+from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import Consumption
 from leaderq.queues.wire.names import QueueKind, prefix_for
 from leaderq.queues.wire.payload import encode
@@ -111,7 +111,7 @@ def consuming(
         session,
         QueuePaths(PATH, LOCKS if lock else None),
         kind,
-        ConsumeOptions(consumer=consumer, **plan),
+        QueueOptions(consumer=consumer, **plan),
     )
     one.start()
     try:

@@ -14,7 +14,7 @@ import pytest
 from consumption import LOCKS, PATH, Held, Seen, Stuck, consuming, fill, is_empty
 
 from leaderq.errors import ConnectionLost
-from leaderq.queues.consumers import ConsumeOptions, QueueConsumer
+from leaderq.queues.consumers import QueueConsumer, QueueOptions
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption
 from leaderq.queues.consuming.claims import Claim, ClaimAttempt, ClaimResult
 from leaderq.queues.wire.names import QueueKind
@@ -105,7 +105,7 @@ def test_several_consumers_share_a_queue_and_no_item_is_given_twice(
             one,
             QueuePaths(PATH, LOCKS if lock else None),
             QueueKind.PLAIN,
-            ConsumeOptions(consumer=seen),
+            QueueOptions(consumer=seen),
         )
         for one in sessions
     ]
@@ -200,7 +200,7 @@ def test_closing_without_locks_loses_nothing_that_was_not_begun(session: Session
     stuck = Stuck(50)
     seen = stuck.seen
     queue: Consumption[bytes] = Consumption(
-        session, QueuePaths(PATH), QueueKind.PLAIN, ConsumeOptions(consumer=stuck)
+        session, QueuePaths(PATH), QueueKind.PLAIN, QueueOptions(consumer=stuck)
     )
     queue.start()
     assert stuck.entered.wait(60)
@@ -228,7 +228,7 @@ def test_what_is_claimed_when_closing_is_over_goes_back(
     fill(session, [b"1", b"2"])
     seen = Seen()
     queue: Consumption[bytes] = Consumption(
-        session, QueuePaths(PATH, locks), QueueKind.PLAIN, ConsumeOptions(consumer=Held())
+        session, QueuePaths(PATH, locks), QueueKind.PLAIN, QueueOptions(consumer=Held())
     )
     queue.start()
     assert begun.wait(60)
@@ -244,7 +244,7 @@ def test_closing_does_not_wait_for_a_consumer_that_hangs_and_what_it_does_is_ack
     fill(session, [b"a"])
     held = Held()
     queue: Consumption[bytes] = Consumption(
-        session, QueuePaths(PATH, LOCKS), QueueKind.PLAIN, ConsumeOptions(consumer=held)
+        session, QueuePaths(PATH, LOCKS), QueueKind.PLAIN, QueueOptions(consumer=held)
     )
     queue.start()
     assert held.entered.wait(60)

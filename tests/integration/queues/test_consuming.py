@@ -11,7 +11,7 @@ import pytest
 from consumption import LOCKS, PATH, Held, Seen, Stuck, consuming, fill, is_empty
 
 from leaderq.errors import BadVersion, ClaimLost, ConfigurationError, QueueClosed
-from leaderq.queues.consumers import ConsumeOptions
+from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_for, sort_key
 from leaderq.retrying import RetryPolicy
 from leaderq.testing import eventually
@@ -265,9 +265,9 @@ def test_a_queue_with_a_consumer_gives_nothing_on_request(session: Session) -> N
 
 def test_a_plan_that_contradicts_itself_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="not both"):
-        ConsumeOptions(consumer=print, consume_batch=print)
+        QueueOptions(consumer=print, consume_batch=print)
     with pytest.raises(ConfigurationError, match="cannot be called"):
-        ConsumeOptions(consumer=3)  # type: ignore[arg-type]
+        QueueOptions(consumer=3)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="attempts=0"):
         RetryPolicy(attempts=0)
     assert prefix_for(QueueKind.PLAIN) == "queue-"

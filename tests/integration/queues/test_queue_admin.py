@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from producing import create_all
 
+from leaderq import retrying
 from leaderq.errors import ConfigurationError, ConnectionLost, NoNode
 from leaderq.queues import TEXT, DistributedPriorityQueue, RetryPolicy
 from leaderq.queues.admin import DeadItem, Moved, Purged, QueueAdmin, queues_below
@@ -52,14 +53,15 @@ def put(session: Session, places: QueuePaths) -> Put:
     return make
 
 
-def test_depth_and_next_number_are_known_without_listing(session, places, put):
+def test_the_depth_is_that_of_what_lies_there_and_nothing_is_no_queue(session, places, put):
     keeper = QueueAdmin(session, places)
-    assert (keeper.depth(), keeper.next_sequence()) == (0, 0)
-    names = put(b"a", b"b", b"c")
-    session.delete(places.item(names[0]))
-    assert (keeper.depth(), keeper.next_sequence()) == (2, 3)
+    assert keeper.depth() == 0
+    session.delete(places.item(put(b"a", b"b", b"c")[0]))
+    seen = keeper.overview()
+    assert seen is not None
+    assert (keeper.depth(), seen.depth, seen.next_sequence) == (2, 2, 3)
     nowhere = QueueAdmin(session, QueuePaths(f"{places.path}/nowhere"))
-    assert (nowhere.depth(), nowhere.next_sequence(), nowhere.overview()) == (0, 0, None)
+    assert (nowhere.depth(), nowhere.overview()) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -316,10 +318,11 @@ def test_lost_answers_lose_and_double_nothing(zookeeper_server, fault_proxy, ses
         assert session.children(places.path) == []
 
 
-def test_without_servers_every_call_ends(zookeeper_server, fault_proxy, places):
+def test_without_servers_every_call_ends(zookeeper_server, fault_proxy, places, monkeypatch):
+    monkeypatch.setattr(retrying, "PATIENCE_S", 0.5)
     proxy = fault_proxy(zookeeper_server.address)
     with connect(proxy.address) as cut:
-        keeper = QueueAdmin(cut, places, patience_s=0.5)
+        keeper = QueueAdmin(cut, places)
         proxy.refuse()
         proxy.cut()
         eventually(lambda: cut.state.name == "SUSPENDED")

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from producing import create_all
 
+from leaderq import retrying
 from leaderq.errors import LeaderqError, RequestRefused
 from leaderq.queues import DistributedQueue
 from leaderq.queues.admin import QueueAdmin, QueueDrain
@@ -143,12 +144,13 @@ def test_consumers_that_stand_by_get_what_a_drain_puts_back(session, zookeeper_s
 
 
 def test_a_drain_whose_session_ends_writes_nothing_more_and_the_next_one_finds_all(
-    session, zookeeper_server, places, put
+    session, zookeeper_server, places, put, monkeypatch
 ):
+    monkeypatch.setattr(retrying, "PATIENCE_S", 5.0)
     wanted = put(50)
     # less than the next one waits for it
     with connect(zookeeper_server.address, timeout_s=8.0) as lost:
-        draining = QueueAdmin(lost, places, patience_s=5.0).drain()
+        draining = QueueAdmin(lost, places).drain()
         with pytest.raises(LeaderqError), draining:
             batch = next(draining.batches())
             lost.replace("the test wants it")

@@ -33,7 +33,7 @@ from leaderq.cli.queue.showing import brief, item_json, item_row, queue_row
 from leaderq.cli.signals import Stopping
 from leaderq.errors import ConfigurationError
 from leaderq.queues.admin import Browsed, Overview
-from leaderq.queues.admin.browsing import read
+from leaderq.queues.admin.contents import read
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.payload import encode
 from leaderq.testing import eventually

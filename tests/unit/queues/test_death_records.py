@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from leaderq.queues.consumers import ConsumeOptions, ErrorMode
+from leaderq.queues.consumers import ErrorMode, QueueOptions
 from leaderq.queues.consuming.claims import Claim, Membership
 from leaderq.queues.consuming.deaths import DeathRecords
 from leaderq.queues.consuming.settling import ItemOutcome
@@ -37,7 +37,7 @@ def test_what_was_held_at_two_deaths_is_a_suspect_until_it_is_known_over_what_th
 
 def test_a_death_that_the_note_of_a_kept_item_tells_of_is_not_counted_again() -> None:
     engine = SimpleNamespace(
-        options=ConsumeOptions(consumer=print, error_mode=ErrorMode.KEEP), path="/q"
+        options=QueueOptions(consumer=print, error_mode=ErrorMode.KEEP), path="/q"
     )
     workers = ItemWorkers("q", engine)  # type: ignore[arg-type]
     membership = Membership(QueuePaths("/q", "/locks"), None, "/members/one", 1)  # type: ignore[arg-type]
