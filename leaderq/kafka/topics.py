@@ -7,11 +7,11 @@ benchmarks and tests; each call opens its own connection and closes it. All rais
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as native
@@ -30,6 +30,9 @@ from leaderq.kafka.clients.kafka_python_connection import (
     quiet_client_logs,
 )
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 T = TypeVar("T")
 Feed = (
     tuple[bytes | None, bytes | None]
@@ -40,14 +43,20 @@ _LARGEST, _LEAST_IN_SYNC = "max.message.bytes", "min.insync.replicas"
 _REFUSED = 29  # TOPIC_AUTHORIZATION_FAILED
 
 
+class Access(TypedDict, total=False):
+    """How to be let in (default: as anybody), and how long an answer may take (10 s)."""
+
+    security: KafkaSecurity | None
+    timeout_s: float
+
+
 def create_topics(
     address: str,
     topics: Mapping[str, int],
     *,
     configs: Mapping[str, str] | None = None,
     replication: int = 1,
-    security: KafkaSecurity | None = None,
-    timeout_s: float = 30.0,
+    **access: Unpack[Access],
 ) -> list[str]:
     """Create topics with that many partitions (-1: the cluster's default) and these configs each;
     returns the names of those created, when each partition has a leader. Existing topics are left
@@ -55,10 +64,8 @@ def create_topics(
     """
     created = []
     options = {"replication_factor": replication, "configs": dict(configs or {})}
-    with (
-        _opened(KafkaAdminClient, address, security, timeout_s) as admin,
-        errors_translated("creating topics", address),
-    ):
+    timeout_s = access.setdefault("timeout_s", 30.0)
+    with _opened(KafkaAdminClient, address, "creating topics", **access) as admin:
         for topic, partitions in topics.items():
             try:
                 admin.create_topics({topic: {"num_partitions": partitions, **options}})
@@ -74,21 +81,13 @@ def ensure_topic(
     topic: str,
     *,
     configs: Mapping[str, str] | None = None,
-    security: KafkaSecurity | None = None,
-    timeout_s: float = 10.0,
+    **access: Unpack[Access],
 ) -> bool:
     """Create ``topic`` if it is not there, and return whether it was, or raise ``UnknownTopic``."""
-    if topic in existing_topics(address, security=security, timeout_s=timeout_s):
+    if topic in existing_topics(address, **access):
         return False
     try:
-        create_topics(
-            address,
-            {topic: -1},
-            configs=configs,
-            replication=-1,
-            security=security,
-            timeout_s=timeout_s,
-        )
+        create_topics(address, {topic: -1}, configs=configs, replication=-1, **access)
     except (AccessRefused, KafkaError) as exc:
         raise UnknownTopic(
             f"no topic {topic!r} on Kafka {address!r}, and it cannot be created: {exc}; create it"
@@ -96,74 +95,43 @@ def ensure_topic(
     return True
 
 
-def existing_topics(
-    address: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
-) -> frozenset[str]:
+def existing_topics(address: str, **access: Unpack[Access]) -> frozenset[str]:
     """The topics that this user may see, but for Kafka's own."""
-    with (
-        _opened(KafkaConsumer, address, security, timeout_s) as consumer,
-        errors_translated("asking for topics", address),
-    ):
+    with _opened(KafkaConsumer, address, "asking for topics", **access) as consumer:
         return frozenset(consumer.topics())
 
 
 def largest_batches(
-    address: str,
-    topics: Sequence[str],
-    *,
-    security: KafkaSecurity | None = None,
-    timeout_s: float = 10.0,
+    address: str, topics: Sequence[str], **access: Unpack[Access]
 ) -> dict[str, int]:
     """The ``max.message.bytes`` of each topic, where it is there and this user may ask."""
-    asked = [ConfigResource("TOPIC", topic, [_LARGEST]) for topic in topics]
-    with (
-        _opened(KafkaAdminClient, address, security, timeout_s) as admin,
-        errors_translated("asking for sizes", address),
-    ):
-        told = admin.describe_configs(asked, config_filter="all")
-    return {
-        name: int(row[_LARGEST]["value"])
-        for name, row in told.get("topic", {}).items()
-        if _LARGEST in row
-    }
+    with _opened(KafkaAdminClient, address, "asking for sizes", **access) as admin:
+        found = _configs(admin, topics, _LARGEST)
+    return {name: int(row[_LARGEST]["value"]) for name, row in found.items() if _LARGEST in row}
 
 
-def end_offsets(
-    address: str, topic: str, *, security: KafkaSecurity | None = None, timeout_s: float = 10.0
-) -> dict[int, int]:
+def end_offsets(address: str, topic: str, **access: Unpack[Access]) -> dict[int, int]:
     """For each partition of ``topic`` the offset after its last stable record."""
-    with _opened(
-        KafkaConsumer, address, security, timeout_s, isolation_level="read_committed"
-    ) as consumer:
+    wait_ms, stable = access.get("timeout_s", 10.0) * 1000, {"isolation_level": "read_committed"}
+    with _opened(KafkaConsumer, address, "asking for offsets", stable, **access) as consumer:
         where = _partitions(consumer, topic, address)
-        with errors_translated("asking for offsets", address):
-            ends = consumer.end_offsets(where, timeout_ms=timeout_s * 1000)
+        ends = consumer.end_offsets(where, timeout_ms=wait_ms)
     return {partition.partition: offset for partition, offset in ends.items()}
 
 
-def committed(
-    address: str,
-    group: str,
-    topic: str,
-    *,
-    security: KafkaSecurity | None = None,
-    timeout_s: float = 10.0,
-) -> dict[int, int]:
+def committed(address: str, group: str, topic: str, **access: Unpack[Access]) -> dict[int, int]:
     """What ``group`` has committed of ``topic``; a broker that loads its groups is asked again."""
-    with _opened(KafkaConsumer, address, security, timeout_s) as consumer:
+    doing = "asking for offsets"
+    with _opened(KafkaConsumer, address, doing, **access) as consumer:
         where = _partitions(consumer, topic, address)
-    with _opened(KafkaAdminClient, address, security, timeout_s) as admin:
+    with _opened(KafkaAdminClient, address, doing, **access) as admin:
         kept = _once_it_answers(
             lambda: admin.list_group_offsets({group: where})[group],
-            "asking for offsets",
+            doing,
             address,
-            timeout_s,
+            access.get("timeout_s", 10.0),
         )
-    return {
-        partition.partition: stored.offset
-        for partition, stored in kept.items()
-        if stored.offset >= 0
-    }
+    return {each.partition: stored.offset for each, stored in kept.items() if stored.offset >= 0}
 
 
 def produce(
@@ -178,28 +146,24 @@ def produce(
     return their number, or raise if one was not acknowledged within ``timeout_s`` of the last.
     """
     failed: list[Exception] = []
-    sent: Counter[str] = Counter()
-    with _opened(
-        KafkaProducer, address, security, min(timeout_s, 30.0), linger_ms=5, acks="all"
-    ) as producer:
-        with errors_translated("producing", address):
-            for key, value, *more in records:
-                headers = list(more[0]) if more else None
-                producer.send(topic, value=value, key=key, headers=headers).add_errback(
-                    failed.append
-                )
-                sent[topic] += 1
-            try:
-                producer.flush(timeout=timeout_s)
-            except native.KafkaTimeoutError:
-                # closing it would wait for the same, without a bound
-                private_api.drop(producer, 1.0)
-                raise
-        if failed:
-            raise KafkaError(
-                f"{len(failed)} of {sent[topic]} records were not produced: {failed[0]}"
-            ) from failed[0]
-    return sent[topic]
+    sent, options = 0, {"linger_ms": 5, "acks": "all"}
+    access: Access = {"security": security, "timeout_s": min(timeout_s, 30.0)}
+    with _opened(KafkaProducer, address, "producing", options, **access) as producer:
+        for key, value, *more in records:
+            headers = list(more[0]) if more else None
+            receipt = producer.send(topic, value=value, key=key, headers=headers)
+            receipt.add_errback(failed.append)
+            sent += 1
+        try:
+            producer.flush(timeout=timeout_s)
+        except native.KafkaTimeoutError:
+            # closing it would wait for the same, without a bound
+            private_api.drop(producer, 1.0)
+            raise
+    if failed:
+        what = f"{len(failed)} of {sent} records were not produced: {failed[0]}"
+        raise KafkaError(what) from failed[0]
+    return sent
 
 
 @dataclass(frozen=True)
@@ -222,21 +186,13 @@ class TopicView:
 
 
 def describe_topics(
-    address: str,
-    topics: Sequence[str],
-    *,
-    security: KafkaSecurity | None = None,
-    timeout_s: float = 10.0,
+    address: str, topics: Sequence[str], **access: Unpack[Access]
 ) -> dict[str, TopicView]:
     """What the cluster says of each of ``topics``, also of those that are not there."""
-    with (
-        _opened(KafkaAdminClient, address, security, timeout_s) as admin,
-        errors_translated("describing topics", address),
-    ):
+    with _opened(KafkaAdminClient, address, "describing topics", **access) as admin:
         found = {each["name"]: each for each in admin.describe_topics(list(topics))}
         there = [name for name, each in found.items() if each["partitions"]]
-        asked = [ConfigResource("TOPIC", name, [_LEAST_IN_SYNC]) for name in there]
-        told = admin.describe_configs(asked, config_filter="all").get("topic", {}) if asked else {}
+        told = _configs(admin, there, _LEAST_IN_SYNC)
     return {name: _view(found[name], told.get(name, {})) for name in topics}
 
 
@@ -254,34 +210,20 @@ def _view(topic: Mapping[str, Any], configs: Mapping[str, Any]) -> TopicView:
     )
 
 
-def static_members(
-    address: str, group: str, *, security: KafkaSecurity | None = None, timeout_s: float = 5.0
-) -> frozenset[str]:
+def static_members(address: str, group: str, **access: Unpack[Access]) -> frozenset[str]:
     """The names (``group.instance.id``) under which members of ``group`` stay in it when gone."""
-    with (
-        _opened(KafkaAdminClient, address, security, timeout_s) as admin,
-        errors_translated("asking for members", address),
-    ):
+    with _opened(KafkaAdminClient, address, "asking for members", **access) as admin:
         members = admin.describe_groups([group])[group].get("members", ())
-    return frozenset(
-        member["group_instance_id"] for member in members if member["group_instance_id"]
-    )
+    names = (member["group_instance_id"] for member in members)
+    return frozenset(name for name in names if name)
 
 
 def remove_static_members(
-    address: str,
-    group: str,
-    names: Iterable[str],
-    *,
-    security: KafkaSecurity | None = None,
-    timeout_s: float = 5.0,
+    address: str, group: str, names: Iterable[str], **access: Unpack[Access]
 ) -> None:
     """Let ``group`` wait no longer for these; one that lives joins again by itself, if it may."""
     gone = [MemberToRemove(group_instance_id=name) for name in names]
-    with (
-        _opened(KafkaAdminClient, address, security, timeout_s) as admin,
-        errors_translated("removing members", address),
-    ):
+    with _opened(KafkaAdminClient, address, "removing members", **access) as admin:
         admin.remove_group_members(group, gone)
 
 
@@ -289,7 +231,7 @@ def check_reachable(
     address: str, security: KafkaSecurity | None = None, timeout_s: float = 5.0
 ) -> None:
     """Return if a broker at ``address`` answers and lets this user in."""
-    with _opened(KafkaConsumer, address, security, timeout_s):
+    with _opened(KafkaConsumer, address, "asking", security=security, timeout_s=timeout_s):
         pass
 
 
@@ -309,20 +251,27 @@ def _once_it_answers(ask: Callable[[], T], doing: str, address: str, timeout_s: 
 def _opened(
     kind: Callable[..., Client],
     address: str,
-    security: KafkaSecurity | None,
-    timeout_s: float,
-    **more: Any,
+    doing: str,
+    more: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    security: KafkaSecurity | None = None,
+    timeout_s: float = 10.0,
 ) -> Iterator[Client]:
     quiet_client_logs()
     options = connection_options(address, security or KafkaSecurity(), open_timeout_s=timeout_s)
     client: Any = connected(kind, address, {**options, **more})
-    with closing(client):
+    with closing(client), errors_translated(doing, address):
         yield client
 
 
+def _configs(admin: Any, topics: Iterable[str], name: str) -> Mapping[str, Any]:
+    asked = [ConfigResource("TOPIC", topic, [name]) for topic in topics]
+    told = admin.describe_configs(asked, config_filter="all") if asked else {}
+    return told.get("topic", {})  # type: ignore[no-any-return]
+
+
 def _partitions(consumer: KafkaConsumer, topic: str, address: str) -> list[TopicPartition]:
-    with errors_translated("asking for partitions", address):
-        numbers = consumer.partitions_for_topic(topic)
+    numbers = consumer.partitions_for_topic(topic)
     if not numbers:
         raise UnknownTopic(f"no topic {topic!r} on Kafka {address!r}; is its name written right?")
     return [TopicPartition(topic, number) for number in sorted(numbers)]

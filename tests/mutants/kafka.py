@@ -264,8 +264,8 @@ MUTANTS = [
         f"{OPTIONS}all_options_that_a_career_may_not_set_are_told_at_once",
         Edit(
             CLIENT_OPTIONS,
-            "        if row is not None:\n",
-            "        if row is not None and name != 'acks':\n",
+            "(because := _refusal(client, name)) is not None:\n",
+            "(because := _refusal(client, name)) is not None and name != 'acks':\n",
         ),
     ),
     mutant(

@@ -14,7 +14,6 @@ import difflib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from typing import Any
@@ -34,142 +33,96 @@ class ClientLibrary(str, Enum):
     CONFLUENT = "confluent"
 
 
-@dataclass(frozen=True)
-class RefusedOptions:
-    """Options that nobody but leaderq may set, and why; names may have a ``*``."""
-
-    because: str
-    kafka_python: str
-    confluent: str
-
-    def has(self, client: ClientLibrary, name: str) -> bool:
-        names = self.kafka_python if client is ClientLibrary.KAFKA_PYTHON else self.confluent
-        return any(fnmatchcase(name, each) for each in names.split())
-
-
-# A table: each row takes as few lines as it can.
-
-REFUSED = (
-    RefusedOptions(
-        "the settings say where Kafka is and how to be let in: kafka, kafka_protocol,"
-        " kafka_mechanism, kafka_ca, ...",
+REFUSED: Mapping[str, str] = {
+    "the settings say where Kafka is and how to be let in: kafka, kafka_protocol, kafka_mechanism,"
+    " kafka_ca, ...": (
         "bootstrap_servers security_protocol sasl_mechanism sasl_plain_* ssl_context"
-        " ssl_check_hostname ssl_cafile ssl_certfile ssl_keyfile ssl_password",
-        "bootstrap.servers metadata.broker.list security.protocol sasl.mechanism* sasl.username"
-        " sasl.password ssl.ca.* ssl.certificate.* ssl.key.* ssl.keystore.* ssl.endpoint.*"
-        " enable.ssl.certificate.verification",
+        " ssl_check_hostname ssl_cafile ssl_certfile ssl_keyfile ssl_password / bootstrap.servers"
+        " metadata.broker.list security.protocol sasl.mechanism* sasl.username sasl.password"
+        " ssl.ca.* ssl.certificate.* ssl.key.* ssl.keystore.* ssl.endpoint.*"
+        " enable.ssl.certificate.verification"
     ),
-    RefusedOptions("name the group with the career's group", "group_id", "group.id"),
-    RefusedOptions(
-        "the career's name is the member's, so that a new leader fences the former one",
-        "group_instance_id",
-        "group.instance.id",
+    "name the group with the career's group": "group_id / group.id",
+    "the career's name is the member's, so that a new leader fences the former one": (
+        "group_instance_id / group.instance.id"
     ),
-    RefusedOptions(
-        "a leader takes all partitions, and how it fences the former one depends on it",
-        "partition_assignment_strategy",
-        "partition.assignment.strategy group.protocol group.remote.assignor",
+    "a leader takes all partitions, and how it fences the former one depends on it": (
+        "partition_assignment_strategy"
+        " / partition.assignment.strategy group.protocol group.remote.assignor"
     ),
-    RefusedOptions(
-        "leaderq commits, and only what was handled",
-        "enable_auto_commit auto_commit_interval_ms default_offset_commit_callback",
-        "enable.auto.commit auto.commit.enable auto.commit.interval.ms enable.auto.offset.store"
-        " offset.store.* on_commit",
+    "leaderq commits, and only what was handled": (
+        "enable_auto_commit auto_commit_interval_ms default_offset_commit_callback"
+        " / enable.auto.commit auto.commit.enable auto.commit.interval.ms enable.auto.offset.store"
+        " offset.store.* on_commit"
     ),
-    RefusedOptions(
-        "what a transaction has aborted must not be handled", "isolation_level", "isolation.level"
+    "what a transaction has aborted must not be handled": "isolation_level / isolation.level",
+    "nothing is skipped silently; the career's auto_offset_reset says where to begin": (
+        "auto_offset_reset / auto.offset.reset"
     ),
-    RefusedOptions(
-        "nothing is skipped silently; the career's auto_offset_reset says where to begin",
-        "auto_offset_reset",
-        "auto.offset.reset",
+    "a record that was altered on the way must not be handled": "check_crcs / check.crcs",
+    "the career's max_records says how many": "max_poll_records /",
+    "a slow handle loses no membership; handle_budget_s ends the term of one that hangs": (
+        "max_poll_interval_ms / max.poll.interval.ms"
     ),
-    RefusedOptions(
-        "a record that was altered on the way must not be handled", "check_crcs", "check.crcs"
+    "set key_deserializer and value_deserializer of the career; what cannot be decoded is then"
+    " judged by on_error": "key_deserializer value_deserializer /",
+    "a topic that is not there is an error, not a wish": (
+        "allow_auto_create_topics / allow.auto.create.topics"
     ),
-    RefusedOptions("the career's max_records says how many", "max_poll_records", ""),
-    RefusedOptions(
-        "a slow handle loses no membership; handle_budget_s ends the term of one that hangs",
-        "max_poll_interval_ms",
-        "max.poll.interval.ms",
+    "leaderq changes it as records come, or depends on it": (
+        "fetch_max_wait_ms consumer_timeout_ms exclude_internal_topics"
+        " / enable.partition.eof topic.blacklist"
     ),
-    RefusedOptions(
-        "set key_deserializer and value_deserializer of the career; what cannot be decoded is then"
-        " judged by on_error",
-        "key_deserializer value_deserializer",
-        "",
+    "what counts as sent is stored by all replicas in sync": "acks / acks request.required.acks",
+    "each message is stored once, and in order": (
+        "enable_idempotence retries max_in_flight_requests_per_connection / enable.idempotence"
+        " enable.gapless.guarantee retries message.send.max.retries max.in.flight*"
     ),
-    RefusedOptions(
-        "a topic that is not there is an error, not a wish",
-        "allow_auto_create_topics",
-        "allow.auto.create.topics",
+    "a leader fences former ones by it, and the time-out belongs to that": (
+        "transactional_id transaction_timeout_ms / transactional.id transaction.timeout.ms"
     ),
-    RefusedOptions(
-        "leaderq changes it as records come, or depends on it",
-        "fetch_max_wait_ms consumer_timeout_ms exclude_internal_topics",
-        "enable.partition.eof topic.blacklist",
+    "a key must go to the same partition whatever the client": (
+        "partitioner / partitioner sticky.partitioning.*"
     ),
-    RefusedOptions(
-        "what counts as sent is stored by all replicas in sync",
-        "acks",
-        "acks request.required.acks",
+    "what is sent is bytes; encode it before": "key_serializer value_serializer /",
+    "set max_message_bytes": "max_request_size / message.max.bytes",
+    "leaderq bounds its waits by its own time-outs": (
+        "max_block_ms delivery_timeout_ms bootstrap_timeout_ms"
+        " / delivery.timeout.ms message.timeout.ms"
     ),
-    RefusedOptions(
-        "each message is stored once, and in order",
-        "enable_idempotence retries max_in_flight_requests_per_connection",
-        "enable.idempotence enable.gapless.guarantee retries message.send.max.retries"
-        " max.in.flight*",
+    "leaderq makes the connections itself, as the client loses data and sockets otherwise": (
+        "kafka_client proxy_url socks5_proxy selector / test.mock.* plugin.library.paths"
     ),
-    RefusedOptions(
-        "a leader fences former ones by it, and the time-out belongs to that",
-        "transactional_id transaction_timeout_ms",
-        "transactional.id transaction.timeout.ms",
+    "leaderq learns of failures by it": (
+        "/ error_cb log.queue delivery.report.only.error dr_cb dr_msg_cb on_delivery"
+        " metadata.recovery.strategy default.topic.config"
     ),
-    RefusedOptions(
-        "a key must go to the same partition whatever the client",
-        "partitioner",
-        "partitioner sticky.partitioning.*",
-    ),
-    RefusedOptions(
-        "what is sent is bytes; encode it before", "key_serializer value_serializer", ""
-    ),
-    RefusedOptions("set max_message_bytes", "max_request_size", "message.max.bytes"),
-    RefusedOptions(
-        "leaderq bounds its waits by its own time-outs",
-        "max_block_ms delivery_timeout_ms bootstrap_timeout_ms",
-        "delivery.timeout.ms message.timeout.ms",
-    ),
-    RefusedOptions(
-        "leaderq makes the connections itself, as the client loses data and sockets otherwise",
-        "kafka_client proxy_url socks5_proxy selector",
-        "test.mock.* plugin.library.paths",
-    ),
-    RefusedOptions(
-        "leaderq learns of failures by it",
-        "",
-        "error_cb log.queue delivery.report.only.error dr_cb dr_msg_cb on_delivery"
-        " metadata.recovery.strategy default.topic.config",
-    ),
-)
+}
+"""Why nobody but leaderq may set an option: its names in kafka-python / in librdkafka."""
 
 
-_CONSUMER, _PRODUCER = (
-    frozenset(KafkaConsumer.DEFAULT_CONFIG),
-    frozenset(KafkaProducer.DEFAULT_CONFIG),
-)
+_CONSUMER = frozenset(KafkaConsumer.DEFAULT_CONFIG)
+_PRODUCER = frozenset(KafkaProducer.DEFAULT_CONFIG)
 _SHARED = frozenset(KafkaAdminClient.DEFAULT_CONFIG) & _CONSUMER & _PRODUCER
 
 
 def option_problems(client: ClientLibrary, options: Options, what: str) -> Iterator[str]:
     """What is wrong with ``options``, one sentence each; ``what`` names them."""
     for name in options:
-        row = next((each for each in REFUSED if each.has(client, name)), None)
-        if row is not None:
-            yield f"{name!r} cannot be set in {what}: {row.because}"
+        if (because := _refusal(client, name)) is not None:
+            yield f"{name!r} cannot be set in {what}: {because}"
         elif client is ClientLibrary.KAFKA_PYTHON and name not in _CONSUMER | _PRODUCER:
             near = difflib.get_close_matches(name.replace(".", "_"), _CONSUMER | _PRODUCER, n=1)
             remedy = f"did you mean {near[0]!r}?" if near else "remove it"
             yield f"{name!r} in {what} is not an option of kafka-python; {remedy}"
+
+
+def _refusal(client: ClientLibrary, name: str) -> str | None:
+    for because, names in REFUSED.items():
+        ours = names.split("/")[client is ClientLibrary.CONFLUENT].split()
+        if any(fnmatchcase(name, each) for each in ours):
+            return because
+    return None
 
 
 def for_client(kind: Any, options: Options) -> dict[str, Any]:
@@ -181,14 +134,10 @@ def for_all_clients(client: ClientLibrary, options: Options) -> dict[str, Any]:
     """Those for what kafka-python does beside the draining; with librdkafka, only its tokens."""
     if client is ClientLibrary.KAFKA_PYTHON:
         return {name: options[name] for name in _SHARED if name in options}
-    callback = options.get("oauth_cb")
-    if callback is None:
+    if (callback := options.get("oauth_cb")) is None:
         return {}
-    return {
-        "sasl_oauth_token_provider": CallbackTokens(
-            callback, str(options.get("sasl.oauthbearer.config", ""))
-        )
-    }
+    tokens = CallbackTokens(callback, str(options.get("sasl.oauthbearer.config", "")))
+    return {"sasl_oauth_token_provider": tokens}
 
 
 class CallbackTokens(AbstractTokenProvider):
@@ -205,8 +154,7 @@ class CallbackTokens(AbstractTokenProvider):
 
     def token(self) -> str:
         if time.time() > self._until_s - self._MARGIN_S:
-            token, self._until_s, *more = self._callback(self._config)
-            self._token = token
+            self._token, self._until_s, *more = self._callback(self._config)
             self._extensions = more[1] if len(more) > 1 else {}
         return self._token
 

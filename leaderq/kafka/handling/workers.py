@@ -1,17 +1,16 @@
 """Threads that work on several partitions at once, while one career thread waits for all of them.
 
-The career thread may be struck by an exception at any instruction (``atomic`` careers,
-:mod:`leaderq.running.stages`), so it shares no lock with the workers: it puts one ticket into a
-``SimpleQueue`` and waits on another, single C calls both. The worker that takes a ticket passes one
-on if tasks are left. Struck while it waits, :meth:`PartitionWorkers.run` begins no further task and
-still waits for those begun: the user's code must not go on behind the back of ``handOver``. A
-daemon thread that hangs in the user's code does not keep the process alive.
+Interrupted while it waits, :meth:`PartitionWorkers.run` begins no further task and still waits for
+those begun: the user's code must not go on behind the back of ``handOver``. A daemon thread that
+hangs in the user's code does not keep the process alive.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -33,100 +32,75 @@ class PartitionWorkers:
     """Up to ``count`` threads, made when first needed. One :meth:`run` at a time."""
 
     def __init__(self, count: int, name: str) -> None:
-        self._count = count
-        self._name = name
-        self._tickets: SimpleQueue[_Job | None] = SimpleQueue()
+        self._count, self._name = count, name
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self._todo: deque[int] = deque()
 
     def run(
         self, tasks: Sequence[Callable[[], Any]], may_begin: Callable[[], bool]
     ) -> list[TaskOutcome]:
         """Run the tasks; ``may_begin`` is asked before each. Their outcomes, in the same order."""
-        job = _Job(tasks, may_begin, self._tickets)
-        while len(self._threads) < min(self._count, len(tasks)):
-            name = f"{self._name}-{len(self._threads)}"
-            self._threads.append(
-                threading.Thread(target=_work, args=(self._tickets,), name=name, daemon=True)
-            )
-            self._threads[-1].start()
+        outcomes = [TaskOutcome() for _ in tasks]
+        todo = self._todo = deque(range(len(tasks)))
+        over: SimpleQueue[None] = SimpleQueue()
+
+        def work() -> None:
+            try:
+                while True:
+                    if not may_begin():
+                        todo.clear()  # once for all
+                    index = todo.popleft()
+                    outcome = outcomes[index]
+                    outcome.began = True
+                    try:
+                        outcome.value = tasks[index]()
+                    except BaseException as exc:  # noqa: BLE001  (for the thread that waits for it)
+                        outcome.error = exc
+            except IndexError:  # none is left
+                pass
+            finally:
+                over.put(None)
+
+        asked = 0
         try:
-            self._tickets.put(job)
-            job.wait()
+            for number in range(min(self._count, len(tasks))):
+                self._need_thread(number)
+                self._jobs.put(work)
+                asked += 1
+            while asked:
+                asked -= _has_ended(over)
         except BaseException:
-            job.is_closed = True
-            # in case the first was not put: somebody must find the job closed
-            self._tickets.put(job)
-            job.wait()
+            todo.clear()
+            while asked:
+                asked -= _has_ended(over)
             raise
-        return job.outcomes
+        return outcomes
+
+    def _need_thread(self, number: int) -> None:
+        if number == len(self._threads):
+            name = f"{self._name}-{number}"
+            thread = threading.Thread(target=_work, args=(self._jobs,), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def close(self) -> None:
         """End the threads; one that hangs is left alone after 5 s. May be called twice."""
         threads, self._threads = self._threads, []
         for _ in threads:
-            self._tickets.put(None)
+            self._jobs.put(None)
         for thread in threads:
             thread.join(_CLOSE_S)
-        self._tickets = SimpleQueue()
+        self._jobs = SimpleQueue()
 
 
-def _work(tickets: SimpleQueue[_Job | None]) -> None:
-    while (job := tickets.get()) is not None:
-        job.help()
+def _has_ended(over: SimpleQueue[None]) -> bool:
+    with suppress(Empty):
+        over.get(timeout=_SLICE_S)
+        return True
+    return False
 
 
-class _Job:
-    """Tasks given out one by one. The lock is the workers' own."""
-
-    def __init__(
-        self,
-        tasks: Sequence[Callable[[], Any]],
-        may_begin: Callable[[], bool],
-        tickets: SimpleQueue[_Job | None],
-    ) -> None:
-        self.outcomes: list[TaskOutcome] = [TaskOutcome() for _ in tasks]
-        self.is_closed = False
-        self._tasks = tasks
-        self._may_begin = may_begin
-        self._tickets = tickets
-        self._lock = threading.Lock()
-        self._next = 0
-        self._running = 0
-        self._over: SimpleQueue[bool] = SimpleQueue()
-
-    def wait(self) -> None:
-        """Until nothing of it runs, and nothing will."""
-        while True:
-            try:
-                self._over.get(timeout=_SLICE_S)
-                return
-            except Empty:
-                continue
-
-    def help(self) -> None:
-        """Run tasks until none is left (on a worker)."""
-        while (index := self._claim()) is not None:
-            outcome = self.outcomes[index]
-            outcome.began = True
-            try:
-                outcome.value = self._tasks[index]()
-            except BaseException as exc:  # noqa: BLE001  (handed to the thread that waits for it)
-                outcome.error = exc
-            with self._lock:
-                self._running -= 1
-
-    def _claim(self) -> int | None:
-        with self._lock:
-            self.is_closed = (
-                self.is_closed or self._next >= len(self._tasks) or not self._may_begin()
-            )
-            if self.is_closed:
-                if self._running == 0:
-                    self._over.put(True)
-                return None
-            index = self._next
-            self._next += 1
-            self._running += 1
-            if self._next < len(self._tasks):
-                self._tickets.put(self)
-            return index
+def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (job := jobs.get()) is not None:
+        job()

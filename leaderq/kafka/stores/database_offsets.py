@@ -5,11 +5,11 @@ One table holds two kinds of row of a career: its *term row* (topic ``''``, part
 ``term`` is the newest that has loaded the offsets, and a row for each partition.
 
 Who is authoritative: the term row. :meth:`DatabaseOffsets.load` raises it and reads, and every
-transaction begins by comparing its own term with it, by an ``UPDATE``. So the row's lock is taken
+transaction begins by raising it to its own term, unless it is higher. So the row's lock is taken
 first and kept to the end: a successor's ``load`` waits for a transaction that is under way and then
 sees what it stored; once ``load`` has returned, every transaction of an older term finds a higher
-number and is rolled back whole. This holds at PostgreSQL's default READ COMMITTED (an ``UPDATE``
-that waited looks at the row again) and in SQLite (one writer).
+number and is rolled back whole. This holds at PostgreSQL's default READ COMMITTED (``ON CONFLICT DO
+UPDATE`` that waited looks at the row again) and in SQLite from 3.24 (one writer).
 
 Two things a database does by itself, and what to set against them:
 
@@ -49,14 +49,11 @@ CREATE_TABLE = (
     " partition INTEGER NOT NULL, next_offset BIGINT NOT NULL, term BIGINT NOT NULL, PRIMARY KEY"
     " (career, topic, partition))"
 )
-RAISE_TERM = (
-    "UPDATE {table} SET term = :term WHERE career = :career AND topic = '' AND partition = -1 AND"
-    " term <= :term"
-)
-NEWEST_TERM = "SELECT term FROM {table} WHERE career = :career AND topic = '' AND partition = -1"
-INSERT_TERM = (
-    "INSERT INTO {table} (career, topic, partition, next_offset, term) VALUES (:career, '', -1, 0,"
-    " :term)"
+PUT_ROW = (
+    "INSERT INTO {table} AS kept (career, topic, partition, next_offset, term)"
+    " VALUES (:career, :topic, :partition, :next_offset, :term)"
+    " ON CONFLICT (career, topic, partition) DO UPDATE"
+    " SET next_offset = excluded.next_offset, term = excluded.term WHERE kept.term <= excluded.term"
 )
 ALL_OFFSETS = (
     "SELECT topic, partition, next_offset FROM {table} WHERE career = :career AND partition >= 0"
@@ -65,14 +62,7 @@ ONE_OFFSET = (
     "SELECT next_offset FROM {table} WHERE career = :career AND topic = :topic AND partition ="
     " :partition"
 )
-ADVANCE = (
-    "UPDATE {table} SET next_offset = :next_offset, term = :term "
-    "WHERE career = :career AND topic = :topic AND partition = :partition AND term <= :term"
-)
-INSERT_OFFSET = (
-    "INSERT INTO {table} (career, topic, partition, next_offset, term) "
-    "VALUES (:career, :topic, :partition, :next_offset, :term)"
-)
+_TERM_ROW = Partition("", -1)
 
 
 class DatabaseOffsets:
@@ -148,12 +138,13 @@ class DatabaseOffsets:
         """
         term.check()
         self._database.renew()
-        with self._explained(term):
-            try:
-                return self._load(term)
-            except self._database.integrity_error:
-                # Two terms met at a career's very first load: the other has inserted the row.
-                return self._load(term)
+        with self._explained(term), self._database.transaction() as cursor:
+            self._put(cursor, term, _TERM_ROW, 0)
+            self._execute(cursor, ALL_OFFSETS)
+            return {
+                Partition(topic, int(number)): int(offset)
+                for topic, number, offset in cursor.fetchall()
+            }
 
     @contextmanager
     def transaction(self, records: Sequence[Record], term: Term) -> Iterator[DatabaseCursor]:
@@ -166,21 +157,22 @@ class DatabaseOffsets:
         """
         term.check()
         with self._explained(term), self._database.transaction() as cursor:
-            self._take_over(cursor, term)
+            self._put(cursor, term, _TERM_ROW, 0)
             firsts: dict[Partition, int] = {}
             ends: dict[Partition, int] = {}
             for record in records:
-                where = Partition(record.topic, record.partition)
-                firsts.setdefault(where, record.offset)
-                ends[where] = record.offset + 1
-            stored = {where: self._stored(cursor, where) for where in firsts}
-            for where, first in firsts.items():
-                if (offset := stored[where]) is not None and offset > first:
-                    raise AlreadyStored(where, stored=offset, first=first)
+                partition = Partition(record.topic, record.partition)
+                firsts.setdefault(partition, record.offset)
+                ends[partition] = record.offset + 1
+            for (topic, number), first in firsts.items():
+                where = {"topic": topic, "partition": number}
+                row = self._execute(cursor, ONE_OFFSET, **where).fetchone()
+                if row is not None and int(row[0]) > first:
+                    raise AlreadyStored(Partition(topic, number), stored=int(row[0]), first=first)
             yield cursor
             self._database.check_still_open()
-            for where, end in ends.items():
-                self._store(cursor, term, where, end, known=stored[where] is not None)
+            for partition, end in ends.items():
+                self._put(cursor, term, partition, end)
 
     def close(self) -> None:
         """Close the connection, if it was opened here. May be called twice."""
@@ -190,62 +182,17 @@ class DatabaseOffsets:
         with self._database.transaction() as cursor:
             self._execute(cursor, CREATE_TABLE)
 
-    def _load(self, term: Term) -> dict[Partition, int]:
-        with self._database.transaction() as cursor:
-            self._take_over(cursor, term)
-            self._execute(cursor, ALL_OFFSETS)
-            return {
-                Partition(topic, int(number)): int(offset)
-                for topic, number, offset in cursor.fetchall()
-            }
-
-    def _take_over(self, cursor: DatabaseCursor, term: Term) -> None:
-        if self._execute(cursor, RAISE_TERM, term=term.number).rowcount == 1:
+    def _put(self, cursor: DatabaseCursor, term: Term, where: Partition, offset: int) -> None:
+        row = {"topic": where.topic, "partition": where.number, "next_offset": offset}
+        # 0 rows: a newer term's row. -1: the driver cannot tell.
+        if self._execute(cursor, PUT_ROW, term=term.number, **row).rowcount != 0:
             return
-        # Not only a newer term: the row may be missing.
-        holder = self._holder(cursor)
-        if holder is None:
-            self._execute(cursor, INSERT_TERM, term=term.number)
-            return
-        if holder < term.number:
-            # An older term inserted the row between the two: there was none yet to be locked.
-            self._execute(cursor, RAISE_TERM, term=term.number)
-            holder = self._holder(cursor)
-        if holder != term.number:
-            self._refuse(term, f"term {holder} has loaded the offsets there")
-
-    def _holder(self, cursor: DatabaseCursor) -> int | None:
-        row = self._execute(cursor, NEWEST_TERM).fetchone()
-        return None if row is None else int(row[0])
-
-    def _stored(self, cursor: DatabaseCursor, where: Partition) -> int | None:
-        row = self._execute(
-            cursor, ONE_OFFSET, topic=where.topic, partition=where.number
-        ).fetchone()
-        return None if row is None else int(row[0])
-
-    def _store(
-        self, cursor: DatabaseCursor, term: Term, where: Partition, end: int, *, known: bool
-    ) -> None:
-        statement = ADVANCE if known else INSERT_OFFSET
-        values = {
-            "topic": where.topic,
-            "partition": where.number,
-            "next_offset": end,
-            "term": term.number,
-        }
-        # 0 rows: another term's row, or one that vanished. -1: the driver cannot tell.
-        if self._execute(cursor, statement, **values).rowcount == 0:
-            self._refuse(term, f"the offset of {where} could not be stored under it")
-
-    def _refuse(self, term: Term, why: str) -> None:
         log.warning(
-            "the table %s of offsets refuses term %d of %r: %s; if ZooKeeper was set up again,"
-            " raise the floor of its term numbers",
+            "table of offsets refuses a term that is not the newest; table=%s career=%s term=%d; if"
+            " ZooKeeper was set up again, raise the floor of its term numbers",
             self._table,
-            term.number,
             self._career,
-            why,
+            term.number,
         )
         if isinstance(term, OpenTerm):
             term.wind_up(Reason.FENCED)
@@ -287,7 +234,6 @@ class Database:
     def __init__(self, connect: Callable[[], Any] | Any) -> None:
         # The driver's errors; known for what they are also after the connection was given up.
         self.error: tuple[type[Exception], ...] = ()
-        self.integrity_error: tuple[type[Exception], ...] = ()
         self._connect: Callable[[], Any] | None = None
         self._connection: Any = None
         # Not callable(): a connection of sqlite3 can be called, too.
@@ -314,7 +260,7 @@ class Database:
                 f"the function that opens the database returned {connection!r}; it must return a"
                 " DB-API connection"
             )
-        self.error, self.integrity_error = (connection.Error,), (connection.IntegrityError,)
+        self.error = (connection.Error,)
         self._connection = connection
         return self._connection
 

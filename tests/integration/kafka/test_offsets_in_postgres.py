@@ -128,7 +128,7 @@ def test_a_successor_waits_for_the_transaction_under_way_and_sees_how_it_ended(
 def test_a_zombie_that_waited_for_its_successors_load_is_refused(
     a_store, postgres, results
 ) -> None:
-    """The zombie's UPDATE waits for the row; READ COMMITTED looks at the row again when it is
+    """The zombie waits for the row; READ COMMITTED looks at the row again when it is
     free.
     """
     zombie, old = a_store(), a_term(1)
@@ -223,32 +223,6 @@ def test_terms_that_meet_at_the_first_load_of_all_both_come_to_an_end_and_the_ne
     assert len(outcomes) == 7
     with pytest.raises(Deposed):
         stores[7].load(a_term(7))
-
-
-def test_an_older_term_that_founds_the_office_between_two_statements_of_a_load_loses_it(
-    a_store,
-) -> None:
-    """At READ COMMITTED each statement looks anew: the UPDATE sees no row, and the SELECT after it
-    one of an older term.
-    """
-    import psycopg
-
-    older, founded = a_store(), threading.Event()
-
-    class Interrupted(psycopg.Cursor[Any]):
-        def execute(self, query: Any, *more: Any, **options: Any) -> Any:
-            super().execute(query, *more, **options)
-            if str(query).startswith("UPDATE") and not founded.is_set():
-                founded.set()
-                older.load(a_term(7))
-            return self
-
-    newer = a_store(cursor_factory=Interrupted)
-    newer.load(a_term(8))
-    assert founded.is_set()
-    with pytest.raises(Deposed):
-        older.load(a_term(7))
-    assert newer.load(a_term(8)) == {}
 
 
 def test_processes_that_create_the_table_at_once_all_find_it_there(postgres) -> None:

@@ -104,9 +104,8 @@ def test_a_thread_struck_while_it_waits_begins_no_task_and_leaves_when_those_beg
     waiting.start()
     assert began.wait(WAIT_S)
     unit.abandon()
-    # The worker is busy with the first task: its ticket for the second waits, and beside it that of
-    # the one who was struck.
-    eventually(lambda: workers._tickets.qsize() == 2, timeout_s=WAIT_S)
+    # The worker is busy with the first task: the second is left, until the waiting thread is struck.
+    eventually(lambda: not workers._todo, timeout_s=WAIT_S)
     assert waiting.is_alive()
     may_end.set()
     waiting.join(WAIT_S)
