@@ -50,7 +50,7 @@ from leaderq.zookeeper.requests import Answer, Reply, Requests, failed_future
 from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
 from leaderq.zookeeper.translation import translated
 from leaderq.zookeeper.watching import PersistentWatches, Subscription, Watch
-from leaderq.zookeeper.wire import MAX_REQUEST_BYTES, WatchMode
+from leaderq.zookeeper.wire import MAX_REQUEST_BYTES, GetData, WatchMode
 
 if TYPE_CHECKING:
     from leaderq.events import EventBus
@@ -341,7 +341,9 @@ class Session(Requests):
         chroot, self._chroot = self._chroot, ""
         path = chroot or "/"
         try:
-            if self.exists(path, timeout_s=max(0.1, deadline - monotonic())) is None:
+            # Servers that are too old refuse a multiRead, so it is by one that the chroot is sought.
+            (found,) = self.multi_read([GetData(path)], timeout_s=max(0.1, deadline - monotonic()))
+            if isinstance(found, errors.NoNode):
                 left_s = max(0.1, deadline - monotonic())
                 self.ensure_path(path, shared=parent_of(path), timeout_s=left_s)
         except errors.ConnectionLost as exc:
@@ -559,6 +561,7 @@ def connect(
     :raises MissingPiece: SASL without the extra ``leaderq[sasl]``.
     :raises ServersUnreachable: no server answered in time.
     :raises AccessRefused: a server refused the credentials.
+    :raises ZooKeeperError: the server is older than 3.6.
     """
     address = parsed_address(hosts)
     security = security or NO_SECURITY

@@ -33,7 +33,7 @@ _TABLE: tuple[tuple[_Kind, type[ours.ZooKeeperError], str], ...] = (
     (theirs.NoAuthError, _DENIED, "these credentials may not do that; check the znode's ACL"),
     (theirs.InvalidACLError, _DENIED, "ACL refused: the session has not authenticated"),
     (theirs.NoChildrenForEphemeralsError, _OTHER, "ephemeral znodes have no children"),
-    (theirs.UnimplementedError, _OTHER, "the server is too old; it must be 3.6 or newer"),
+    (theirs.UnimplementedError, _OTHER, "this ZooKeeper is too old; it must be 3.6 or newer"),
     (theirs.QuotaExceededError, _OTHER, "the znode's quota is used up"),
 )
 
