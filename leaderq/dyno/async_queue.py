@@ -40,7 +40,7 @@ class AsyncDelivery:
 
     async def payload(self) -> bytes:
         """As :attr:`Delivery.payload`; a large one is read on a thread."""
-        if self.delivery.record.frame.body is None:
+        if self.delivery.frame.body is None:
             return self.delivery.payload
         payload: bytes = await self._run(lambda: self.delivery.payload)
         return payload

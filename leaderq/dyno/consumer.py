@@ -26,16 +26,16 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from urllib.parse import unquote
 
 from leaderq.clock import now_s
 from leaderq.dyno import transitions
 from leaderq.dyno.bodies import Bodies
-from leaderq.dyno.delivery import Delivery, DeliveryRecord, Receipt, StaleLease
+from leaderq.dyno.delivery import Delivery, Receipt, StaleLease
 from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
 from leaderq.dyno.keeper import LeaseKeeper
@@ -72,7 +72,7 @@ AWAY_S = 0.1
 """How long a ``pop`` waits until it asks again for what it could not have: the servers are away."""
 CLAIMED_TOGETHER = 25
 """Claims that are made all or none: with the longest errors in them, 128 KB."""
-Wanted = tuple[Choice, DeliveryRecord]
+Wanted = tuple[Choice, Delivery]
 LOOK_S = 1.0
 """How often the minder looks, and how long a wait trusts in watches alone."""
 
@@ -217,7 +217,7 @@ class DynoConsumer:
             if one.lock.acquire(blocking=False):  # else it is being settled
                 try:
                     if not one.is_settled and one.until_ms > self._now_ms():
-                        writer.submit(self._rest(one, 0.0, one.record.state))
+                        writer.submit(self._rest(one, 0.0, one.state))
                         self._settled(one)
                 finally:
                     one.lock.release()
@@ -320,13 +320,12 @@ class DynoConsumer:
             view.give_back(names[len(data) :])
             again = [choice.name for choice in choices if choice.version is not None]
             states = {one.name: one for one in read_claims(self._session, view.paths, again)}
-            prepared = [
-                self._prepared(membership, view, choice, answer, states.get(choice.name), lease_s)
-                for choice, answer in zip(choices, data, strict=False)
-            ]
-            found = self._taken(
-                membership.writer, view, [one for one in prepared if one is not None], lease_s
-            )
+            wanted: list[Wanted] = []
+            for choice, answer in zip(choices, data, strict=False):
+                one = self._prepared(membership, view, choice, answer, states, lease_s)
+                if one is not None:
+                    wanted.append((choice, one))
+            found = self._taken(membership.writer, view, wanted)
         except BaseException:
             view.give_back(names)
             raise
@@ -334,7 +333,7 @@ class DynoConsumer:
         return found, len(found) < len(choices)
 
     def _taken(
-        self, writer: SequencedWriter, view: ShardView, wanted: list[Wanted], lease_s: float
+        self, writer: SequencedWriter, view: ShardView, wanted: list[Wanted]
     ) -> list[Delivery]:
         """What of this became ours. Many are claimed all or none, for who meets another consumer
         would else be refused message by message; then the claims are read, and the rest is tried
@@ -347,23 +346,19 @@ class DynoConsumer:
             for together in (CLAIMED_TOGETHER, CLAIMED_TOGETHER, 1):
                 chunks = list(batched(wanted, together))
                 groups = [
-                    tuple(op for one in chunk for op in self._delivery(view, *one))
+                    tuple(op for pair in chunk for op in self._delivery(view, *pair))
                     for chunk in chunks
                 ]
                 wanted = []
-                for chunk, error in zip(
-                    chunks, apply_all(writer, groups, self._paths.root), strict=True
-                ):
+                errors = apply_all(writer, groups, self._paths.root)
+                for chunk, error in zip(chunks, errors, strict=True):
                     if error is None:
-                        for choice, record in chunk:
-                            version = 0 if choice.version is None else choice.version + 1
-                            found.append(one := Delivery(self, record, version, lease_s))
-                            with view.lock:
-                                view.index.claimed(choice.name, self._now_ms(), one.until_ms)
+                        found += [one for _, one in chunk]
+                        view.claimed({one.name: one.until_ms for _, one in chunk})
                     elif isinstance(error, ZooKeeperError) and view.not_claimed(
-                        name_of(error.path or "/"), error
+                        culprit := name_of(error.path or "/"), error
                     ):
-                        wanted += self._free(view, chunk, name_of(error.path or "/"))
+                        wanted += self._free(view, chunk, culprit)
                     else:
                         trouble = error
         except LeaderqError as exc:
@@ -391,12 +386,11 @@ class DynoConsumer:
             if versions.get(one[0].name) == one[0].version and one[0].name != culprit
         ]
 
-    def _delivery(self, view: ShardView, choice: Choice, record: DeliveryRecord) -> Operations:
-        is_first = record.state.deliveries == 1 and record.frame.unique is Unique.STARTED
-        started = (
-            transitions.id_over(self._paths, record.frame, has_started=False) if is_first else ()
-        )
-        return *transitions.delivery(view.paths, choice, record.state), *started
+    def _delivery(self, view: ShardView, choice: Choice, one: Delivery) -> Operations:
+        operations = transitions.delivery(view.paths, choice, one.state)
+        if one.deliveries > 1 or one.frame.unique is not Unique.STARTED:
+            return operations
+        return *operations, *transitions.id_over(self._paths, one.frame, has_started=False)
 
     def _prepared(
         self,
@@ -404,44 +398,44 @@ class DynoConsumer:
         view: ShardView,
         choice: Choice,
         answer: tuple[bytes, int, int] | LeaderqError,
-        known: ClaimRead | None,
+        known: Mapping[str, ClaimRead],
         lease_s: float,
-    ) -> Wanted | None:
-        """What to write for this delivery; ``None``: it is not to be delivered."""
+    ) -> Delivery | None:
+        """What this delivery will be; ``None``: it is not to be delivered."""
         if isinstance(answer, LeaderqError):
             if not view.not_claimed(choice.name, answer):
                 raise answer
             return None
-        if choice.version is not None and (known is None or known.version != choice.version):
-            view.not_claimed(choice.name)
-            return None
-        former = known.state if known is not None else DeliveryState()
-        # Who takes a lease over says that the former consumer died with it, or hung.
-        is_take_over = choice.version is not None and choice.rest is None
+        former, version, is_take_over = DeliveryState(), 0, False
+        if choice.version is not None:
+            claim = known.get(choice.name)
+            if claim is None or claim.version != choice.version:
+                view.not_claimed(choice.name)
+                return None
+            # Who takes a lease over says that the former consumer died with it, or hung.
+            former, version, is_take_over = claim.state, choice.version + 1, choice.rest is None
         failures = former.failures + is_take_over
-        data = answer[0]
         try:
-            frame = Frame.read(data)
+            frame = Frame.read(answer[0])
         except CorruptItem as exc:
-            self._bury(
-                membership,
-                view,
-                choice,
-                data,
-                replace(former, failures=failures, error=str(exc)),
-                "corrupt",
-            )
+            dead = former._replace(failures=failures, error=str(exc))
+            self._bury(membership, view, choice, answer[0], dead, "corrupt")
             return None
         if is_take_over and self.retry.is_exhausted(failures):
-            self._bury(
-                membership, view, choice, data, replace(former, failures=failures), "consumer died"
-            )
+            dead = former._replace(failures=failures)
+            self._bury(membership, view, choice, answer[0], dead, "consumer died")
             return None
         now_ms = self._now_ms()
-        until_ms = now_ms + int(lease_s * 1000)
-        first_ms, number = former.first_ms or now_ms, former.deliveries + 1
-        state = DeliveryState(number, failures, membership.mark, until_ms, former.error, first_ms)
-        return choice, DeliveryRecord(frame, view.paths.shard, choice.name, state)
+        state = DeliveryState(
+            former.deliveries + 1,
+            failures,
+            membership.mark,
+            now_ms + int(lease_s * 1000),
+            former.error,
+            former.first_ms or now_ms,
+        )
+        receipt = Receipt(view.paths.shard, choice.name, version)
+        return Delivery(self, frame, state, receipt, lease_s)
 
     def redeem(self, receipt: Receipt) -> Delivery:
         paths = self._paths.shard(receipt.shard)
@@ -452,8 +446,7 @@ class DynoConsumer:
             frame = Frame.read(self._session.get(paths.message(receipt.name))[0])
         except NoNode as exc:
             raise StaleLease(f"receipt {receipt} is not valid any more") from exc
-        record = DeliveryRecord(frame, receipt.shard, receipt.name, read[0].state)
-        return Delivery(self, record, receipt.version, self._options.lease_s)
+        return Delivery(self, frame, read[0].state, receipt, self._options.lease_s)
 
     # -- settling ----------------------------------------------------------------------------------
 
@@ -469,16 +462,14 @@ class DynoConsumer:
             done = [one for one in once if known[one] is None]
             for one in done:
                 self._settled(one, is_gone=True)
-        self.bodies.drop(one.record.frame.body for one in done)
+        self.bodies.drop(one.frame.body for one in done)
         later = StaleLease("the same delivery was acknowledged twice in one call")
         return [known.pop(one, later) for one in deliveries]
 
     def _completion(self, one: Delivery) -> Operations:
-        done = transitions.completion(
-            self._paths.shard(one.record.shard), one.record.name, one.version
-        )
+        done = transitions.completion(self._paths.shard(one.shard), one.name, one.version)
         return *done, *transitions.id_over(
-            self._paths, one.record.frame, has_started=True, done_ms=self._now_ms()
+            self._paths, one.frame, has_started=True, done_ms=self._now_ms()
         )
 
     def settle_rest(self, delivery: Delivery, delay_s: Seconds, state: DeliveryState) -> None:
@@ -486,22 +477,21 @@ class DynoConsumer:
             self._settle(delivery, self._rest(delivery, checked_s("delay_s", delay_s), state))
 
     def _rest(self, delivery: Delivery, delay_s: float, state: DeliveryState) -> Operations:
-        record, paths = delivery.record, self._paths.shard(delivery.record.shard)
-        state = replace(state, member="", until_ms=self._now_ms() + int(delay_s * 1000))
-        return transitions.rest(paths, record.name, delivery.version, state)
+        paths = self._paths.shard(delivery.shard)
+        state = state._replace(member="", until_ms=self._now_ms() + int(delay_s * 1000))
+        return transitions.rest(paths, delivery.name, delivery.version, state)
 
     def settle_kill(self, delivery: Delivery, reason: str, state: DeliveryState) -> None:
-        record, paths = delivery.record, self._paths.shard(delivery.record.shard)
+        shard, name, version = delivery.receipt
+        paths = self._paths.shard(shard)
         with delivery.lock:
             try:
-                data = (
-                    b"" if delivery.is_settled else self._session.get(paths.message(record.name))[0]
-                )
+                data = b"" if delivery.is_settled else self._session.get(paths.message(name))[0]
             except NoNode as exc:
                 raise self._stale(delivery, exc) from exc
-            letter = self._letter(record.shard, record.name, data, state, reason)
-            dead = transitions.burial(paths, Choice(record.name, delivery.version), letter)
-            over = transitions.id_over(self._paths, record.frame, has_started=True)
+            letter = self._letter(shard, name, data, state, reason)
+            dead = transitions.burial(paths, Choice(name, version), letter)
+            over = transitions.id_over(self._paths, delivery.frame, has_started=True)
             self._settle(delivery, (*dead, *over), is_gone=True)
 
     def settle_extension(self, delivery: Delivery, lease_s: Seconds | None) -> None:
@@ -521,19 +511,19 @@ class DynoConsumer:
         now_ms, mark = self._now_ms(), self.membership().mark
         groups = []
         for one, lease_s in wanted:
-            record, until_ms = one.record, now_ms + int(lease_s * 1000)
-            state = replace(record.state, member=mark, until_ms=until_ms)
-            paths = self._paths.shard(record.shard)
-            groups.append((one, (SetData(paths.claim(record.name), state.packed(), one.version),)))
+            until_ms = now_ms + int(lease_s * 1000)
+            state = one.state._replace(member=mark, until_ms=until_ms)
+            claim = self._paths.shard(one.shard).claim(one.name)
+            groups.append((one, (SetData(claim, state.packed(), one.version),)))
         known = self._write(groups)
         for one, lease_s in wanted:
             if known[one] is None:
                 one.version += 1
                 one.until_ms = now_ms + int(lease_s * 1000)
                 self._held[one] = None
-                if (view := self.views.get(one.record.shard)) is not None:
+                if (view := self.views.get(one.shard)) is not None:
                     with view.lock:
-                        view.index.looked_at(one.record.name, one.until_ms)
+                        view.index.looked_at(one.name, one.until_ms)
         return known
 
     def _settle(self, delivery: Delivery, operations: Operations, *, is_gone: bool = False) -> None:
@@ -577,9 +567,9 @@ class DynoConsumer:
         delivery.is_settled = True
         self.keeper.let_go([delivery])
         self._held.pop(delivery, None)
-        if is_gone and (view := self.views.get(delivery.record.shard)) is not None:
+        if is_gone and (view := self.views.get(delivery.shard)) is not None:
             with view.lock:
-                view.index.deleted(delivery.record.name)
+                view.index.deleted(delivery.name)
 
     # -- the dead ----------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import DynoPaths, group_of, name_prefix, parsed_name
@@ -102,7 +101,7 @@ class DynoDeadLetters:
             )
         id = frame.id or f"{letter.shard}/{letter.name}"
         prefix = name_prefix(priority, self._now_ms(), group_of(frame.group))
-        message = Create(paths.message(prefix), replace(frame, id=id).packed(), sequential=True)
+        message = Create(paths.message(prefix), frame._replace(id=id).packed(), sequential=True)
         return gone, message, Create(self._paths.id(id), letter.shard.encode())
 
     def _apply(self, operations: Operations) -> bool:

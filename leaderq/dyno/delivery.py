@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leaderq.dyno.bodies import Bodies
@@ -52,20 +51,6 @@ class Receipt(NamedTuple):
         return cls(shard, name, int(version))
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryRecord:
-    """A message, and the state of its deliveries, as this one has made it."""
-
-    frame: Frame
-    shard: str
-    name: str
-    state: DeliveryState
-
-    @property
-    def id(self) -> str:
-        return self.frame.id or f"{self.shard}/{self.name}"
-
-
 class SettlesDeliveries(Protocol):
     """What a delivery needs of its queue; each writes one transition, or raises."""
 
@@ -98,17 +83,23 @@ class Delivery:
     """
 
     def __init__(
-        self, queue: SettlesDeliveries, record: DeliveryRecord, version: int, lease_s: float
+        self,
+        queue: SettlesDeliveries,
+        frame: Frame,
+        state: DeliveryState,
+        receipt: Receipt,
+        lease_s: float,
     ) -> None:
         self.queue = queue
-        self.record = record
-        self.id = record.id
-        self.headers = record.frame.headers
-        self.priority = int(record.name[:2])
-        self.deliveries = record.state.deliveries
-        self.failures = record.state.failures
-        self.version = version
-        self.until_ms = record.state.until_ms
+        self.frame = frame
+        self.state = state
+        self.shard, self.name, self.version = receipt
+        self.id = frame.id or f"{self.shard}/{self.name}"
+        self.headers = frame.headers
+        self.priority = int(self.name[:2])
+        self.deliveries = state.deliveries
+        self.failures = state.failures
+        self.until_ms = state.until_ms
         self.lease_s = lease_s
         self.is_settled = False
         self._payload: bytes | None = None
@@ -116,7 +107,7 @@ class Delivery:
         """Held while it is being settled or extended."""
 
     def __repr__(self) -> str:
-        return f"Delivery({self.id!r}, shard={self.record.shard!r}, deliveries={self.deliveries})"
+        return f"Delivery({self.id!r}, shard={self.shard!r}, deliveries={self.deliveries})"
 
     @property
     def payload(self) -> bytes:
@@ -125,13 +116,13 @@ class Delivery:
         :raises MissingBody: it is not there; what else the store raises passes too.
         """
         if self._payload is None:
-            self._payload = self.queue.bodies.get(self.record.frame.payload, self.record.frame.body)
+            self._payload = self.queue.bodies.get(self.frame.payload, self.frame.body)
         return self._payload
 
     @property
     def receipt(self) -> Receipt:
         """What names this delivery; another one after each extension."""
-        return Receipt(self.record.shard, self.record.name, self.version)
+        return Receipt(self.shard, self.name, self.version)
 
     def ack(self, also: Sequence[Operation] = ()) -> None:
         """It is done, and gone.
@@ -154,9 +145,9 @@ class Delivery:
         """It failed: it comes again after the back-off of ``retry`` (the queue's policy if
         ``None``), or ``delay_s`` seconds, or is dead if it has failed as often as the policy says.
         """
-        policy, former, failures = retry or self.queue.retry, self.record.state, self.failures + 1
+        policy, former, failures = retry or self.queue.retry, self.state, self.failures + 1
         text = error if isinstance(error, str | None) else told(error)
-        state = replace(former, failures=failures, error=text or former.error)
+        state = former._replace(failures=failures, error=text or former.error)
         if policy.is_exhausted(failures):
             self.queue.settle_kill(self, "attempts", state)
         else:
@@ -165,15 +156,15 @@ class Delivery:
 
     def release(self) -> None:
         """It was not begun: whoever wants it may have it now. No failure is counted."""
-        self.queue.settle_rest(self, 0.0, self.record.state)
+        self.queue.settle_rest(self, 0.0, self.state)
 
     def postpone(self, delay_s: Seconds) -> None:
         """It comes again in ``delay_s`` seconds. No failure is counted."""
-        self.queue.settle_rest(self, delay_s, self.record.state)
+        self.queue.settle_rest(self, delay_s, self.state)
 
     def kill(self, reason: str = "killed") -> None:
         """It goes to the dead letters now."""
-        self.queue.settle_kill(self, reason, self.record.state)
+        self.queue.settle_kill(self, reason, self.state)
 
     def extend(self, lease_s: Seconds | None = None) -> None:
         """The lease ends ``lease_s`` seconds from now (the queue's own if ``None``), not later and

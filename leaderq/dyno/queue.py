@@ -9,7 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple
 
@@ -516,7 +516,7 @@ class DynoQueue:
                 return transitions.first_rest(paths, name, DeliveryState(until_ms=until_ms))
             if claim.resting is None:
                 return None  # in flight
-            state = replace(claim.state, until_ms=until_ms)
+            state = claim.state._replace(until_ms=until_ms)
             later = transitions.rest(paths, name, claim.version, state)
             return Delete(paths.rest(claim.resting)), *later
 

@@ -10,7 +10,7 @@ On failure: what the session raises passes to the caller, and the index is liste
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from leaderq.dyno.index import ShardIndex
@@ -187,6 +187,13 @@ class ShardView:
         if found:
             self._changed()
         return over
+
+    def claimed(self, until_ms: Mapping[str, int]) -> None:
+        """These are this consumer's now, each until then."""
+        now_ms = self._now_ms()
+        with self.lock:
+            for name, end_ms in until_ms.items():
+                self.index.claimed(name, now_ms, end_ms)
 
     def not_claimed(self, name: str, error: LeaderqError | None = None) -> bool:
         """It did not become ours; returns whether that is the way of things: somebody was

@@ -29,13 +29,14 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, ConnectionHandler
-from kazoo.protocol.serialization import Auth, CloseInstance, Connect, Watch
+from kazoo.protocol.serialization import Auth, CloseInstance, Connect
 
 from leaderq.zookeeper import private_api
 
 log = logging.getLogger(__name__)
 _INT = struct.Struct("!i")
 _HEAD = struct.Struct("!iii")  # length, xid, type
+_EVENT = struct.Struct("!iii")  # type, state, length of the path
 _CHUNK = 1 << 16
 _MAX_XID = 2147483647
 CONNECT_CEILING_S = 10.0
@@ -336,14 +337,15 @@ class ServerConnection(ConnectionHandler):
     def _read_socket(self, read_timeout: float) -> Any:
         while True:
             response = super()._read_socket(read_timeout)
-            in_flight = private_api.requests_in_flight(self.client)
-            is_waiting = bool(in_flight) or self.ping_outstanding.is_set()
-            self._liveness.heard(monotonic(), still_waiting=is_waiting)
             if response == CLOSE_RESPONSE:
                 self.is_session_closed = True
                 return response
             if not self._has_message():
-                return response
+                break
+        in_flight = private_api.requests_in_flight(self.client)
+        is_waiting = bool(in_flight) or self.ping_outstanding.is_set()
+        self._liveness.heard(monotonic(), still_waiting=is_waiting)
+        return response
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         self.handler.drain()
@@ -386,11 +388,15 @@ class ServerConnection(ConnectionHandler):
             raise ConnectionDropped(f"no answer for {silent_s:.1f} s, with requests waiting")
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
-        event, _ = Watch.deserialize(buffer, offset)
-        if private_api.stop_flag(self.client).is_set() or event.type not in (1, 2, 3, 4):
+        kind, _, size = _EVENT.unpack_from(buffer, offset)
+        if private_api.stop_flag(self.client).is_set() or kind not in (1, 2, 3, 4):
             return
-        self._on_event(event.type, event.path)
-        super()._read_watch_event(buffer, offset)
+        offset += _EVENT.size
+        path = buffer[offset : offset + size].decode()
+        self._on_event(kind, path)
+        # Few events are for one-shot watches, and many come: one for each item that is done.
+        if private_api.has_one_shot_watch(self.client, path):
+            super()._read_watch_event(buffer, offset - _EVENT.size)
 
     # -- from any thread ---------------------------------------------------------------------------
 

@@ -77,6 +77,11 @@ def requests_in_flight(client: KazooClient) -> deque[tuple[Any, Any, int]]:
     return client._pending
 
 
+def has_one_shot_watch(client: Any, path: str) -> bool:
+    """Whether kazoo has somebody to tell of an event at this path."""
+    return path in client._data_watchers or path in client._child_watchers
+
+
 def stop_flag(client: KazooClient) -> threading.Event:
     """Set to end the connection thread; kazoo's ``stop()`` sets it, but then waits unbounded."""
     return client._stopped

@@ -166,4 +166,4 @@ class PersistentWatches:
         self._watch(call)
 
     def _has(self, subscription: Subscription) -> bool:
-        return any(one is subscription for one in self.all)
+        return subscription in self.all

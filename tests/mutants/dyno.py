@@ -97,14 +97,12 @@ MUTANTS = [
     mutant(
         "a large payload stops the loop",
         f"{HERE}test_async_messages.py::test_the_loop_goes_on_while_a_large_payload_is_read",
-        Edit(
-            "leaderq/dyno/async_queue.py", "if self.delivery.record.frame.body is None:", "if True:"
-        ),
+        Edit("leaderq/dyno/async_queue.py", "if self.delivery.frame.body is None:", "if True:"),
     ),
     mutant(
         "a lease that is shortened is looked at when it was to end",
         f"{RUDE}a_lease_that_is_shortened_ends_in_time_and_one_of_0_s_is_given_back",
-        Edit(CONSUMER, "view.index.looked_at(one.record.name, one.until_ms)", "pass"),
+        Edit(CONSUMER, "view.index.looked_at(one.name, one.until_ms)", "pass"),
     ),
     mutant(
         "who meets another consumer is refused message by message",

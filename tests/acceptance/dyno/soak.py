@@ -60,7 +60,7 @@ def consume(address: str, log: Path, number: int) -> None:
     with log.open("a", buffering=1) as file:
 
         def write(what: str, one: Delivery) -> None:
-            key = f"{one.record.shard}/{one.record.name}"
+            key = f"{one.shard}/{one.name}"
             entry = [
                 what,
                 time.time() * 1000,

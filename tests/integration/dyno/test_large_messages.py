@@ -169,17 +169,17 @@ def test_what_is_left_over_is_found_and_deleted_and_nothing_else(session: Sessio
         queue.push([Message(id=id) for id in ("leased", "rests", "waits", "gone")])
         leased, rests, _, gone = queue.pop(4, 30)
         rests.postpone(3600)
-        gone_name, shard = gone.record.name, f"{D}/shards/0"
+        gone_name, shard = gone.name, f"{D}/shards/0"
         assert queue.find_stale() == []
         session.delete(f"{shard}/messages/{gone_name}")
         session.create(f"{shard}/rests/1700000000000-0-{gone_name}")
-        session.create(f"{shard}/rests/1700000000000-7-{rests.record.name}")
+        session.create(f"{shard}/rests/1700000000000-7-{rests.name}")
         session.create(f"{D}/ids/nobody", b"0/x")
         found = {one.path: one.why.split()[1] for one in queue.find_stale(repair=True)}
         assert found == {
             f"{shard}/claims/{gone_name}": "claim",
             f"{shard}/rests/1700000000000-0-{gone_name}": "marker",
-            f"{shard}/rests/1700000000000-7-{rests.record.name}": "marker",
+            f"{shard}/rests/1700000000000-7-{rests.name}": "marker",
             f"{D}/ids/gone": "message",
             f"{D}/ids/nobody": "message",
         }

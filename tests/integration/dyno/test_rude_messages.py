@@ -65,7 +65,7 @@ def test_a_message_whose_id_was_deleted_by_hand_can_be_settled(session: Session,
         if how == "clear":
             assert queue.clear() == 2
         elif how == "remove":
-            assert queue.remove(f"0/{one.record.name}")
+            assert queue.remove(f"0/{one.name}")
         else:
             getattr(one, how)()
         for rest in queue.pop(1):
@@ -92,7 +92,7 @@ def test_a_message_whose_claim_was_deleted_by_hand_comes_again(session: Session)
     with DynoQueue(session, D) as queue:
         queue.push(Message(id="a"))
         one = popped(queue)
-        session.delete(f"{SHARD}/claims/{one.record.name}")
+        session.delete(f"{SHARD}/claims/{one.name}")
         with pytest.raises(StaleLease):
             one.ack()
         popped(queue).ack()

@@ -57,7 +57,7 @@ def test_an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on(
         (one,) = queue.pop(1, 30)
         assert queue.ensure(one_of(b"3"))
         if end == "remove":
-            queue.remove(f"0/{one.record.name}")
+            queue.remove(f"0/{one.name}")
         else:
             getattr(one, end)()
         assert not queue.ensure(one_of(b"4")), "the end of the first took the id from the second"
