@@ -9,11 +9,9 @@ never kept waiting. What happens when a task is cancelled while it waits:
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import datetime
-from types import TracebackType
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from leaderq.clock import now_s
@@ -35,21 +33,18 @@ _SLICE_S = 0.2
 
 class AsyncItem(Generic[T]):
     """An :class:`~leaderq.queues.Item` for a program on asyncio; ``async with`` acknowledges it at
-    a clean end, and has it tried again after an error, a cancelled task included.
+    a clean end, and has it tried again after an error. After a cancelled task it is given back.
+
+    ``value``, ``name``, ``attempt`` and ``enqueued`` are those of the item; ``ack``, ``requeue``
+    and ``fail`` are its methods, to be awaited.
     """
 
     def __init__(self, item: Item[T], run: Callable[..., Any]) -> None:
         self._item = item
         self._run_job = run
         self._is_settling = False
-        self.value = item.value
-        """What was put."""
-        self.name: str = item.name
-        """The name of its znode."""
-        self.attempt: int = item.attempt
-        """Which attempt this is, 1 being the first."""
-        self.enqueued: datetime = item.enqueued
-        """When it was first put."""
+        self.value, self.name, self.attempt = item.value, item.name, item.attempt
+        self.enqueued = item.enqueued
 
     @property
     def is_settled(self) -> bool:
@@ -70,27 +65,19 @@ class AsyncItem(Generic[T]):
     async def ack(
         self, ops: Iterable[Operation] = (), *, term: Term | None = None
     ) -> list[Any] | None:
-        """As :meth:`Item.ack() <leaderq.queues.Item.ack>`."""
-        done: list[Any] | None = await self._run(lambda: self._item.ack(ops, term=term))
+        done: list[Any] | None = await self._run(partial(self._item.ack, ops, term=term))
         return done
 
     async def requeue(self, delay_s: float = 0.0) -> None:
-        """As :meth:`Item.requeue() <leaderq.queues.Item.requeue>`."""
-        await self._run(lambda: self._item.requeue(delay_s))
+        await self._run(partial(self._item.requeue, delay_s))
 
     async def fail(self, error: BaseException) -> None:
-        """As :meth:`Item.fail() <leaderq.queues.Item.fail>`."""
-        await self._run(lambda: self._item.fail(error))
+        await self._run(partial(self._item.fail, error))
 
     async def __aenter__(self) -> AsyncItem[T]:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if self.is_settled:
             return
         if isinstance(error, asyncio.CancelledError):
@@ -120,16 +107,10 @@ class AsyncQueue(Generic[T]):
     def __init__(self, queue: QueueRecipe[T] | SimpleDistributedQueue, *, takers: int = 8) -> None:
         if takers < 1:
             raise ConfigurationError(f"takers={takers!r}: give 1 or more")
-        is_simple = isinstance(queue, SimpleDistributedQueue)
-        self._put: Callable[..., str | bool | None] = getattr(
-            queue, "offer" if is_simple else "put"
-        )
-        self._put_many: Callable[..., int | None] = getattr(
-            queue, "offer_many" if is_simple else "put_many"
-        )
-        self._take: Callable[[float], Item[T] | None] = getattr(
-            queue, "take_item" if is_simple else "take"
-        )
+        names = ("put", "put_many", "take")
+        if isinstance(queue, SimpleDistributedQueue):
+            names = ("offer", "offer_many", "take_item")
+        self._put, self._put_many, self._take = (getattr(queue, name) for name in names)
         self.queue = queue
         """The queue that does the work: for what never waits, as ``pause`` or ``path``."""
         self._takes = ThreadPoolExecutor(takers, "leaderq-queue-take")
@@ -158,23 +139,24 @@ class AsyncQueue(Generic[T]):
         """As the queue's own ``put`` or ``offer``: the item, its id, priority or due time,
         ``timeout_s``.
         """
-        return await self._write(lambda: self._put(*item, **options))
+        stored: str | bool | None = await self._write(partial(self._put, *item, **options))
+        return stored
 
     async def put_many(self, *items: Any, **options: Any) -> int | None:
         """As the queue's own ``put_many`` or ``offer_many``."""
-        return await self._write(lambda: self._put_many(*items, **options))
+        stored: int | None = await self._write(partial(self._put_many, *items, **options))
+        return stored
 
     async def cancel(self, name: str) -> bool:
-        """As :meth:`QueueRecipe.cancel`; a simple queue cannot.
+        """As :meth:`QueueRecipe.cancel`.
 
-        :raises ConfigurationError: it is a simple queue.
+        :raises ConfigurationError: it is a simple queue, which does not tell names.
         """
-        queue = self.queue
-        if isinstance(queue, SimpleDistributedQueue):
+        if isinstance(self.queue, SimpleDistributedQueue):
             raise ConfigurationError(
                 "a simple queue does not tell the names of its items; they cannot be cancelled"
             )
-        return await self._write(lambda: queue.cancel(name))
+        return await self._write(partial(self.queue.cancel, name))
 
     @overload
     async def take(self, timeout_s: None = None) -> AsyncItem[T]: ...
@@ -184,25 +166,21 @@ class AsyncQueue(Generic[T]):
 
     async def take(self, timeout_s: float | None = None) -> AsyncItem[T] | None:
         """As :meth:`QueueRecipe.take`."""
-        is_cancelled = threading.Event()
         end_s = None if timeout_s is None else now_s() + timeout_s
-
-        def take() -> Item[T] | None:
-            while not is_cancelled.is_set():
-                left_s = _SLICE_S if end_s is None else min(_SLICE_S, max(0.0, end_s - now_s()))
-                item = self._take(left_s)
-                if item is not None or (end_s is not None and now_s() >= end_s):
-                    return item
-            return None
-
-        future = self._takes.submit(take)
-        try:
-            item = await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            is_cancelled.set()
-            future.add_done_callback(_give_back)
-            raise
-        return None if item is None else AsyncItem(item, self._write)
+        while True:
+            if self._is_closed:
+                raise QueueClosed("the queue was closed")
+            left_s = _SLICE_S if end_s is None else min(_SLICE_S, max(0.0, end_s - now_s()))
+            taking: Future[Item[T] | None] = self._takes.submit(self._take, left_s)
+            try:
+                item = await asyncio.wrap_future(taking)
+            except asyncio.CancelledError:
+                taking.add_done_callback(_give_back)
+                raise
+            if item is not None:
+                return AsyncItem(item, self._write)
+            if end_s is not None and now_s() >= end_s:
+                return None
 
     async def __aiter__(self) -> AsyncIterator[AsyncItem[T]]:
         """The items, until the queue is closed; settle each."""
@@ -218,8 +196,5 @@ class AsyncQueue(Generic[T]):
 
 
 def _give_back(taking: Future[Item[Any] | None]) -> None:
-    if taking.cancelled() or taking.exception() is not None:
-        return
-    item = taking.result()
-    if item is not None:
+    if not taking.cancelled() and taking.exception() is None and (item := taking.result()):
         item.give_back()

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Executor
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from leaderq.errors import (
@@ -204,9 +203,7 @@ class QueueRecipe(Generic[T]):
                 self._death_watcher.close()
         try:
             if not self._consumption.close(self._close_s):
-                log.warning(
-                    "queue %s: its consumer was still at work when it was closed", self.path
-                )
+                log.warning("consumer still at work when its queue was closed queue=%s", self.path)
         finally:
             try:
                 self._putter.close()
@@ -218,12 +215,7 @@ class QueueRecipe(Generic[T]):
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
             self.close()
         except LeaderqError:
@@ -263,22 +255,18 @@ class QueueRecipe(Generic[T]):
         return self._removed([name]) == 1
 
     def _removed(self, names: Iterable[str]) -> int:
-        errors = self._putter.writer.submit_all([removal(self._paths, name) for name in names])
-        count = 0
-        for error in [outcome.exception() for outcome in errors]:
-            if error is None:
-                count += 1
-            elif not isinstance(error, NodeExists | NoNode | BadVersion):
-                # these: somebody was first
+        removals = [removal(self._paths, name) for name in names]
+        errors = [one.exception() for one in self._putter.writer.submit_all(removals)]
+        for error in errors:
+            # these: somebody was first
+            if error is not None and not isinstance(error, NodeExists | NoNode | BadVersion):
                 raise error
-        return count
+        return errors.count(None)
 
     def _check_open(self) -> None:
         if not self._is_started or self._is_closed:
-            raise QueueClosed(
-                f"queue {self.path} is"
-                f" {'closed' if self._is_closed else 'not started; call start()'}"
-            )
+            state = "closed" if self._is_closed else "not started; call start()"
+            raise QueueClosed(f"queue {self.path} is {state}")
 
     @overload
     def take(self, timeout_s: None = None) -> Item[T]: ...
@@ -351,9 +339,7 @@ class QueueRecipe(Generic[T]):
             ``force`` these go as well.
         """
         if not self._is_lent:
-            raise ConfigurationError(
-                "delete() needs a session that the queue does not close itself"
-            )
+            raise ConfigurationError("delete() needs a session that is not closed with the queue")
         self.close()
         return self._admin.delete(force=force)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import TimeoutError as FutureTimeout
 from threading import TIMEOUT_MAX
 
@@ -41,11 +41,10 @@ from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.settling import done
 from leaderq.queues.wire.names import SIMPLE_PREFIX, QueueKind, is_item, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
-from leaderq.retrying import await_connection
+from leaderq.retrying import await_connection, retry_until_connected
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import estimated_bytes
 from leaderq.zookeeper import AnyClient, Create, SessionState, as_session
-from leaderq.zookeeper.paths import validated_path
 
 CLOSE_TIMEOUT_S = 5.0
 _ANSWER_S = 10.0
@@ -83,15 +82,12 @@ class SimpleDistributedQueue:
         options: QueueOptions[bytes] = QueueOptions(claim_ahead=claim_ahead)
         self._session = as_session(client)
         self._is_lent = self._session is client
-        self.path = validated_path(path)
+        self.path = path
+        self._paths = QueuePaths(path, meta_path=meta_path)
         if path == "/":
             raise ConfigurationError("a queue needs a path of its own; '/' is no place for one")
-        self._paths = QueuePaths(
-            path, meta_path=None if meta_path is None else validated_path(meta_path)
-        )
-        self._offers = SequencedWriter(
-            self._session, f"{self._paths.tallies}/offers-{uuid.uuid4()}"
-        )
+        guard = f"{self._paths.tallies}/offers-{uuid.uuid4()}"
+        self._offers = SequencedWriter(self._session, guard)
         self._consumption = Consumption(self._session, self._paths, QueueKind.SIMPLE, options)
         self._opening = threading.Lock()
         self._is_open = self._is_closed = False
@@ -130,22 +126,20 @@ class SimpleDistributedQueue:
         self._guard()
         operations = [(self._creation(item),) for item in items]
         deadline = _deadline(timeout_s)
-        self._open(deadline)
+        try:
+            self._until(deadline, self._open)
+        except (ConnectionLost, SessionExpired, NoNode) as exc:
+            why = f"there was no connection in the time given; nothing was sent to {self.path}"
+            raise NotConnected(why, path=self.path) from exc
         futures = self._offers.submit_all(operations)
         try:
             for future in futures:
                 future.result(min(max(0.0, deadline - now_s()), TIMEOUT_MAX))
         except FutureTimeout as exc:
             if all(future.done() or future.cancel() for future in futures):
-                why = (
-                    f"what is left of the offer to {self.path} was not sent in the time given, nor"
-                    " will be"
-                )
+                why = f"what is left of the offer to {self.path} was not sent in time, nor will be"
                 raise NotConnected(why, path=self.path) from exc
-            why = (
-                f"no answer in the time given: what was offered to {self.path} may be stored, or"
-                " yet will be"
-            )
+            why = f"no answer in time: what was offered to {self.path} is stored, or yet may be"
             raise ConnectionLost(why, path=self.path) from exc
         finally:  # after an interruption too, nothing more is sent than what the caller knows of
             for future in futures:
@@ -247,41 +241,37 @@ class SimpleDistributedQueue:
         if self._session.state is SessionState.CLOSED:
             raise SessionClosed("the session was closed by its owner", path=self.path)
 
-    def _open(self, deadline: float) -> None:
-        """Return when the writer of offers is open, and the session connected, as far as is known:
-        what is sent without a connection is in doubt for no good reason.
-        """
-        problem: Exception | None = None
-        while True:
-            self._guard()
-            try:
-                with self._opening, explaining_refusals(self._paths):
-                    if not self._is_open and not self._is_closed:
-                        self._offers.open()
-                        self._is_open = True
-                if self._session.state is SessionState.CONNECTED:
-                    return
-            except (ConnectionLost, SessionExpired, NoNode) as exc:
-                # NoNode: its parent was taken away that very moment
-                problem = exc
-            if now_s() >= deadline:
-                why = f"there was no connection in the time given; nothing was sent to {self.path}"
-                raise NotConnected(why, path=self.path) from problem
-            await_connection(self._session, min(deadline, now_s() + _SLICE_S))
+    def _until(self, deadline: float, begin: Callable[[float], object]) -> None:
+        """Begin, tried again until there is a connection; ``begin`` is told how long it may wait.
 
-    def _begin(self, deadline: float) -> None:
-        """Begin to take, if that was not done.
-
-        :raises ConnectionLost: there was no connection by ``deadline``.
+        :raises ConnectionLost: there was none by ``deadline``.
         """
         while True:
             self._guard()
             try:
                 with explaining_refusals(self._paths):
-                    return self._consumption.start(max(0.0, min(deadline - now_s(), _SLICE_S)))
+                    begin(max(0.0, min(deadline - now_s(), _SLICE_S)))
+                return
             except (ConnectionLost, SessionExpired, NoNode):
+                # NoNode: its parent was taken away that very moment
                 if now_s() >= deadline:
                     raise
+
+    def _open(self, patience_s: float) -> None:
+        """Open the writer of offers, and wait for a connection, as far as is known: what is sent
+        without one is in doubt for no good reason.
+        """
+        with self._opening:
+            if not self._is_open and not self._is_closed:
+                retry_until_connected(self._session, self._offers.open, patience_s)
+                self._is_open = True
+        if self._session.state is not SessionState.CONNECTED:
+            await_connection(self._session, now_s() + patience_s)
+            raise NotConnected("there was no connection, look again", path=self.path)
+
+    def _begin(self, deadline: float) -> None:
+        """Begin to take, if that was not done."""
+        self._until(deadline, self._consumption.start)
 
     def _take(self, wanted: int, deadline: float, grace_s: float = _GRACE_S) -> list[bytes]:
         """Up to ``wanted`` items, as soon as there is one; none if it is known that there was none.
@@ -325,10 +315,7 @@ class SimpleDistributedQueue:
         if not isinstance(item, bytes | bytearray | memoryview):
             raise TypeError(f"a simple queue takes bytes, not {type(item).__name__}")
         create = Create(self._paths.item(SIMPLE_PREFIX), bytes(item), sequential=True)
-        size, limit = (
-            estimated_bytes([create], len(self._session.chroot.encode())),
-            self._offers.limit,
-        )
+        size, limit = estimated_bytes([create], self._offers.chroot_bytes), self._offers.limit
         if size > limit:
             raise TooLarge(f"an item of {self.path}", size=size, limit=limit, path=self.path)
         return create

@@ -20,7 +20,6 @@ from leaderq.errors import (
     NotConnected,
     SessionClosed,
     SessionExpired,
-    TooLarge,
     ZooKeeperError,
 )
 from leaderq.zookeeper import Create, Operation, SetData
@@ -76,10 +75,8 @@ class OperationGroup:
         return True
 
     def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-        """What became of it, told once: its results (``None`` if the answer was lost), or why it
-        was not applied.
-
-        Called on the session's thread or a writer's; must not block.
+        """What became of it, told once, on the session's thread or a writer's, where nothing may
+        block: its results (``None`` if the answer was lost), or why it was not applied.
         """
 
     def settle(self, results: list[Any] | None = None, error: LeaderqError | None = None) -> None:
@@ -133,30 +130,18 @@ def validated(operations: Sequence[Operation]) -> Sequence[Operation]:
     return operations
 
 
-def refusal(group: OperationGroup, limit: int) -> TooLarge | None:
-    if group.size <= limit:
-        return None
-    count = len(group.operations)
-    what = "one operation" if count == 1 else f"a group of {count} operations"
-    return TooLarge(what, size=group.size, limit=limit, path=group.operations[0].path)
-
-
 class MultiStatus(Enum):
     """What an answer says of a batch."""
 
     APPLIED = "applied"
     REFUSED = "refused"
     """One of its operations failed by itself: not applied."""
-    BEHIND = "behind"
-    """The writer stands elsewhere: a batch before it failed, or it was applied itself by a former
-    try.
+    NOT_NOW = "not now"
+    """Not applied: there was no connection to send it over, or the guard is not there, or stands
+    elsewhere, because a batch before it failed or a former try was applied.
     """
-    UNCOUNTED = "uncounted"
-    """The writer is not there."""
     UNKNOWN = "unknown"
     """No answer."""
-    UNSENT = "unsent"
-    """There was no connection to send it over."""
     OVER = "over"
     """The session was closed by its owner."""
 
@@ -184,42 +169,23 @@ class PackedMulti:
         return operations
 
     def note_answer(self, answer: Future[list[Any]]) -> None:
-        error = None if answer.cancelled() else answer.exception()
-        if error is None and not answer.cancelled():
+        try:
             self.status, self.results = MultiStatus.APPLIED, answer.result()
             return
-        self.error = (
-            error
-            if isinstance(error, LeaderqError)
-            else ConnectionLost("the multi was given up: the outcome is unknown")
-        )
+        except LeaderqError as exc:
+            self.error = exc
+        except BaseException:  # noqa: BLE001 - cancelled
+            self.error = ConnectionLost("the multi was given up: the outcome is unknown")
         self.status = status_of(self.error)
-        if self.status is MultiStatus.UNKNOWN:
-            self.is_doubtful = True
-
-    @property
-    def was_examined(self) -> bool:
-        """Whether an operation of a group was refused: then the writer stood at ``number``, and no
-        former try was applied.
-        """
-        error = self.error
-        return (
-            self.status is MultiStatus.REFUSED
-            and isinstance(error, ZooKeeperError)
-            and bool(error.index)
-        )
+        self.is_doubtful = self.is_doubtful or self.status is MultiStatus.UNKNOWN
 
     def settle(self) -> None:
         """It was applied: tell each group."""
         results = self.results
-        if results is None:
-            for group in self.groups:
-                group.settle()
-            return
         at = 1
         for group in self.groups:
             end = at + group.count
-            group.settle(results[at:end])
+            group.settle(None if results is None else results[at:end])
             at = end
 
     def culprit(self) -> tuple[OperationGroup, Operation] | None:
@@ -242,15 +208,11 @@ def status_of(error: LeaderqError) -> MultiStatus:
     if isinstance(error, SessionClosed):
         return MultiStatus.OVER
     if isinstance(error, NotConnected):
-        return MultiStatus.UNSENT
+        return MultiStatus.NOT_NOW
     if isinstance(error, ConnectionLost | SessionExpired):
         return MultiStatus.UNKNOWN
-    if isinstance(error, ZooKeeperError) and error.index == 0:
-        if isinstance(error, BadVersion):
-            return MultiStatus.BEHIND
-        if isinstance(error, NoNode):
-            return MultiStatus.UNCOUNTED
-    return MultiStatus.REFUSED
+    is_guard = isinstance(error, BadVersion | NoNode) and error.index == 0
+    return MultiStatus.NOT_NOW if is_guard else MultiStatus.REFUSED
 
 
 def packed(waiting: deque[OperationGroup], max_ops: int, max_bytes: int) -> list[OperationGroup]:

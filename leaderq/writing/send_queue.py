@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from leaderq.errors import ZooKeeperError
 from leaderq.writing.groups import MultiStatus, OperationGroup, PackedMulti, packed
 
 RENEW_AT = 1 << 30
@@ -137,10 +138,12 @@ class SendQueue:
         version that the writer did not come to.
         """
         first = failed[0]
-        is_certain = first.was_examined or not first.is_doubtful
+        # An operation of a group was refused: so the guard stood at its number, and no former try
+        # was applied.
+        was_examined = isinstance(first.error, ZooKeeperError) and bool(first.error.index)
         if (
             first.status is not MultiStatus.REFUSED
-            or not is_certain
+            or (first.is_doubtful and not was_examined)
             or any(one.status is MultiStatus.UNKNOWN for one in failed)
         ):
             return None
@@ -160,7 +163,7 @@ class SendQueue:
         self._undo(batches[keep:])
 
     def reconcile(self, version: int, *, is_new: bool) -> Reconciliation:
-        """The writer was read: it stands at ``version``. ``is_anew``: it is not the znode that it
+        """The writer was read: it stands at ``version``. ``is_new``: it is not the znode that it
         was; its count began again.
         """
         batches = list(self.again)

@@ -32,6 +32,7 @@ moment fail with ``ConnectionLost``, all others are sent with a new count.
 from __future__ import annotations
 
 import logging
+import random
 import struct
 import threading
 from collections import deque
@@ -52,6 +53,7 @@ from leaderq.errors import (
     QueueClosed,
     SessionClosed,
     SessionExpired,
+    TooLarge,
 )
 from leaderq.retrying import retry_until_connected
 from leaderq.threads import Backoff, BackoffPolicy, Service, Waker
@@ -64,11 +66,10 @@ from leaderq.writing.groups import (
     OperationGroup,
     PackedMulti,
     estimated_bytes,
-    refusal,
     validated,
 )
 from leaderq.writing.send_queue import SendQueue
-from leaderq.zookeeper import Create, Delete, GetData, Operation, Session, SessionState, Stat
+from leaderq.zookeeper import Create, Delete, GetData, Operation, Session, SessionState
 from leaderq.zookeeper.paths import join, parent_of, validated_path
 from leaderq.zookeeper.requests import failed_future
 
@@ -164,11 +165,8 @@ class SequencedWriter:
         with self._lock:
             if self._is_open or self._end is not None:
                 return
-            self._owner, self._born, self._queue.number = (
-                stat.ephemeral_owner,
-                stat.czxid,
-                stat.version,
-            )
+            self._owner, self._born = stat.ephemeral_owner, stat.czxid
+            self._queue.number = stat.version
             self._is_open = True
             self._queue.is_halted = False
         self._session.add_listener(self._on_state)
@@ -176,7 +174,7 @@ class SequencedWriter:
             self._on_state(SessionState.LOST)
         self._send_more()
         if not self.is_ephemeral:
-            sweep(self._session, parent_of(self.path))
+            sweep(self._session, parent_of(self.path), stat.mtime_ms)
 
     @property
     def is_over(self) -> bool:
@@ -232,28 +230,30 @@ class SequencedWriter:
         each hears of its outcome by itself.
         """
         limit = self.limit
-        refused = [group for group in groups if not group.count or group.size > limit]
-        fit = (
-            [group for group in groups if group.count and group.size <= limit]
-            if refused
-            else groups
-        )
+        fit = [group for group in groups if group.count and group.size <= limit]
+        if len(fit) < len(groups):
+            for group in groups:
+                if not group.count:
+                    group.settle([])
+                elif group.size > limit:
+                    self._refuse(group)
         with self._lock:
-            end = self._end
-            if end is None:
+            if (end := self._end) is None:
                 for group in fit:
                     group.is_counted = True
                 self._queue.waiting.extend(fit)
                 self._unsettled += len(fit)
-                is_pump_wanted = self._queue.may_send
-        for group in refused:
-            group.settle([], refusal(group, limit))
+                is_sender_wanted = self._queue.may_send
         if end is not None:
             for group in fit:
                 group.settle(error=end)
-            return
-        if is_pump_wanted:
+        elif is_sender_wanted:
             self._send_more()
+
+    def _refuse(self, group: OperationGroup) -> None:
+        count, path = group.count, group.operations[0].path
+        what = "one operation" if count == 1 else f"a group of {count} operations"
+        group.settle(error=TooLarge(what, size=group.size, limit=self.limit, path=path))
 
     def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
         """Give up all that are ``wanted`` and certainly were not sent, which will hear nothing
@@ -266,9 +266,7 @@ class SequencedWriter:
         return found
 
     def _on_done(self, group: OperationGroup, future: Future[Any]) -> None:
-        """A future can be cancelled until its group is sent; then that need not be kept any
-        more.
-        """
+        """A future can be cancelled until its group is sent; then that is not kept any more."""
         if future.cancelled():
             with self._lock:
                 self._queue.drop(group)
@@ -411,12 +409,11 @@ class SequencedWriter:
 
     def _recover(self) -> None:
         backoff = Backoff(_BACKOFF)
-        over = SessionExpired("the session of this consumer is over", path=self.path)
         while self._end is None:
             if self._session.state is SessionState.CLOSED:
                 self._finish(SessionClosed("the session was closed by its owner"))
             elif self._is_ephemeral_over():
-                self._finish(over)
+                self._finish(self._expired())
             elif self._session.state is not SessionState.CONNECTED:
                 self._woken.wait(_LOOK_S)
             elif self._reconciled():
@@ -435,13 +432,12 @@ class SequencedWriter:
                 session.create(self.path, self._data)
                 stat = session.get(self.path)[1]
         except LeaderqError as exc:
-            level = (
-                logging.DEBUG if isinstance(exc, ConnectionLost | NodeExists) else logging.WARNING
-            )
+            is_usual = isinstance(exc, ConnectionLost | NodeExists)
+            level = logging.DEBUG if is_usual else logging.WARNING
             log.log(level, "%s cannot be read for now: %s", self.path, exc)
             return False
         if stat is None or stat.ephemeral_owner != self._owner:
-            self._finish(SessionExpired("the session of this consumer is over", path=self.path))
+            self._finish(self._expired())
             return True
         with self._lock:
             if self._end is not None:
@@ -452,20 +448,15 @@ class SequencedWriter:
             batch.results = None
             batch.settle()
             self._count_down(batch.groups)
+        why = f"{self.path} was deleted meanwhile: the outcome is unknown"
         for batch in reconciliation.lost:
-            lost = ConnectionLost(
-                f"{self.path} was deleted meanwhile: the outcome is unknown", path=self.path
-            )
-            self._settle(batch.groups, lost)
+            self._settle(batch.groups, ConnectionLost(why, path=self.path))
         self._go_on()
         return True
 
     def _is_ephemeral_over(self) -> bool:
-        current = self._session.id
-        return self.is_ephemeral and (
-            self._session.state is SessionState.LOST
-            or (current is not None and current != self._owner)
-        )
+        is_lost = self._session.state is SessionState.LOST
+        return self.is_ephemeral and (is_lost or self._session.id not in (None, self._owner))
 
     def _finish(self, error: LeaderqError) -> None:
         """Nothing more is sent; all that is left fails."""
@@ -485,55 +476,39 @@ class SequencedWriter:
         """
         self._woken.wake()
         if self.is_ephemeral and state is SessionState.LOST and self._end is None:
-            self._in_background(
-                lambda: self._finish(
-                    SessionExpired("the session of this consumer is over", path=self.path)
-                )
-            )
+            self._in_background(lambda: self._finish(self._expired()))
+
+    def _expired(self) -> SessionExpired:
+        return SessionExpired("the session of this consumer is over", path=self.path)
 
     def _in_background(self, job: Callable[[], None]) -> None:
         Service("leaderq-writer", lambda _: job()).start()
 
 
 OLD_S = 24 * 3600.0
-_AT_A_TIME = 500
-_LIMIT = 5000
+_AT_A_TIME = 1000
 _SWEEP_S = 10.0
 
 
-def sweep(session: Session, parent: str, *, old_s: float = OLD_S) -> int:
-    """Delete the writers below ``parent`` that were not written for ``old_s`` by the servers'
-    clock; returns how many.
+def sweep(session: Session, parent: str, now_ms: int, *, old_s: float = OLD_S) -> int:
+    """Delete the writers below ``parent`` that were not written for ``old_s`` before ``now_ms``,
+    the servers' time; returns how many. Of very many it looks at some.
 
     Safe for the living too: the next write of an owner that was idle makes its writer again. Only
     what has been in doubt for all that time, its sender having had no connection, fails as unknown
     then. Each is deleted at the version seen, so one in use stays. Errors are logged at level
     debug: there will be another start.
     """
-    swept = 0
     try:
-        found = _stats(session, parent)
-        # the sweeper's own: the time of the servers
-        newest_ms = max((stat.mtime_ms for stat in found.values()), default=0)
-        old = [
-            session.delete_async(path, stat.version)
-            for path, stat in found.items()
-            if stat.ephemeral_owner == 0 and newest_ms - stat.mtime_ms > old_s * 1000
-        ]
-        swept = sum(error is None for error in await_outcomes(old, _SWEEP_S))
+        names = session.children(parent)
+        paths = [join(parent, one) for one in random.sample(names, min(len(names), _AT_A_TIME))]
+        old = []
+        for path, answer in zip(paths, session.multi_read(list(map(GetData, paths))), strict=True):
+            if isinstance(answer, tuple):
+                stat = answer[1]
+                if stat.ephemeral_owner == 0 and now_ms - stat.mtime_ms > old_s * 1000:
+                    old.append(session.delete_async(path, stat.version))
+        return sum(error is None for error in await_outcomes(old, _SWEEP_S))
     except LeaderqError as exc:
         log.debug("the writers below %s were not swept: %s", parent, exc)
-    return swept
-
-
-def _stats(session: Session, parent: str) -> dict[str, Stat]:
-    paths = [join(parent, name) for name in session.children(parent)[:_LIMIT]]
-    found: dict[str, Stat] = {}
-    for begin in range(0, len(paths), _AT_A_TIME):
-        some = paths[begin : begin + _AT_A_TIME]
-        for path, answer in zip(
-            some, session.multi_read([GetData(path) for path in some]), strict=True
-        ):
-            if isinstance(answer, tuple):
-                found[path] = answer[1]
-    return found
+        return 0

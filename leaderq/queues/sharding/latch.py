@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 
 from leaderq.errors import LeaderqError, NoNode
 from leaderq.zookeeper import Session, WatchEvent
@@ -33,17 +34,26 @@ def order(name: str) -> str:
     return name.rpartition(_BASE)[2]
 
 
+def children_made(session: Session, path: str, notify: Callable[[WatchEvent], None]) -> list[str]:
+    """The children of ``path``, which is made if it is not there; ``notify`` hears of changes."""
+    try:
+        return session.children(path, watch=notify)
+    except NoNode:
+        session.ensure_path(path)
+        return session.children(path, watch=notify)
+
+
 class Latch:
-    """See the module. Not thread-safe: one thread uses it. ``stirred`` is called on a ZooKeeper
+    """See the module. Not thread-safe: one thread uses it. ``notify`` is called on a ZooKeeper
     thread when the line has changed.
     """
 
     def __init__(
-        self, session: Session, path: str, notify: Callable[[], object], *, id: str = ""
+        self, session: Session, path: str, notify: Callable[[WatchEvent], None], *, id: str = ""
     ) -> None:
         self._session = session
         self._path = path
-        self._changed = notify
+        self._notify = notify
         self._id = id.encode()
         self._mark = str(uuid.uuid4())
         self._warned: set[str] = set()
@@ -55,16 +65,13 @@ class Latch:
 
         :raises ConnectionLost: that could not be found out.
         """
-        names = self._names()
-        own = self._own(names)
+        own = self._own(names := self._names())
         if own is None:
             self._enlist()
-            names = self._names()
-            own = self._own(names)
+            own = self._own(names := self._names())
         self.node = None if own is None else join(self._path, own)
-        line = sorted(names, key=order)
-        self._warn_of_strangers(line)
-        return own is not None and line[0] == own
+        self._warn_of_strangers(names)
+        return own is not None and min(names, key=order) == own
 
     def leave(self, timeout_s: float) -> None:
         """Give the place up. What cannot be deleted in ``timeout_s`` goes with the session."""
@@ -76,11 +83,7 @@ class Latch:
             log.debug("the place in the line of %s was not given up: %s", self._path, exc)
 
     def _names(self) -> list[str]:
-        try:
-            return self._session.children(self._path, watch=self._on_watch)
-        except NoNode:
-            self._session.ensure_path(self._path)
-            return self._session.children(self._path, watch=self._on_watch)
+        return children_made(self._session, self._path, self._notify)
 
     def _own(self, names: list[str]) -> str | None:
         """Our znode among these; those that are not (any more) are deleted on the way."""
@@ -105,21 +108,16 @@ class Latch:
         self._session.create(prefix, self._id, ephemeral=True, sequential=True)
 
     def _delete(self, name: str) -> None:
-        try:
+        with suppress(NoNode):
             self._session.delete(join(self._path, name))
-        except NoNode:
-            log.debug("%s went by itself", name)
 
-    def _warn_of_strangers(self, line: list[str]) -> None:
-        for name in line:
-            if _BASE not in name and name not in self._warned:
-                self._warned.add(name)
-                log.warning(
-                    "%s in %s is no candidate; if it stands before them all, nobody leads, in Java"
-                    " neither: delete it",
-                    name,
-                    self._path,
-                )
-
-    def _on_watch(self, _event: WatchEvent) -> None:
-        self._changed()
+    def _warn_of_strangers(self, names: list[str]) -> None:
+        strangers = {name for name in names if _BASE not in name} - self._warned
+        self._warned |= strangers
+        for name in strangers:
+            log.warning(
+                "%s in %s is no candidate; if it stands before them all, nobody leads, in Java"
+                " neither: delete it",
+                name,
+                self._path,
+            )

@@ -45,25 +45,24 @@ class QueueSharderPolicies:
     retire_grace_s: float = 60.0
 
     def __post_init__(self) -> None:
-        problems = []
-        if self.new_queue_threshold < 1:
-            problems.append(
-                f"new_queue_threshold={self.new_queue_threshold!r}: give 1 or more items"
-            )
-        if not 0 < self.threshold_check_s < float("inf"):
-            problems.append(
-                f"threshold_check_s={self.threshold_check_s!r}: give a number of seconds above 0"
-            )
-        if self.max_queues < 1:
-            problems.append(f"max_queues={self.max_queues!r}: give 1 or more")
-        if not 0 < self.rotate_at <= LAST_SEQUENCE:
-            problems.append(
-                f"rotate_at={self.rotate_at!r}: give a number from 1 to {LAST_SEQUENCE}"
-            )
-        if not 0 <= self.retire_grace_s < float("inf"):
-            problems.append(f"retire_grace_s={self.retire_grace_s!r}: give 0 or more seconds")
-        if problems:
-            raise ConfigurationError(*problems)
+        threshold, most = self.new_queue_threshold, self.max_queues
+        check_s, grace_s = self.threshold_check_s, self.retire_grace_s
+        ConfigurationError.unless(
+            (threshold >= 1, f"new_queue_threshold={threshold!r}: give 1 or more items"),
+            (
+                0 < check_s < float("inf"),
+                f"threshold_check_s={check_s!r}: give a number of seconds above 0",
+            ),
+            (most >= 1, f"max_queues={most!r}: give 1 or more"),
+            (
+                0 < self.rotate_at <= LAST_SEQUENCE,
+                f"rotate_at={self.rotate_at!r}: give a number from 1 to {LAST_SEQUENCE}",
+            ),
+            (
+                0 <= grace_s < float("inf"),
+                f"retire_grace_s={grace_s!r}: give 0 or more seconds",
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,15 @@ On each failure:
   it is logged and tried again;
 * **a shard's znode is deleted by somebody**: its queue is closed and forgotten.
 
+Znodes, all persistent::
+
+    <queue path>/queue-<uuid4>              a shard: a queue of its own (Curator's format)
+    <queue path>-meta/retired/<shard name>  nothing more shall be put into that shard
+
+Every write of a leader is fenced by its place in the latch. The first shard is also guarded by the
+version of the root's data, which Curator never writes: of several processes that find no shard one
+makes it, even if none of them can lead.
+
 Rotation. ZooKeeper numbers a znode's children with 31 bits, and never begins again while the znode
 lives. A shard that comes near the end (``rotate_at``), or that somebody retires with
 :meth:`QueueSharder.retire`, is marked: nothing more is put into it, and the leader removes it when
@@ -31,21 +40,24 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from leaderq.clock import now_s
 from leaderq.errors import (
+    BadVersion,
     ConfigurationError,
     ConnectionLost,
     LeaderqError,
+    NoNode,
+    NotEmpty,
     QueueClosed,
     SessionExpired,
     ZooKeeperError,
 )
-from leaderq.queues.sharding.latch import Latch
-from leaderq.queues.sharding.registry import ShardRegistry
+from leaderq.queues.sharding.latch import Latch, children_made
 from leaderq.queues.sharding.shard_plan import (
     QueueSharderPolicies,
     ShardPlan,
@@ -53,9 +65,29 @@ from leaderq.queues.sharding.shard_plan import (
     plan_shards,
 )
 from leaderq.queues.wire.names import next_number
+from leaderq.queues.wire.znodes import is_shard, new_shard_name
 from leaderq.threads import Service
-from leaderq.zookeeper import AnyClient, Session, SessionState, as_session
-from leaderq.zookeeper.paths import join, validated_path
+from leaderq.zookeeper import (
+    AnyClient,
+    Check,
+    Create,
+    Delete,
+    GetData,
+    Operation,
+    Session,
+    SessionState,
+    SetData,
+    Stat,
+    WatchEvent,
+    as_session,
+)
+from leaderq.zookeeper.paths import is_at_or_below, join, name_of, validated_path
+
+log = logging.getLogger(__name__)
+
+FIRST_SHARD_S = 10.0
+"""Seconds that a process waits for the leader to make the first shard, at least."""
+_TRY_AGAIN_S = 1.0
 
 
 class ShardQueue(Protocol):
@@ -85,11 +117,86 @@ class QueueAllocator(Protocol[Q_co]):
         """The queue of the shard at ``path``."""
 
 
-log = logging.getLogger(__name__)
+class ShardRegistry:
+    """What the znodes say of the shards, and what the leader writes there. Not thread-safe but for
+    :meth:`mark`. ``notify`` is called on a ZooKeeper thread when something has changed.
+    """
 
-FIRST_SHARD_S = 10.0
-"""Seconds that a process waits for the leader to make the first shard, at least."""
-_TRY_AGAIN_S = 1.0
+    def __init__(self, session: Session, root: str, notify: Callable[[WatchEvent], None]) -> None:
+        self._session = session
+        self.root = root
+        self._marks = f"{root}-meta/retired"
+        self._notify = notify
+        self._warned: set[str] = set()
+
+    def shards(self) -> list[str]:
+        """The names of the shards; foreign children are left out, and told of once."""
+        names = children_made(self._session, self.root, self._notify)
+        strangers = {name for name in names if not is_shard(name)} - self._warned
+        self._warned |= strangers
+        for name in strangers:
+            log.warning(
+                "%s in %s is no shard; it is left alone, but a Java sharder puts items into it",
+                name,
+                self.root,
+            )
+        return sorted(filter(is_shard, names))
+
+    def marked(self) -> set[str]:
+        return set(children_made(self._session, self._marks, self._notify))
+
+    def look_at(self, names: Sequence[str]) -> dict[str, Stat]:
+        """Those of these that are there, in one request however many they are."""
+        answers = self._session.multi_read([GetData(join(self.root, name)) for name in names])
+        seen: dict[str, Stat] = {}
+        for name, answer in zip(names, answers, strict=True):
+            if isinstance(answer, tuple):
+                seen[name] = answer[1]
+            elif isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
+                raise answer
+        return seen
+
+    def make_first(self, fence: str | None) -> None:
+        """Make a shard if there is none, as leader (``fence``: its place) or in the leader's
+        stead.
+        """
+        # before the list: what is made later changes it
+        version = self._session.get(self.root)[1].version
+        if not any(map(is_shard, self._session.children(self.root))):
+            fences = [] if fence is None else [Check(fence)]
+            self.make([*fences, SetData(self.root, b"", version)])
+
+    def make(self, fences: Sequence[Operation]) -> None:
+        path = join(self.root, new_shard_name())
+        try:
+            self._session.multi([*fences, Create(path)])
+            log.info("shard %s was made", path)
+        except (BadVersion, NoNode) as exc:  # somebody was quicker, or leads instead
+            log.debug("shard %s was not made: %s", path, exc)
+
+    def mark(self, name: str) -> None:
+        """Retire a shard. From any thread."""
+        self._session.ensure_path(join(self._marks, name))
+
+    def remove(self, name: str, fence: str) -> None:
+        path, mark = join(self.root, name), join(self._marks, name)
+        try:
+            self._session.multi([Check(fence), Delete(path), Delete(mark)])
+            log.info("shard %s, retired and empty, was removed", path)
+        except NotEmpty:
+            log.info(
+                "shard %s was retired and empty, and is put into again: is there a process that"
+                " does not hear of it?",
+                path,
+            )
+        except NoNode as exc:
+            log.debug("shard %s is not removed: %s", path, exc)
+
+    def forget(self, name: str) -> None:
+        """Take the mark of a shard away that is there no more."""
+        if self._session.exists(join(self.root, name)) is None:
+            with suppress(NoNode):
+                self._session.delete(join(self._marks, name))
 
 
 class QueueSharder(Generic[Q]):
@@ -114,24 +221,22 @@ class QueueSharder(Generic[Q]):
         id: str = "",
     ) -> None:
         self.queue_path, self.leader_path = validated_path(queue_path), validated_path(leader_path)
-        if (leader_path + "/").startswith(queue_path + "/") or queue_path.startswith(
-            leader_path + "/"
-        ):
-            raise ConfigurationError(
-                f"leader_path={leader_path!r} and queue_path={queue_path!r}: none may be in the"
-                " other"
-            )
-        if queue_path == "/":
-            raise ConfigurationError(
-                "a sharder needs a queue path of its own; '/' is no place for one"
-            )
+        both = f"leader_path={leader_path!r} and queue_path={queue_path!r}"
+        ConfigurationError.unless(
+            (
+                not is_at_or_below(leader_path, queue_path)
+                and not is_at_or_below(queue_path, leader_path),
+                f"{both}: none may be in the other",
+            ),
+            (queue_path != "/", "a sharder needs a queue path of its own; '/' is no place for one"),
+        )
         self._session = as_session(client)
         self._is_lent = self._session is client
         self._allocator = allocator
         self._policies = policies or QueueSharderPolicies()
         self._service = Service("leaderq-sharder", self._run)
-        self._latch = Latch(self._session, leader_path, self._service.wake, id=id)
-        self._registry = ShardRegistry(self._session, queue_path, self._service.wake)
+        self._latch = Latch(self._session, leader_path, self._wake, id=id)
+        self._registry = ShardRegistry(self._session, queue_path, self._wake)
         self._lock = threading.Lock()
         self._queues: dict[str, Q] = {}
         self._plan = ShardPlan()
@@ -163,7 +268,7 @@ class QueueSharder(Generic[Q]):
         now = now_s()
         deadline = now + timeout_s
         own_at = now + min(timeout_s, max(FIRST_SHARD_S, 1.5 * self._session.timeout_s))
-        self._session.add_listener(self._on_state)
+        self._session.add_listener(self._wake)
         try:
             self._begin(deadline, own_at)
         except BaseException:  # who does not run must not stand in front of those who do
@@ -179,7 +284,7 @@ class QueueSharder(Generic[Q]):
             if self._is_closed:
                 return
             self._is_closed = True
-        self._session.remove_listener(self._on_state)
+        self._session.remove_listener(self._wake)
         self._service.stop(timeout_s)
         if self._session.state is SessionState.CONNECTED:
             self._latch.leave(timeout_s)
@@ -198,15 +303,11 @@ class QueueSharder(Generic[Q]):
         :raises QueueClosed: not started, or closed.
         """
         with self._lock:
-            choice = [name for name in self._plan.choice if name in self._queues] or list(
-                self._queues
-            )
-            if self._is_closed or not choice:
-                raise QueueClosed(
-                    f"the sharder of {self.queue_path} was"
-                    f" {'closed' if self._is_closed else 'not started'}"
-                )
-            return self._queues[random.choice(choice)]
+            chosen = [name for name in self._plan.choice if name in self._queues]
+            if self._is_closed or not self._queues:
+                was = "closed" if self._is_closed else "not started"
+                raise QueueClosed(f"the sharder of {self.queue_path} was {was}")
+            return self._queues[random.choice(chosen or list(self._queues))]
 
     @property
     def shard_count(self) -> int:
@@ -229,19 +330,17 @@ class QueueSharder(Generic[Q]):
         :raises ConfigurationError: it is not a shard of this sharder.
         """
         if path not in self.queue_paths:
+            known = ", ".join(self.queue_paths)
             raise ConfigurationError(
-                f"{path!r} is no shard of {self.queue_path}; there are:"
-                f" {', '.join(self.queue_paths)}"
+                f"{path!r} is no shard of {self.queue_path}; there are: {known}"
             )
-        self._registry.mark(path.rpartition("/")[2])
+        self._registry.mark(name_of(path))
 
     def _begin(self, deadline: float, own_at: float) -> None:
         while not self._try_to_begin(own_at):
             if now_s() >= deadline:
-                raise ConnectionLost(
-                    f"there is no shard in {self.queue_path}, and none could be made in the time"
-                    " given"
-                )
+                where = f"there is no shard in {self.queue_path}"
+                raise ConnectionLost(f"{where}, and none could be made in the time given")
             self._service.wait(max(0.0, min(_TRY_AGAIN_S, deadline - now_s())))
 
     def _try_to_begin(self, own_at: float) -> bool:
@@ -249,14 +348,14 @@ class QueueSharder(Generic[Q]):
             raise QueueClosed(f"the sharder of {self.queue_path} was closed; make a new one")
         self._service.wait(0)
         try:
-            self._look(self._adopt)
+            self._look()
             if not self._queues and now_s() >= own_at:
                 log.warning(
                     "nobody makes the first shard of %s; it is made in the leader's stead",
                     self.queue_path,
                 )
                 self._registry.make_first(None)
-                self._look(self._adopt)
+                self._look()
         except (ConnectionLost, SessionExpired) as exc:
             log.debug("the sharder of %s cannot start yet: %s", self.queue_path, exc)
         return bool(self._queues)
@@ -264,13 +363,13 @@ class QueueSharder(Generic[Q]):
     def _run(self, service: Service) -> None:
         is_known = True
         while True:
-            self._service.wait(self._rest_s(is_known))
-            self._service.wait(0)
+            service.wait(self._rest_s(is_known))
+            service.wait(0)
             if self._is_closed or self._session.state is SessionState.CLOSED:
                 return
             is_known = False
             try:
-                self._look(self._adopt_if_possible)
+                self._look()
                 is_known = True
             except (ConnectionLost, SessionExpired) as exc:
                 log.debug("the shards of %s could not be looked at: %s", self.queue_path, exc)
@@ -280,32 +379,28 @@ class QueueSharder(Generic[Q]):
                 )
 
     def _rest_s(self, is_known: bool) -> float:
-        policies = self._policies
-        limit_s = (
-            policies.threshold_check_s
-            if is_known
-            else min(policies.threshold_check_s, _TRY_AGAIN_S)
-        )
-        return (
-            min(limit_s, max(_TRY_AGAIN_S, policies.retire_grace_s))
-            if self._empty_since
-            else limit_s
-        )
+        waits_s = [self._policies.threshold_check_s]
+        if not is_known:
+            waits_s.append(_TRY_AGAIN_S)
+        if self._empty_since:
+            waits_s.append(max(_TRY_AGAIN_S, self._policies.retire_grace_s))
+        return min(waits_s)
 
-    def _look(self, adopt: Callable[[str], None]) -> None:
+    def _look(self) -> None:
         self._is_leader = False
         self._is_leader = self._latch.look()
         names = self._registry.shards()
-        for name in names:
-            if name not in self._queues and not self._is_closed:
-                adopt(name)
+        self._adopt_all(names)
         for name in [name for name in self._queues if name not in names]:
-            self._drop(name)
+            with self._lock:
+                queue = self._queues.pop(name, None)
+            if queue is not None:
+                self._close(name, queue)
         plan = self._make_plan(names)
         with self._lock:
             self._plan = plan
         if self._is_leader and self._latch.node is not None:
-            self._lead(plan, self._latch.node, adopt)
+            self._lead(plan, self._latch.node)
 
     def _make_plan(self, names: list[str]) -> ShardPlan:
         marked = self._registry.marked()
@@ -332,7 +427,7 @@ class QueueSharder(Generic[Q]):
                 self._registry.forget(name)
         return plan_shards(shards, self._policies)
 
-    def _lead(self, plan: ShardPlan, fence: str, adopt: Callable[[str], None]) -> None:
+    def _lead(self, plan: ShardPlan, fence: str) -> None:
         for name in plan.to_mark:
             log.warning(
                 "shard %s has numbered %d items and is retired", name, self._policies.rotate_at
@@ -349,13 +444,28 @@ class QueueSharder(Generic[Q]):
         self._told_at_most = plan.is_at_most
         if not plan.needs_one_more:
             return
-        if not self._queues:
-            self._registry.make_first(fence)
+        if self._queues:
+            self._registry.make([Check(fence)])
         else:
-            self._registry.make_one_more(fence)
-        for name in self._registry.shards():
-            if name not in self._queues:
-                adopt(name)
+            self._registry.make_first(fence)
+        self._adopt_all(self._registry.shards())
+
+    def _adopt_all(self, names: Sequence[str]) -> None:
+        for name in names:
+            if name in self._queues or self._is_closed:
+                continue
+            try:
+                self._adopt(name)
+            except ZooKeeperError:
+                raise
+            except Exception:
+                if not self._service.is_running:
+                    raise
+                log.exception(
+                    "shard %s of %s cannot be used for now; it is tried again",
+                    name,
+                    self.queue_path,
+                )
 
     def _adopt(self, name: str) -> None:
         queue = self._allocator(self._session, join(self.queue_path, name))
@@ -372,28 +482,12 @@ class QueueSharder(Generic[Q]):
         if is_late:
             self._close(name, queue)
 
-    def _adopt_if_possible(self, name: str) -> None:
-        try:
-            self._adopt(name)
-        except ZooKeeperError:
-            raise
-        except Exception:
-            log.exception(
-                "shard %s of %s cannot be used for now; it is tried again", name, self.queue_path
-            )
-
-    def _drop(self, name: str) -> None:
-        with self._lock:
-            queue = self._queues.pop(name, None)
-        if queue is not None:
-            self._close(name, queue)
-
     def _close(self, name: str, queue: Q) -> None:
         try:
             queue.close()
         except Exception:
             log.exception("closing shard %s of %s failed", name, self.queue_path)
 
-    def _on_state(self, _state: SessionState) -> None:
+    def _wake(self, _news: object) -> None:
         """On the session's thread."""
         self._service.wake()

@@ -72,7 +72,7 @@ def test_what_killed_users_of_every_kind_have_left_is_swept_when_a_queue_is_open
     session: Session, monkeypatch: pytest.MonkeyPatch, kind: Any
 ) -> None:
     swept: list[str] = []
-    monkeypatch.setattr(writer, "sweep", lambda _session, parent: swept.append(parent))
+    monkeypatch.setattr(writer, "sweep", lambda _session, parent, _now_ms: swept.append(parent))
     with kind(session, "/q") as queue:
         queue.offer(b"item") if kind is SimpleDistributedQueue else queue.put(b"item")
         assert queue.take(60) is not None

@@ -108,6 +108,8 @@ def test_what_cannot_be_written_down_or_is_too_large_or_empty_harms_nobody_else(
     assert tally.flush(60)
     kinds = [type(future.exception(0)) for future in futures]
     assert kinds == [ConfigurationError, type(None), type(None), type(None), TooLarge, type(None)]
+    too_large: Any = futures[4].exception(0)
+    assert too_large.size > 2_000_000 > too_large.limit == tally.limit
     assert lying(straight) == [0, 1, 2]
     with pytest.raises(ConfigurationError):
         tally.submit([Create("no")])
@@ -381,7 +383,7 @@ def test_sweeping_takes_away_old_tallies_only(straight: Session) -> None:
         )
     )
     newest = straight.get("/meta/new")[1].mtime_ms
-    assert sweep(straight, "/meta", old_s=(newest - first - 10) / 1000) == 1
+    assert sweep(straight, "/meta", newest, old_s=(newest - first - 10) / 1000) == 1
     assert sorted(straight.children("/meta")) == ["new", "old"]
-    assert sweep(straight, "/meta") == 0
-    assert sweep(straight, "/nowhere") == 0
+    assert sweep(straight, "/meta", newest) == 0
+    assert sweep(straight, "/nowhere", newest) == 0

@@ -28,7 +28,6 @@ from leaderq.writing.groups import (
     PackedMulti,
     estimated_bytes,
     packed,
-    refusal,
     status_of,
     validated,
 )
@@ -267,11 +266,11 @@ def test_giving_up_gives_all_there_is_once():
     "error, fate",
     [
         (SessionClosed("x"), MultiStatus.OVER),
-        (NotConnected("x"), MultiStatus.UNSENT),
+        (NotConnected("x"), MultiStatus.NOT_NOW),
         (ConnectionLost("x"), MultiStatus.UNKNOWN),
         (SessionExpired("x"), MultiStatus.UNKNOWN),
-        (BadVersion("x", index=0), MultiStatus.BEHIND),
-        (NoNode("x", index=0), MultiStatus.UNCOUNTED),
+        (BadVersion("x", index=0), MultiStatus.NOT_NOW),
+        (NoNode("x", index=0), MultiStatus.NOT_NOW),
         (NoNode("x", index=1), MultiStatus.REFUSED),
         (BadVersion("x", index=3), MultiStatus.REFUSED),
         (AccessRefused("x"), MultiStatus.REFUSED),
@@ -304,13 +303,9 @@ def test_cancelled_futures_are_left_out():
     group.settle([None])  # whoever cancelled hears nothing
 
 
-def test_sizes_are_upper_bounds_and_what_never_fits_is_refused_with_both_numbers():
+def test_sizes_are_upper_bounds_and_a_path_that_zookeeper_refuses_is_refused_before():
     op = Create("/ä", b"x" * 10)
     assert estimated_bytes([op], 5) >= 10 + len(op.path.encode()) + 5
-    group = OperationGroup([op], 1000)
-    assert refusal(group, 1000) is None
-    error = refusal(group, 999)
-    assert (error.size, error.limit) == (1000, 999)
     with pytest.raises(Exception, match="absolute"):
         validated([Delete("x")])
 
