@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from leaderq.coalescing.coordinator import QueueCoordinator, check_wait
-from leaderq.coalescing.token import Key, RunResult, Token, TokenStage
+from leaderq.coalescing.coordinator import QueueCoordinator
+from leaderq.coalescing.token import Key, RunResult, Token
 from leaderq.plain import require_coroutine_function, require_plain_function
 from leaderq.timeouts import AS_SET, Deadline
 
@@ -59,11 +59,12 @@ class AsyncQueueCoordinator(Generic[Key]):
             QueueCoordinator(**rules) if coordinator is None else coordinator
         )
         """For what does not wait: ``try_enqueue``, ``offer``, ``state``, ``stats``..."""
+        self._keys = self.coordinator._keys
         self._cover_function = cover
         self._loop: asyncio.AbstractEventLoop | None = None
         self._covering: set[asyncio.Task[None]] = set()
         if cover is not None:
-            self.coordinator._hooks.cover = self._cover
+            self._keys.cover = self._cover
 
     async def enqueue(
         self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET
@@ -76,12 +77,12 @@ class AsyncQueueCoordinator(Generic[Key]):
         :raises CoordinatorClosed: nothing runs any more.
         """
         token = Token(key, value, _this_task())
-        await self._ask_and_wait(token, self.coordinator.deadline(timeout_s))
+        await self._ask_and_wait(token, self._keys.rules.deadline(timeout_s))
         return token
 
     def dequeue(self, token: Token[Key]) -> bool:
         """The work is done, or given up: the next one runs. Return whether it was current."""
-        return self.coordinator.dequeue(token)
+        return self._keys.leave(token)
 
     @asynccontextmanager
     async def hold(
@@ -91,10 +92,13 @@ class AsyncQueueCoordinator(Generic[Key]):
         token = await self.enqueue(key, value, timeout_s=timeout_s)
         try:
             yield token
-        except BaseException as exc:
-            self.coordinator.leave(token, has_run=isinstance(exc, Exception), error=type(exc))
+        except Exception:
+            self._keys.leave(token)
             raise
-        self.coordinator.leave(token)
+        except BaseException:
+            self._keys.drop(token)
+            raise
+        self._keys.leave(token)
 
     def coalesced(
         self,
@@ -117,11 +121,8 @@ class AsyncQueueCoordinator(Generic[Key]):
 
             @wraps(function)
             async def call(*args: P.args, **kwargs: P.kwargs) -> R | D:
-                work, deadline = (
-                    partial(function, *args, **kwargs),
-                    self.coordinator.deadline(AS_SET),
-                )
-                result = await self._result_of(key(*args, **kwargs), work, deadline, follows=share)
+                work = partial(function, *args, **kwargs)
+                result = await self._result_of(key(*args, **kwargs), work, AS_SET, follows=share)
                 return declined if result is None else cast(R, result.get())
 
             return call
@@ -145,9 +146,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         :raises WouldDeadlock: this task works on the key itself.
         :raises CoordinatorClosed: nothing runs any more.
         """
-        result = await self._result_of(
-            key, function, self.coordinator.deadline(timeout_s), follows=True
-        )
+        result = await self._result_of(key, function, timeout_s, follows=True)
         assert result is not None  # it is not declined without one
         return cast(R, result.get())
 
@@ -164,11 +163,14 @@ class AsyncQueueCoordinator(Generic[Key]):
     # -- inside --------------------------------------------------------------------------------
 
     async def _result_of(
-        self, key: Key, function: Callable[[], Awaitable[Any]], deadline: Deadline, *, follows: bool
+        self,
+        key: Key,
+        function: Callable[[], Awaitable[Any]],
+        timeout_s: float | None,
+        *,
+        follows: bool,
     ) -> RunResult | None:
-        """What this run returned, or if it ``follows``, the one that covers it; ``None``:
-        declined.
-        """
+        deadline = self._keys.rules.deadline(timeout_s)
         while True:
             token: Token[Key] = Token(key, None, _this_task())
             token.follows = follows
@@ -180,9 +182,10 @@ class AsyncQueueCoordinator(Generic[Key]):
                 return result
 
     async def _ask_and_wait(self, token: Token[Key], deadline: Deadline) -> None:
-        loop = self._loop = asyncio.get_running_loop()
+        keys, loop = self._keys, asyncio.get_running_loop()
+        self._loop = loop
         try:
-            if self.coordinator.start(token):
+            if keys.start(token):
                 return
             woken = asyncio.Event()
 
@@ -193,41 +196,32 @@ class AsyncQueueCoordinator(Generic[Key]):
                     log.warning(
                         "event loop closed while a task waited, token leaves token=%r", token
                     )
-                    self.coordinator.leave(token, has_run=False)
+                    keys.drop(token)
 
-            self.coordinator.ask(token, wake)
-            while token.stage.is_pending:
-                left_s = deadline.remaining_s
-                if left_s == 0.0:
-                    self.coordinator.give_up(token)
-                    break
+            keys.ask(token, wake)
+            while (wait_s := keys.wait_s(token, deadline)) is not None:
                 # Not asyncio.wait_for, which before Python 3.12 may swallow a cancellation.
-                timer = None if left_s is None else loop.call_later(left_s, woken.set)
+                timer = loop.call_later(wait_s, woken.set)
                 try:
                     await woken.wait()
                     woken.clear()
                 finally:
-                    if timer is not None:
-                        timer.cancel()
-            check_wait(token, deadline)
-        except BaseException as exc:
-            self.coordinator.leave(token, has_run=False, error=type(exc))
+                    timer.cancel()
+        except BaseException:
+            keys.drop(token)
             raise
 
     async def _run_as(
         self, token: Token[Key], function: Callable[[], Awaitable[Any]]
     ) -> RunResult | None:
-        """Do the work of a current token, and again as long as there is a debt; leave. Return the
-        first result; ``None`` if the token is not current, or was evicted before it began.
-        """
         first: RunResult | None = None
         try:
-            while token.stage is TokenStage.RUNNING:
+            while token:
                 token.result = await RunResult.of_awaited(function)
                 first = first or token.result
-                self.coordinator.leave(token, token.result, may_repeat=True)
-        except BaseException as exc:
-            self.coordinator.leave(token, has_run=False, error=type(exc))
+                self._keys.leave(token, token.result, may_repeat=True)
+        except BaseException:
+            self._keys.drop(token)
             raise
         return first
 
@@ -268,14 +262,14 @@ class AsyncQueueCoordinator(Generic[Key]):
             await function()
         except Exception:
             log.exception("covering a key failed key=%r", token.key)
-        except BaseException as exc:
-            self.coordinator.leave(token, has_run=False, error=type(exc))
+        except BaseException:
+            self._keys.drop(token)
             raise
-        self.coordinator.leave(token)
+        self._keys.leave(token)
 
     def _give_back(self, token: Token[Key]) -> None:
         if token:
-            self.coordinator.leave(token, has_run=False, error=GeneratorExit)
+            self._keys.drop(token)
 
 
 def _this_task() -> object:

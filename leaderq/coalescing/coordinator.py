@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from leaderq.clock import now_s
 from leaderq.coalescing.automaton import TrafficAutomaton, TrafficState
+from leaderq.coalescing.key_table import KeyTable
 from leaderq.coalescing.rules import (
     CoordinatorStats,
     Debounce,
@@ -25,10 +25,7 @@ from leaderq.coalescing.rules import (
     Overflow,
     Rules,
 )
-from leaderq.coalescing.stripe import Hooks, Stripe, Wake
-from leaderq.coalescing.timer import KeyTimer
-from leaderq.coalescing.token import Key, RunResult, Token, TokenStage
-from leaderq.errors import CoordinatorClosed, WaitTimedOut
+from leaderq.coalescing.token import Key, RunResult, Token
 from leaderq.plain import require_plain_function
 from leaderq.threads import Waker
 from leaderq.threads.waker import bounded_s
@@ -40,8 +37,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 D = TypeVar("D")
 
-_RUNNING = TokenStage.RUNNING
-_LOOK_S = 60.0
 THIS_THREAD: Final = object()
 """The owner of a request that names none."""
 
@@ -123,22 +118,16 @@ class QueueCoordinator(Generic[Key]):
         idle: KeepIdle | None = None,
         clock: Callable[[], float] = now_s,
         background: bool = True,
-        stripes: int = 64,
     ) -> None:
-        self._rules = Rules(waiters, overflow, timeout_s, safe_timeout_s, debounce, idle, stripes)
+        rules = Rules(waiters, overflow, timeout_s, safe_timeout_s, debounce, idle)
         for name, function in (("cover", cover), ("on_evicted", on_evicted)):
             if function is not None:
                 require_plain_function(function, name)
-        self._timer = KeyTimer(clock, self._tend)
-        self._emptied = threading.Event()
-        watch = self._timer.watch if background else _nobody_watches
-        self._hooks = Hooks(clock, watch, self._timer.forget, self._check_emptied, on_evicted)
+        self._keys: KeyTable[Key] = KeyTable(rules, clock, on_evicted)
         if cover is not None:
-            self._hooks.cover = lambda token: self._repeat(partial(cover, token.key), token)
-        self._stripes: list[Stripe[Key]] = [
-            Stripe(self._rules, self._hooks) for _ in range(stripes)
-        ]
-        self._mask = stripes - 1
+            self._keys.cover = lambda token: self._repeat(partial(cover, token.key), token)
+        if not background:
+            self._keys.timer.stop()
         _all.add(self)
 
     # -- asking, and being done ----------------------------------------------------------------
@@ -162,7 +151,7 @@ class QueueCoordinator(Generic[Key]):
         :raises CoordinatorClosed: nothing runs any more.
         """
         token = Token(key, value, get_ident() if owner is THIS_THREAD else owner)
-        self._ask_and_wait(token, self.deadline(timeout_s))
+        self._ask_and_wait(token, self._keys.rules.deadline(timeout_s))
         return token
 
     def dequeue(self, token: Token[Key] | Key) -> bool:
@@ -172,11 +161,11 @@ class QueueCoordinator(Generic[Key]):
         Given a key instead of its token, what is meant is the request of this thread that runs.
         """
         if not isinstance(token, Token):
-            line = self._stripe(token).line(token)
+            line = self._keys.line(token)
             if not line or line[0].owner != get_ident():
                 return False
             token = line[0]
-        return self._stripe(token.key).leave(token)
+        return self._keys.leave(token)
 
     def try_enqueue(
         self, key: Key, value: Any = None, *, owner: object = THIS_THREAD
@@ -186,7 +175,7 @@ class QueueCoordinator(Generic[Key]):
         :raises CoordinatorClosed: nothing runs any more.
         """
         token = Token(key, value, get_ident() if owner is THIS_THREAD else owner)
-        self.ask(token, None)
+        self._keys.ask(token, None)
         return token
 
     def offer(
@@ -205,7 +194,7 @@ class QueueCoordinator(Generic[Key]):
         """
         require_plain_function(on_turn, "on_turn")
         token = Token(key, value, None)
-        self.ask(token, on_turn)
+        self._keys.ask(token, on_turn)
         return token
 
     @contextmanager
@@ -218,10 +207,13 @@ class QueueCoordinator(Generic[Key]):
         token = self.enqueue(key, value, timeout_s=timeout_s)
         try:
             yield token
-        except BaseException as exc:
-            self.leave(token, has_run=isinstance(exc, Exception), error=type(exc))
+        except Exception:
+            self._keys.leave(token)
             raise
-        self.leave(token)
+        except BaseException:
+            self._keys.drop(token)
+            raise
+        self._keys.leave(token)
 
     def coalesced(
         self,
@@ -246,9 +238,7 @@ class QueueCoordinator(Generic[Key]):
             @wraps(function)
             def call(*args: P.args, **kwargs: P.kwargs) -> R | D:
                 work = partial(function, *args, **kwargs)
-                result = self._result_of(
-                    key(*args, **kwargs), work, self.deadline(AS_SET), follows=share
-                )
+                result = self._result_of(key(*args, **kwargs), work, AS_SET, follows=share)
                 return declined if result is None else cast(R, result.get())
 
             return call
@@ -270,85 +260,30 @@ class QueueCoordinator(Generic[Key]):
         :raises ConfigurationError: ``function`` is no plain function.
         """
         require_plain_function(function, "function")
-        result = self._result_of(key, function, self.deadline(timeout_s), follows=True)
+        result = self._result_of(key, function, timeout_s, follows=True)
         assert result is not None  # it is not declined without one
         return cast(R, result.get())
-
-    # -- for other ways of waiting (see leaderq.coalescing.asynchronous) ------------------------
-
-    def start(self, token: Token[Key]) -> bool:
-        """Let the request run if nobody works on its key; return whether it does."""
-        return self._stripe(token.key).start(token)
-
-    def ask(self, token: Token[Key], wake: Wake | None) -> None:
-        """Ask with this token; if it has to wait, ``wake(token)`` is called when it is pending no
-        more. Without ``wake`` it is declined rather than wait.
-        """
-        stripe, overflow = self._stripe(token.key), self._rules.overflow
-        try:
-            stripe.enter(token, wake)
-            while token.stage is TokenStage.ASKING and not isinstance(overflow, Overflow):
-                stripe.merge(token, overflow, wake)
-                if token.stage is TokenStage.ASKING:  # another newcomer was faster, or a turn came
-                    stripe.enter(token, wake)
-        except BaseException:
-            stripe.leave(token, has_run=False)
-            raise
-
-    def leave(
-        self,
-        token: Token[Key],
-        result: RunResult | None = None,
-        *,
-        may_repeat: bool = False,
-        has_run: bool = True,
-        error: type[BaseException] | None = None,
-    ) -> None:
-        """The request is over, because of ``error`` if that is given. With ``may_repeat`` the token
-        may be current again: then its work is to be done again. ``has_run`` is false if it was
-        interrupted, or its owner never knew that its turn had come.
-        """
-        stripe = self._stripe(token.key)
-        if error is not None and issubclass(error, GeneratorExit):
-            stripe.leave_from_finalizer(token)
-        else:
-            stripe.leave(token, result, may_repeat=may_repeat, has_run=has_run)
-
-    def deadline(self, timeout_s: float | None) -> Deadline:
-        """The end of a wait that begins now.
-
-        :raises ConfigurationError: ``timeout_s`` is no time-out.
-        """
-        if timeout_s is AS_SET:
-            return Deadline(self._rules.timeout_s)
-        require_timeout("timeout_s", timeout_s)
-        return Deadline(timeout_s)
-
-    def give_up(self, token: Token[Key]) -> None:
-        """Its time is up: the request waits no more, unless its wait is over already."""
-        self._stripe(token.key).withdraw(token)
 
     # -- how it stands -------------------------------------------------------------------------
 
     def state(self, key: Key) -> TrafficState:
         """Init, Process or Block."""
-        line = self._stripe(key).line(key)
+        line = self._keys.line(key)
         return TrafficAutomaton(max(len(line) - 1, 0), line=line).state
 
     def stats(self) -> CoordinatorStats:
         """What was done so far, and what is in hand."""
-        return sum((stripe.reading() for stripe in self._stripes), CoordinatorStats())
+        return self._keys.stats()
 
     def counts_of(self, key: Key) -> KeyCounts | None:
         """Of one key; ``None`` if it is not known (any more)."""
-        return self._stripe(key).counts_of(key)
+        return self._keys.counts_of(key)
 
     def sweep(self) -> None:
         """Evict overdue heads, end debounce windows that are over, forget keys idle for too long. A
         loop over all keys.
         """
-        for stripe in self._stripes:
-            stripe.sweep()
+        self._keys.sweep()
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -361,12 +296,10 @@ class QueueCoordinator(Generic[Key]):
         waits for itself until the time is over.
         """
         require_timeout("timeout_s", timeout_s)
-        for stripe in self._stripes:
-            stripe.close()
-        self._check_emptied()
-        self._emptied.wait(None if timeout_s is None else bounded_s(timeout_s))
-        left = tuple(token for stripe in self._stripes for token in stripe.abandon_all())
-        self._timer.stop()
+        self._keys.close()
+        self._keys.emptied.wait(None if timeout_s is None else bounded_s(timeout_s))
+        left = self._keys.abandon_all()
+        self._keys.timer.stop()
         return left
 
     def __enter__(self) -> QueueCoordinator[Key]:
@@ -377,15 +310,13 @@ class QueueCoordinator(Generic[Key]):
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _stripe(self, key: Key) -> Stripe[Key]:
-        return self._stripes[hash(key) & self._mask]
-
     def _result_of(
-        self, key: Key, function: Callable[[], Any], deadline: Deadline, *, follows: bool
+        self, key: Key, function: Callable[[], Any], timeout_s: float | None, *, follows: bool
     ) -> RunResult | None:
         """What this run returned, or if it ``follows``, the one that covers it; ``None``:
         declined.
         """
+        deadline = self._keys.rules.deadline(timeout_s)
         while True:
             token = Token(key, None, get_ident())
             token.follows = follows
@@ -398,21 +329,16 @@ class QueueCoordinator(Generic[Key]):
 
     def _ask_and_wait(self, token: Token[Key], deadline: Deadline) -> None:
         """Ask with this token, and let this thread wait for the outcome."""
-        stripe = self._stripe(token.key)
+        keys = self._keys
         try:
-            if stripe.start(token):
+            if keys.start(token):
                 return
             waker = Waker()
-            self.ask(token, lambda _: waker.wake())
-            while token.stage.is_pending:
-                left_s = deadline.remaining_s
-                if left_s == 0.0:
-                    self.give_up(token)
-                    break
-                waker.wait(_LOOK_S if left_s is None else min(left_s, _LOOK_S))
-            check_wait(token, deadline)
+            keys.ask(token, lambda _: waker.wake())
+            while (wait_s := keys.wait_s(token, deadline)) is not None:
+                waker.wait(wait_s)
         except BaseException:
-            stripe.leave(token, has_run=False)
+            keys.drop(token)
             raise
 
     def _run_as(self, token: Token[Key], function: Callable[[], Any]) -> RunResult | None:
@@ -421,12 +347,12 @@ class QueueCoordinator(Generic[Key]):
         """
         first: RunResult | None = None
         try:
-            while token.stage is _RUNNING:
+            while token:
                 token.result = RunResult.of(function)
                 first = first or token.result
-                self.leave(token, token.result, may_repeat=True)
+                self._keys.leave(token, token.result, may_repeat=True)
         except BaseException:
-            self.leave(token, has_run=False)
+            self._keys.drop(token)
             raise
         return first
 
@@ -437,43 +363,13 @@ class QueueCoordinator(Generic[Key]):
         if result is not None and result.error is not None:
             log.error("covering a key failed key=%r", token.key, exc_info=result.error)
 
-    def _begin_again(self) -> None:
-        """In a forked child, in which the threads of the parent are not."""
-        self._emptied = threading.Event()
-        self._timer.begin_again()
-        for stripe in self._stripes:
-            stripe.begin_again()
-
-    def _check_emptied(self) -> None:
-        if all(stripe.is_closed and not stripe.keys for stripe in self._stripes):
-            self._emptied.set()
-
-    def _tend(self, key: Key) -> None:
-        self._stripe(key).tend(key)
-
-
-def check_wait(token: Token[Any], deadline: Deadline) -> None:
-    """Raise what a wait that is over ended with, if it is an error.
-
-    :raises WaitTimedOut: the deadline came first.
-    :raises CoordinatorClosed: the token waited when the coordinator was closed.
-    """
-    if token.stage is TokenStage.WITHDRAWN:
-        raise WaitTimedOut(token.key, waited_s=deadline.timeout_s or 0.0, covers=token.covers)
-    if token.stage is TokenStage.ABANDONED:
-        raise CoordinatorClosed(f"key {token.key!r}: closed while this request waited")
-
 
 _all: weakref.WeakSet[QueueCoordinator[Any]] = weakref.WeakSet()
 
 
 def _begin_all_again() -> None:
     for coordinator in list(_all):
-        coordinator._begin_again()
+        coordinator._keys.begin_again()
 
 
 os.register_at_fork(after_in_child=_begin_all_again)
-
-
-def _nobody_watches(due_s: float, key: object) -> None:
-    """Without a background thread: ``sweep`` does it."""

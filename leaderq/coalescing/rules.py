@@ -9,7 +9,7 @@ from typing import Any
 
 from leaderq.errors import ConfigurationError
 from leaderq.plain import NotAPlainFunction, require_plain_function
-from leaderq.timeouts import timeout_problem
+from leaderq.timeouts import AS_SET, Deadline, require_timeout, timeout_problem
 
 Merging = Callable[[Any, Any], Any]
 """From the value of the request that waits and that of the newcomer, the value that is to wait."""
@@ -36,16 +36,11 @@ class Debounce:
     delay_s: float
     max_delay_s: float
 
-    def due_s(self, *, first_s: float, now: float) -> float:
-        """When a key whose first request came at ``first_s`` may run, if one more comes now."""
-        return min(now + self.delay_s, first_s + self.max_delay_s)
-
 
 @dataclass(frozen=True, slots=True)
 class KeepIdle:
     """Keep the automata, and counts, of up to ``cap`` keys on which nobody works, those last used;
-    those idle for ``idle_s`` are forgotten. Keys are spread over stripes, and the longest idle one
-    *of a stripe* goes first: exact order needs ``stripes=1``.
+    those idle for ``idle_s`` are forgotten.
     """
 
     cap: int
@@ -65,11 +60,20 @@ class Rules:
     safe_timeout_s: float | None = None
     debounce: Debounce | None = None
     idle: KeepIdle | None = None
-    stripes: int = 64
 
     def __post_init__(self) -> None:
         if problems := [*self._problems_of_places(), *self._problems_of_times()]:
             raise ConfigurationError(*problems)
+
+    def deadline(self, timeout_s: float | None) -> Deadline:
+        """The end of a wait that begins now.
+
+        :raises ConfigurationError: ``timeout_s`` is no time-out.
+        """
+        if timeout_s is AS_SET:
+            return Deadline(self.timeout_s)
+        require_timeout("timeout_s", timeout_s)
+        return Deadline(timeout_s)
 
     def _problems_of_places(self) -> list[str]:
         problems = []
@@ -87,13 +91,8 @@ class Rules:
                 require_plain_function(self.overflow, "overflow (an Overflow, or a function)")
             except NotAPlainFunction as exc:
                 problems.extend(exc.problems)
-        if self.stripes < 1 or self.stripes & (self.stripes - 1):
-            problems.append(f"stripes is {self.stripes}; it must be a power of two")
-        if self.idle and self.idle.cap < self.stripes:
-            problems.append(
-                f"the cap of idle keys is {self.idle.cap}; it must be {self.stripes} (the number of"
-                " stripes) or more"
-            )
+        if self.idle and self.idle.cap < 1:
+            problems.append(f"the cap of idle keys is {self.idle.cap}; it must be 1 or more")
         return problems
 
     def _problems_of_times(self) -> list[str]:
@@ -118,10 +117,7 @@ class Rules:
 
 @dataclass(slots=True)
 class CoordinatorStats:
-    """What a coordinator has done since it was made, and what it has in hand.
-
-    The stripes are read one after the other, so sums may be off by what happened meanwhile.
-    """
+    """What a coordinator has done since it was made, and what it has in hand."""
 
     runs: int = 0
     """Runs begun, whether at once or after waiting."""
@@ -159,10 +155,6 @@ class CoordinatorStats:
     """Keys kept although nobody works on them."""
     owed: int = 0
     """Requests declined whose waiter gave up, and that nobody has run for yet."""
-
-    def __add__(self, other: CoordinatorStats) -> CoordinatorStats:
-        names = CoordinatorStats.__slots__
-        return CoordinatorStats(*(getattr(self, name) + getattr(other, name) for name in names))
 
     @property
     def accepted(self) -> int:

@@ -1,7 +1,7 @@
 """A request to work on a key, and what has become of it.
 
-A token's stage is changed under the lock of the stripe that its key belongs to, and nowhere else;
-reading it needs no lock.
+A token's stage is changed under the lock of its coordinator, and nowhere else; reading it needs no
+lock.
 
     ASKING --+--> RUNNING ----------+--> ENDED (dequeued)
              |       ^              +--> EVICTED (ran longer than the safe time-out)

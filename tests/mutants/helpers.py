@@ -12,7 +12,7 @@ FUTURE = "leaderq/singular/request.py"
 WRITER = "leaderq/singular/writer.py"
 ASYNCHRONOUS = "leaderq/coalescing/asynchronous.py"
 COORDINATOR = "leaderq/coalescing/coordinator.py"
-STRIPE = "leaderq/coalescing/stripe.py"
+KEY_TABLE = "leaderq/coalescing/key_table.py"
 TIMER = "leaderq/coalescing/timer.py"
 REQUEST = "leaderq/coalescing/distributed/request.py"
 RELEASES = "leaderq/coalescing/distributed/releases.py"
@@ -104,9 +104,9 @@ MUTANTS = [
         "a call that raises what nobody expects keeps the key",
         f"{RUDE}a_call_that_raises_anything_gives_the_key_back_and_the_one_who_called_hears_of_it[Rude]",
         Edit(
-            STRIPE,
-            "            self.leave(token, has_run=False)\n            raise\n",
-            "            raise\n",
+            KEY_TABLE,
+            "            self.leave(token)\n        except BaseException:\n            self.drop(token)\n",
+            "            self.leave(token)\n        except BaseException:\n",
         ),
     ),
     mutant(
@@ -118,7 +118,7 @@ MUTANTS = [
     mutant(
         "a cover that raises what nobody expects is called again without end",
         f"{RUDE}a_cover_that_raises_anything_gives_the_key_back[Rude]",
-        Edit(STRIPE, "            not state.debt.is_tried and (cover", "            (cover"),
+        Edit(KEY_TABLE, "if cover is not None and not debt.is_tried:", "if cover is not None:"),
         may_hang=True,
     ),
     mutant(
@@ -137,8 +137,8 @@ MUTANTS = [
         f"{RUDE}a_loop_that_ends_before_or_in_a_cover_leaves_the_debt_to_the_next_request[0]",
         Edit(
             ASYNCHRONOUS,
-            "        if token:\n            self.coordinator.leave(",
-            "        if False:\n            self.coordinator.leave(",
+            "        if token:\n            self._keys.drop(",
+            "        if False:\n            self._keys.drop(",
         ),
         may_hang=True,
     ),
@@ -151,26 +151,31 @@ MUTANTS = [
     mutant(
         "a waiter that gives up takes along those it covered",
         f"{COVERED}the_next_to_come_takes_the_debt_over_whether_it_waits_or_runs",
-        Edit(STRIPE, "        if gives_up:\n", "        if False:\n"),
+        Edit(KEY_TABLE, "        if gives_up and count", "        if False and count"),
     ),
     mutant(
         "a turn that came to a cancelled task counts as a run",
         f"{COVERED}a_turn_that_came_to_a_cancelled_task_is_covered_by_another",
-        Edit(STRIPE, " or (token.stage is _RUNNING and not has_run)", ""),
+        Edit(KEY_TABLE, " or (was_current and not has_run)", ""),
     ),
     mutant(
         "a head does not run again for a debt",
         f"{COVERED}whoever_runs_by_its_function_runs_again_and_returns_its_first_result[run]",
         Edit(
-            STRIPE,
-            "        if state.debt is None:\n            return False\n",
-            "        return False\n",
+            KEY_TABLE,
+            "        if may_repeat and was_current and",
+            "        if False and",
         ),
+    ),
+    mutant(
+        "of two debts with values the first is forgotten",
+        f"{COVERED}several_who_give_up_leave_all_the_values_that_were_merged_into_theirs",
+        Edit(KEY_TABLE, "(*state.debts, debt)", "(debt,)"),
     ),
     mutant(
         "a key that is idle again stays with the timer",
         f"{TIME}contended_keys_that_are_idle_again_are_not_kept_for_the_safe_time_out",
-        Edit(STRIPE, "            self.hooks.unwatch(key)\n", "            pass\n"),
+        Edit(KEY_TABLE, "            self.timer.forget(key)\n", "            pass\n"),
     ),
     mutant(
         "the timer keeps an entry for each time a key is watched",

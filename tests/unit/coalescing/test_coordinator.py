@@ -56,7 +56,7 @@ def test_the_first_is_accepted_the_second_waits_and_the_third_is_declined(pool):
 
 
 def test_keys_do_not_meet():
-    coordinator: QueueCoordinator[object] = QueueCoordinator(stripes=1)
+    coordinator: QueueCoordinator[object] = QueueCoordinator()
     tokens = [coordinator.enqueue(key) for key in ("a", "b", 3, ("a", "b"), None)]
     assert all(tokens)
     assert all(coordinator.dequeue(token) for token in tokens)
@@ -381,11 +381,11 @@ class TestIdleKeys:
         coordinator: QueueCoordinator[int] = QueueCoordinator()
         for key in range(1000):
             coordinator.dequeue(coordinator.enqueue(key))
-        assert all(not stripe.keys and not stripe.idle for stripe in coordinator._stripes)
+        assert not coordinator._keys._keys and not coordinator._keys._idle
         assert coordinator.counts_of(5) is None
 
     def test_kept_keys_keep_their_counters_until_the_cap(self):
-        coordinator: QueueCoordinator[int] = QueueCoordinator(idle=KeepIdle(cap=3), stripes=1)
+        coordinator: QueueCoordinator[int] = QueueCoordinator(idle=KeepIdle(cap=3))
         for key in (1, 2, 3, 1, 4):  # 2 was idle the longest when 4 came
             coordinator.dequeue(coordinator.enqueue(key))
         assert [key for key in range(5) if coordinator.counts_of(key)] == [1, 3, 4]
@@ -404,11 +404,8 @@ class TestIdleKeys:
         coordinator.sweep()
         assert [key for key in "abc" if coordinator.counts_of(key)] == ["b", "c"]
 
-    @pytest.mark.parametrize("stripes", [1, 64])
-    def test_never_more_idle_keys_are_kept_than_the_cap(self, stripes):
-        coordinator: QueueCoordinator[int] = QueueCoordinator(
-            idle=KeepIdle(cap=100), stripes=stripes
-        )
+    def test_never_more_idle_keys_are_kept_than_the_cap(self):
+        coordinator: QueueCoordinator[int] = QueueCoordinator(idle=KeepIdle(cap=100))
         for key in range(300):
             coordinator.dequeue(coordinator.enqueue(key))
             assert coordinator.stats().idle <= 100
@@ -496,10 +493,9 @@ def test_what_was_done_is_counted():
         ({"waiters": -1}, "waiters is -1"),
         ({"waiters": 0, "overflow": Overflow.REPLACE_OLDEST}, "nobody waits"),
         ({"overflow": "replace"}, "an Overflow, or a function"),
-        ({"stripes": 12}, "power of two"),
         ({"timeout_s": -2}, "timeout_s is -2"),
         ({"safe_timeout_s": -1}, "safe_timeout_s is -1"),
-        ({"idle": KeepIdle(10)}, "cap of idle keys is 10"),
+        ({"idle": KeepIdle(0)}, "cap of idle keys is 0"),
     ],
 )
 def test_rules_that_do_not_fit_together_are_refused(rules, problem):
@@ -509,13 +505,13 @@ def test_rules_that_do_not_fit_together_are_refused(rules, problem):
 
 def test_all_that_is_wrong_is_said_at_once():
     with pytest.raises(ConfigurationError) as caught:
-        QueueCoordinator(waiters=-2, stripes=0, timeout_s=-3)
+        QueueCoordinator(waiters=-2, idle=KeepIdle(0), timeout_s=-3)
     assert len(caught.value.problems) == 3
 
 
 class TestFinalizers:
     """The garbage collector may close a generator at any moment, even while its own thread holds
-    the lock of the key's stripe.
+    the lock.
     """
 
     @staticmethod
@@ -534,7 +530,7 @@ class TestFinalizers:
         coordinator: QueueCoordinator[str] = QueueCoordinator()
         generator = self.holder(coordinator)
         assert next(generator)
-        with coordinator._stripes[hash("k") & 63]._lock:
+        with coordinator._keys._lock:
             del generator
         assert coordinator.state("k") is TrafficState.PROCESS
         assert coordinator.try_enqueue("k")

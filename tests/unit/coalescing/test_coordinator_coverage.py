@@ -23,7 +23,7 @@ from leaderq.coalescing import (
     Refusal,
     TrafficState,
 )
-from leaderq.errors import ConfigurationError, WaitTimedOut
+from leaderq.errors import ConfigurationError, WaitTimedOut, WouldDeadlock
 from leaderq.testing import eventually
 
 
@@ -336,6 +336,52 @@ def test_what_is_no_coroutine_function_is_refused_for_tasks():
         AsyncQueueCoordinator(QueueCoordinator(), cover=cover)
 
 
+def test_several_who_give_up_leave_all_the_values_that_were_merged_into_theirs() -> None:
+    """Each had a place of its own, and a value that nobody else has."""
+    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=2, overflow=lambda a, b: a | b)
+    head, second, third = (coordinator.offer("k", print, {number}) for number in range(3))
+    assert coordinator.offer("k", print, {30}).refusal is Refusal.MERGED
+    coordinator.dequeue(head)
+    fourth = coordinator.offer("k", print, {4})
+    assert coordinator.offer("k", print, {50}).refusal is Refusal.MERGED
+    coordinator.dequeue(third)
+    coordinator.dequeue(fourth)
+    assert second and coordinator.stats().owed == 2
+    heir = coordinator.offer("k", print, {6})
+    assert heir.value >= {30, 50, 6} and heir.covers == 2
+
+
+def test_several_who_give_up_are_run_for_one_by_one_if_nobody_comes() -> None:
+    values: list[set[int]] = []
+    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=2, overflow=lambda a, b: a | b)
+    inside = coordinator._keys
+    inside.cover = lambda token: (values.append(token.value), coordinator.dequeue(token))
+    head, _, third = (coordinator.offer("k", coordinator.dequeue, {number}) for number in range(3))
+    coordinator.offer("k", print, {30})
+    fourth = coordinator.offer("k", print, {4})
+    assert fourth.refusal is Refusal.MERGED
+    coordinator.dequeue(third)
+    again = coordinator.offer("k", print, {5})
+    coordinator.offer("k", print, {50})
+    coordinator.dequeue(again)
+    coordinator.dequeue(head)
+    assert set().union(*values) >= {30, 4, 50} and coordinator.stats().owed == 0
+
+
+def test_who_may_not_wait_for_itself_takes_no_debt_along() -> None:
+    coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=lambda a, b: a | b)
+    head = coordinator.enqueue("k", {0})
+    waiter = coordinator.offer("k", print, {1})
+    coordinator.offer("k", print, {2})
+    coordinator.dequeue(waiter)
+    with pytest.raises(WouldDeadlock):
+        coordinator.enqueue("k", {3})
+    assert coordinator.stats().owed == 1
+    coordinator.dequeue(head)
+    with coordinator.hold("k", {4}) as token:
+        assert token.value >= {2, 4} and token.covers == 1
+
+
 # -- the history of a crowd ---------------------------------------------------------------------
 
 
@@ -360,7 +406,7 @@ class Asking:
     def __init__(self, waiters: int, *, has_cover: bool) -> None:
         self.history = TurnHistory()
         self.coordinator: QueueCoordinator[str] = QueueCoordinator(
-            waiters=waiters, stripes=4, cover=self.work if has_cover else None
+            waiters=waiters, cover=self.work if has_cover else None
         )
         self.refresh = self.coordinator.coalesced(key=lambda key: key, declined="declined")(
             self.work
@@ -402,7 +448,7 @@ class Asking:
             self.work(key, request)
         else:
             self.history.note(key, request, What.GAVE_UP)
-        self.coordinator.leave(token, has_run=has_run)
+        (self.coordinator.dequeue if has_run else self.coordinator._keys.drop)(token)
 
     def and_dies(self, key: str, request: object, _: random.Random) -> None:
         try:

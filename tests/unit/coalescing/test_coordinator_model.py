@@ -76,7 +76,6 @@ class AnyEvents(RuleBasedStateMachine):
             idle=idle,
             clock=lambda: self.now,
             background=False,
-            stripes=1,
         )
 
     # --- what the model does by itself ---

@@ -226,7 +226,7 @@ def test_any_length_of_time_is_a_time_out(timeout_s: float) -> None:
     thread.join(WAIT_S)
     assert asyncio.run(AsyncQueueCoordinator(coordinator).enqueue("b", timeout_s=timeout_s))
     eventually(lambda: coordinator.state("k") is TrafficState.INIT)
-    (token,) = coordinator._stripe("b").line("b")
+    (token,) = coordinator._keys.line("b")
     threading.Timer(0.05, coordinator.dequeue, [token]).start()
     assert coordinator.drain(timeout_s) == ()
 

@@ -22,9 +22,9 @@ from leaderq.coalescing import (
     Refusal,
     Token,
     TokenStage,
-    stripe,
+    key_table,
 )
-from leaderq.coalescing.stripe import KeyState
+from leaderq.coalescing.key_table import KeyState
 from leaderq.errors import WaitTimedOut
 from leaderq.testing import eventually
 
@@ -69,7 +69,7 @@ def history(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[tuple[str, Line, 
             events[owner.key].append((departure.value, before, self.line))
             return departure
 
-    monkeypatch.setattr(stripe, "KeyState", Recorded)
+    monkeypatch.setattr(key_table, "KeyState", Recorded)
     return events
 
 
@@ -193,7 +193,7 @@ ALL_WAYS = [by_hand, in_a_scope, without_waiting, called_back, impatiently]
 
 @pytest.mark.parametrize("waiters", [0, 1, 3])
 def test_a_hundred_threads_never_run_two_at_once_nor_wait_more_than_they_may(history, waiters):
-    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=waiters, stripes=4)
+    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=waiters)
     crowd = Crowd(coordinator, [by_hand, in_a_scope])
     crowd.run(threads=100, rounds=40)
     check(history, waiters)
@@ -223,13 +223,13 @@ def test_a_hundred_threads_never_run_two_at_once_nor_wait_more_than_they_may(his
         {},
         {"waiters": 2, "overflow": Overflow.REPLACE_OLDEST},
         {"overflow": lambda waiting, new: waiting | new},
-        {"idle": KeepIdle(cap=4), "stripes": 1},
+        {"idle": KeepIdle(cap=4)},
         {"debounce": Debounce(0.000_2, 0.001)},
     ],
     ids=["plain", "replace", "merge", "idle", "debounce"],
 )
 def test_all_forms_compete_for_the_same_keys(history, rules):
-    coordinator: QueueCoordinator[str] = QueueCoordinator(**{"stripes": 2, **rules})
+    coordinator: QueueCoordinator[str] = QueueCoordinator(**rules)
     crowd = Crowd(coordinator, ALL_WAYS)
     crowd.run(threads=30, rounds=40)
     assert coordinator.drain(30) == ()
@@ -243,7 +243,7 @@ def test_evicted_owners_lose_their_token_exactly_once_and_nobody_is_stuck():
     """Owners outlive the safe time-out, or forget to dequeue, at random."""
     evicted: list[Token[str]] = []
     coordinator: QueueCoordinator[str] = QueueCoordinator(
-        safe_timeout_s=0.002, on_evicted=evicted.append, stripes=2
+        safe_timeout_s=0.002, on_evicted=evicted.append
     )
     refused: list[Token[str]] = []
     forgotten: list[Token[str]] = []
@@ -299,7 +299,7 @@ def test_every_caller_gets_the_result_of_a_run_that_began_after_it_asked():
 
 def test_closing_in_the_middle_lets_nobody_wait_for_ever():
     for _ in range(10):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=3, stripes=2)
+        coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=3)
         ended = []
 
         def live(

@@ -323,5 +323,5 @@ def test_contended_keys_that_are_idle_again_are_not_kept_for_the_safe_time_out()
         head, tail = (coordinator.offer(number % 100, lambda token: None) for _ in range(2))
         coordinator.dequeue(head)
         coordinator.dequeue(tail)
-    assert len(coordinator._timer._heap) <= 64
+    assert len(coordinator._keys.timer._heap) <= 64
     assert coordinator.drain(0) == ()

@@ -1,0 +1,670 @@
+"""The keys of a coordinator, and all that happens to them under one lock.
+
+Who is authoritative: the key's state (the automaton with what is kept beside it). The lock is held
+for about a microsecond, never while anything is waited for or a function of the user's runs (but
+``__hash__`` and ``__eq__`` of keys). Who has to be told is noted under the lock and called after it
+is released.
+
+**Debt.** A request is declined because somebody waits who begins later. If that one gives up, those
+it covered pass to another one that still waits; if nobody does, the key has a *debt*. Whoever comes
+next takes it over. If nobody comes before the head leaves, then the head runs again, if it knows
+its function (``run``, ``coalesced``); or ``cover`` is called, or the function of the one that gave
+up; or the debt is kept and logged. Under a merging overflow a debt has a value, which nobody else
+has: each is merged, or run for, by itself.
+
+**Debouncing** needs no state of its own: the *debounce window* is a head like any other. A request
+to an idle key finds it running, so it waits; further ones are declined, or replace it, and prolong
+the window; when that is over it leaves, and the waiting one is the head.
+
+What happens on each failure: an exception in a call is logged, and its token leaves; an owner that
+never dequeues is evicted after the safe time-out, if there is one; an interrupt after a change and
+before the calls leaves them to the next event. A scope that is closed by the garbage collector may
+find its own thread holding the lock: it leaves a note then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import is_
+from typing import Any, Generic
+
+from leaderq.coalescing.automaton import EnqueueOutcome, Refusal, TrafficAutomaton
+from leaderq.coalescing.rules import CoordinatorStats, Debounce, KeyCounts, Overflow, Rules
+from leaderq.coalescing.timer import KeyTimer
+from leaderq.coalescing.token import Key, RunResult, Token, TokenStage
+from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
+from leaderq.timeouts import Deadline
+
+log = logging.getLogger(__name__)
+
+AnyToken = Token[Any]
+Wake = Callable[[AnyToken], object]
+Call = tuple[Wake, AnyToken]
+"""Whom to call once the lock is released, and with what."""
+_ASKING, _WAITING = TokenStage.ASKING, TokenStage.WAITING
+_RUNNING, _ENDED = TokenStage.RUNNING, TokenStage.ENDED
+_LOOK_S = 60.0
+
+
+@dataclass(slots=True)
+class DebounceWindow:
+    """When a debounced key may run. ``token``: the head that stands for the window."""
+
+    debounce: Debounce
+    token: AnyToken
+    first_s: float | None = None
+    """When the first request since the last run began came."""
+    due_s: float = 0.0
+
+    def request_came(self, now: float) -> None:
+        """Prolong the window, if it may be."""
+        self.first_s = now if self.first_s is None else self.first_s
+        self.due_s = min(now + self.debounce.delay_s, self.first_s + self.debounce.max_delay_s)
+
+
+@dataclass(slots=True, eq=False)
+class Debt:
+    """Requests declined, ``count`` of them, whose waiter gave up; ``value``: what it waited with;
+    ``repeat``: does its work with the token that it is called with, if it said how. ``is_tried``:
+    a run in the background was begun for it and did not come to its end; the next request pays.
+    """
+
+    count: int
+    value: Any
+    repeat: Wake | None
+    is_tried: bool
+    is_logged: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Merging:
+    """Values that a newcomer's is merged with, without the lock; ``of``: whose they are, a request
+    that waits, or all debts of a key. ``value`` is what comes of it.
+    """
+
+    of: AnyToken | tuple[Debt, ...]
+    values: tuple[Any, ...]
+    value: Any = None
+
+
+class KeyState(TrafficAutomaton[AnyToken]):
+    """The automaton of one key with its counts, debounce window and debts."""
+
+    __slots__ = ("blocked", "debts", "declined", "idle_since_s", "is_watched", "runs", "window")
+
+    def __init__(self, waiters: int) -> None:
+        self.line: tuple[AnyToken, ...] = ()
+        self.waiters = waiters
+        self.runs = self.blocked = self.declined = 0
+        self.idle_since_s = 0.0
+        self.is_watched = False
+        self.window: DebounceWindow | None = None
+        self.debts: tuple[Debt, ...] = ()
+
+    @property
+    def is_debouncing(self) -> bool:
+        """Whether the head is the debounce window."""
+        return self.window is not None and bool(self.line) and self.line[0] is self.window.token
+
+    def due_s(self, safe_timeout_s: float | None) -> float | None:
+        """When something is to be done about this key although nobody comes."""
+        if self.is_debouncing and self.window is not None:
+            return self.window.due_s
+        if safe_timeout_s is None or not self.line:
+            return None
+        is_wanted = len(self.line) > 1 or self.line[0].followers or self.debts
+        return self.line[0].began_s + safe_timeout_s if is_wanted else None
+
+
+class KeyTable(Generic[Key]):
+    """See the module. ``cover`` is called with a token that is current."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        clock: Callable[[], float],
+        on_evicted: Wake | None,
+    ) -> None:
+        self.rules = rules
+        self.cover: Wake | None = None
+        self.emptied = threading.Event()
+        """Set once it is closed and nobody works on a key."""
+        self.timer = KeyTimer(clock, self.tend)
+        self._merge = None if isinstance(rules.overflow, Overflow) else rules.overflow
+        self._clock = clock
+        self._on_evicted = on_evicted
+        self._is_timed = rules.safe_timeout_s is not None or rules.debounce is not None
+        self._is_closed = False
+        self._stats = CoordinatorStats()
+        self._keys: dict[Key, KeyState] = {}
+        self._idle: dict[Key, KeyState] = {}
+        """Kept although nobody works on them, the longest idle first."""
+        self._lock = threading.Lock()
+        self._calls: list[Call] = []
+        self._dropped: deque[AnyToken] = deque()
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def start(self, token: Token[Key]) -> bool:
+        """Let the request run if nobody works on its key; return whether it does.
+
+        :raises CoordinatorClosed: nothing runs any more.
+        """
+        with self._lock:
+            state = self._state(token.key)
+            if state.line or state.window is not None or (state.debts and self._merge):
+                return False
+            state.enqueue(token)
+            self._begin(state, token)
+            return True
+
+    def ask(self, token: Token[Key], wake: Wake | None) -> None:
+        """Let the request run, wait, follow or be declined: its stage says which.
+
+        :param wake: called if the request waited and is pending no more; without it, the request
+            is declined rather than wait.
+        :raises CoordinatorClosed: nothing runs any more.
+        :raises WouldDeadlock: the owner of the head would wait for itself.
+        """
+        merging: Merging | None = None
+        try:
+            self._deliver()
+            while token.stage is _ASKING:
+                with self._lock:
+                    merging = self._contend(self._state(token.key), token, wake, merging)
+                    calls = self._noted()
+                self._deliver(calls)
+                if merging is not None and self._merge is not None:
+                    merging.value = reduce(self._merge, (*merging.values, token.value))
+        except BaseException:
+            self.drop(token)
+            raise
+
+    def wait_s(self, token: Token[Key], deadline: Deadline) -> float | None:
+        """For how long to wait to be woken, at most; ``None``: the wait is over.
+
+        :raises WaitTimedOut: the deadline came first; the request waits no more.
+        :raises CoordinatorClosed: the token waited when the coordinator was closed.
+        """
+        left_s = deadline.remaining_s
+        if token.stage.is_pending and left_s == 0.0:
+            with self._lock:
+                if token.stage.is_pending:
+                    self._leave(token)
+                calls = self._noted()
+            self._deliver(calls)
+        if token.stage.is_pending:
+            return _LOOK_S if left_s is None else min(left_s, _LOOK_S)
+        if token.stage is TokenStage.WITHDRAWN:
+            raise WaitTimedOut(token.key, waited_s=deadline.timeout_s or 0.0, covers=token.covers)
+        if token.stage is TokenStage.ABANDONED:
+            raise CoordinatorClosed(f"key {token.key!r}: closed while this request waited")
+        return None
+
+    def leave(
+        self, token: Token[Key], result: RunResult | None = None, *, may_repeat: bool = False
+    ) -> bool:
+        """The request is over: it ran, or waits no more. Return whether it was current; if not,
+        nobody else is disturbed.
+
+        With ``may_repeat``, a current token is current again, with a new number, if there is a
+        debt that nobody waits to pay: its owner runs again.
+        """
+        with self._lock:
+            was_current = self._leave(token, result, may_repeat=may_repeat)
+            calls = self._noted()
+        self._deliver(calls)
+        return was_current
+
+    def drop(self, token: Token[Key]) -> None:
+        """As :meth:`leave`, for one that was interrupted, or whose owner never knew that its turn
+        had come: those it covers are still to be covered. Perhaps by the garbage collector while
+        this very thread holds the lock: then whoever has it does it, or comes next.
+        """
+        self._dropped.append(token)
+        if self._lock.acquire(timeout=0.05):
+            self._lock.release()
+            self._deliver()
+
+    def tend(self, key: Key) -> None:
+        """Evict an overdue head, end a debounce window, forget an old idle key; have the key looked
+        at again when something else is due.
+        """
+        with self._lock:
+            state = self._keys.get(key)
+            if state is not None:
+                state.is_watched = False
+                self._advance(state, key)
+            idle_s = self.rules.idle.idle_s if self.rules.idle else None
+            if key in self._idle and idle_s is not None:
+                due_s = self._idle[key].idle_since_s + idle_s
+                if due_s > self._clock():
+                    self.timer.watch(due_s, key)
+                else:
+                    self._forget(key)
+            calls = self._noted()
+        self._deliver(calls)
+
+    # -- how it stands, and the end ------------------------------------------------------------
+
+    def sweep(self) -> None:
+        """Tend all keys."""
+        with self._lock:
+            keys = [*self._keys, *self._idle]
+        for key in keys:
+            self.tend(key)
+
+    def close(self) -> None:
+        """Take no further request; whoever waits for a debounce window runs as soon as it may."""
+        with self._lock:
+            self._is_closed = True
+        self.sweep()
+        self._deliver()
+
+    def abandon_all(self) -> tuple[AnyToken, ...]:
+        """Tell all who wait that they will not run; return those who run."""
+        with self._lock:
+            for key, state in list(self._keys.items()):
+                for token in reversed(state.line):
+                    self._dismiss_followers(token, None, TokenStage.ABANDONED)
+                    if token.stage is _WAITING:
+                        self._stats.abandoned += 1
+                        token.stage = TokenStage.ABANDONED
+                        state.dequeue(token)
+                        self._note(token.wake, token)
+                state.debts = ()
+                self._advance(state, key)
+            heads = tuple(state.line[0] for state in self._keys.values() if state.line)
+            calls = self._noted()
+        self._deliver(calls)
+        return heads
+
+    def begin_again(self) -> None:
+        """In a forked child: whoever ran or waited does so in the parent, as do all threads."""
+        self._lock = threading.Lock()
+        self.emptied = threading.Event()
+        self.timer.begin_again()
+        for state in self._keys.values():
+            for token in state.line:
+                token.stage = TokenStage.ABANDONED
+        self._keys, self._idle, self._calls, self._dropped = {}, {}, [], deque()
+
+    def line(self, key: Key) -> tuple[AnyToken, ...]:
+        """Who stands in line for a key; the head first, and the debounce window is one."""
+        with self._lock:
+            state = self._keys.get(key)
+            return state.line if state is not None else ()
+
+    def counts_of(self, key: Key) -> KeyCounts | None:
+        """Of a key that is not forgotten."""
+        with self._lock:
+            state = self._keys.get(key) or self._idle.get(key)
+            return KeyCounts(state.runs, state.blocked, state.declined) if state else None
+
+    def stats(self) -> CoordinatorStats:
+        """What was counted, and what is in hand."""
+        with self._lock:
+            states = [state for state in self._keys.values() if state.line]
+            return replace(
+                self._stats,
+                running=sum(not state.is_debouncing for state in states),
+                waiting=sum(len(state.line) - 1 for state in states),
+                idle=len(self._idle),
+                owed=sum(debt.count for state in self._keys.values() for debt in state.debts),
+            )
+
+    # -- under the lock ------------------------------------------------------------------------
+
+    def _note(self, call: Wake | None, token: AnyToken) -> None:
+        """Have this called once the lock is released."""
+        if call is not None:
+            self._calls.append((call, token))
+
+    def _noted(self) -> list[Call]:
+        calls, self._calls = self._calls, []
+        return calls
+
+    def _state(self, key: Key) -> KeyState:
+        """The state of a key that is asked for: the one in use, the one kept, or a new one."""
+        if self._is_closed:
+            raise CoordinatorClosed(f"key {key!r}: the coordinator was closed")
+        state = self._keys.get(key)
+        if state is None:
+            state = self._idle.pop(key, None) if self._idle else None
+            state = self._keys[key] = state or KeyState(self.rules.waiters)
+            if self.rules.debounce is not None and state.window is None:
+                token: AnyToken = Token(key, None, None)
+                token.stage = _RUNNING
+                state.window = DebounceWindow(self.rules.debounce, token)
+        return state
+
+    def _begin(self, state: KeyState, token: AnyToken) -> None:
+        self._stats.runs = token.number = self._stats.runs + 1
+        if self._is_timed:
+            token.began_s = self._clock()
+            if state.window is not None:
+                state.window.first_s = None
+        state.runs += 1
+        token.stage = _RUNNING
+        if state.debts and self._merge is None:
+            self._take(state, token, state.debts)
+
+    def _contend(
+        self,
+        state: KeyState,
+        token: Token[Key],
+        wake: Wake | None,
+        merging: Merging | None,
+    ) -> Merging | None:
+        """A request to a key that somebody works on, that is debounced, or that has debts. Return
+        what is to be merged first, unless that is what ``merging`` was made of.
+        """
+        self._advance(state, token.key, retires=False)
+        if wake is None and (state.line or state.window is not None):
+            self._decline(state, token, Refusal.BUSY)
+            self._advance(state, token.key)
+            return None
+        _refuse_to_wait_for_oneself(state, token, self.rules.overflow)
+        if (unmerged := self._unmerged(state, merging)) is not None:
+            return unmerged
+        if merging is not None and merging.of is state.debts:
+            token.value = merging.value
+            self._take(state, token, state.debts)
+        if state.window is not None:
+            state.window.request_came(self._clock())
+            if not state.line:
+                state.enqueue(state.window.token)
+        outcome = state.enqueue(token)
+        if outcome is EnqueueOutcome.ACCEPT:
+            self._begin(state, token)
+        elif outcome is EnqueueOutcome.BLOCK:
+            self._let_wait(state, token, wake)
+        elif self.rules.overflow is Overflow.DECLINE_NEW:
+            self._decline(state, token, Refusal.FULL, state.line[-1], wake)
+            self._watch(state, token.key)
+        elif self.rules.overflow is Overflow.REPLACE_OLDEST:
+            displaced = state.displace(token)
+            token.followers, displaced.followers = displaced.followers, None
+            self._let_wait(state, token, wake)
+            self._decline(state, displaced, Refusal.REPLACED, token, wake)
+        else:
+            assert merging is not None  # else there was something unmerged
+            state.line[-1].value = merging.value
+            self._decline(state, token, Refusal.MERGED, state.line[-1], wake)
+        return None
+
+    def _unmerged(self, state: KeyState, merging: Merging | None) -> Merging | None:
+        """What the newcomer's value is to be merged with, unless ``merging`` was."""
+        if self._merge is None:
+            return None
+        of: AnyToken | tuple[Debt, ...] = state.debts
+        values = tuple(debt.value for debt in state.debts)
+        if len(state.line) > state.waiters:
+            of, values = state.line[-1], (state.line[-1].value,)
+        if not values:
+            return None
+        if merging is None or merging.of is not of:
+            return Merging(of, values)
+        return None if all(map(is_, merging.values, values)) else Merging(of, values)
+
+    def _let_wait(self, state: KeyState, token: AnyToken, wake: Wake | None) -> None:
+        token.wake = wake
+        token.has_waited = True
+        token.stage = _WAITING
+        state.blocked += 1
+        self._stats.blocked += 1
+        if self._merge is None:
+            self._take(state, token, state.debts)
+        self._watch(state, token.key)
+
+    def _decline(
+        self,
+        state: KeyState,
+        token: AnyToken,
+        refusal: Refusal,
+        covering: AnyToken | None = None,
+        wake: Wake | None = None,
+    ) -> None:
+        """The token does not run; ``covering`` does its work, and shares its result if wanted."""
+        if covering is not None and state.waiters:
+            covering.covers += 1 + token.covers
+        state.declined += 1
+        name = "declined" if refusal is Refusal.FULL else refusal.value
+        setattr(self._stats, name, getattr(self._stats, name) + 1)
+        token.refusal = refusal
+        if covering is not None and token.follows:
+            token.wake = token.wake or wake
+            token.stage = TokenStage.FOLLOWING
+            covering.followers = [*(covering.followers or ()), token]
+            return
+        token.stage = TokenStage.DECLINED
+        self._note(token.wake, token)
+
+    def _take(self, state: KeyState, token: AnyToken, debts: tuple[Debt, ...]) -> None:
+        """The token runs for these debts."""
+        token.covers += sum(debt.count for debt in debts)
+        state.debts = tuple(debt for debt in state.debts if debt not in debts)
+
+    def _leave(
+        self,
+        token: AnyToken,
+        result: RunResult | None = None,
+        *,
+        may_repeat: bool = False,
+        has_run: bool = True,
+    ) -> bool:
+        """See :meth:`leave` and :meth:`drop`."""
+        state = self._keys.get(token.key)
+        if token.stage is _RUNNING and (state is None or token not in state.line):
+            token.stage = _ENDED
+            log.error(
+                "token stands in no line, the key has changed or it is of elsewhere token=%r", token
+            )
+            return False
+        was_current = token.stage is _RUNNING
+        if state is None:
+            return was_current
+        if may_repeat and was_current and state.debts and len(state.line) == 1:
+            self._dismiss_followers(token, result)
+            self._begin_for(state, token, state.debts[0])
+            return True
+        gives_up = token.stage is _WAITING or (was_current and not has_run)
+        if token.stage.is_pending:
+            self._stats.withdrawn += 1
+            token.stage = TokenStage.WITHDRAWN
+        elif was_current:
+            token.stage = _ENDED
+        self._depart(state, token, result, gives_up=gives_up)
+        self._advance(state, token.key)
+        return was_current
+
+    def _begin_for(self, state: KeyState, token: AnyToken, debt: Debt) -> None:
+        """The head runs (again) for a debt."""
+        self._stats.repeated += 1
+        token.value = debt.value
+        self._take(state, token, (debt,))
+        self._begin(state, token)
+
+    def _depart(
+        self,
+        state: KeyState,
+        token: AnyToken,
+        result: RunResult | None,
+        *,
+        gives_up: bool,
+    ) -> None:
+        """The token leaves the line, if it stands in it; its followers are told."""
+        if token.follows and token.refusal is not None:
+            for one in state.line:
+                if one.followers and token in one.followers:
+                    one.followers.remove(token)
+        state.dequeue(token)
+        # those that follow it ask again by themselves
+        count = token.covers - len(token.followers or ())
+        if gives_up and count > 0 and state.waiters:
+            if len(state.line) > 1 and self._merge is None:
+                state.line[-1].covers += count
+            else:
+                debt = Debt(count, token.value, token.repeat, token.is_cover)
+                state.debts = (*state.debts, debt)
+        self._dismiss_followers(token, result)
+
+    def _dismiss_followers(
+        self,
+        token: AnyToken,
+        result: RunResult | None,
+        stage: TokenStage = TokenStage.ORPHANED,
+    ) -> None:
+        for follower in token.followers or ():
+            if follower.stage is not TokenStage.FOLLOWING:
+                continue
+            follower.result = result
+            follower.stage = stage if result is None else TokenStage.SHARED
+            self._stats.shared += result is not None
+            self._stats.orphaned += follower.stage is TokenStage.ORPHANED
+            self._note(follower.wake, follower)
+        token.followers = None
+
+    def _advance(self, state: KeyState, key: Key, *, retires: bool = True) -> None:
+        """Do all that is due on this key: nothing, mostly."""
+        now = self._clock() if self._is_timed else 0.0
+        while state.line and self._has_new_head(state, state.line[0], now):
+            pass
+        if retires and not state.line and state.debts:
+            self._pay(state, key)
+        if retires and not state.line and (self._is_closed or not state.debts):
+            self._retire(state, key)
+        else:
+            self._watch(state, key)
+
+    def _pay(self, state: KeyState, key: Key) -> None:
+        """Nobody works on the key, and there are debts: have one run for, if anybody knows how."""
+        for debt in state.debts:
+            cover = self.cover or debt.repeat
+            if cover is not None and not debt.is_tried:
+                token: Token[Key] = Token(key, None, None)
+                token.is_cover = True
+                state.enqueue(token)
+                self._begin_for(state, token, debt)
+                self._note(cover, token)
+                return
+        for debt in state.debts:
+            if not debt.is_logged:
+                debt.is_logged = True
+                log.warning("requests not covered yet key=%r count=%d", key, debt.count)
+
+    def _has_new_head(self, state: KeyState, head: AnyToken, now: float) -> bool:
+        """Whether there is now another head to look at."""
+        safe_timeout_s, window = self.rules.safe_timeout_s, state.window
+        may_run = window is None or window.first_s is None or now >= window.due_s
+        if state.is_debouncing:
+            if len(state.line) > 1 and not (may_run or self._is_closed):
+                return False
+            state.dequeue(head)
+        elif head.stage is _WAITING:
+            if window is not None and not (may_run or self._is_closed):
+                state.line = (window.token, *state.line)
+                return False
+            self._stats.promoted += 1
+            self._begin(state, head)
+            self._note(head.wake, head)
+            return False
+        elif safe_timeout_s is not None and now >= head.began_s + safe_timeout_s:
+            self._stats.evicted += 1
+            self._note(head.on_evicted, head)
+            self._note(self._on_evicted, head)
+            head.stage = TokenStage.EVICTED
+            self._depart(state, head, None, gives_up=False)
+        else:
+            return False
+        return True
+
+    def _retire(self, state: KeyState, key: Key) -> None:
+        """Nobody works on the key any more."""
+        self._keys.pop(key, None)
+        if self._is_timed:
+            state.is_watched = False
+            self.timer.forget(key)
+        if (idle := self.rules.idle) is None:
+            return
+        state.idle_since_s = self._clock()
+        if state.window is not None:
+            state.window.first_s = None
+        self._idle[key] = state
+        if idle.idle_s is not None:
+            self.timer.watch(state.idle_since_s + idle.idle_s, key)
+        if len(self._idle) > idle.cap:
+            self._forget(next(iter(self._idle)))
+
+    def _forget(self, key: Key) -> None:
+        del self._idle[key]
+        self._stats.forgotten += 1
+
+    def _watch(self, state: KeyState, key: Key) -> None:
+        if not self._is_timed or state.is_watched:
+            return
+        due_s = state.due_s(self.rules.safe_timeout_s)
+        if due_s is not None:
+            self.timer.watch(due_s, key)
+            state.is_watched = True
+
+    # -- without the lock ----------------------------------------------------------------------
+
+    def _deliver(self, calls: Sequence[Call] = ()) -> None:
+        """Make the calls. Those that they lead to are made after them, in a loop, because the stack
+        is shorter than a line of waiting requests may be.
+        """
+        if self._dropped:
+            with self._lock:
+                while self._dropped:
+                    self._leave(self._dropped.popleft(), has_run=False)
+                calls = [*calls, *self._noted()]
+        if self._is_closed and not self._keys:
+            self.emptied.set()
+        todo, is_inner = _mine.calls, bool(_mine.calls)
+        todo.extend((self, call, token) for call, token in calls)
+        error: BaseException | None = None
+        while todo and not is_inner:
+            try:
+                todo[0][0]._call(*todo[0][1:])
+            except BaseException as exc:  # noqa: BLE001 - raised after the rest
+                error = exc
+            todo.popleft()
+        if error is not None:
+            raise error
+
+    def _call(self, call: Wake, token: AnyToken) -> None:
+        """Make one call; if it fails, the token leaves, because nobody else would dequeue it."""
+        try:
+            call(token)
+        except Exception:
+            log.exception("call failed, the key goes to the next token=%r", token)
+            self.leave(token)
+        except BaseException:
+            self.drop(token)
+            raise
+
+
+class _Mine(threading.local):
+    def __init__(self) -> None:
+        self.calls: deque[tuple[KeyTable[Any], Wake, AnyToken]] = deque()
+
+
+_mine = _Mine()
+"""The calls that this thread makes; the first of them is under way."""
+
+
+def _refuse_to_wait_for_oneself(state: KeyState, token: AnyToken, overflow: object) -> None:
+    if not state.line or token.owner is None or token.owner != state.line[0].owner:
+        return
+    may_wait = token.follows or len(state.line) <= state.waiters
+    if may_wait or overflow is Overflow.REPLACE_OLDEST:
+        raise WouldDeadlock(
+            f"key {token.key!r}: its owner asks again while it runs, and would wait for itself; "
+            "offer() does not wait, and owner=None says that another will dequeue"
+        )
