@@ -37,7 +37,7 @@ from leaderq.kafka.handling.context import DrainFigures, HandlingContext
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.handling.parts import HandleCalls
-from leaderq.kafka.handling.rate_limit import rate_limiter_of
+from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.record import Record, deserialized
 from leaderq.kafka.stores.offset_store import (
     ExternalOffsets,
@@ -48,6 +48,7 @@ from leaderq.kafka.stores.offset_store import (
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.kafka.topics import (
+    Access,
     ensure_topic,
     existing_topics,
     largest_batches,
@@ -62,14 +63,16 @@ log = logging.getLogger(__name__)
 
 OPEN_MARGIN_S = 20.0
 """How much longer than for the first answer to wait for topics, metadata and coordinator."""
+ASK_GROUP_S = 5.0
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a career runs, and what of its code is called; ``consumer_settings`` has the last
-    word.
+    """What a career declares, where it runs, and what of its code is called;
+    ``consumer_settings`` has the last word.
     """
 
+    declared: Declaration
     settings: Settings
     session: Session
     events: EventBus
@@ -79,14 +82,28 @@ class Environment:
     stall_limits: StallLimits
     consumer_settings: Callable[[ConsumerSettings], ConsumerSettings]
 
-    def connection(self, declared: Declaration) -> dict[str, Any]:
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.settings.root, self.declared.name)
+
+    @property
+    def access(self) -> Access:
+        """How what is done beside the draining is let in, and how long it may take."""
+        settings = self.settings
+        return {
+            "security": security_for(self.declared, settings),
+            "timeout_s": settings.connect_timeout_s,
+        }
+
+    @property
+    def connection(self) -> dict[str, Any]:
         """What consumer and producer of a career are both made with."""
         return {
             "address": self.settings.kafka,
-            "client_id": f"leaderq-{declared.name}-{self.candidate}",
-            "security": security_for(declared, self.settings),
+            "client_id": f"leaderq-{self.declared.name}-{self.candidate}",
+            "security": self.access["security"],
             "open_timeout_s": self.settings.connect_timeout_s,
-            "options": declared.client_options,
+            "options": self.declared.client_options,
         }
 
 
@@ -123,22 +140,20 @@ class Assembly:
         self.store.close()
 
 
-def assembled(declared: Declaration, environment: Environment, former: Assembly | None) -> Assembly:
+def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     """The parts for a career, connected to Kafka; in the place of ``former``, whose consumer thread
     has ended or hangs. Raises what making a client raises.
     """
-    settings = environment.settings
+    declared, settings, layout = environment.declared, environment.settings, environment.layout
     bootstrap_servers(settings.kafka)
     if declared.client is ClientLibrary.KAFKA_PYTHON:
         private_api.require_what_the_fence_relies_on()
     consumer_class = _consumer_class(declared.client)
     if former is not None:
         former.close()
-    security = security_for(declared, settings)
-    layout = Layout(settings.root, declared.name)
-    store = _store(declared, environment, layout)
+    store = _store(environment)
     topic = dead_letters_of(declared.on_error, declared.name)
-    topic_bytes = None if topic is None else _require_topic(settings, declared, topic)
+    topic_bytes = None if topic is None else _require_topic(environment, topic)
     reports = ProgressReports(
         environment.session,
         environment.events,
@@ -148,35 +163,38 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         group=declared.group,
         dead_letters=topic,
     )
+    limits = declared.max_records, declared.max_bytes, declared.max_wait_s, declared.workers
     consumer = ConsumerThread(
         ConsumingPlan(
             address=settings.kafka,
-            make=partial(consumer_class, consumer_settings(declared, environment, store.in_group)),
+            make=partial(consumer_class, consumer_settings(environment, store.in_group)),
             store=store,
             events=environment.events,
             career=declared.name,
             candidate=environment.candidate,
-            batch_limits=BatchLimits(
-                declared.max_records, declared.max_bytes, declared.max_wait_s, declared.workers
-            ),
+            batch_limits=BatchLimits(*limits),
             start=declared.auto_offset_reset,
             stall_limits=environment.stall_limits,
             reports=reports,
             by_pattern=isinstance(declared.topics, TopicPattern),
-            free_group=partial(_free_group, declared, environment) if store.in_group else None,
+            free_group=partial(_free_group, environment) if store.in_group else None,
         )
     )
     consumer.start(settings.connect_timeout_s + OPEN_MARGIN_S)
     letter_bytes = max(MAX_LETTER_BYTES, declared.max_message_bytes)
-    ours = declared.client_options if declared.client is ClientLibrary.KAFKA_PYTHON else {}
     dead_letters = DeadLetterSender(
         ProducerSettings(
-            settings.kafka, security=security, max_message_bytes=letter_bytes, options=ours
+            settings.kafka,
+            security=environment.access["security"] or KafkaSecurity(),
+            max_message_bytes=letter_bytes,
+            options=declared.client_options
+            if declared.client is ClientLibrary.KAFKA_PYTHON
+            else {},
         ),
         partial(store.produce, max_bytes=letter_bytes)
         if isinstance(store, TransactionOffsets)
         else None,
-        make_topic=lambda: topic and _require_topic(settings, declared, topic),
+        make_topic=lambda: topic and _require_topic(environment, topic),
         topic_bytes=topic_bytes,
     )
     marks = None
@@ -199,9 +217,8 @@ def assembled(declared: Declaration, environment: Environment, former: Assembly 
         on_held_up=reports.held_up,
         figures=figures,
     )
-    return Assembly(
-        declared, store, consumer, BatchHandler(context), dead_letters, marks, calls, figures
-    )
+    handler = BatchHandler(context)
+    return Assembly(declared, store, consumer, handler, dead_letters, marks, calls, figures)
 
 
 def handling_context(
@@ -212,21 +229,18 @@ def handling_context(
 ) -> HandlingContext:
     """What a declaration means for the handling; ``parts`` are the rest of the context."""
     key, value = declared.key_deserializer, declared.value_deserializer
+    limits = declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s
     return HandlingContext(
         career=declared.name,
         handle=handle,
-        decode=None
-        if key is None and value is None
-        else partial(deserialized, key=key, value=value),
+        decode=partial(deserialized, key=key, value=value) if key or value else None,
         undo=store.undo,
         undoes=store.undoes,
         commits_first=declared.commits_first,
         batches=declared.batches,
         workers=declared.workers,
         on_error=policy(declared.on_error, declared.where),
-        rate_limit=rate_limiter_of(
-            declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s
-        ),
+        rate_limit=None if limits == (None, None, None) else RateLimiter(*limits),
         **parts,
     )
 
@@ -239,24 +253,18 @@ def security_for(declared: Declaration, settings: Settings) -> KafkaSecurity:
     )
 
 
-def _free_group(declared: Declaration, environment: Environment) -> str:
+def _free_group(environment: Environment) -> str:
     """Remove from the group the former names of a renamed career; returns whom it waits for."""
-    settings, group = environment.settings, declared.group
-    security = security_for(declared, settings)
+    declared, session, root = environment.declared, environment.session, environment.settings.root
+    address, group = environment.settings.kafka, declared.group
+    access: Access = {**environment.access, "timeout_s": ASK_GROUP_S}
     try:
-        others = static_members(settings.kafka, group, security=security) - {declared.name}
-        gone = sorted(
-            name
-            for name in others
-            if _is_abandoned(environment.session, Layout(settings.root, name))
-        )
+        others = static_members(address, group, **access) - {declared.name}
+        gone = sorted(name for name in others if _is_abandoned(session, Layout(root, name)))
         if gone:
-            remove_static_members(settings.kafka, group, gone, security=security)
-            log.warning(
-                "members without candidates removed from group; group=%s members=%s",
-                group,
-                ", ".join(gone),
-            )
+            remove_static_members(address, group, gone, **access)
+            what = "members without candidates removed from group; group=%s members=%s"
+            log.warning(what, group, ", ".join(gone))
     except LeaderqError as exc:
         return f"group={group} waits for other members, which are not known: {exc}"
     waits_for = ", ".join(sorted(others.difference(gone))) or "members without a name"
@@ -275,21 +283,17 @@ def _is_abandoned(session: Session, layout: Layout) -> bool:
         return True
 
 
-def _require_topic(settings: Settings, declared: Declaration, topic: str) -> int | None:
+def _require_topic(environment: Environment, topic: str) -> int | None:
     """Make the dead-letter topic, if it is missing, before it is needed; returns its size limit."""
-    address, security, timeout_s = (
-        settings.kafka,
-        security_for(declared, settings),
-        settings.connect_timeout_s,
-    )
-    sources = declared.topics
+    address, access = environment.settings.kafka, environment.access
+    sources = environment.declared.topics
     if isinstance(sources, TopicPattern):
-        sources = sources.among(existing_topics(address, security=security, timeout_s=timeout_s))
-    sizes = largest_batches(address, [topic, *sources], security=security, timeout_s=timeout_s)
+        sources = sources.among(existing_topics(address, **access))
+    sizes = largest_batches(address, [topic, *sources], **access)
     largest = max((size for name, size in sizes.items() if name != topic), default=None)
     wanted = None if largest is None else largest + LETTER_ROOM_BYTES
     configs = {} if wanted is None else {"max.message.bytes": str(wanted)}
-    if ensure_topic(address, topic, configs=configs, security=security, timeout_s=timeout_s):
+    if ensure_topic(address, topic, configs=configs, **access):
         log.info(
             "dead-letter topic created topic=%s max.message.bytes=%s", topic, wanted or "default"
         )
@@ -300,10 +304,7 @@ def _require_topic(settings: Settings, declared: Declaration, topic: str) -> int
             "dead-letter topic takes less than its source topic=%s max.message.bytes=%d; "
             "a record that is larger and cannot be handled stops its partition; "
             "kafka-configs --alter --topic %s --add-config max.message.bytes=%d",
-            topic,
-            size,
-            topic,
-            wanted,
+            *(topic, size, topic, wanted),
         )
     return size
 
@@ -320,30 +321,28 @@ def _consumer_class(client: ClientLibrary) -> ConsumerFactory:
     return ConfluentConsumer
 
 
-def consumer_settings(
-    declared: Declaration, environment: Environment, in_group: bool
-) -> ConsumerSettings:
-    return environment.consumer_settings(
-        ConsumerSettings(
-            topics=declared.topics,
-            group=declared.group,
-            member=declared.name,
-            membership=in_group,
-            partition_fetch_bytes=SHARED_FETCH_BYTES if declared.workers > 1 else None,
-            **environment.connection(declared),
-        )
+def consumer_settings(environment: Environment, in_group: bool) -> ConsumerSettings:
+    declared = environment.declared
+    settings = ConsumerSettings(
+        topics=declared.topics,
+        group=declared.group,
+        member=declared.name,
+        membership=in_group,
+        partition_fetch_bytes=SHARED_FETCH_BYTES if declared.workers > 1 else None,
+        **environment.connection,
     )
+    return environment.consumer_settings(settings)
 
 
-def _store(declared: Declaration, environment: Environment, layout: Layout) -> OffsetStore:
+def _store(environment: Environment) -> OffsetStore:
+    declared = environment.declared
     if declared.offsets is StoreKind.ZOOKEEPER:
-        return ZooKeeperOffsets(environment.session, layout.offsets)
+        return ZooKeeperOffsets(environment.session, environment.layout.offsets)
     if declared.offsets is StoreKind.EXTERNAL:
         return ExternalOffsets(environment.load_offsets, declared.where)
     if declared.offsets is StoreKind.TRANSACTION:
-        return TransactionOffsets(
-            partial(_producer, declared, environment), max_message_bytes=declared.max_message_bytes
-        )
+        limit = declared.max_message_bytes
+        return TransactionOffsets(partial(_producer, environment), max_message_bytes=limit)
     return KafkaOffsets()
 
 
@@ -352,11 +351,12 @@ def transactional_id(career: str, group: str, root: str) -> str:
     return f"leaderq-{career}:{group}:{root}"
 
 
-def _producer(declared: Declaration, environment: Environment) -> TransactionalProducer:
+def _producer(environment: Environment) -> TransactionalProducer:
+    declared = environment.declared
     settings = ProducerSettings(
         transactional_id=transactional_id(declared.name, declared.group, environment.settings.root),
         max_message_bytes=max(MAX_LETTER_BYTES, declared.max_message_bytes),
-        **environment.connection(declared),
+        **environment.connection,
     )
     if declared.client is ClientLibrary.KAFKA_PYTHON:
         return KafkaPythonProducer(settings)

@@ -187,8 +187,7 @@ class KafkaLeaderCareer(LeaderCareer):
         """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch:
         together with the offsets, or not at all.
         """
-        store = self._running().store
-        where = type(self).__qualname__
+        store, where = self._running().store, type(self).__qualname__
         if not isinstance(store, ZooKeeperOffsets):
             raise ConfigurationError(
                 f"write_with_offsets() belongs to offsets='zookeeper'; {where} has {self.offsets!r}"
@@ -201,17 +200,13 @@ class KafkaLeaderCareer(LeaderCareer):
         store.add(operations)
 
     def healthy(self) -> bool:
-        """Return whether to go on leading: not while a call of :meth:`handle` is over its
-        budget.
-        """
+        """Return whether to go on leading: not while a call of handle is over its budget."""
         if self._assembly is None or (budget_s := self._assembly.declared.handle_budget_s) is None:
             return True
-        overdue = self._assembly.calls.overdue(budget_s)
+        name, overdue = self._assembly.declared.name, self._assembly.calls.overdue(budget_s)
         for each in overdue:
-            name = self._assembly.declared.name
-            log.error(
-                "handler over its budget career=%s handle_budget_s=%g: %s", name, budget_s, each
-            )
+            what = "handler over its budget career=%s handle_budget_s=%g: %s"
+            log.error(what, name, budget_s, each)
         return not overdue
 
     @property
@@ -269,7 +264,7 @@ class KafkaLeaderCareer(LeaderCareer):
     def _running(self) -> Assembly:
         assembly = self._assembly
         if assembly is None or not assembly.consumer.is_fit:
-            assembly = self._assembly = assembled(self._declared(), self._environment(), assembly)
+            assembly = self._assembly = assembled(self._environment(), assembly)
         return assembly
 
     def _declared(self) -> Declaration:
@@ -280,6 +275,7 @@ class KafkaLeaderCareer(LeaderCareer):
 
     def _environment(self) -> Environment:
         return Environment(
+            declared=self._declared(),
             settings=self.settings,
             session=self.session,
             events=self.events,
@@ -298,15 +294,13 @@ class KafkaLeaderCareer(LeaderCareer):
     def _problems(cls) -> Iterable[str]:
         """What is missing of the methods that a subclass must write."""
         where = cls.__qualname__
-        if (
-            cls.handle is KafkaLeaderCareer.handle
-            and cls.handle_record is KafkaLeaderCareer.handle_record
-        ):
+        base = KafkaLeaderCareer
+        if cls.handle is base.handle and cls.handle_record is base.handle_record:
             yield (
                 f"{where} has neither handle(records, term) nor handle_record(record, term); write"
                 " one of them"
             )
-        if cls.offsets == "external" and cls.load_offsets is KafkaLeaderCareer.load_offsets:
+        if cls.offsets == "external" and cls.load_offsets is base.load_offsets:
             yield (
                 f"{where} has offsets='external' and no load_offsets(term); write it"
                 " (leaderq.kafka.DatabaseOffsets can help)"

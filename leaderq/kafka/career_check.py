@@ -6,17 +6,17 @@ record: for ``leaderq doctor --career``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from leaderq.config import KafkaSecurity, Settings
+from leaderq.config import Settings
 from leaderq.errors import AccessRefused, LeaderqError
 from leaderq.kafka.assembly import security_for
 from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.declaration import StoreKind, check, dead_letters_of, declaration_of
-from leaderq.kafka.topics import TopicView, committed, describe_topics, existing_topics
+from leaderq.kafka.topics import Access, TopicView, committed, describe_topics, existing_topics
 
 
 class Severity(Enum):
@@ -44,12 +44,14 @@ def check_career(career: Any, name: str, settings: Settings) -> Iterator[CareerF
     declared = declaration_of(career, name, settings)
     check(declared, career._problems())
     letters = dead_letters_of(declared.on_error, name)
-    security = security_for(declared, settings)
-    topics = _topics(declared.topics, settings, security)
-    wanted = [*topics, *([letters] if letters else [])]
-    views = describe_topics(
-        settings.kafka, wanted, security=security, timeout_s=settings.connect_timeout_s
-    )
+    address, topics = settings.kafka, declared.topics
+    access: Access = {
+        "security": security_for(declared, settings),
+        "timeout_s": settings.connect_timeout_s,
+    }
+    if isinstance(topics, TopicPattern):
+        topics = topics.among(existing_topics(address, **access))
+    views = describe_topics(address, [*topics, *([letters] if letters else [])], **access)
     reads = f"reads {', '.join(topics) or 'no topic yet'} as group {declared.group!r}"
     yield CareerFinding(
         "career", Severity.FINE, f"{name} {reads}, offsets in {declared.offsets.value!r}"
@@ -59,95 +61,63 @@ def check_career(career: Any, name: str, settings: Settings) -> Iterator[CareerF
     if letters:
         yield judge_dead_letters(letters, views[letters])
     if topics and declared.offsets is StoreKind.KAFKA and views[topics[0]].partitions:
-        yield _group(declared.group, topics[0], settings, security)
-
-
-def _topics(
-    declared: Sequence[str] | TopicPattern, settings: Settings, security: KafkaSecurity
-) -> tuple[str, ...]:
-    if isinstance(declared, TopicPattern):
-        timeout_s = settings.connect_timeout_s
-        return declared.among(
-            existing_topics(settings.kafka, security=security, timeout_s=timeout_s)
-        )
-    return tuple(declared)
+        yield _group(address, declared.group, topics[0], access)
 
 
 def judge_topic(topic: str, view: TopicView) -> CareerFinding:
     """Whether a career can read ``topic``."""
+    refused = None
     if not view.may("DESCRIBE"):
-        return _fatal(
-            f"topic {topic}",
-            "this user may not see it, or it is not there; it needs READ and DESCRIBE",
-        )
-    if not view.partitions:
-        return _fatal(f"topic {topic}", f"is not there; create it: leaderq topics create {topic}")
-    if not view.may("READ"):
-        return _fatal(f"topic {topic}", "this user may not read it; it needs the operation READ")
-    return _health(topic, view)
+        refused = "this user may not see it, or it is not there; it needs READ and DESCRIBE"
+    elif not view.partitions:
+        refused = f"is not there; create it: leaderq topics create {topic}"
+    elif not view.may("READ"):
+        refused = "this user may not read it; it needs the operation READ"
+    return _health(topic, view, refused)
 
 
 def judge_dead_letters(topic: str, view: TopicView) -> CareerFinding:
     """Whether a career can set records aside on ``topic``."""
-    what = f"topic {topic}"
+    refused = None
     if not view.may("WRITE"):
-        return _fatal(
-            what,
-            "for dead letters: this user may not write there; it needs WRITE, and CREATE if it is"
-            " missing",
+        refused = ": this user may not write there; it needs WRITE, and CREATE if it is missing"
+    elif not view.partitions and view.may("CREATE"):
+        what = "for dead letters; it is made when the career is run"
+        return CareerFinding(f"topic {topic}", Severity.FINE, what)
+    elif not view.partitions:
+        refused = ", is not there, and this user may not create it: leaderq topics create " + topic
+    elif view.min_in_sync is not None and view.in_sync < view.min_in_sync:
+        refused = (
+            f", takes no record: {view.in_sync} replicas are in sync, and min.insync.replicas is"
+            f" {view.min_in_sync}"
         )
-    if not view.partitions:
-        if view.may("CREATE"):
-            return CareerFinding(
-                what, Severity.FINE, "for dead letters; it is made when the career is run"
-            )
-        return _fatal(
-            what,
-            "for dead letters, is not there, and this user may not create it: leaderq topics"
-            f" create {topic}",
-        )
-    if view.min_in_sync is not None and view.in_sync < view.min_in_sync:
-        return _fatal(
-            what,
-            f"for dead letters, takes no record: {view.in_sync} replicas are in sync, "
-            f"and min.insync.replicas is {view.min_in_sync}",
-        )
-    return _health(topic, view)
+    return _health(topic, view, refused and f"for dead letters{refused}")
 
 
-def _health(topic: str, view: TopicView) -> CareerFinding:
-    what = f"topic {topic}"
-    if view.leaderless:
-        return _fatal(
-            what,
-            f"{view.leaderless} of {view.partitions} partitions have no leader; is a broker down?",
-        )
+def _health(topic: str, view: TopicView, refused: str | None) -> CareerFinding:
+    severity, said = Severity.ADVICE, refused or ""
     copies = f"{view.partitions} partitions, {view.in_sync} of {view.replicas} replicas in sync"
-    if view.replicas == 1:
-        return CareerFinding(
-            what, Severity.ADVICE, f"{copies}: its records are lost with the disk of one broker"
+    if refused is not None:
+        severity = Severity.FATAL
+    elif view.leaderless:
+        severity = Severity.FATAL
+        said = (
+            f"{view.leaderless} of {view.partitions} partitions have no leader; is a broker down?"
         )
-    if view.in_sync < view.replicas:
-        return CareerFinding(what, Severity.ADVICE, f"{copies}; is a broker down?")
-    return CareerFinding(what, Severity.FINE, copies)
+    elif view.replicas == 1:
+        said = f"{copies}: its records are lost with the disk of one broker"
+    elif view.in_sync < view.replicas:
+        said = f"{copies}; is a broker down?"
+    else:
+        severity, said = Severity.FINE, copies
+    return CareerFinding(f"topic {topic}", severity, said)
 
 
-def _group(group: str, topic: str, settings: Settings, security: KafkaSecurity) -> CareerFinding:
+def _group(address: str, group: str, topic: str, access: Access) -> CareerFinding:
     try:
-        found = committed(
-            settings.kafka, group, topic, security=security, timeout_s=settings.connect_timeout_s
-        )
+        found = committed(address, group, topic, **access)
     except AccessRefused as error:
-        return CareerFinding(
-            "group", Severity.FATAL, f"{error}; it needs READ on group {group!r}", error
-        )
-    begun = (
-        f"has committed {len(found)} partitions of {topic}"
-        if found
-        else "has committed nothing yet"
-    )
-    return CareerFinding("group", Severity.FINE, f"{group!r} may be used; it {begun}")
-
-
-def _fatal(what: str, sentence: str) -> CareerFinding:
-    return CareerFinding(what, Severity.FATAL, sentence)
+        needed = f"{error}; it needs READ on group {group!r}"
+        return CareerFinding("group", Severity.FATAL, needed, error)
+    begun = f"committed {len(found)} partitions of {topic}" if found else "committed nothing yet"
+    return CareerFinding("group", Severity.FINE, f"{group!r} may be used; it has {begun}")

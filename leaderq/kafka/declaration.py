@@ -36,6 +36,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from functools import partial
 from inspect import getattr_static, signature
+from itertools import chain
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
@@ -70,28 +71,26 @@ class DeliveryPromise(str, Enum):
 _MEMBER_NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 _TUNABLE = tuple(row.name for row in TABLE if row.section is Section.DRAIN)
 _NEEDED = ("max_records", "max_wait_s", "workers", "max_message_bytes")
+_DESERIALIZERS = ("key_deserializer", "value_deserializer")
+_MOST, _LEAST, _ONCE = DeliveryPromise
 _ACCEPTED = {
-    StoreKind.KAFKA: (DeliveryPromise.AT_LEAST_ONCE, DeliveryPromise.AT_MOST_ONCE),
-    StoreKind.ZOOKEEPER: (
-        DeliveryPromise.EXACTLY_ONCE,
-        DeliveryPromise.AT_LEAST_ONCE,
-        DeliveryPromise.AT_MOST_ONCE,
-    ),
-    StoreKind.TRANSACTION: (DeliveryPromise.EXACTLY_ONCE, DeliveryPromise.AT_LEAST_ONCE),
-    StoreKind.EXTERNAL: (DeliveryPromise.EXACTLY_ONCE, DeliveryPromise.AT_LEAST_ONCE),
+    StoreKind.KAFKA: (_LEAST, _MOST),
+    StoreKind.ZOOKEEPER: (_ONCE, _LEAST, _MOST),
+    StoreKind.TRANSACTION: (_ONCE, _LEAST),
+    StoreKind.EXTERNAL: (_ONCE, _LEAST),
 }
 """What each store can do; the default first."""
 _REMEDIES = {
-    (StoreKind.KAFKA, DeliveryPromise.EXACTLY_ONCE): (
+    (StoreKind.KAFKA, _ONCE): (
         "offsets='kafka' commits and handles in two steps, and a crash may fall between; use"
         " offsets='transaction', 'zookeeper' or 'external', or delivery='at_least_once' with a"
         " handle that may be repeated"
     ),
-    (StoreKind.TRANSACTION, DeliveryPromise.AT_MOST_ONCE): (
+    (StoreKind.TRANSACTION, _MOST): (
         "offsets='transaction' stores offsets and results together, never offsets first; use"
         " offsets='kafka', or leave delivery out"
     ),
-    (StoreKind.EXTERNAL, DeliveryPromise.AT_MOST_ONCE): (
+    (StoreKind.EXTERNAL, _MOST): (
         "offsets='external' leaves it to handle() to store offsets and results together, never"
         " offsets first; use offsets='kafka', or leave delivery out"
     ),
@@ -141,18 +140,11 @@ _CHOICES: Mapping[str, type[Enum]] = {
 
 
 def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
-    """What the class of ``career`` declares, where ``settings`` say nothing else; not checked
-    yet.
-    """
-    found = {
-        each.name: getattr(career, each.name)
-        for each in fields(Declaration)
-        if each.name != "where"
-    }
+    """What the class of ``career`` declares, where ``settings`` say nothing else; unchecked."""
+    names = [each.name for each in fields(Declaration) if each.name != "where"]
+    found = {each: getattr(career, each) for each in names}
     found |= {each: value for each in _TUNABLE if (value := getattr(settings, each)) is not None}
-    found |= {
-        each: deserializer_of(career, each) for each in ("key_deserializer", "value_deserializer")
-    }
+    found |= {each: deserializer_of(career, each) for each in _DESERIALIZERS}
     found |= {each: _member(kind, found[each]) or found[each] for each, kind in _CHOICES.items()}
     found |= {"where": type(career).__qualname__, "name": name, "group": found["group"] or name}
     if settings.kafka_rack is not None:
@@ -172,9 +164,9 @@ def dead_letters_of(on_error: object, name: str) -> str | None:
         found = policy(on_error, name)
     except ConfigurationError:  # told when it is checked
         return None
-    return (
-        (found.topic or dead_letter_topic(name)) if found.terminal is Ending.DEAD_LETTER else None
-    )
+    if found.terminal is not Ending.DEAD_LETTER:
+        return None
+    return found.topic or dead_letter_topic(name)
 
 
 Member = TypeVar("Member", bound=Enum)
@@ -192,23 +184,15 @@ def deserializer_of(career: object, name: str) -> Deserializer | None:
     declared = vars(career).get(name, getattr_static(type(career), name))
     if isinstance(declared, staticmethod | classmethod):
         return declared.__get__(career, type(career))
-    if (
-        isinstance(declared, FunctionType)
-        and next(iter(signature(declared).parameters), "") == "self"
-    ):
+    if isinstance(declared, FunctionType) and [*signature(declared).parameters][:1] == ["self"]:
         return partial(declared, career)
     return cast("Deserializer | None", declared)
 
 
 def check(declared: Declaration, others: Iterable[str] = ()) -> None:
     """Return if it can be run so; else a ConfigurationError with all problems, and ``others``."""
-    problems = [
-        *_problems_of_reading(declared),
-        *_problems_of_batches(declared),
-        *_problems_elsewhere(declared),
-        *others,
-    ]
-    if problems:
+    kinds = _problems_of_reading, _problems_of_batches, _problems_elsewhere
+    if problems := [*chain.from_iterable(find(declared) for find in kinds), *others]:
         raise ConfigurationError(*problems)
 
 
@@ -241,13 +225,11 @@ def _problems_of_reading(declared: Declaration) -> Iterator[str]:
 def _problems_of_batches(declared: Declaration) -> Iterator[str]:
     where = declared.where
     for row in TABLE:
-        value = (
-            getattr(declared, row.name)
-            if row.section is Section.DRAIN and row.name != "client"
-            else None
-        )
-        if (value is not None or row.name in _NEEDED) and (problem := row.problem(value)):
-            remedy = "" if row.name in _NEEDED else ", or leave it out (None)"
+        if row.section is not Section.DRAIN or row.name == "client":
+            continue
+        value, is_needed = getattr(declared, row.name), row.name in _NEEDED
+        if (value is not None or is_needed) and (problem := row.problem(value)):
+            remedy = "" if is_needed else ", or leave it out (None)"
             yield f"{row.name}={value!r} of {where} {problem}{remedy}"
     if not isinstance(batches := cast("object", declared.batches), BatchShape):
         yield _unknown("batches", batches, where, BatchShape)
@@ -261,13 +243,10 @@ def _problems_of_batches(declared: Declaration) -> Iterator[str]:
 
 def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
     where = declared.where
-    deserializers = {
-        f"{name} of {where}": found
-        for name in ("key_deserializer", "value_deserializer")
-        if (found := getattr(declared, name)) is not None
-    }
+    given = {name: getattr(declared, name) for name in _DESERIALIZERS}
+    functions = {f"{name} of {where}": each for name, each in given.items() if each is not None}
     checks: tuple[Any, ...] = (
-        *(partial(require_plain_function, found, what) for what, found in deserializers.items()),
+        *(partial(require_plain_function, each, what) for what, each in functions.items()),
         lambda: delivery_of(declared.delivery, declared.offsets, where),
         lambda: policy(declared.on_error, where),
     )
@@ -283,9 +262,8 @@ def delivery_of(delivery: object, store: object, where: str) -> DeliveryPromise:
     kept, wanted = _member(StoreKind, store), _member(DeliveryPromise, delivery)
     problems = [] if kept else [_unknown("offsets", store, where, StoreKind)]
     if delivery is not None and wanted is None:
-        problems.append(
-            f"{_unknown('delivery', delivery, where, DeliveryPromise)}, or leave it out"
-        )
+        unknown = _unknown("delivery", delivery, where, DeliveryPromise)
+        problems.append(f"{unknown}, or leave it out")
     if kept is None or problems:
         raise ConfigurationError(*problems)
     found = wanted or _ACCEPTED[kept][0]

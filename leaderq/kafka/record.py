@@ -54,12 +54,8 @@ class Record(tuple):  # type: ignore[type-arg]
         value: Any
         headers: Sequence[tuple[str, bytes]]
     else:
-        topic, partition, offset, timestamp_ms = (
-            _Fields.topic,
-            _Fields.partition,
-            _Fields.offset,
-            _Fields.timestamp_ms,
-        )
+        topic, partition = _Fields.topic, _Fields.partition
+        offset, timestamp_ms = _Fields.offset, _Fields.timestamp_ms
         key, value, headers = _Fields.key, _Fields.value, _Fields.headers
 
     def __new__(
@@ -116,17 +112,8 @@ def _by_fields(name: str) -> Callable[..., Any]:
     )
 
 
-for _name in (
-    "__getitem__",
-    "__contains__",
-    "index",
-    "count",
-    "__add__",
-    "__lt__",
-    "__le__",
-    "__gt__",
-    "__ge__",
-):
+_COMPARED = "__add__ __lt__ __le__ __gt__ __ge__"
+for _name in f"__getitem__ __contains__ index count {_COMPARED}".split():
     setattr(Record, _name, _by_fields(_name))
 
 
@@ -140,11 +127,9 @@ class ListLike(Sequence[T]):
     __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Sequence)
-            and len(other) == len(self)
-            and all(a == b for a, b in zip(self, other, strict=True))
-        )
+        if not isinstance(other, Sequence) or len(other) != len(self):
+            return False
+        return all(a == b for a, b in zip(self, other, strict=True))
 
     def __repr__(self) -> str:
         return repr(list(self))
@@ -185,11 +170,9 @@ class Batch:
 
 
 def batch_of(records: Mapping[Partition, Sequence[Record]]) -> Batch:
-    """The batch made of what one poll gave."""
-    return Batch(
-        records=records,
-        ends={partition: rows[-1].offset + 1 for partition, rows in records.items()},
-    )
+    """The batch made of what one poll returned."""
+    ends = {partition: rows[-1].offset + 1 for partition, rows in records.items()}
+    return Batch(records, ends)
 
 
 Deserializer = Callable[[bytes], Any]
@@ -197,12 +180,12 @@ Deserializer = Callable[[bytes], Any]
 
 def deserialized(record: Record, key: Deserializer | None, value: Deserializer | None) -> Record:
     """The record with key and value decoded, ``None`` left as it is. Raises what they raise."""
-    return record.replace(
-        key=key(record.key) if key is not None and record.key is not None else record.key,
-        value=value(record.value)
-        if value is not None and record.value is not None
-        else record.value,
-    )
+    changes = {}
+    if key is not None and record.key is not None:
+        changes["key"] = key(record.key)
+    if value is not None and record.value is not None:
+        changes["value"] = value(record.value)
+    return record.replace(**changes)
 
 
 class Chained(ListLike[T]):

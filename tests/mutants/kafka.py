@@ -213,8 +213,8 @@ MUTANTS = [
         f"{RESTING}the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again",
         Edit(
             BATCH_HANDLER,
-            "self._batch.ends.items() if where not in self._let_go}",
-            "self._batch.ends.items()}",
+            "for where, end in ends if where not in self._let_go}",
+            "for where, end in ends}",
         ),
     ),
     mutant(
@@ -222,8 +222,8 @@ MUTANTS = [
         f"{RESTING}the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again",
         Edit(
             BATCH_HANDLER,
-            "(left := each.without(where)) is not None\n",
-            "(left := each) is not None\n",
+            "(left := each.without(where)) is not None)\n",
+            "(left := each) is not None)\n",
         ),
     ),
     mutant(

@@ -26,6 +26,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -143,18 +144,14 @@ class CommitFuture(Protocol):
     """Something being stored."""
 
     def done(self, wait_s: float) -> bool:
-        """Whether it is stored durably, within ``wait_s``; raises if it failed. Asked again,
-        too.
-        """
+        """Whether it is stored durably, within ``wait_s``; raises if it failed."""
 
 
 class ConsumerClient(Protocol):
     """A consumer of all partitions of some topics: new, :meth:`open`, :meth:`join`, closed."""
 
     def open(self) -> None:
-        """Connect and find topics and coordinator; *without* joining, which would fence the
-        leader.
-        """
+        """Connect, find topics and coordinator; *without* joining: that would fence the leader."""
 
     def refresh(self, timeout_s: float) -> None:
         """Use every connection once, so that none is closed as idle and moved leaders are known."""
@@ -197,9 +194,7 @@ class ConsumerClient(Protocol):
         """Read on from these offsets; nothing of ``resting`` is read before the next call."""
 
     def positions(self) -> dict[Partition, int]:
-        """The offset to be read next; may be past the last record given, over transaction
-        markers.
-        """
+        """The offset to be read next; perhaps past the last record, over transaction markers."""
 
     def committed(self, timeout_s: float) -> dict[Partition, int]:
         """The group's offsets of the partitions held (else of all); absent where none is stored."""
@@ -237,9 +232,8 @@ class ConsumerBase(ConsumerClient):
             self._connect(began_s + self._settings.open_timeout_s)
         except KafkaAway as exc:
             self.close()
-            raise ServersUnreachable(
-                "Kafka", address, waited_s=now_s() - began_s, remedy=self._remedy()
-            ) from exc
+            waited_s, remedy = now_s() - began_s, self._remedy()
+            raise ServersUnreachable("Kafka", address, waited_s=waited_s, remedy=remedy) from exc
         except BaseException:
             self.close()
             raise
@@ -295,25 +289,23 @@ class SerialExecutor:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._queue: SimpleQueue[SubmittedWork | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._queue: SimpleQueue[SubmittedWork | None] | None = None
 
     def submit(self, work: Callable[[], None]) -> SubmittedWork:
-        """Begin ``work``; what is given tells when it has returned."""
+        """Begin ``work``; what is returned tells when it has ended."""
         submitted = SubmittedWork(work)
+        if self._queue is None:
+            queue = self._queue = SimpleQueue()
+            run = partial(self._run, queue)
+            threading.Thread(target=run, name=self._name, daemon=True).start()
         self._queue.put(submitted)
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, args=(self._queue,), name=self._name, daemon=True
-            )
-            self._thread.start()
         return submitted
 
     def close(self) -> None:
         """Let the thread end once it has done what it was given; does not wait for that."""
-        if self._thread is not None:
+        if self._queue is not None:
             self._queue.put(None)
-            self._queue, self._thread = SimpleQueue(), None
+            self._queue = None
 
     @staticmethod
     def _run(queue: SimpleQueue[SubmittedWork | None]) -> None:

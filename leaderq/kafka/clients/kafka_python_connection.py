@@ -22,7 +22,7 @@ import errno
 import logging
 import socket as sockets  # a method below must be named socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
@@ -34,11 +34,7 @@ from kafka.net.selector import NetworkSelector
 
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
-from leaderq.errors import (
-    ConfigurationError,
-    LeaderqError,
-    ServersUnreachable,
-)
+from leaderq.errors import ConfigurationError, LeaderqError, ServersUnreachable
 from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import bootstrap_servers
 from leaderq.kafka.clients.consumer import Failure, KafkaAway
@@ -51,30 +47,20 @@ REFUSALS = (
     native.UnsupportedSaslMechanismError,
     native.IllegalSaslStateError,
 )
-_FAILURES: tuple[tuple[tuple[type[Exception], ...], Failure], ...] = (
-    (
-        (
-            native.FencedInstanceIdError,
-            native.ProducerFencedError,
-            native.InvalidProducerEpochError,
-        ),
-        Failure.FENCED,
+_LOST = native.RebalanceInProgressError, native.IllegalGenerationError, native.UnknownMemberIdError
+_FAILURES: Mapping[Failure, tuple[type[Exception], ...]] = {
+    Failure.FENCED: (
+        native.FencedInstanceIdError,
+        native.ProducerFencedError,
+        native.InvalidProducerEpochError,
     ),
-    (
-        (
-            native.CommitFailedError,
-            native.RebalanceInProgressError,
-            native.IllegalGenerationError,
-            native.UnknownMemberIdError,
-        ),
-        Failure.MEMBERSHIP,
-    ),
-    (REFUSALS, Failure.REFUSED),
-    ((native.OffsetOutOfRangeError, native.LogTruncationError), Failure.GONE),
-    ((native.UnsupportedCodecError,), Failure.CODEC),
-    ((native.InvalidTopicError,), Failure.UNKNOWN_TOPIC),
-    ((native.MessageSizeTooLargeError, native.RecordListTooLargeError), Failure.TOO_LARGE),
-)
+    Failure.MEMBERSHIP: (native.CommitFailedError, *_LOST),
+    Failure.REFUSED: REFUSALS,
+    Failure.GONE: (native.OffsetOutOfRangeError, native.LogTruncationError),
+    Failure.CODEC: (native.UnsupportedCodecError,),
+    Failure.UNKNOWN_TOPIC: (native.InvalidTopicError,),
+    Failure.TOO_LARGE: (native.MessageSizeTooLargeError, native.RecordListTooLargeError),
+}
 _UNUSABLE = (TypeError, ValueError, AssertionError)
 
 
@@ -161,9 +147,7 @@ class _Direct(KafkaNetSocket):
 
 
 _RUN_S = 20.0
-"""How long the client's I/O thread may take for anything; what takes longer has time-outs of its
-own.
-"""
+"""How long the client's I/O thread may take for what has no time-out of its own."""
 
 
 class _Selector(NetworkSelector):
@@ -197,17 +181,15 @@ Client = TypeVar("Client")
 
 def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]) -> Client:
     """A client of class ``kind``, connected; or an error, and nothing is left behind."""
-    made: list[_Manager] = []
+    managers: list[_Manager] = []
+    clients: list[KafkaNetClient] = []
 
     def client_of(**settings: Any) -> KafkaNetClient:
         net = _Selector(**settings)
-        manager = _Manager(net, **settings)
-        made.append(manager)
-        client = KafkaNetClient(net=net, manager=manager, **settings)
-        clients.append(client)
-        return client
+        managers.append(_Manager(net, **settings))
+        clients.append(KafkaNetClient(net=net, manager=managers[-1], **settings))
+        return clients[-1]
 
-    clients: list[KafkaNetClient] = []
     began = now_s()
     try:
         with errors_translated("connecting", address):
@@ -216,23 +198,21 @@ def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]
         for client in clients:
             client.close()
         if isinstance(exc, _UNUSABLE) or isinstance(exc.__cause__, native.KafkaConfigurationError):
-            raise ConfigurationError(
-                f"kafka-python cannot use an option that it was given: {exc}"
-            ) from exc
-        if isinstance(exc, KafkaAway):
-            why = made[0].last_error if made else None
-            remedy = "is Kafka listening there, and may this host reach it?"
-            if str(options.get("security_protocol")).startswith("SASL_"):
-                remedy += (
-                    " Are protocol, mechanism, user and password right? (Brokers may refuse them by"
-                    " closing the connection.)"
-                )
-            if why is not None and not isinstance(why, native.KafkaTimeoutError):
-                remedy += f" The last attempt ended with {why}"
-            raise ServersUnreachable(
-                "Kafka", address, waited_s=now_s() - began, remedy=remedy
-            ) from exc
-        raise
+            what = f"kafka-python cannot use an option that it was given: {exc}"
+            raise ConfigurationError(what) from exc
+        if not isinstance(exc, KafkaAway):
+            raise
+        remedy = "is Kafka listening there, and may this host reach it?"
+        if str(options.get("security_protocol")).startswith("SASL_"):
+            remedy += (
+                " Are protocol, mechanism, user and password right? (Brokers may refuse them by"
+                " closing the connection.)"
+            )
+        why = managers[0].last_error if managers else None
+        if why is not None and not isinstance(why, native.KafkaTimeoutError):
+            remedy += f" The last attempt ended with {why}"
+        waited_s = now_s() - began
+        raise ServersUnreachable("Kafka", address, waited_s=waited_s, remedy=remedy) from exc
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
@@ -252,9 +232,8 @@ def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
         ) from exc
     try:
         if security.cert:
-            context.load_cert_chain(
-                security.cert, security.key, password=security.key_password or ""
-            )
+            password = security.key_password or ""
+            context.load_cert_chain(security.cert, security.key, password=password)
     except OSError as exc:
         raise ConfigurationError(
             f"kafka_cert={security.cert!r} with kafka_key={security.key!r} cannot be used: {exc}; "
@@ -295,7 +274,7 @@ class _TlsSocket(ssl.SSLSocket):
 def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError:
     """The error of ours for ``exc``, met while ``doing`` something at ``address``."""
     at = f"{doing} at Kafka {address!r}: {type(exc).__name__}: {exc}"
-    for kinds, failure in _FAILURES:
+    for failure, kinds in _FAILURES.items():
         if isinstance(exc, kinds):
             return failure.error(at)
     is_away = exc.retriable or isinstance(exc, native.KafkaConnectionError)

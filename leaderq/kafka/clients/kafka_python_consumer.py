@@ -69,16 +69,11 @@ _QUIET_AFTER_S = 1.0
 
 def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:
     """What a consumer that drains as a static member is made with."""
-    fetch = (
-        {}
-        if settings.partition_fetch_bytes is None
-        else {"max_partition_fetch_bytes": settings.partition_fetch_bytes}
-    )
+    address, wait_s = settings.address, settings.open_timeout_s
+    fetch_bytes = settings.partition_fetch_bytes
     return {
-        **connection_options(
-            settings.address, settings.security, open_timeout_s=settings.open_timeout_s
-        ),
-        **fetch,
+        **connection_options(address, settings.security, open_timeout_s=wait_s),
+        **({} if fetch_bytes is None else {"max_partition_fetch_bytes": fetch_bytes}),
         "client_id": settings.client_id,
         "metrics_enabled": False,  # costs time at every fetch, and nobody reads it
         "group_id": settings.group,
@@ -105,12 +100,8 @@ class _Seen(Record):
     __slots__ = ()
 
     if not TYPE_CHECKING:
-        topic, partition, offset = (
-            ConsumerRecord.topic,
-            ConsumerRecord.partition,
-            ConsumerRecord.offset,
-        )
-        timestamp_ms = ConsumerRecord.timestamp
+        topic, partition = ConsumerRecord.topic, ConsumerRecord.partition
+        offset, timestamp_ms = ConsumerRecord.offset, ConsumerRecord.timestamp
         key, value, headers = ConsumerRecord.key, ConsumerRecord.value, ConsumerRecord.headers
 
 
@@ -158,10 +149,8 @@ class KafkaPythonConsumer(ConsumerBase):
         quiet_client_logs()
         settings, pattern = self._settings, self._pattern
         with errors_translated("connecting", settings.address):
-            options = {
-                **consumer_options(settings),
-                "partition_assignment_strategy": (self._assignor,),
-            }
+            options = consumer_options(settings)
+            options["partition_assignment_strategy"] = (self._assignor,)
             self._client = client = connected(KafkaConsumer, settings.address, options)
             if pattern is not None:
                 client.topics()  # asks for all of them
@@ -181,11 +170,9 @@ class KafkaPythonConsumer(ConsumerBase):
     @property
     def _topics(self) -> tuple[str, ...]:
         topics = self._settings.topics
-        return (
-            topics.among(private_api.known_topics(self._consumer))
-            if isinstance(topics, TopicPattern)
-            else topics
-        )
+        if isinstance(topics, TopicPattern):
+            return topics.among(private_api.known_topics(self._consumer))
+        return topics
 
     def _ask_for_topics(self) -> None:
         client, topics = self._consumer, self._topics
@@ -236,11 +223,9 @@ class KafkaPythonConsumer(ConsumerBase):
         return frozenset(Partition(*partition) for partition in self._consumer.assignment())
 
     def existing(self) -> frozenset[Partition]:
-        return frozenset(
-            Partition(topic, number)
-            for topic in self._topics
-            for number in private_api.known_partitions(self._consumer, topic)
-        )
+        known, consumer = private_api.known_partitions, self._consumer
+        topics = self._topics
+        return frozenset(Partition(name, at) for name in topics for at in known(consumer, name))
 
     def topic_ids(self) -> dict[str, str]:
         found = {topic: private_api.known_topic_id(self._consumer, topic) for topic in self._topics}
@@ -259,15 +244,13 @@ class KafkaPythonConsumer(ConsumerBase):
                     raise
                 # new metadata came just now, and with it new partitions, within this very poll
                 return {}
-        # Fetches may wait long only where nothing has come for a while; read by the client at its
-        # next.
+        # Fetches may wait long only where nothing has come for a while.
         now = now_s()
         self._busy_at = now if polled else self._busy_at
         wait_ms = BUSY_FETCH_MS if now - self._busy_at < _QUIET_AFTER_S else self._quiet_fetch_ms
         private_api.set_fetch_wait(self._consumer, wait_ms)
-        return {
-            Partition(*where): private_api.seen_as(_Seen, rows) for where, rows in polled.items()
-        }
+        seen_as = private_api.seen_as
+        return {Partition(*where): seen_as(_Seen, rows) for where, rows in polled.items()}
 
     def seek(self, offsets: Offsets, resting: Collection[Partition] = ()) -> None:
         consumer = self._consumer
@@ -275,18 +258,14 @@ class KafkaPythonConsumer(ConsumerBase):
         longer_ms = min(LONGEST_FETCH_MS, int(len(offsets) * _FETCH_MS_A_PARTITION))
         self._quiet_fetch_ms = max(QUIET_FETCH_MS, longer_ms)
         try:
-            private_api.seek(
-                consumer, {TopicPartition(*where): offset for where, offset in offsets.items()}
-            )
+            private_api.seek(consumer, {TopicPartition(*at): to for at, to in offsets.items()})
         except KeyError as exc:  # lost to a rebalance since: the next join sets positions again
             raise KafkaAway(f"partition {exc} is not held any more") from exc
         consumer.pause(*(TopicPartition(*partition) for partition in resting))
 
     def positions(self) -> dict[Partition, int]:
-        return {
-            Partition(*where): offset
-            for where, offset in private_api.positions(self._consumer).items()
-        }
+        found = private_api.positions(self._consumer)
+        return {Partition(*where): offset for where, offset in found.items()}
 
     def committed(self, timeout_s: float) -> dict[Partition, int]:
         held = self.assigned() or self.existing()
@@ -296,10 +275,8 @@ class KafkaPythonConsumer(ConsumerBase):
         return {Partition(*where): kept.offset for where, kept in stored.items()}
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
-        wanted = {
-            TopicPartition(*where): OffsetAndMetadata(offset, note, -1)
-            for where, offset in offsets.items()
-        }
+        pairs = offsets.items()
+        wanted = {TopicPartition(*at): OffsetAndMetadata(to, note, -1) for at, to in pairs}
         future = private_api.start_commit(self._consumer, wanted, _COMMIT_MS)
         commit = _Commit(future, self._settings.address)
         # Unpacking records keeps the interpreter busy for milliseconds: let this be sent first.
@@ -320,10 +297,8 @@ class KafkaPythonConsumer(ConsumerBase):
     ) -> dict[Partition, int]:
         wanted = [TopicPartition(*partition) for partition in self.existing()]
         with errors_translated("asking for offsets", self._settings.address):
-            return {
-                Partition(*where): offset
-                for where, offset in question(wanted, timeout_ms=timeout_s * 1000).items()
-            }
+            found = question(wanted, timeout_ms=timeout_s * 1000)
+        return {Partition(*where): offset for where, offset in found.items()}
 
     def close(self) -> None:
         self._assignor.allowed = may_not_join

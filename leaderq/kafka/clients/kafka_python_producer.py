@@ -54,10 +54,9 @@ _CLOSE_S = 1.0
 
 def producer_options(settings: ProducerSettings) -> dict[str, Any]:
     """What a kafka-python producer is made with, each with its reason."""
+    address, wait_s = settings.address, settings.open_timeout_s
     return {
-        **connection_options(
-            settings.address, settings.security, open_timeout_s=settings.open_timeout_s
-        ),
+        **connection_options(address, settings.security, open_timeout_s=wait_s),
         "client_id": settings.client_id,
         "metrics_enabled": False,  # costs time at every message, and nobody reads it
         "acks": "all",
@@ -92,25 +91,16 @@ class _Connection:
         topic, value, key, headers, partition, timestamp_ms = message
         asked_s, failed = now_s(), self._failed
         try:
-            sent = self._producer.send(
-                topic,
-                value=value,
-                key=key,
-                headers=list(headers),
-                partition=partition,
-                timestamp_ms=timestamp_ms,
-            )
+            more = list(headers), partition, timestamp_ms
+            sent = self._producer.send(topic, value, key, *more)
         except (native.KafkaError, ValueError, AssertionError) as exc:
             raise self._unsendable(exc, topic, asked_s) from exc
         sent.add_errback(lambda error: failed.append((topic, error)))
 
     def _unsendable(self, exc: Exception, topic: str, asked_s: float) -> LeaderqError:
-        """The error of ours for one met while sending to ``topic``, or asking for it, since
-        ``asked_s``.
-        """
-        if isinstance(exc, native.KafkaTimeoutError) and private_api.metadata_came_after(
-            self._client, asked_s
-        ):
+        """The error of ours for one met while sending to ``topic``, asked for at ``asked_s``."""
+        is_late = isinstance(exc, native.KafkaTimeoutError)
+        if is_late and private_api.metadata_came_after(self._client, asked_s):
             return UnknownTopic(f"there is no topic {topic!r}; create it, or correct the name")
         if isinstance(exc, native.KafkaError):
             return self._translated(exc, f"sending to {topic!r}")
@@ -122,9 +112,8 @@ class _Connection:
         while private_api.has_unacknowledged(producer) and not self._failed:
             left_s = deadline - now_s()
             if left_s <= 0:
-                raise KafkaAway(
-                    f"Kafka {self._settings.address!r} has not acknowledged all messages yet"
-                )
+                where = f"Kafka {self._settings.address!r}"
+                raise KafkaAway(f"{where} has not acknowledged all messages yet")
             try:
                 producer.flush(timeout=left_s)
             except (native.KafkaTimeoutError, native.UnknownError):
@@ -133,11 +122,9 @@ class _Connection:
         if self._failed:
             topic, exc = self._failed[0]
             doing = f"producing to {topic!r}"
-            found = (
-                self._translated(exc, doing)
-                if isinstance(exc, native.KafkaError)
-                else KafkaError(f"{doing}: {exc}")
-            )
+            found: LeaderqError = KafkaError(f"{doing}: {exc}")
+            if isinstance(exc, native.KafkaError):
+                found = self._translated(exc, doing)
             # Given up by the client, so its place in the sequence of messages is lost as well.
             raise BatchLost(str(found)) if isinstance(found, KafkaAway) else found from exc
 
@@ -161,9 +148,8 @@ class _Connection:
         cause = None if self._client is None else private_api.transaction_error(self._client)
         if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
             cause = exc
-        return self._settings.explained(
-            translated(cause, doing, self._settings.address), self._began_s
-        )
+        found = translated(cause, doing, self._settings.address)
+        return self._settings.explained(found, self._began_s)
 
     @property
     def _producer(self) -> Any:
@@ -224,15 +210,13 @@ class KafkaPythonProducer(_Connection):
                     for where, at in offsets.items()
                 }
                 if not isinstance(group, str) and not (
-                    group.group_id and group.member_id and group.generation_id >= 0
+                    group.member_id and group.generation_id >= 0
                 ):
                     # The broker accepts offsets of nobody in particular, whoever holds the group.
-                    raise MembershipLost(
-                        f"the consumer is no member of group {group.group_id!r} at the moment"
-                    )
-                self._offsets_sent = private_api.started(
-                    self._producer, "send_offsets_to_transaction", wanted, group
-                )
+                    what = f"the consumer is no member of group {group.group_id!r} at the moment"
+                    raise MembershipLost(what)
+                step = "send_offsets_to_transaction"
+                self._offsets_sent = private_api.started(self._producer, step, wanted, group)
             self._require(self._offsets_sent, deadline)
         self._end("committing a transaction", deadline)
         self._forget()
@@ -256,10 +240,8 @@ class KafkaPythonProducer(_Connection):
         deadline = now_s() + timeout_s
         with self._errors_translated("aborting a transaction"):
             if self._ending is not None:
-                raise KafkaError(
-                    "a transaction whose commit was asked for cannot be aborted; close this"
-                    " producer"
-                )
+                what = "a transaction whose commit was asked for cannot be aborted"
+                raise KafkaError(f"{what}; close this producer")
             self._require(private_api.started(self._producer, "begin_abort"), deadline)
         self._forget()
 
@@ -295,17 +277,13 @@ class IdempotentSender(_Connection):
                 self.produce(message)
             self._flush(deadline)
         except BaseException:
-            # what it still holds must not be sent behind the caller's back, nor before what comes
-            # next
-            self.close()
+            self.close()  # what it still holds must not be sent behind the caller's back
             raise
 
 
 _FOR_EVER_MS = 2**31 - 1
-_INVALID = tuple(
-    getattr(native, name)
-    for name in ("InvalidRecordError", "CorruptRecordError", "InvalidTimestampError")
-)
+_NAMES = "InvalidRecordError", "CorruptRecordError", "InvalidTimestampError"
+_INVALID = tuple(getattr(native, name) for name in _NAMES)
 _place = lru_cache(maxsize=4096)(TopicPartition)
 
 
@@ -337,15 +315,9 @@ class KafkaPythonSender(_Connection):
         """Hand over a message: what the client's own ``send`` comes to once topic, partition and
         size are known to be right, at half the cost."""
         topic, value, key, headers, _, timestamp_ms = message
+        fields = _place(topic, partition), timestamp_ms, key, value, list(headers)
         try:
-            receipt, is_full, is_new, _ = self._append(
-                _place(topic, partition),
-                timestamp_ms,
-                key,
-                value,
-                list(headers),
-                abort_on_new_batch=False,
-            )
+            receipt, is_full, is_new, _ = self._append(*fields, abort_on_new_batch=False)
         except (native.KafkaError, ValueError, AssertionError) as exc:
             raise self._unsendable(exc, topic, now_s()) from exc
         if is_full or is_new:

@@ -46,10 +46,7 @@ HOOKS: Final[Mapping[str, Mapping[str, str]]] = {
         "get_connection": "why a connection failed is only logged; ours remembers it"
     },
     "kafka.net.selector.NetworkSelector": {
-        "run": (
-            "each time-out leaves a cycle of frames behind; it waits for ever for a thread that"
-            " forgot it"
-        )
+        "run": "a time-out leaves a cycle of frames; it waits for ever for a thread that forgot it"
     },
 }
 """What leaderq overrides of kafka-python's inner classes, each with the reason."""
@@ -90,9 +87,7 @@ _WRITTEN_FOR = "3.0.12"
 
 
 def require_what_the_fence_relies_on() -> None:
-    """Return if the gate and :func:`mended` take effect; else a zombie could fence its
-    successor.
-    """
+    """Return if gate and :func:`mended` take effect; else a zombie could fence its successor."""
     if problems := [*_missing(), *_unasked()]:
         raise MissingPiece(
             f"kafka-python {kafka.__version__} is not what leaderq was written for:"
@@ -139,11 +134,8 @@ def _unasked() -> Iterator[str]:
         (TransactionManager, "_supports_epoch_bump"),
         (Sender, "await_ready"),
     ):
-        if not any(
-            name in each.__code__.co_names
-            for each in vars(owner).values()
-            if isinstance(each, FunctionType)
-        ):
+        methods = [each for each in vars(owner).values() if isinstance(each, FunctionType)]
+        if not any(name in each.__code__.co_names for each in methods):
             yield f"{owner.__name__} does not use {name}"
 
 
@@ -166,9 +158,7 @@ def known_topics(consumer: Any) -> frozenset[str]:
 
 
 def known_partitions(consumer: Any, topic: str) -> Iterable[int]:
-    """What is known now; the public method asks the broker, without a bound, where it knows
-    none.
-    """
+    """What is known now; the public method asks the broker, without a bound, for unknown ones."""
     return consumer._cluster.partitions_for_topic(topic) or ()
 
 
@@ -204,13 +194,9 @@ def poll_group(consumer: Any, timeout_ms: float) -> None:
 def committed_offsets(
     consumer: Any, partitions: Iterable[Any], timeout_ms: float
 ) -> Mapping[Any, Any]:
-    """Of all partitions in one request, with their metadata; the public ``committed`` asks for
-    one.
-    """
-    found: Mapping[Any, Any] = consumer._coordinator.fetch_committed_offsets(
-        partitions, timeout_ms=timeout_ms
-    )
-    return found
+    """Of all partitions in one request, with metadata; the public ``committed`` asks for one."""
+    fetch: Callable[..., Mapping[Any, Any]] = consumer._coordinator.fetch_committed_offsets
+    return fetch(partitions, timeout_ms=timeout_ms)
 
 
 def run_bounded(
@@ -228,9 +214,8 @@ def run_bounded(
         if not thread.is_alive():
             raise native.KafkaConnectionError("the client's I/O thread has ended")
         if time.monotonic() >= ends_s:
-            raise native.KafkaTimeoutError(
-                f"the client's I/O thread did not answer within {limit_s:g} s"
-            )
+            what = f"the client's I/O thread did not answer within {limit_s:g} s"
+            raise native.KafkaTimeoutError(what)
         selector.wakeup()
     if answer.exception is not None:
         raise answer.exception
@@ -255,15 +240,12 @@ def seek(consumer: Any, offsets: Mapping[Any, int]) -> None:
 def start_commit(consumer: Any, offsets: Mapping[Any, Any], timeout_ms: float) -> Any:
     """What the public ``commit`` runs and waits for; ``commit_async`` repeats nothing."""
     coordinator = consumer._coordinator
-    return coordinator._manager.call_soon(
-        coordinator._commit_offsets_sync_async, offsets, timeout_ms
-    )
+    commit = coordinator._commit_offsets_sync_async
+    return coordinator._manager.call_soon(commit, offsets, timeout_ms)
 
 
 def set_fetch_wait(consumer: Any, wait_ms: int) -> None:
-    """How long a broker may keep a fetch that finds nothing; read by the client at its next
-    fetch.
-    """
+    """How long a broker may keep a fetch that finds nothing; read at the client's next fetch."""
     consumer._fetcher.config["fetch_max_wait_ms"] = wait_ms
 
 
@@ -274,9 +256,7 @@ def resume_all(consumer: Any) -> None:
 
 
 def seen_as(kind: type[tuple[Any, ...]], rows: Sequence[Any]) -> Sequence[Any]:
-    """The same tuples, of another class with the same fields: 50 ns each against 1 us for a
-    copy.
-    """
+    """The same tuples, of another class with the same fields: 50 ns each, a copy 1 us."""
     for row in rows:
         row.__class__ = kind
     return rows
@@ -293,9 +273,7 @@ def started(producer: Any, step: str, *args: Any) -> Any:
 
 
 def transaction_error(producer: Any) -> Any:
-    """The error that put the transaction into its state; later calls say only that there was
-    one.
-    """
+    """The error that put the transaction into its state; later calls say only: there was one."""
     return producer._transaction_manager.last_error
 
 

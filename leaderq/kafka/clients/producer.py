@@ -31,10 +31,7 @@ from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, MessageTooLarg
 from leaderq.kafka.clients.consumer import Offsets
 
 MAX_MESSAGE_BYTES = 1_000_000
-"""What a topic accepts unless its ``max.message.bytes`` was changed, less what the protocol adds.
-"""
-
-
+"""What a topic accepts unless ``max.message.bytes`` was changed, less what the protocol adds."""
 _KEYS = (bytes, type(None))
 TRANSACTION_TIMEOUT_S = 60.0
 """How long a broker keeps an open transaction of a producer that is gone."""
@@ -65,13 +62,8 @@ def checked(message: Message, limit: int = MAX_MESSAGE_BYTES) -> Message:
     """The message, if a client can send it, or a KafkaError: found out where it was made."""
     topic, value, key, headers, partition, _ = message
     # The usual message, at a fifth of the cost: this runs for each one.
-    is_plain = (
-        type(topic) is str
-        and type(value) is bytes
-        and type(key) in _KEYS
-        and not headers
-        and partition is None
-    )
+    is_plain = type(topic) is str and type(value) is bytes and type(key) in _KEYS
+    is_plain = is_plain and not headers and partition is None
     if is_plain and topic and len(value or b"") + len(key or b"") <= limit:
         return message
     if problem := _problem(message):
@@ -132,9 +124,7 @@ class TransactionalProducer(Protocol):
     """Sends messages and offsets together, or not at all. One thread, but for :meth:`produce`."""
 
     def open(self) -> None:
-        """Connect, without fencing anybody; raises also ``ServersUnreachable``,
-        ``MissingPiece``.
-        """
+        """Connect, fencing nobody; raises also ``ServersUnreachable``, ``MissingPiece``."""
 
     def fence(self, timeout_s: float) -> bool:
         """Take the transactional id over; returns whether that has happened yet: then every earlier
@@ -174,14 +164,10 @@ class MessageSender(Protocol):
     """
 
     def open(self, timeout_s: float) -> None:
-        """Connect; raises ``ServersUnreachable``, ``AccessRefused``, ``MissingPiece`` and
-        others.
-        """
+        """Connect; raises ``ServersUnreachable``, ``AccessRefused``, ``MissingPiece``, others."""
 
     def partitions(self, topic: str) -> int:
-        """How many partitions the topic has, asked seldom; raises ``UnknownTopic``,
-        ``KafkaAway``.
-        """
+        """How many partitions it has, asked seldom; raises ``UnknownTopic``, ``KafkaAway``."""
 
     def send(self, message: Message, partition: int) -> Any:
         """Hand over a message for this partition; returns its receipt (``is_done``)."""

@@ -37,10 +37,8 @@ class OffsetCommits:
 
     @property
     def is_busy(self) -> bool:
-        return any(
-            each is not None
-            for each in (self.wanted, self._commit, self._dropped, self._positions_commit)
-        )
+        under_way = self._commit, self._dropped, self._positions_commit
+        return self.wanted is not None or any(each is not None for each in under_way)
 
     @property
     def own(self) -> tuple[Offsets, Offsets]:
@@ -56,9 +54,7 @@ class OffsetCommits:
 
     @property
     def is_letting_go(self) -> bool:
-        """Whether the commit of a batch that was let go of is under way, or was at the last
-        look.
-        """
+        """Whether the commit of a batch let go of is under way, or was at the last look."""
         return self._dropped is not None
 
     def has_let_go(self) -> bool:
@@ -74,10 +70,8 @@ class OffsetCommits:
     def start(self, consumer: ConsumerClient) -> None:
         """Begin to commit what is wanted, unless something else is under way."""
         self.has_let_go()
-        if (
-            self.wanted is not None
-            and self._commit is self._dropped is self._positions_commit is None
-        ):
+        is_free = self._commit is self._dropped is self._positions_commit is None
+        if self.wanted is not None and is_free:
             self._ends = self.wanted
             self._tell_at_s = now_s() + TELL_AFTER_S
             self._commit = self._store.commit(consumer, self._term, self.wanted)
@@ -93,10 +87,8 @@ class OffsetCommits:
             # Some clients and stores wait for a server without a word; an operator should know.
             if self._tell_at_s is not None and now_s() > self._tell_at_s:
                 self._tell_at_s = None
-                log.warning(
-                    "offset commit takes longer than %.0f s; the term goes on and waits",
-                    TELL_AFTER_S,
-                )
+                what = "offset commit takes longer than %.0f s; the term goes on and waits"
+                log.warning(what, TELL_AFTER_S)
             return None
         if self._tell_at_s is None:
             log.info("delayed offset commit succeeded")
@@ -125,10 +117,10 @@ class OffsetCommits:
         if commit is None:
             return None
         self._positions_commit = None
-        if not commit.done(_LOOK_S):
-            self._positions_commit = commit
-            return None
-        return self._positions
+        if commit.done(_LOOK_S):
+            return self._positions
+        self._positions_commit = commit
+        return None
 
     def commit_positions_now(
         self, consumer: ConsumerClient, offsets: Offsets, wait_s: float

@@ -33,9 +33,7 @@ _GONE_LOOKS = 3
 
 @dataclass(frozen=True)
 class Observation:
-    """One look at one partition; ``polls`` and ``empty_polls`` count since the consumer was
-    made.
-    """
+    """One look at one partition; polls count since the consumer was made."""
 
     at_s: float
     position: int
@@ -71,21 +69,13 @@ def find_stalled(
     """What to remember after these looks, and which partitions have stalled."""
     after: dict[Partition, StallCandidate] = {}
     stalled: list[Partition] = []
-    for partition, observation in observations.items():
+    for partition, seen in observations.items():
         known = memory.get(partition)
-        if (
-            known is None
-            or known.since.position != observation.position
-            or observation.position >= observation.end
-        ):
-            after[partition] = StallCandidate(
-                since=observation, tried=known.tried if known else None
-            )
-        elif _has_stalled(known, observation, limits):
+        if known is None or known.since.position != seen.position or seen.position >= seen.end:
+            after[partition] = StallCandidate(seen, known.tried if known else None)
+        elif _has_stalled(known, seen, limits):
             stalled.append(partition)
-            after[partition] = StallCandidate(
-                since=observation, tried=(observation.position, observation.end)
-            )
+            after[partition] = StallCandidate(seen, tried=(seen.position, seen.end))
         else:
             after[partition] = known
     return after, stalled
@@ -100,18 +90,14 @@ def restarted(memory: Memory) -> dict[Partition, StallCandidate]:
     }
 
 
-def _has_stalled(known: StallCandidate, observation: Observation, limits: StallLimits) -> bool:
+def _has_stalled(known: StallCandidate, seen: Observation, limits: StallLimits) -> bool:
     since = known.since
-    was_polled = (
-        observation.empty_polls - since.empty_polls >= limits.empty_polls
-        or observation.polls - since.polls >= limits.polls
-    )
-    if not was_polled or known.tried == (observation.position, observation.end):
+    is_known_silent = seen.empty_polls - since.empty_polls >= limits.empty_polls
+    was_polled = is_known_silent or seen.polls - since.polls >= limits.polls
+    if not was_polled or known.tried == (seen.position, seen.end):
         return False
-    patience_s = (
-        limits.still_s if observation.end > since.end else limits.still_s * limits.unmoved_factor
-    )
-    return observation.at_s - since.at_s >= patience_s
+    factor = 1 if seen.end > since.end else limits.unmoved_factor
+    return seen.at_s - since.at_s >= limits.still_s * factor
 
 
 @dataclass(frozen=True)
@@ -142,15 +128,9 @@ class ConsumerCheck:
         self._empty_polls += empty
 
     def look(
-        self,
-        consumer: ConsumerClient,
-        now_s: float,
-        wait_s: float,
-        resting: Collection[Partition] = (),
+        self, consumer: ConsumerClient, now_s: float, wait_s: float, resting: Collection[Partition]
     ) -> CheckResult:
-        """One look; asks the brokers for positions and ends. ``resting`` partitions are not
-        read.
-        """
+        """One look; asks the brokers for ends. ``resting`` partitions are not read."""
         added = self._lacks_topics(consumer) | self.misses(consumer)
         ends, positions = consumer.end_offsets(wait_s), consumer.positions()
         observations = {
@@ -159,28 +139,20 @@ class ConsumerCheck:
             if where in positions and where not in resting
         }
         self._memory, stalled = find_stalled(self._memory, observations, self._limits)
-        return CheckResult(
-            ends=ends,
-            added=added,
-            stalled=(stalled[0], observations[stalled[0]]) if stalled else None,
-            recreated=self.changed_topics(consumer),
-        )
+        first = (stalled[0], observations[stalled[0]]) if stalled else None
+        return CheckResult(ends, added, first, self.changed_topics(consumer))
 
     def changed_topics(self, consumer: ConsumerClient) -> frozenset[str]:
         """Topics whose id is not the one known so far."""
         ids = consumer.topic_ids()
         changed = recreated(self.topic_ids, ids)
-        self.topic_ids = {
-            **ids,
-            **{topic: known for topic, known in self.topic_ids.items() if topic in changed},
-        }
+        self.topic_ids = ids | {topic: self.topic_ids[topic] for topic in changed}
         return changed
 
     def accept(self, consumer: ConsumerClient, topics: frozenset[str]) -> None:
         """Topics created again were dealt with: know them by their new ids."""
-        self.topic_ids.update(
-            {topic: found for topic, found in consumer.topic_ids().items() if topic in topics}
-        )
+        ids = consumer.topic_ids()
+        self.topic_ids |= {topic: ids[topic] for topic in topics if topic in ids}
 
     def misses(self, consumer: ConsumerClient) -> bool:
         """Whether partitions are not held, seen for the first time; later they are another's."""
@@ -190,10 +162,8 @@ class ConsumerCheck:
             return True
         if missing and not self._warned:
             self._warned = True
-            log.warning(
-                "partitions %s are not given to this leader; who else uses its group?",
-                ", ".join(map(str, sorted(missing))),
-            )
+            what = "partitions %s are not given to this leader; who else uses its group?"
+            log.warning(what, ", ".join(map(str, sorted(missing))))
         self._missing = missing
         return False
 
@@ -209,7 +179,6 @@ class ConsumerCheck:
         gone = set(self.topic_ids) - existing
         self._gone_looks = self._gone_looks + 1 if gone else 0
         if self._gone_looks >= _GONE_LOOKS:
-            raise UnknownTopic(
-                f"topic {', '.join(map(repr, sorted(gone)))} was deleted while it was read"
-            )
+            names = ", ".join(map(repr, sorted(gone)))
+            raise UnknownTopic(f"topic {names} was deleted while it was read")
         return False

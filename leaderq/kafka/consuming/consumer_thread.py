@@ -82,9 +82,7 @@ _NO_ANSWER = object()
 
 
 class ConsumerThread:
-    """Drains for one career, through all its terms; the public methods are for the career
-    thread.
-    """
+    """Drains for one career, through all its terms; public methods: for the career thread."""
 
     def __init__(self, plan: ConsumingPlan) -> None:
         self._plan = plan
@@ -96,9 +94,8 @@ class ConsumerThread:
         self.loaded: Offsets | None = None
         self._next_batch: Batch | None = None
         self._progress: Offsets = {}
-        self._thread = threading.Thread(
-            target=self._run, name=f"leaderq-consumer-{plan.career}", daemon=True
-        )
+        name = f"leaderq-consumer-{plan.career}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     @property
     def is_fit(self) -> bool:
@@ -107,8 +104,7 @@ class ConsumerThread:
 
     def start(self, timeout_s: float) -> None:
         """Open the first consumer; raises what prevents that."""
-        opening = _Request(_Kind.OPEN)
-        self._requests.put(opening)
+        opening = self._asked(_Kind.OPEN)
         self._thread.start()
         try:
             _value, error = opening.answer.get(timeout=timeout_s)
@@ -121,8 +117,7 @@ class ConsumerThread:
         """Take over for ``term``: whether the former leader was fenced within ``wait_s``."""
         self._gate = gate = JoinGate(term)
         self.loaded = self._next_batch = None
-        request = _Request(_Kind.BEGIN, gate)
-        self._requests.put(request)
+        request = self._asked(_Kind.BEGIN, gate)
         return self._await(request, wait_s, term.ending.is_set) is not _NO_ANSWER
 
     def is_consuming(self, term: Term) -> bool:
@@ -135,8 +130,7 @@ class ConsumerThread:
             return batch
         question = self._question
         if question is None or question.what is not term:
-            question = self._question = _Request(_Kind.NEXT, term)
-            self._requests.put(question)
+            question = self._question = self._asked(_Kind.NEXT, term)
         answer = self._await(question, wait_s, term.ending.is_set)
         if answer is _NO_ANSWER:
             return None
@@ -152,8 +146,7 @@ class ConsumerThread:
         instead: what the store says is not done is handed out again; ``Deposed`` if a newer leader
         is there.
         """
-        request = _Request(_Kind.COMMIT, ends)
-        self._requests.put(request)
+        request = self._asked(_Kind.COMMIT, ends)
         last_s: float | None = None
         while (answer := self._await(request, 0.1, lambda: False)) is _NO_ANSWER:
             term.check()
@@ -171,25 +164,30 @@ class ConsumerThread:
         """
         if len(self._progress or self.loaded or ()) < 2:
             return False
-        self._requests.put(_Request(_Kind.REST, (partition, for_s)))
+        self._asked(_Kind.REST, (partition, for_s))
         return True
 
     def finish(self, term: Term) -> None:
         """The term's work is over: from now on nothing joins, reads or commits for it."""
         if self._gate is not None and self._gate.term is term:
             self._gate.is_shut = True
-            self._requests.put(_Request(_Kind.FINISH))
+            self._asked(_Kind.FINISH)
             self._gate = self._question = self._next_batch = None
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Close the consumer and end the thread, within ``timeout_s``."""
         if self._gate is not None:
             self._gate.is_shut = True
-        self._requests.put(_Request(_Kind.CLOSE))
+        self._asked(_Kind.CLOSE)
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         if self._plan.reports is not None:
             self._plan.reports.close()
+
+    def _asked(self, kind: _Kind, what: Any = None) -> _Request:
+        request = _Request(kind, what)
+        self._requests.put(request)
+        return request
 
     def _await(self, request: _Request, wait_s: float, stop: Callable[[], bool]) -> Any:
         end = now_s() + wait_s
@@ -198,9 +196,8 @@ class ConsumerThread:
                 value, error = request.answer.get(timeout=_SLICE_S)
             except Empty:
                 if not self.is_fit:
-                    raise KafkaError(
-                        f"the consumer thread {self._state()}; the next term gets a new one"
-                    ) from None
+                    what = f"the consumer thread {self._state()}; the next term gets a new one"
+                    raise KafkaError(what) from None
                 if stop() or now_s() >= end:
                     return _NO_ANSWER
                 continue
@@ -232,9 +229,8 @@ class ConsumerThread:
             elif request.kind is _Kind.CLOSE:
                 break
             elif request.kind is _Kind.BEGIN:
-                term_consumer = TermConsumer(
-                    self._plan, request.what.term, consumer, request.what, self._rebuilds
-                )
+                gate = request.what
+                term_consumer = TermConsumer(self._plan, gate.term, consumer, gate, self._rebuilds)
                 try:
                     if _TermLoop(self, term_consumer, request).run():
                         return
@@ -261,18 +257,14 @@ class ConsumerThread:
     def _next_request(self, wait_s: float) -> _Request | None:
         self._beat = now_s()
         try:
-            request = (
-                self._requests.get(timeout=wait_s) if wait_s > 0 else self._requests.get_nowait()
-            )
+            return self._requests.get(wait_s > 0, wait_s)
         except Empty:
-            request = None
-        self._beat = now_s()
-        return request
+            return None
+        finally:
+            self._beat = now_s()
 
     def _warm(self) -> ConsumerClient | None:
-        """A new consumer, not joined; ``None`` if Kafka is away (the next term opens one
-        itself).
-        """
+        """A new consumer, not joined; ``None`` if Kafka is away: the next term opens one."""
         consumer = self._plan.make()
         try:
             consumer.open()
@@ -311,13 +303,10 @@ class _TermLoop:
     def run(self) -> bool:
         """Until the term is finished; returns whether the thread is to end."""
         while True:
-            request = self._owner._next_request(
-                KEEP_WARM_S if self._end else self._term_consumer.wait_s()
-            )
+            wait_s = KEEP_WARM_S if self._end else self._term_consumer.wait_s()
+            request, term = self._owner._next_request(wait_s), self._term
             if request is not None and request.kind in (_Kind.CLOSE, _Kind.FINISH):
-                self._refuse(
-                    Deposed(term=self._term.number, reason=self._term.reason or Reason.WITHDRAWN)
-                )
+                self._refuse(Deposed(term=term.number, reason=term.reason or Reason.WITHDRAWN))
                 return request.kind is _Kind.CLOSE
             if request is not None:
                 self._note(request)
@@ -329,15 +318,14 @@ class _TermLoop:
                 self._answer()
 
     def _note(self, request: _Request) -> None:
+        consumer = self._term_consumer
         if request.kind is _Kind.NEXT:
             self._asking = request
         elif request.kind is _Kind.COMMIT:
             self._committing = request
-            self._term_consumer.commits.request(
-                request.what, in_hand=self._term_consumer.has_in_hand
-            )
+            consumer.commits.request(request.what, in_hand=consumer.has_in_hand)
         elif request.kind is _Kind.REST:
-            self._term_consumer.rest(*request.what)
+            consumer.rest(*request.what)
 
     def _round(self) -> None:
         try:
@@ -347,50 +335,36 @@ class _TermLoop:
             self._over(exc)
         except Exception as exc:
             self._breaks += 1
-            log.warning("the Kafka client broke (%s: %s)", type(exc).__name__, exc, exc_info=True)
-            if self._breaks > _BREAKS:
-                self._over(
-                    KafkaError(
-                        f"the Kafka client broke {self._breaks} times in a row:"
-                        f" {type(exc).__name__}: {exc}"
-                    )
-                )
-            else:
+            kind = type(exc).__name__
+            log.warning("the Kafka client broke (%s: %s)", kind, exc, exc_info=True)
+            if self._breaks <= _BREAKS:
                 self._term_consumer.mend()
+                return
+            times = f"{self._breaks} times in a row"
+            self._over(KafkaError(f"the Kafka client broke {times}: {kind}: {exc}"))
 
     def _over(self, exc: BaseException) -> None:
         self._end = exc
         self._term_consumer.close()
 
     def _answer(self) -> None:
-        term_consumer = self._term_consumer
-        if self._begun is not None and term_consumer.joined:
-            self._owner.loaded = term_consumer.loaded
+        consumer = self._term_consumer
+        if self._begun is not None and consumer.joined:
+            self._owner.loaded = consumer.loaded
             self._begun.answer.put((True, None))
             self._begun = None
-        if (
-            self._committing is not None
-            and (committed := term_consumer.commits.outcome) is not None
-        ):
-            lost = (
-                None
-                if committed
-                else BatchLost(
-                    "the batch was let go of; what is not done of it is handed out again"
-                )
-            )
-            self._owner._progress = term_consumer.loaded
+        committing, outcome = self._committing, consumer.commits.outcome
+        if committing is not None and outcome is not None:
+            what = "the batch was let go of; what is not done of it is handed out again"
+            lost = None if outcome else BatchLost(what)
+            self._owner._progress = consumer.loaded
             # The next one goes along, which spares two changes of thread; else it stays in hand.
-            self._committing.answer.put(
-                (None if term_consumer.has_in_hand else term_consumer.offer(), lost)
-            )
+            following = None if consumer.has_in_hand else consumer.offer()
+            committing.answer.put((following, lost))
             self._committing = None
-        if (
-            self._asking is not None
-            and self._committing is None
-            and (batch := term_consumer.offer()) is not None
-        ):
-            self._asking.answer.put((batch, None))
+        asking = None if self._committing is not None else self._asking
+        if asking is not None and (batch := consumer.offer()) is not None:
+            asking.answer.put((batch, None))
             self._asking = None
 
     def _refuse(self, error: BaseException) -> None:

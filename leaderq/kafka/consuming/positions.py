@@ -46,18 +46,11 @@ class Positions:
 
     def release(self, partitions: Collection[Partition]) -> None:
         """What is in hand of these is not to be committed: reading goes back to the store's."""
-        self.handed.update(
-            {
-                partition: self.committed[partition]
-                for partition in partitions
-                if partition in self.committed
-            }
-        )
-        if self.in_hand is not None:
-            ends = {
-                where: end for where, end in self.in_hand.ends.items() if where not in partitions
-            }
-            records = {where: rows for where, rows in self.in_hand.records.items() if where in ends}
+        for partition in self.committed.keys() & set(partitions):
+            self.handed[partition] = self.committed[partition]
+        if (batch := self.in_hand) is not None:
+            ends = {where: end for where, end in batch.ends.items() if where not in partitions}
+            records = {where: batch.records[where] for where in batch.records if where in ends}
             self.in_hand = Batch(records=records, ends=ends) if ends else None
 
     def advance(self, positions: Offsets) -> None:
@@ -162,16 +155,14 @@ def resets(
     last: Offsets,
 ) -> dict[Partition, int]:
     """The new offsets of partitions whose position is gone, or whose topic is another now."""
-    gone = [
-        partition
-        for partition, position in positions.items()
-        if partition in first
-        and (
-            partition.topic in recreated
-            or not first[partition] <= position <= max(last[partition], first[partition])
-        )
-    ]
-    return {partition: (last if policy == "latest" else first)[partition] for partition in gone}
+    to = last if policy == "latest" else first
+
+    def is_gone(where: Partition, position: int) -> bool:
+        is_there = first[where] <= position <= max(last[where], first[where])
+        return where.topic in recreated or not is_there
+
+    known = {where: at for where, at in positions.items() if where in first}
+    return {where: to[where] for where, at in known.items() if is_gone(where, at)}
 
 
 def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> frozenset[str]:

@@ -52,18 +52,14 @@ class ReadAhead:
         """How many records to poll for now; 0 while enough is ahead."""
         limits, limit = self._limits, self._limits.max_bytes
         many = limits.workers > 1
-        enough = (
-            max(SPREAD_RECORDS, limits.max_records * limits.workers) if many else limits.max_records
-        )
+        spread = max(SPREAD_RECORDS, limits.max_records * limits.workers)
+        enough = spread if many else limits.max_records
         room = max(0, enough - sum(self._counts.values()))
         if limit is None or not room:
             return room
         # No more than will fit, if they are as large as those before: what a poll returns is held.
-        return (
-            0
-            if self._bytes >= limit
-            else min(room, max(1, int((limit - self._bytes) / self._record_bytes)))
-        )
+        fit = max(1, int((limit - self._bytes) / self._record_bytes))
+        return min(room, fit) if self._bytes < limit else 0
 
     @property
     def is_empty(self) -> bool:
@@ -98,9 +94,8 @@ class ReadAhead:
         if not self._counts:
             return None
         limit = self._limits.max_bytes
-        if sum(self._counts.values()) >= self._limits.max_records or (
-            limit is not None and self._bytes >= limit
-        ):
+        is_large = limit is not None and self._bytes >= limit
+        if is_large or sum(self._counts.values()) >= self._limits.max_records:
             return 0.0
         since_s = min(parts[0].at_s for parts in self._waiting.values())
         return max(0.0, since_s + self._limits.max_wait_s - now_s)
@@ -129,13 +124,11 @@ class ReadAhead:
         self._counts[where] -= sum(map(len, taken))
         if not self._counts[where]:
             del self._waiting[where], self._counts[where]
-        return _joined(taken) if taken else ()
+        return taken[0] if len(taken) == 1 else Chained(taken)
 
 
 class _Part(NamedTuple):
-    """Records of one partition that came together; ``size`` in bytes, 0 where no limit asks for
-    it.
-    """
+    """Records of one partition that came together; ``size`` in bytes, 0 without a limit."""
 
     at_s: float
     rows: Sequence[Record]
@@ -151,9 +144,8 @@ class _Part(NamedTuple):
                     count = at
                     break
                 size += row.size
-        return _Part(self.at_s, self.rows[:count], size), _Part(
-            self.at_s, self.rows[count:], self.size - size
-        )
+        first = _Part(self.at_s, self.rows[:count], size)
+        return first, _Part(self.at_s, self.rows[count:], self.size - size)
 
 
 def shares(counts: Mapping[Partition, int], most: int) -> dict[Partition, int]:
@@ -169,7 +161,3 @@ def shares(counts: Mapping[Partition, int], most: int) -> dict[Partition, int]:
                 most -= more
         open_ = [where for where in open_ if taken.get(where, 0) < counts[where]]
     return taken
-
-
-def _joined(parts: list[Sequence[Record]]) -> Sequence[Record]:
-    return parts[0] if len(parts) == 1 else Chained(parts)

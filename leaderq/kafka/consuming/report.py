@@ -17,7 +17,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -82,15 +82,9 @@ class DrainReport:
 
     def as_event(self, career: str, candidate: str) -> DrainProgress:
         """The same, for who listens in this process."""
-        return DrainProgress(
-            career=career,
-            candidate=candidate,
-            term=self.term,
-            lag=self.lag,
-            rate_per_s=self.rate_per_s,
-            arriving_per_s=self.arriving_per_s,
-            partitions={name: each.lag for name, each in self.partitions.items()},
-        )
+        lags = {name: each.lag for name, each in self.partitions.items()}
+        speeds = self.rate_per_s, self.arriving_per_s
+        return DrainProgress(career, candidate, self.term, self.lag, *speeds, lags)
 
 
 def encode(report: DrainReport) -> bytes:
@@ -101,11 +95,11 @@ def decode(data: bytes, *, path: str) -> DrainReport:
     """The report in ``data``, whatever its version, or a CorruptRecord naming ``path``."""
     try:
         found = _known(DrainReport, json.loads(data))
-        rows = _object(found.pop("partitions", {}))
-        partitions = {name: PartitionLag(**_known(PartitionLag, row)) for name, row in rows.items()}
-        report = DrainReport(**found, partitions=partitions)
-        _check_numbers(report)
-    except (ValueError, TypeError) as exc:
+        rows = found.pop("partitions", {}).items()
+        lags = {name: PartitionLag(**_known(PartitionLag, row)) for name, row in rows}
+        report = DrainReport(**found, partitions=lags)
+        _check_types(report)
+    except (ValueError, TypeError, AttributeError) as exc:
         raise CorruptRecord(
             f"the znode {path} holds {data[:60]!r}, which is no report of a leader ({exc}); delete"
             " it: a leader that drains writes it again within seconds, and nothing else is kept"
@@ -114,30 +108,20 @@ def decode(data: bytes, *, path: str) -> DrainReport:
     return report
 
 
-def _object(found: Any) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise TypeError("it is no JSON object")
-    return found
-
-
 def _known(kind: type[Any], found: Any) -> dict[str, Any]:
     names = [each.name for each in fields(kind)]
-    return {name: value for name, value in _object(found).items() if name in names}
+    return {name: value for name, value in found.items() if name in names}
 
 
-def _check_numbers(report: DrainReport) -> None:
+def _check_types(report: DrainReport) -> None:
     counts: list[Any] = [report.term, report.skipped, report.buried]
-    counts += [
-        number
-        for each in report.partitions.values()
-        for number in (each.position, each.end, each.lag)
-    ]
-    if report.held_up is not None and not isinstance(report.held_up, str):
+    counts += [number for each in report.partitions.values() for number in astuple(each)]
+    numbers: list[Any] = [report.rate_per_s, report.arriving_per_s, report.catch_up_s]
+    numbers = [report.at, *(each for each in numbers if each is not None)]
+    if not isinstance(report.held_up, str | None):
         raise TypeError("'held_up' is not a sentence")
     if any(type(number) is not int for number in counts):
         raise TypeError("a count is not a whole number")
-    speeds = (report.rate_per_s, report.arriving_per_s, report.catch_up_s)
-    numbers: list[Any] = [report.at, *(speed for speed in speeds if speed is not None)]
     if any(not isinstance(each, int | float) or not math.isfinite(each) for each in numbers):
         raise TypeError("a time or a rate is not a number")
 
@@ -165,11 +149,8 @@ class LagEstimator:
     def see(self, now_s: float, committed: Offsets, ends: Offsets) -> None:
         """Note what is committed and where partitions end; the clock does not go back."""
         last = self._looks[-1] if self._looks else _Look(now_s, 0, 0)
-        handled, arrived = (
-            last.handled + _grown(self._committed, committed),
-            last.arrived + _grown(self._ends, ends),
-        )
-        self._looks.append(_Look(now_s, handled, arrived))
+        handled = last.handled + _grown(self._committed, committed)
+        self._looks.append(_Look(now_s, handled, last.arrived + _grown(self._ends, ends)))
         # One look older than the span stays: a gap between looks is averaged over.
         while len(self._looks) > 2 and self._looks[1].at_s <= now_s - self._span_s:
             self._looks.popleft()
@@ -185,21 +166,23 @@ class LagEstimator:
             # The end was asked for before the latest commit, perhaps.
             rows[str(where)] = PartitionLag(position, max(end, position), max(0, end - position))
         rate, arriving = self._rates()
-        catch_up = catch_up_s(sum(row.lag for row in rows.values()), rate, arriving)
+        lag = sum(row.lag for row in rows.values())
         return DrainReport(
-            **said, partitions=rows, rate_per_s=rate, arriving_per_s=arriving, catch_up_s=catch_up
+            **said,
+            partitions=rows,
+            rate_per_s=rate,
+            arriving_per_s=arriving,
+            catch_up_s=catch_up_s(lag, rate, arriving),
         )
 
     def _rates(self) -> tuple[float | None, float | None]:
-        if (
-            not self._looks
-            or (span_s := self._looks[-1].at_s - self._looks[0].at_s) < _LEAST_SPAN_S
-        ):
+        if not self._looks:
             return None, None
         first, last = self._looks[0], self._looks[-1]
-        return round((last.handled - first.handled) / span_s, 3), round(
-            (last.arrived - first.arrived) / span_s, 3
-        )
+        if (span_s := last.at_s - first.at_s) < _LEAST_SPAN_S:
+            return None, None
+        handled, arrived = last.handled - first.handled, last.arrived - first.arrived
+        return round(handled / span_s, 3), round(arrived / span_s, 3)
 
 
 def catch_up_s(lag: int, rate_per_s: float | None, arriving_per_s: float | None) -> float | None:
@@ -232,23 +215,14 @@ class ProgressReports:
         group: str,
         dead_letters: str | None,
     ) -> None:
-        self._session = session
-        self._events = events
-        self._path = path
-        self._career = career
-        self._candidate = candidate
-        self._group = group
+        self._session, self._events, self._path = session, events, path
+        self._career, self._candidate = career, candidate
         self._writer = SerialExecutor(f"leaderq-report-{career}")
         self._writing: SubmittedWork | None = None
         self._has_warned = False
-        self._estimator = LagEstimator()
-        self._term = 0
-        self._said: dict[str, Any] = {
-            "group": group,
-            "dead_letters": dead_letters,
-            "skipped": 0,
-            "buried": 0,
-        }
+        self._estimator, self._term = LagEstimator(), 0
+        self._said: dict[str, Any] = {"group": group, "dead_letters": dead_letters}
+        self._said |= {"skipped": 0, "buried": 0}
 
     def former(self) -> DrainReport:
         """The last report, without another group's positions; an empty one if there is none."""
@@ -258,9 +232,10 @@ class ProgressReports:
         except NoNode:
             return DrainReport()
         except (CorruptRecord, ZooKeeperError) as exc:
-            log.warning("whether topics and offsets are still the same cannot be told: %s", exc)
+            log.warning("it cannot be told if topics and offsets are still the same: %s", exc)
             return DrainReport()
-        return report if report.group == self._group else replace(report, partitions={})
+        is_ours = report.group == self._said["group"]
+        return report if is_ours else replace(report, partitions={})
 
     def tell(
         self,
@@ -315,9 +290,5 @@ class ProgressReports:
         self._events.publish(RecordDeadLettered(*self._place(record), error, attempts, topic))
 
     def _place(self, record: Record) -> tuple[str, str, str, int]:
-        return (
-            self._career,
-            self._candidate,
-            str(Partition(record.topic, record.partition)),
-            record.offset,
-        )
+        where = str(Partition(record.topic, record.partition))
+        return self._career, self._candidate, where, record.offset

@@ -56,6 +56,7 @@ from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.record import Batch, Partition
 from leaderq.kafka.stores.offset_store import ExternalOffsets, OffsetStore
 from leaderq.term import OpenTerm, Reason, Term
+from leaderq.threads.backoff import Backoff, BackoffPolicy
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +68,8 @@ polls is it noticed that something is to be committed; each change of threads co
 ATTEND_S = 1.0
 REQUEST_S = 1.0
 PARTITIONS_A_SECOND = 1000
-"""So many may take a second more of each request and join, which are begun again if they are late;
-and idle polls wait longer, because some clients look over all partitions in each.
-"""
+"""So many may take a second more of each request and join, which are begun again if late; and idle
+polls wait longer, because some clients look over all partitions in each."""
 CONFIRM_S = 3.0
 MIRROR_ALL_S = 60.0
 INSPECT_S = 5.0
@@ -80,9 +80,7 @@ TELL_AFTER_S = 2.0
 FREE_GROUP_AFTER_S = 2.0
 REBUILD_AFTER_S = 30.0
 REBUILD_JOINING_AFTER_S = 10.0
-"""A request to join waits for minutes; one whose answer was lost is best given up with its
-client.
-"""
+"""Joining waits for minutes; one whose answer was lost is best given up with its client."""
 _NAMED = 20
 _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 
@@ -167,9 +165,7 @@ class TermConsumer:
         return self._positions.in_hand
 
     def rest(self, partition: Partition, for_s: float) -> None:
-        """Let go of what is in hand of this partition; read it again from the store, in
-        ``for_s``.
-        """
+        """Let go of what is in hand of it; read it again from the store, in ``for_s``."""
         self._positions.release((partition,))
         self._resting[partition] = now_s() + for_s
         self._ahead.clear()  # nothing is read before the next place(): it would leave a gap
@@ -185,16 +181,10 @@ class TermConsumer:
         now = now_s()
         if self._outage.not_before_s > now:
             return self._outage.not_before_s - now
-        if not self.joined or self.commits.is_busy or self._is_idle:
+        if not self.joined or self.commits.is_busy or self._is_idle or self._is_to_place:
             return 0.0
-        due = min(
-            self._attended + ATTEND_S,
-            self._confirmed + CONFIRM_S,
-            self._inspected + INSPECT_S,
-            *self._resting.values(),
-        )
-        if self._is_to_place:
-            return 0.0
+        looks = self._confirmed + CONFIRM_S, self._inspected + INSPECT_S
+        due = min(self._attended + ATTEND_S, *looks, *self._resting.values())
         if self._ahead.room:
             due = min(due, self._look_ahead_at)
         if (left_s := self._ahead.wait_s(now)) is not None and not self.has_in_hand:
@@ -224,11 +214,8 @@ class TermConsumer:
                 self._term.wind_up(Reason.FENCED)
             raise Deposed(term=self._term.number, reason=Reason.FENCED) from exc
         except BatchLost as exc:
-            log.warning(
-                "the effects of a batch are lost (%s); the offsets tell whether it is to be"
-                " repeated",
-                exc,
-            )
+            what = "effects of a batch are lost (%s); the offsets tell if it is to be repeated"
+            log.warning(what, exc)
             self._effects_lost, self.joined = True, False
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
             if self._outage.met(exc, now_s(), joining=not self.joined):
@@ -245,8 +232,7 @@ class TermConsumer:
             self._attend(consumer)
             return
         if self.commits.is_letting_go:
-            # It may be committed after the offsets were loaded: fence and load again, once it is
-            # over.
+            # It may be committed after the offsets were loaded: these are loaded again afterwards.
             self.joined = not self.commits.has_let_go()
             return
         self.commits.start(consumer)
@@ -298,13 +284,9 @@ class TermConsumer:
 
     def _reposition(self, consumer: ConsumerClient) -> None:
         """Set every position from the store, before a record of the new membership is used."""
-        joins = consumer.joins
-        held = consumer.assigned()
-        stored = {
-            where: at
-            for where, at in self._store.load(consumer, self._term, self._request_s).items()
-            if where in held
-        }
+        joins, held = consumer.joins, consumer.assigned()
+        loaded = self._store.load(consumer, self._term, self._request_s)
+        stored = {where: at for where, at in loaded.items() if where in held}
         self._ahead.clear()  # it follows what is let go of now; what comes next may fail
         if self._has_loaded:
             self._resume(stored, held)
@@ -315,9 +297,8 @@ class TermConsumer:
         if fresh := held - set(positions.handed):
             first = consumer.start_offsets(self._request_s)
             last = consumer.end_offsets(self._request_s) if self._plan.start == "latest" else first
-            # Committed before the first record is read: otherwise "latest" would be a later place
-            # for the next leader.
-            # A topic made later begins at its first record, as an added partition does.
+            # Committed before the first record is read: "latest" would else be a later place for
+            # the next leader. A topic made later begins at its first, as an added partition does.
             known = fresh if self._plan.by_pattern and stored else stored
             begin = starts(self._plan.start, fresh, known, first, last)
             self._check_forgotten(forgotten(self._reached, fresh, changed, first))
@@ -352,9 +333,7 @@ class TermConsumer:
         self._reached = {}  # told once in a term
         if not reached or isinstance(self._store, ExternalOffsets):
             return
-        where = ", ".join(
-            f"{partition}@{reached[partition]}" for partition in sorted(reached)[:_NAMED]
-        )
+        where = ", ".join(f"{each}@{reached[each]}" for each in sorted(reached)[:_NAMED])
         if not may_reset(self._plan.start):
             raise OffsetOutOfRange(
                 f"no offset is stored any more for {len(reached)} partitions that this career has"
@@ -362,10 +341,7 @@ class TermConsumer:
                 " (kafka-consumer-groups --reset-offsets), or set auto_offset_reset to 'earliest'"
                 " or 'latest' if reading shall go on there"
             )
-        what = (
-            "offsets that this career had reached are gone; reading goes on at the %s records;"
-            " reached=%s"
-        )
+        what = "reached offsets are gone; reading goes on at the %s records; reached=%s"
         log.warning(what, self._plan.start, where)
 
     def _resume(self, stored: Offsets, held: frozenset[Partition]) -> None:
@@ -380,9 +356,7 @@ class TermConsumer:
         if self._effects_lost:
             self._effects_lost = False
             wanted = self.commits.wanted
-            if wanted is not None and all(
-                stored.get(where) == end for where, end in wanted.items()
-            ):
+            if wanted is not None and wanted.items() <= stored.items():
                 positions.settle(wanted)
                 self.commits.settled(wanted)
             else:
@@ -391,9 +365,7 @@ class TermConsumer:
             self.commits.drop()
 
     def _settle_membership(self, consumer: ConsumerClient) -> bool:
-        """Whether positions still stand; sets them again if the group was joined again
-        meanwhile.
-        """
+        """Whether positions still stand; set again if the group was joined again meanwhile."""
         if consumer.joins == self._joins:
             return True
         self._reposition(consumer)
@@ -426,18 +398,15 @@ class TermConsumer:
         self._ahead.add(records, now_s())
         if wait_s or records:
             self._check.polled(empty=not records)
-        self._ahead_pause_s = (
-            0.0 if records else min(max(self._ahead_pause_s * 2, _MIN_AHEAD_S), _MAX_AHEAD_S)
-        )
+        pause_s = min(max(self._ahead_pause_s * 2, _MIN_AHEAD_S), _MAX_AHEAD_S)
+        self._ahead_pause_s = 0.0 if records else pause_s
         self._look_ahead_at = now_s() + self._ahead_pause_s
         return bool(records)
 
     def _reset(
         self, consumer: ConsumerClient, recreated: frozenset[str], *, reread: bool = False
     ) -> bool:
-        """Positions may be gone: go where the user said, or raise; returns whether any was
-        changed.
-        """
+        """Positions may be gone: go where the user said, or raise; whether any was changed."""
         if not recreated and not reread:
             return False
         if not may_reset(self._plan.start):
@@ -451,11 +420,8 @@ class TermConsumer:
         first, last = consumer.start_offsets(self._request_s), consumer.end_offsets(self._request_s)
         new = resets(self._plan.start, self._positions.handed, recreated, first, last)
         if new:
-            what = (
-                "the positions in %s are gone; reading goes on at its %s records, as"
-                " auto_offset_reset says"
-            )
-            log.warning(what, _names(new), self._plan.start)
+            what = "positions are gone; reading goes on at the %s records; partitions=%s"
+            log.warning(what, self._plan.start, _names(new))
             self.commits.commit_positions_now(consumer, new, 2 * self._request_s)
             self._positions.add(new)
             self._place(consumer)
@@ -485,11 +451,8 @@ class TermConsumer:
         new: dict[Partition, int] = {}
         if self._is_idle:
             # Markers stepped over count as read, so that lag tools show 0.
-            new = {
-                where: at
-                for where, at in consumer.positions().items()
-                if at > committed.get(where, -1)
-            }
+            found = consumer.positions().items()
+            new = {where: at for where, at in found if at > committed.get(where, -1)}
         self._confirmed = now_s()
         if self._store.is_silent:
             # One partition proves as much as all of them.
@@ -498,18 +461,13 @@ class TermConsumer:
             self._mirror(consumer, committed | new)
 
     def _mirror(self, consumer: ConsumerClient, offsets: Offsets) -> None:
-        """Show the group where this leader stands; without authority, so that failing is no
-        harm.
-        """
+        """Show the group where this leader stands; without authority: failing is no harm."""
         if now_s() >= self._mirror_all_at:  # the group has no member, so what stands there expires
             self._mirrored, self._mirror_all_at = {}, now_s() + MIRROR_ALL_S
-        changed = {where: at for where, at in offsets.items() if self._mirrored.get(where) != at}
-        if not changed:
-            return
+        changed = dict(offsets.items() - self._mirrored.items())
+        note = f"leaderq term {self._term.number}, for information"
         try:
-            if consumer.commit(changed, f"leaderq term {self._term.number}, for information").done(
-                self._request_s
-            ):
+            if changed and consumer.commit(changed, note).done(self._request_s):
                 self._mirrored.update(changed)
         except KafkaError as exc:
             log.debug("the group's offsets could not be set for lag tools: %s", exc)
@@ -532,29 +490,18 @@ class TermConsumer:
             consumer.attend(self._request_s)
             self._settle_membership(consumer)
         self._reset(consumer, found.recreated)
-        if self._plan.reports is not None:
-            self._plan.reports.tell(
-                self._term,
-                self._inspected,
-                self._positions.committed,
-                found.ends,
-                self._check.topic_ids,
-            )
+        plan = self._plan
+        if plan.reports is not None:
+            known = self._positions.committed, found.ends, self._check.topic_ids
+            plan.reports.tell(self._term, self._inspected, *known)
         if found.stalled and not self._stalled:
-            where, observation = found.stalled
+            where, at = found.stalled
             self._stalled = True
             self.rebuilds += 1
-            position, end = observation.position, observation.end
-            log.warning(
-                "%s stands at %d although records wait up to %d; the consumer is made again",
-                where,
-                position,
-                end,
-            )
-            plan = self._plan
-            plan.events.publish(
-                DrainStalled(plan.career, plan.candidate, str(where), position, end, self.rebuilds)
-            )
+            what = "consumer stalled, it is made again; partition=%s position=%d end=%d"
+            log.warning(what, where, at.position, at.end)
+            stalled = str(where), at.position, at.end, self.rebuilds
+            plan.events.publish(DrainStalled(plan.career, plan.candidate, *stalled))
 
     def _made(self) -> ConsumerClient:
         consumer = self._plan.make()
@@ -572,9 +519,8 @@ class TermConsumer:
 
 def _names(partitions: Iterable[Partition]) -> str:
     names = [str(partition) for partition in sorted(partitions)]
-    return ", ".join(names[:_NAMED]) + (
-        f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    )
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 class Outage:
@@ -584,7 +530,7 @@ class Outage:
         self.not_before_s = 0.0
         self._since_s: float | None = None
         self._client_since_s = 0.0
-        self._backoff_s = 0.0
+        self._backoff = Backoff(BackoffPolicy(_MIN_BACKOFF_S, MAX_BACKOFF_S, jitter=0.0))
         self._told = False
 
     def met(self, why: Exception, now_s: float, *, joining: bool) -> bool:
@@ -593,15 +539,12 @@ class Outage:
             self._since_s = self._client_since_s = now_s
         if not self._told and now_s - self._since_s > TELL_AFTER_S:
             self._told = True
-            what = (
-                "leader is not let into its group" if isinstance(why, NotLetIn) else "Kafka is away"
-            )
+            is_kept_out = isinstance(why, NotLetIn)
+            what = "leader is not let into its group" if is_kept_out else "Kafka is away"
             log.warning("%s (%s); the term goes on and tries again", what, why)
-        self._backoff_s = min(MAX_BACKOFF_S, max(_MIN_BACKOFF_S, self._backoff_s * 2))
-        self.not_before_s = now_s + self._backoff_s
-        if now_s - self._client_since_s <= (
-            REBUILD_JOINING_AFTER_S if joining else REBUILD_AFTER_S
-        ):
+        self.not_before_s = now_s + self._backoff.next_s()
+        patience_s = REBUILD_JOINING_AFTER_S if joining else REBUILD_AFTER_S
+        if now_s - self._client_since_s <= patience_s:
             return False
         self._client_since_s = now_s
         return True
@@ -609,4 +552,5 @@ class Outage:
     def over(self, now_s: float) -> None:
         if self._told and self._since_s is not None:
             log.info("Kafka answers again, after %.1f s", now_s - self._since_s)
-        self._since_s, self._told, self._backoff_s = None, False, 0.0
+        self._since_s, self._told = None, False
+        self._backoff.reset()

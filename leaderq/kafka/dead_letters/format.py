@@ -44,9 +44,7 @@ from leaderq.kafka.record import Partition, Record
 
 PREFIX = "leaderq-dead-"
 REPLAYED = "leaderq-replayed-"
-"""Prefix of the headers that a replay adds: ``from`` (topic-partition@offset of the letter) and
-``times``.
-"""
+"""Prefix of the headers that a replay adds: ``from`` (place of the letter), ``times``."""
 
 MAX_TEXT_BYTES = 1000
 _MAX_NAME_BYTES = 250
@@ -68,7 +66,7 @@ class NewDeadLetter(NamedTuple):
 
 
 def new_dead_letter(
-    record: Record, error: BaseException, *, attempts: int, term: int, career: str, at_ms: int
+    record: Record, error: BaseException, attempts: int, term: int, career: str, at_ms: int
 ) -> NewDeadLetter:
     """The letter about the raw ``record``; times in milliseconds. Never raises for an ``error``."""
     said = {
@@ -131,11 +129,8 @@ def read_dead_letter(record: Record) -> DeadLetter:
     """
     said = {name[len(PREFIX) :]: value for name, value in record.headers if name.startswith(PREFIX)}
     place = f"offset {record.offset} of {Partition(record.topic, record.partition)}"
-    topic, partition, offset = (
-        _text(said.get("topic")),
-        _number(said.get("partition"), None),
-        _number(said.get("offset"), None),
-    )
+    topic = _text(said.get("topic"))
+    partition, offset = _number(said.get("partition"), None), _number(said.get("offset"), None)
     if not topic or partition is None or offset is None:
         raise CorruptRecord(
             f"the record at {place} is no dead letter of leaderq: its headers {PREFIX}topic,"
@@ -160,28 +155,20 @@ def read_dead_letter(record: Record) -> DeadLetter:
 
 def own_headers(headers: Headers) -> list[tuple[str, bytes]]:
     """The headers that neither death nor replay has added; an empty value for none."""
-    return [
-        (name, value or b"") for name, value in headers if not name.startswith((PREFIX, REPLAYED))
-    ]
+    added = (PREFIX, REPLAYED)
+    return [(name, value or b"") for name, value in headers if not name.startswith(added)]
 
 
 def deaths(headers: Headers) -> int:
     """How often the record with these headers has been a dead letter already."""
-    counts = [
-        _number(value, 1)
-        for name, value in headers
-        if name in (f"{PREFIX}times", f"{REPLAYED}times")
-    ]
-    return max(0, *counts) if counts else 0
+    times = (f"{PREFIX}times", f"{REPLAYED}times")
+    return max([0, *(_number(value, 1) for name, value in headers if name in times)])
 
 
 def _name(error: BaseException) -> str:
     kind = type(error)
-    return (
-        kind.__qualname__
-        if kind.__module__ in ("builtins", "__main__")
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
+    is_plain = kind.__module__ in ("builtins", "__main__")
+    return kind.__qualname__ if is_plain else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _causes(error: BaseException) -> Iterator[str]:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 
@@ -76,9 +76,7 @@ class ReplayProgress:
         return offset < self.upto or offset in self.beyond
 
     def note(self) -> str | None:
-        """The metadata to commit with ``upto``; ``None`` if it would be longer than a broker
-        takes.
-        """
+        """The metadata to commit with ``upto``; ``None`` if a broker takes none so long."""
         if not self.beyond:
             return ""
         note = _NOTED + ",".join(_ranges(self.beyond))
@@ -86,9 +84,7 @@ class ReplayProgress:
 
 
 def progress_noted(upto: int, note: str) -> ReplayProgress:
-    """What a committed offset and its metadata say (somebody else's: nothing), or a
-    CorruptRecord.
-    """
+    """What a committed offset and its metadata (if ours) say, or a CorruptRecord."""
     if not note.startswith(_NOTED):
         return ReplayProgress(upto)
     try:
@@ -121,7 +117,7 @@ class ReplayScan:
     """One way through a partition, and what that makes of :class:`ReplayProgress`."""
 
     def __init__(self, before: ReplayProgress) -> None:
-        self._beyond = set(before.beyond)
+        self._done = set(before.beyond)
         self._next = before.upto
         self._left: int | None = None
 
@@ -129,13 +125,12 @@ class ReplayScan:
         """The letter at ``offset`` is replayed, or needs no replay."""
         self._next = offset + 1
         if self._left is not None:
-            self._beyond.add(offset)
+            self._done.add(offset)
 
     def left(self, offset: int) -> None:
         """The letter at ``offset`` is left for another time."""
+        self._left = offset if self._left is None else self._left
         self._next = offset + 1
-        if self._left is None:
-            self._left = offset
 
     def ended(self, end: int) -> None:
         """Nothing is left to be seen before ``end``."""
@@ -143,13 +138,8 @@ class ReplayScan:
 
     def now(self) -> ReplayProgress:
         """What has been replayed if it ends here."""
-        if self._left is None:
-            return ReplayProgress(
-                self._next, frozenset(offset for offset in self._beyond if offset >= self._next)
-            )
-        return ReplayProgress(
-            self._left, frozenset(offset for offset in self._beyond if offset > self._left)
-        )
+        upto = self._next if self._left is None else self._left
+        return ReplayProgress(upto, frozenset(offset for offset in self._done if offset >= upto))
 
 
 def replay_group(career: str) -> str:
@@ -158,13 +148,9 @@ def replay_group(career: str) -> str:
 
 
 def replay_progress(reader: DeadLetterReader) -> dict[int, ReplayProgress]:
-    """What the box's group has replayed of each partition; nothing, where it has committed
-    nothing.
-    """
+    """What the group has replayed of each partition; nothing, where it has committed nothing."""
     found = {number: ReplayProgress(start) for number, start in reader.starts.items()}
-    return found | {
-        number: progress_noted(at, note) for number, (at, note) in reader.noted().items()
-    }
+    return found | {number: progress_noted(*noted) for number, noted in reader.noted().items()}
 
 
 @dataclass(frozen=True)
@@ -230,28 +216,19 @@ class DeadLetterReplay:
         rate_per_s: float = 100.0,
         to: str | None = None,
     ) -> None:
-        self._to = to
+        self._to, self._address = to, address
         self.counts = ReplayCounts()
-        self._address = address
-        self._group = replay_group(career)
+        self._group = group = replay_group(career)
         self._selection = selection or DeadLetterFilter()
-        self._same_partition = same_partition
-        self._from_start = from_start
+        self._same_partition, self._from_start = same_partition, from_start
         self._rate = rate_per_s
+        security = security or KafkaSecurity()
         self._reader = DeadLetterReader(
-            address, topic, group=self._group, security=security, timeout_s=timeout_s
+            address, topic, group=group, security=security, timeout_s=timeout_s
         )
-        self._producer = KafkaPythonProducer(
-            ProducerSettings(
-                address=address,
-                transactional_id=self._group,
-                client_id=self._group,
-                security=security or KafkaSecurity(),
-                open_timeout_s=timeout_s,
-                transaction_timeout_s=_TRANSACTION_S,
-                max_message_bytes=MAX_LETTER_BYTES,
-            )
-        )
+        settings = ProducerSettings(address, group, group, security, open_timeout_s=timeout_s)
+        bounds = {"transaction_timeout_s": _TRANSACTION_S, "max_message_bytes": MAX_LETTER_BYTES}
+        self._producer = KafkaPythonProducer(replace(settings, **bounds))  # type: ignore[arg-type]
         self._partitions: dict[str, frozenset[int]] = {}
         self._scans: dict[int, ReplayScan] = {}
         self._stored: dict[int, ReplayProgress] = {}
@@ -274,8 +251,7 @@ class DeadLetterReplay:
 
     def run(self, wait: Callable[[float], object]) -> ReplayCounts:
         """Send the letters; ``wait`` sleeps for so many seconds, and may raise to interrupt. Raises
-        ``RequestRefused`` if another replay has taken over, or too much would have to be
-        remembered.
+        ``RequestRefused`` if another replay has taken over, or too much is to be remembered.
         """
         try:
             self._producer.open()
@@ -317,16 +293,13 @@ class DeadLetterReplay:
 
     def _chosen(self) -> Iterator[Resend]:
         """The letters to send; the scans stand at the last one given, the others passed or left."""
-        # nothing is taken for stored, so the first transaction sets all partitions back
-        if self._from_start:
-            begun = {number: ReplayProgress(start) for number, start in self._reader.starts.items()}
-        else:
+        begun = {number: ReplayProgress(start) for number, start in self._reader.starts.items()}
+        if not self._from_start:  # else the first transaction sets all partitions back
             begun = replay_progress(self._reader)
             self._stored = dict(begun)
         self._scans = {number: ReplayScan(known) for number, known in begun.items()}
-        self._seen = {
-            number: max(known.upto, self._reader.starts[number]) for number, known in begun.items()
-        }
+        starts = self._reader.starts
+        self._seen = {number: max(known.upto, starts[number]) for number, known in begun.items()}
         self._count_unseen()
         for record in self._reader.read({number: known.upto for number, known in begun.items()}):
             self._seen[record.partition] = record.offset + 1
@@ -340,9 +313,8 @@ class DeadLetterReplay:
         self.counts.unseen = 0
 
     def _count_unseen(self) -> None:
-        self.counts.unseen = sum(
-            max(0, end - self._seen[number]) for number, end in self._reader.ends.items()
-        )
+        ends = self._reader.ends.items()
+        self.counts.unseen = sum(max(0, end - self._seen[number]) for number, end in ends)
 
     def _letter(self, record: Record, begun: ReplayProgress) -> DeadLetter | None:
         scan = self._scans[record.partition]
@@ -364,14 +336,10 @@ class DeadLetterReplay:
 
     def _message(self, letter: DeadLetter) -> Message:
         said = {"from": letter.place, "times": letter.times, "timestamp": letter.timestamp_ms}
-        headers = letter.headers + [
-            (REPLAYED + name, str(value).encode()) for name, value in said.items()
-        ]
-        record = letter.record
+        added = [(REPLAYED + name, str(value).encode()) for name, value in said.items()]
         topic, number = self._to or letter.origin.topic, self._target(letter)
-        return checked(
-            Message(topic, record.value, record.key, headers, partition=number), MAX_LETTER_BYTES
-        )
+        key, value = letter.record.key, letter.record.value
+        return checked(Message(topic, value, key, letter.headers + added, number), MAX_LETTER_BYTES)
 
     def _target(self, letter: DeadLetter) -> int:
         topic, number = self._to or letter.origin.topic, letter.origin.number
@@ -379,15 +347,12 @@ class DeadLetterReplay:
             self._partitions[topic] = self._reader.partitions_of(topic)
         existing = sorted(self._partitions[topic])
         if not existing:
+            what = f"no topic {topic!r} on Kafka {self._address!r}"
             if self._to is not None:
-                raise UnknownTopic(
-                    f"no topic {topic!r} on Kafka {self._address!r}; create it, or give another one"
-                    " as --to"
-                )
+                raise UnknownTopic(f"{what}; create it, or give another one as --to")
             raise UnknownTopic(
-                f"the letter {letter.place} is about a record of topic {topic!r}, which is not on"
-                f" Kafka {self._address!r} any more; create it, or leave its letters out with"
-                " --origin"
+                f"{what} any more, of which letter {letter.place} holds a record; create it, or"
+                " leave its letters out with --origin"
             )
         key = letter.record.key
         if key is not None and not self._same_partition:
@@ -403,8 +368,8 @@ class DeadLetterReplay:
 
     def _send(self, batch: list[Message]) -> float:
         """Send and note a batch in one transaction; returns its worth in seconds."""
-        now = {number: scan.now() for number, scan in self._scans.items()}
-        changed = {number: each for number, each in now.items() if each != self._stored.get(number)}
+        now = ((number, scan.now()) for number, scan in self._scans.items())
+        changed = {number: each for number, each in now if each != self._stored.get(number)}
         if not changed:
             return 0.0
         places = {Partition(self._reader.topic, number): each for number, each in changed.items()}
@@ -413,12 +378,9 @@ class DeadLetterReplay:
         self._producer.begin()
         try:
             for message in batch:
-                sending = partial(self._producer.produce, message)
-                _patiently(sending, "sending a letter")
-            _patiently(
-                lambda: self._producer.commit(offsets, self._group, 5.0, notes),
-                "committing the letters sent",
-            )
+                _patiently(partial(self._producer.produce, message), "sending a letter")
+            commit = partial(self._producer.commit, offsets, self._group, 5.0, notes)
+            _patiently(commit, "committing the letters sent")
         except BaseException:
             try:
                 self._producer.abort(5.0)
@@ -433,14 +395,13 @@ class DeadLetterReplay:
 
     @staticmethod
     def _noted(where: Partition, done: ReplayProgress) -> str:
-        note = done.note()
-        if note is None:
-            raise RequestRefused(
-                f"too many letters of partition {where.number} were replayed out of turn to be"
-                f" remembered, {len(done.beyond)} of them behind offset {done.upto}, which was left"
-                " out; replay that one first, or all with fewer filters"
-            )
-        return note
+        if (note := done.note()) is not None:
+            return note
+        raise RequestRefused(
+            f"too many letters of partition {where.number} were replayed out of turn to be"
+            f" remembered, {len(done.beyond)} of them behind offset {done.upto}, which was left"
+            " out; replay that one first, or all with fewer filters"
+        )
 
 
 def _patiently(request: Callable[[], None], doing: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from kafka import TopicPartition
 
@@ -57,14 +58,12 @@ class DeadLetterSender:
         self._sender = IdempotentSender(settings)
         self._produce = produce
         self.make_topic = make_topic
-        self._topic_bytes = (
-            settings.max_message_bytes if topic_bytes is None else topic_bytes - _FRAME_BYTES
-        )
+        self._topic_bytes = settings.max_message_bytes
+        if topic_bytes is not None:
+            self._topic_bytes = topic_bytes - _FRAME_BYTES
 
     def send(self, term: Term, topic: str, letter: NewDeadLetter) -> None:
-        """Send the letter, durable on return or in the transaction; shortened, if it is too
-        large.
-        """
+        """Send the letter, durable on return or in the transaction; shortened, if too large."""
         whole = _message(topic, letter)
         try:
             # In a transaction the broker's refusal would come too late: with the commit.
@@ -96,10 +95,8 @@ class DeadLetterSender:
             except (KafkaAway, ServersUnreachable) as exc:
                 log.warning("a dead letter waits for Kafka: %s", exc)
                 if not term.wait(_PAUSE_S):
-                    raise BatchLost(
-                        "the term ends before a dead letter could be sent; its record is handed out"
-                        " again"
-                    ) from exc
+                    what = "the term ends before a dead letter is sent; its record is handed out"
+                    raise BatchLost(f"{what} again") from exc
 
     def close(self) -> None:
         self._sender.close()
@@ -123,18 +120,9 @@ class DeadLetterReader(KafkaPythonConsumer):
         security: KafkaSecurity | None = None,
         timeout_s: float = 10.0,
     ) -> None:
-        security = security or KafkaSecurity()
-        super().__init__(
-            ConsumerSettings(
-                address,
-                (topic,),
-                group,
-                member=group,
-                membership=False,
-                security=security,
-                open_timeout_s=timeout_s,
-            )
-        )
+        settings = ConsumerSettings(address, (topic,), group, member=group, membership=False)
+        access = security or KafkaSecurity()
+        super().__init__(replace(settings, security=access, open_timeout_s=timeout_s))
         self.topic = topic
         self.starts: dict[int, int] = {}
         self.ends: dict[int, int] = {}
@@ -147,10 +135,10 @@ class DeadLetterReader(KafkaPythonConsumer):
         try:
             self.open()
         except UnknownTopic as exc:
+            what = f"no topic {self.topic!r} on Kafka {self._settings.address!r}"
             raise UnknownTopic(
-                f"no topic {self.topic!r} on Kafka {self._settings.address!r}: no dead letter was"
-                " ever written there; if the career's on_error names another topic, name it with"
-                " --topic"
+                f"{what}: no dead letter was ever written there; if the career's on_error names"
+                " another topic, name it with --topic"
             ) from exc
         try:
             self.join(lambda: None, timeout_s)
@@ -172,16 +160,16 @@ class DeadLetterReader(KafkaPythonConsumer):
     def noted(self) -> dict[int, tuple[int, str]]:
         """The group's committed offset of each partition, if any, and the metadata beside it."""
         where = [TopicPartition(self.topic, number) for number in self.starts]
+        wait_ms = self._settings.open_timeout_s * 1000
         with errors_translated("reading committed offsets", self._settings.address):
-            stored = private_api.committed_offsets(
-                self._consumer, where, self._settings.open_timeout_s * 1000
-            )
+            stored = private_api.committed_offsets(self._consumer, where, wait_ms)
         return {each.partition: (kept.offset, kept.metadata or "") for each, kept in stored.items()}
 
     def read(self, first: Mapping[int, int] | None = None) -> Iterator[Record]:
         """The records from ``first`` on (else all) to ``ends``, in order within each partition."""
+        first = first or {}
         begins = {
-            Partition(self.topic, number): max(start, (first or {}).get(number, start))
+            Partition(self.topic, number): max(start, first.get(number, start))
             for number, start in self.starts.items()
         }
         ends = {where: self.ends[where.number] for where in begins}
@@ -193,41 +181,26 @@ class DeadLetterReader(KafkaPythonConsumer):
             for where in sorted(polled):
                 yield from (row for row in polled[where] if row.offset < ends[where])
             # Positions also pass over what is not a record (transaction markers).
-            done = {
-                where
-                for where, at in self.positions().items()
-                if where in open_ and at >= ends[where]
-            }
+            positions = self.positions()
+            done = {where for where in open_ & positions.keys() if positions[where] >= ends[where]}
             open_ -= done
             if done:
                 self._consumer.pause(*(TopicPartition(*where) for where in done))
             if done or polled:
                 last_s = now_s()  # (also after the reader took its time)
             elif now_s() - last_s > _SILENCE_S:
-                raise KafkaAway(
-                    f"topic {self.topic!r} on Kafka {self._settings.address!r} gave no records for"
-                    f" {_SILENCE_S:.0f} s"
-                )
+                where_from = f"topic {self.topic!r} on Kafka {self._settings.address!r}"
+                raise KafkaAway(f"{where_from} returned no records for {_SILENCE_S:.0f} s")
 
     def one(self, number: int, offset: int) -> Record:
         """The record at this place; raises :class:`~leaderq.errors.KafkaError` if there is none."""
         if number in self.ends and self.starts[number] <= offset < self.ends[number]:
-            found = next(
-                (
-                    record
-                    for record in self.read({**self.ends, number: offset})
-                    if record.offset >= offset
-                ),
-                None,
-            )
+            rest = self.read({**self.ends, number: offset})
+            found = next((record for record in rest if record.offset >= offset), None)
             if found is not None and found.offset == offset:
                 return found
-        kept = [
-            f"{at}: {self.starts[at]} to {self.ends[at] - 1}"
-            for at in sorted(self.ends)
-            if self.ends[at] > self.starts[at]
-        ]
-        raise KafkaError(
-            f"no letter at offset {offset} of partition {number} of topic {self.topic!r}; "
-            + (f"it holds (partition: offsets) {', '.join(kept)}" if kept else "it is empty")
-        )
+        pairs = {at: (self.starts[at], end - 1) for at, end in sorted(self.ends.items())}
+        kept = [f"{at}: {low} to {high}" for at, (low, high) in pairs.items() if low <= high]
+        held = f"it holds (partition: offsets) {', '.join(kept)}" if kept else "it is empty"
+        where = f"offset {offset} of partition {number} of topic {self.topic!r}"
+        raise KafkaError(f"no letter at {where}; {held}")

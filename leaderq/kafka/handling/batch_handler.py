@@ -74,6 +74,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaFenced, LeaderqError
@@ -117,10 +118,9 @@ class BatchHandler:
         self.context = context
         self.hold_ups = HoldUps(context.on_error)
         self.resting = RestingParts()
-        many = context.workers > 1
-        self.workers = (
-            PartitionWorkers(context.workers, f"leaderq-{context.career}-worker") if many else None
-        )
+        self.workers: PartitionWorkers | None = None
+        if context.workers > 1:
+            self.workers = PartitionWorkers(context.workers, f"leaderq-{context.career}-worker")
 
     def work(self, batch: Batch, term: Term) -> bool:
         """Handle and commit ``batch``; returns ``False`` if the term is ending or paused, and part
@@ -141,11 +141,8 @@ class BatchWork:
 
     def __init__(self, handler: BatchHandler, batch: Batch, term: Term) -> None:
         context = self._context = handler.context
-        self._hold_ups, self._resting, self._workers = (
-            handler.hold_ups,
-            handler.resting,
-            handler.workers,
-        )
+        self._hold_ups, self._resting = handler.hold_ups, handler.resting
+        self._workers = handler.workers
         self._let_go: set[Partition] = set()
         self._batch = batch
         self._term = term
@@ -164,11 +161,9 @@ class BatchWork:
             if self._context.rate_limit is not None:
                 self._context.rate_limit.handed_out()
             is_plain = len(parts) > 1 and all(part.mode is PartMode.TOGETHER for part in parts)
-            self._line.extend(
-                self._in_parallel(parts, self._workers)
-                if self._workers is not None and is_plain
-                else parts
-            )
+            if self._workers is not None and is_plain:
+                parts = self._in_parallel(parts, self._workers)
+            self._line.extend(parts)
             while self._line:
                 part = self._line.popleft()
                 if part.failure is not None:
@@ -187,26 +182,25 @@ class BatchWork:
 
     def _rounds(self) -> Iterator[tuple[float, Sequence[BatchPart]]]:
         """How long to wait, and the parts to work on then."""
-        if self._context.rate_limit is None:
-            again = self._resting.returned(self._batch)
-            if not again:
-                yield 0.0, self._parts(self._batch.records, self._batch.ends, self._batch.merged)
-                return
-            yield 0.0, again
-            counts = {_partition(part.records[0]): len(part.records) for part in again}
-            left = {
-                where: rows[counts.get(where, 0) :]
-                for where, rows in self._batch.records.items()
-                if where not in self._let_go and len(rows) > counts.get(where, 0)
-            }
-            yield 0.0, self._parts(left, {}, Batch(records=left, ends={}).merged)
+        context, batch = self._context, self._batch
+        if context.rate_limit is not None:
+            is_split = context.is_by_partition or context.marks is not None
+            for wait_s, records in context.rate_limit.parts(batch.merged()):
+                split = by_partition(records) if is_split else {}
+                yield wait_s, self._parts(split, {}, partial(list, records))
             return
-        is_split = self._context.is_by_partition or self._context.marks is not None
-        for wait_s, records in self._context.rate_limit.parts(self._batch.merged()):
-            yield (
-                wait_s,
-                self._parts(by_partition(records) if is_split else {}, {}, partial(list, records)),
-            )
+        again = self._resting.returned(batch)
+        if not again:
+            yield 0.0, self._parts(batch.records, batch.ends, batch.merged)
+            return
+        yield 0.0, again
+        counts = {_partition(part.records[0]): len(part.records) for part in again}
+        left = {
+            where: rows[counts.get(where, 0) :]
+            for where, rows in batch.records.items()
+            if where not in self._let_go and len(rows) > counts.get(where, 0)
+        }
+        yield 0.0, self._parts(left, {}, Batch(records=left, ends={}).merged)
 
     def _parts(
         self,
@@ -219,16 +213,10 @@ class BatchWork:
             together = merged()
             return [BatchPart(together, ends=ends or None)] if together else []
         parts = []
-        for where in sorted(records):
-            if records[where]:
-                known = {where: ends[where]} if where in ends else None
-                parts.append(
-                    BatchPart(
-                        records[where],
-                        ends=known,
-                        mode=PartMode.CAREFUL if where in careful else PartMode.TOGETHER,
-                    )
-                )
+        for where in sorted(where for where, rows in records.items() if rows):
+            known = {where: ends[where]} if where in ends else None
+            mode = PartMode.CAREFUL if where in careful else PartMode.TOGETHER
+            parts.append(BatchPart(records[where], known, mode))
         return parts
 
     def _has_waited(self, wait_s: float) -> bool:
@@ -261,9 +249,8 @@ class BatchWork:
             if failure.touched and failure.index:
                 self._handled(failure.index)  # all before the culprit
             failure = self._classified(failure)
-            self._line.extendleft(
-                reversed(self._undone([(part, failure)]) + self._cut(part, failure))
-            )
+            todo = self._undone([(part, failure)]) + self._cut(part, failure)
+            self._line.extendleft(reversed(todo))
 
     def _handled(self, records: int) -> None:
         self._context.figures.records += records
@@ -274,10 +261,8 @@ class BatchWork:
     def _classified(self, failure: PartFailure) -> PartFailure:
         """The same, known to be an outage where the work can be held up for it."""
         on_error = self._context.on_error
-        is_outage = (
-            on_error.holds_up and self._may_try_again() and on_error.is_outage(failure.error)
-        )
-        return replace(failure, is_outage=True) if is_outage else failure
+        may_be_held_up = on_error.holds_up and self._may_try_again()
+        return replace(failure, is_outage=may_be_held_up and on_error.is_outage(failure.error))
 
     def _may_try_again(self) -> bool:
         return not self._context.commits_first or self._context.on_error.retries > 0
@@ -286,11 +271,8 @@ class BatchWork:
         """The part to try now; of those handed over one by one the others go back to the front."""
         if part.mode is PartMode.TOGETHER:
             return part
-        if (
-            part.mode is PartMode.CAREFUL
-            and not part.marked
-            and not self._context.careful((_partition(part.records[0]),))
-        ):
+        is_unmarked = part.mode is PartMode.CAREFUL and not part.marked
+        if is_unmarked and not self._context.careful((_partition(part.records[0]),)):
             return part.together()
         first, others = part.head()
         if others is not None:
@@ -356,10 +338,8 @@ class BatchWork:
         elif isinstance(decision, RetryAfter):
             self._retry(part, failure, decision.after_s)
         elif len(part.records) > 1 and not self._context.commits_first:
-            error, attempts = failure.error, part.attempts
-            self._context.warn(
-                part.records, "failed together (attempt %d); now one by one", attempts, error=error
-            )
+            what = "failed together (attempt %d); now one by one"
+            self._context.warn(part.records, what, part.attempts, error=failure.error)
             self._line.appendleft(part.isolated())
         else:
             for record in part.records:
@@ -367,41 +347,30 @@ class BatchWork:
                 self._hold_ups.passed_over(record, failure.error)
             self._passed(part, is_committed_now=True)
             # The culprit has shown: what was isolated behind it goes on together.
-            if (
-                part.mode is PartMode.ISOLATED
-                and self._line
-                and self._line[0].mode is PartMode.ISOLATED
-            ):
+            if self._line and part.mode is self._line[0].mode is PartMode.ISOLATED:
                 self._line.appendleft(self._line.popleft().together())
 
     def _decision(self, part: BatchPart, failure: PartFailure) -> Decision | HoldUp:
         if failure.is_outage:
             return self._hold_ups.decision(now_s())
-        decision = self._context.on_error.decision(part.failed)
+        on_error, record = self._context.on_error, part.records[0]
+        decision = on_error.decision(part.failed)
         is_last = decision in (Ending.SKIP, Ending.DEAD_LETTER) and len(part.records) == 1
-        if (
-            is_last
-            and self._may_try_again()
-            and self._hold_ups.are_too_many(part.records[0], failure.error)
-        ):
-            self._context.warn(
-                part.records,
-                "is not passed over, as most_in_a_row=%s records before it were, which failed"
-                " alike; is it the records, or what they need?",
-                self._context.on_error.most_in_a_row,
-                error=failure.error,
-            )
-            return self._hold_ups.decision(now_s())
-        return decision
+        if not (is_last and self._may_try_again()):
+            return decision
+        if not self._hold_ups.are_too_many(record, failure.error):
+            return decision
+        what = (
+            "is not passed over, as most_in_a_row=%s records before it were, which failed alike; is"
+            " it the records, or what they need?"
+        )
+        self._context.warn(part.records, what, on_error.most_in_a_row, error=failure.error)
+        return self._hold_ups.decision(now_s())
 
     def _hold_up(self, part: BatchPart, failure: PartFailure, decision: HoldUp) -> None:
+        what = "held up for %.1f s, tried again in %.1f s, nothing is passed over"
         times = decision.since_s, decision.after_s
-        self._context.warn(
-            part.records,
-            "held up for %.1f s, tried again in %.1f s, nothing is passed over",
-            *times,
-            error=failure.error,
-        )
+        self._context.warn(part.records, what, *times, error=failure.error)
         self._context.on_held_up(f"{span(part.records)}: {said(failure.error)}")
         part.failure = None
         self._line.appendleft(part)
@@ -409,22 +378,15 @@ class BatchWork:
             raise failure.error  # committed already, so it would be tried until the term is over
 
     def _retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
-        error, attempts = failure.error, part.attempts
-        self._context.warn(
-            part.records,
-            "failed (attempt %d); tried again in %.1f s",
-            attempts,
-            after_s,
-            error=error,
-        )
+        what = "failed (attempt %d); tried again in %.1f s"
+        self._context.warn(part.records, what, part.attempts, after_s, error=failure.error)
         part.failure = None
         if self._may_rest(part, after_s):
             where = _partition(part.records[0])
             self._resting.put(where, part)
             self._let_go.add(where)
-            self._line = deque(
-                left for each in self._line if (left := each.without(where)) is not None
-            )
+            others = (left for each in self._line if (left := each.without(where)) is not None)
+            self._line = deque(others)
             return
         self._line.appendleft(part)
         if after_s > 0:
@@ -435,13 +397,9 @@ class BatchWork:
         context, where = self._context, _partition(part.records[0])
         if context.rest is None or after_s < REST_FROM_S or part.marked:
             return False
-        if (
-            context.commits_first
-            or context.rate_limit is not None
-            or part.without(where) is not None
-        ):
+        if context.commits_first or context.rate_limit is not None:
             return False
-        return context.rest(where, after_s)
+        return part.without(where) is None and context.rest(where, after_s)
 
     def _raise(self, part: BatchPart, failure: PartFailure) -> None:
         self._warn_of_undecided(self._pending())
@@ -476,20 +434,18 @@ class BatchWork:
     def _commit_first(self, parts: Iterable[BatchPart]) -> None:
         """With "at most once": commit what is about to be handed over, unless it was."""
         if self._context.commits_first:
-            self._commit(
-                {where: end for part in parts for where, end in ends_of(part, self._batch).items()}
-            )
+            self._commit(self._ends(parts))
 
     def _commit_done(self, all_done: bool = False) -> None:
         done, self._uncommitted = self._uncommitted, []
         if all_done:
-            self._commit(
-                {where: end for where, end in self._batch.ends.items() if where not in self._let_go}
-            )
+            ends = self._batch.ends.items()
+            self._commit({where: end for where, end in ends if where not in self._let_go})
         elif done and not self._context.commits_first:
-            self._commit(
-                {where: end for part in done for where, end in ends_of(part, self._batch).items()}
-            )
+            self._commit(self._ends(done))
+
+    def _ends(self, parts: Iterable[BatchPart]) -> Mapping[Partition, int]:
+        return dict(chain.from_iterable(ends_of(part, self._batch).items() for part in parts))
 
     def _commit(self, ends: Mapping[Partition, int]) -> None:
         new = {where: end for where, end in ends.items() if end > self._committed.get(where, -1)}
@@ -514,10 +470,8 @@ class BatchWork:
         if not self._context.commits_first:
             return False
         self._term.check()
-        return all(
-            end <= self._committed.get(where, -1)
-            for where, end in ends_of(part, self._batch).items()
-        )
+        ends = ends_of(part, self._batch).items()
+        return all(end <= self._committed.get(where, -1) for where, end in ends)
 
     # ---- several at once -------------------------------------------------------------------------
 
@@ -526,32 +480,27 @@ class BatchWork:
     ) -> list[BatchPart]:
         self._commit_first(parts)
         self._began = True
-        commits_first = self._context.commits_first  # what is committed must be begun
-        tasks = [
-            partial(attempt, self._context.decode, self._context.handle, part.records, self._term)
-            for part in parts
-        ]
-        outcomes = workers.run(tasks, lambda: commits_first or self._may_begin())
-        failed = [
-            (part, self._classified(each.value))
-            for part, each in zip(parts, outcomes, strict=True)
-            if each.value is not None
-        ]
-        errors = [
-            (part, each.error)
-            for part, each in zip(parts, outcomes, strict=True)
-            if each.error is not None
-        ]
+        context = self._context
+        do = partial(attempt, context.decode, context.handle)
+        tasks = [partial(do, part.records, self._term) for part in parts]
+        # With "at most once" what is committed must be begun.
+        outcomes = workers.run(tasks, lambda: context.commits_first or self._may_begin())
+        done: list[BatchPart] = []
+        not_begun: list[BatchPart] = []
+        failed: list[tuple[BatchPart, PartFailure]] = []
+        errors: list[tuple[BatchPart, BaseException]] = []
+        for part, outcome in zip(parts, outcomes, strict=True):
+            if outcome.error is not None:
+                errors.append((part, outcome.error))
+            elif outcome.value is not None:
+                failed.append((part, self._classified(outcome.value)))
+            else:
+                (done if outcome.began else not_begun).append(part)
         if errors:
             self._warn_of_undecided(failed)
             for part, error in errors:
                 self._warn_of_passing_on(part, error)
             raise errors[0][1]
-        done = [
-            part
-            for part, outcome in zip(parts, outcomes, strict=True)
-            if outcome.began and outcome.value is None
-        ]
         self._uncommitted += done
         if done:
             self._handled(sum(len(part.records) for part in done))
@@ -559,9 +508,7 @@ class BatchWork:
         for part, failure in failed:
             left += self._cut(part, failure)
         self._commit_done()
-        return left + [
-            part for part, outcome in zip(parts, outcomes, strict=True) if not outcome.began
-        ]
+        return left + not_begun
 
 
 def _partition(record: Record) -> Partition:

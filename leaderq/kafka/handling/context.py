@@ -27,9 +27,7 @@ class BatchShape(str, Enum):
 
 @dataclass
 class DrainFigures:
-    """What a career has handled and committed since its process began; repeated records count
-    again.
-    """
+    """What a career has handled and committed since its process began, repeated records too."""
 
     records: int = 0
     batches: int = 0
@@ -87,11 +85,7 @@ class HandlingContext:
     def careful(self, partitions: Iterable[Partition]) -> frozenset[Partition]:
         """Those of which records are to be handled one by one now, each marked before."""
         marks = self.marks
-        return (
-            frozenset(where for where in partitions if marks.is_careful(where))
-            if marks
-            else frozenset()
-        )
+        return frozenset(where for where in partitions if marks and marks.is_careful(where))
 
     def pass_over(self, term: Term, record: Record, error: Exception, attempts: int) -> None:
         """Skip or dead-letter a raw record, before its offset is committed: none must be lost."""
@@ -99,14 +93,11 @@ class HandlingContext:
         ending = self.on_error.terminal
         if ending is Ending.DEAD_LETTER:
             topic = self.on_error.topic or dead_letter_topic(self.career)
-            at_ms = int(time.time() * 1000)
-            letter = new_dead_letter(
-                record, error, attempts=attempts, term=term.number, career=self.career, at_ms=at_ms
-            )
+            said = attempts, term.number, self.career, int(time.time() * 1000)
+            letter = new_dead_letter(record, error, *said)
             self.send_dead_letter(term, topic, letter)
-            self.warn(
-                (record,), "is set aside on %s after %d attempt(s)", topic, attempts, error=error
-            )
+            what = "is set aside on %s after %d attempt(s)"
+            self.warn((record,), what, topic, attempts, error=error)
             self.on_dead_lettered(record, error, attempts, topic)
         elif ending is Ending.SKIP:
             self.warn((record,), "is skipped after %d attempt(s)", attempts, error=error)
@@ -122,12 +113,8 @@ class HandlingContext:
     ) -> None:
         """Say of these ``sentence``, with ``values`` in it, and the error behind it."""
         values = (self.career, span(records), *values, said(error))
-        log.warning(
-            f"career %s: %s {sentence}: %s",
-            *values,
-            exc_info=error if trace else None,
-            extra={"career": self.career},
-        )
+        extra, why = {"career": self.career}, error if trace else None
+        log.warning(f"career %s: %s {sentence}: %s", *values, exc_info=why, extra=extra)
 
 
 def span(records: Sequence[Record]) -> str:

@@ -79,10 +79,8 @@ class CrashCounts:
 
     def handling(self, place: RecordPlace) -> CrashCounts:
         """The same with ``place`` in hand, and nothing else of its partition."""
-        return replace(
-            self,
-            in_hand=frozenset({each for each in self.in_hand if each[:2] != place[:2]} | {place}),
-        )
+        others = {each for each in self.in_hand if each.partition != place.partition}
+        return replace(self, in_hand=frozenset({place, *others}))
 
 
 def assess(
@@ -95,31 +93,23 @@ def assess(
     for where, offset in committed.items():
         before, deaths = mark.positions.get(where, (offset, 0))
         positions[where] = (offset, deaths + 1 if before == offset else 1)
-    counted = {
-        place: mark.killers.get(place, 0) + (place in mark.in_hand)
-        for place in {*mark.killers, *mark.in_hand}
-    }
     # A record in front of the committed offset was passed, whoever died since.
     killers = {
-        place: deaths
-        for place, deaths in counted.items()
+        place: mark.killers.get(place, 0) + (place in mark.in_hand)
+        for place in mark.killers.keys() | mark.in_hand
         if place.offset >= committed.get(place.partition, 0)
     }
     careful = {where for where, (_, deaths) in positions.items() if deaths >= CAREFUL_FROM}
     # Well below the megabyte that a znode may hold: those with the most deaths are kept.
     most = sorted(positions, key=lambda where: (-positions[where][1], where))[:MAX_POSITIONS]
     worst = sorted(killers, key=lambda place: (-killers[place], place))[:MAX_KILLERS]
-    kept = CrashCounts(
-        {where: positions[where] for where in most}, {place: killers[place] for place in worst}
-    )
-    return kept, frozenset(careful | {place.partition for place in killers})
+    kept = {where: positions[where] for where in most}, {place: killers[place] for place in worst}
+    return CrashCounts(*kept), frozenset(careful | {place.partition for place in killers})
 
 
 def encode(mark: CrashCounts) -> bytes:
     rows = {
-        "positions": [
-            [*where, offset, deaths] for where, (offset, deaths) in sorted(mark.positions.items())
-        ],
+        "positions": [[*where, *counts] for where, counts in sorted(mark.positions.items())],
         "killers": [[*place, deaths] for place, deaths in sorted(mark.killers.items())],
         "in_hand": [list(place) for place in sorted(mark.in_hand)],
     }
@@ -133,15 +123,9 @@ def decode(data: bytes, *, path: str) -> CrashCounts:
     try:
         found = json.loads(data)
         return CrashCounts(
-            {
-                Partition(topic, number): (offset, deaths)
-                for topic, number, offset, deaths in _rows(found, "positions", 3)
-            },
-            {
-                RecordPlace(topic, number, offset): deaths
-                for topic, number, offset, deaths in _rows(found, "killers", 3)
-            },
-            frozenset(RecordPlace(*row) for row in _rows(found, "in_hand", 2)),
+            {Partition(*where): (at, deaths) for *where, at, deaths in _rows(found, "positions")},
+            {RecordPlace(*place): deaths for *place, deaths in _rows(found, "killers")},
+            frozenset(RecordPlace(*place) for place in _rows(found, "in_hand", 2)),
         )
     except (ValueError, TypeError, AttributeError) as exc:
         raise CorruptRecord(
@@ -150,15 +134,11 @@ def decode(data: bytes, *, path: str) -> CrashCounts:
         ) from exc
 
 
-def _rows(found: Any, name: str, numbers: int) -> Iterable[tuple[Any, ...]]:
-    for topic, *rest in found.get(name, []):
-        if (
-            not isinstance(topic, str)
-            or len(rest) != numbers
-            or any(type(number) is not int for number in rest)
-        ):
-            raise ValueError(f"{name} has a row {[topic, *rest]!r}")
-        yield (topic, *rest)
+def _rows(found: Any, name: str, numbers: int = 3) -> Iterable[Any]:
+    for row in found.get(name, []):
+        if [type(each) for each in row] != [str, *[int] * numbers]:
+            raise ValueError(f"{name} has a row {row!r}")
+        yield row
 
 
 T = TypeVar("T")
@@ -191,11 +171,11 @@ class CrashMarks:
         if term.unclean or data:
             self._write(term, encode(self._mark) if term.unclean else b"")
         if careful:
+            places = [f"{where}@{committed.get(where, 0)}" for where in sorted(careful)[:5]]
             log.warning(
                 "processes have died while they handled the records after %s; these are handled one"
                 " by one now",
-                ", ".join(f"{where}@{committed.get(where, 0)}" for where in sorted(careful)[:5])
-                + (", ..." if len(careful) > 5 else ""),
+                ", ".join([*places, *["..."][: len(careful) > 5]]),
                 extra={"event": "deaths_suspected", "career": term.career, "term": term.number},
             )
 

@@ -75,32 +75,21 @@ from leaderq.errors import (
 )
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost
 from leaderq.kafka.record import Partition, Record
+from leaderq.threads.backoff import BackoffPolicy
 
 BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
 DEATHS = 3
 MOST_IN_A_ROW = 100
 _LEAST_PAUSE_S = 0.1
-_MOST_DOUBLINGS = 64  # far beyond any back-off, and far from what a float cannot hold
 _TOPIC = re.compile(r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$")
 _CHOICES = "use 'raise', skip(), retry(n) or dead_letter(), from leaderq.kafka"
 
-
 ErrorClasses = tuple[type[Exception], ...]
 Errors = type[Exception] | ErrorClasses
-_OUTAGES = frozenset(
-    {
-        "OperationalError",
-        "InterfaceError",
-        "TimeoutError",
-        "ConnectionError",
-        "NetworkError",
-        "TimeoutException",
-    }
-)
+_DB_API_OUTAGES = {"OperationalError", "InterfaceError"}
+_OUTAGES = _DB_API_OUTAGES | {"TimeoutError", "ConnectionError", "NetworkError", "TimeoutException"}
 """What drivers call their errors about a server that is away; the first two by PEP 249."""
-
-
 _PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 _PATH_ERRNOS = frozenset({errno.ENAMETOOLONG, errno.ENOTEMPTY, errno.ELOOP})
 
@@ -117,12 +106,8 @@ class PoisonRecord(LeaderqError):
     def __init__(self, record: Record, why: str = "") -> None:
         self.record = record
         self.why = why
-        place = place_of(record)
-        super().__init__(
-            f"the record at {place} cannot be handled: {why}"
-            if why
-            else f"the record at {place} cannot be handled"
-        )
+        because = f": {why}" if why else ""
+        super().__init__(f"the record at {place_of(record)} cannot be handled{because}")
 
 
 class DependencyUnavailable(LeaderqError):
@@ -159,9 +144,6 @@ _ABOUT_SERVERS = (
     SessionExpired,
     SessionClosed,
 )
-
-
-# ---- verdicts ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -224,9 +206,8 @@ class OnError:
         return self._backoff_s(max(self.backoff_s, _LEAST_PAUSE_S), times)
 
     def _backoff_s(self, first_s: float, attempts: int) -> float:
-        return min(
-            max(self.max_backoff_s, first_s), first_s * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS)
-        )
+        most_s = max(self.max_backoff_s, first_s)
+        return BackoffPolicy(first_s, most_s, jitter=0.0).delay_s(attempts)
 
 
 def _is_of_the_records_making(error: OSError) -> bool:
@@ -297,9 +278,7 @@ def dead_letter(
     except_: Errors = (),
     most_in_a_row: int | None = MOST_IN_A_ROW,
 ) -> ErrorOption:
-    """Set it aside on ``topic`` (default: the career's name and ``-dead``); else as
-    :func:`skip`.
-    """
+    """Set it aside on ``topic`` (default: the career's name and ``-dead``); else as skip()."""
     return ErrorOption("dead_letter", locals())
 
 
@@ -316,10 +295,8 @@ def _sound(value: object) -> OnError:
     if not isinstance(value, ErrorOption):
         return _sound(skip()) if value == "skip" else OnError()
     words = value.words
-    only, except_ = (
-        None if words["only"] is None else _classes(words["only"]),
-        _classes(words["except_"]),
-    )
+    only = None if words["only"] is None else _classes(words["only"])
+    except_ = _classes(words["except_"])
     if value.function == "retry":
         then = _sound(words["then"])
         return replace(
@@ -369,20 +346,19 @@ def _meant_call(value: object) -> str | None:
 
 def _problems_of_retry(words: Mapping[str, Any], place: str) -> Iterator[str]:
     first_s, most_s, then = words["backoff_s"], words["max_backoff_s"], words["then"]
+    option = then if isinstance(then, ErrorOption) else None
     if _is_seconds(first_s) and _is_seconds(most_s) and first_s > most_s:
         yield (
             f"retry(backoff_s={first_s!r}) in {place} is more than its max_backoff_s={most_s!r};"
             " give a larger max_backoff_s"
         )
-    if then is retry or (isinstance(then, ErrorOption) and then.function == "retry"):
+    if then is retry or (option and option.function == "retry"):
         yield (
             f"retry(then=retry(...)) in {place} cannot be; give one retry more attempts, and end"
             " with 'raise', skip() or dead_letter()"
         )
         return
-    if isinstance(then, ErrorOption) and any(
-        words[each] and then.words[each] for each in ("only", "except_")
-    ):
+    if option and any(words[each] and option.words[each] for each in ("only", "except_")):
         yield f"{place} has only= or except_= both in retry and in its 'then'; write it once"
     yield from _problems(then, f"'then' of retry in {place}")
 
@@ -392,12 +368,8 @@ def _is_count(value: object) -> bool:
 
 
 def _is_seconds(value: object) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and value >= 0
-    )
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= value < math.inf  # type: ignore[operator]
 
 
 def _are_errors(value: object) -> bool:
@@ -405,26 +377,29 @@ def _are_errors(value: object) -> bool:
     return all(isinstance(one, type) and issubclass(one, Exception) for one in each)
 
 
+def _is_topic(value: object) -> bool:
+    return isinstance(value, str) and bool(_TOPIC.match(value))
+
+
+Check = Callable[[Any], bool]
+
+
+def _or_none(is_right: Check) -> Check:
+    return lambda value: value is None or is_right(value)
+
+
 _SECONDS = (_is_seconds, "must be a number of seconds, at least 0")
 _CLASSES = "must be a class of errors, or a tuple of such"
-_MUST: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+_NAME = "use up to 249 letters, digits, '.', '_' and '-', or leave it out"
+_MUST: Mapping[str, tuple[Check, str]] = {
     "n": (_is_count, "must be a whole number of further attempts, at least 1"),
     "backoff_s": _SECONDS,
     "max_backoff_s": _SECONDS,
     "deaths": (_is_count, "must be a whole number, at least 1"),
-    "most_in_a_row": (
-        lambda value: value is None or _is_count(value),
-        "must be a whole number, at least 1, or None",
-    ),
-    "only": (lambda value: value is None or _are_errors(value), _CLASSES),
+    "most_in_a_row": (_or_none(_is_count), "must be a whole number, at least 1, or None"),
+    "only": (_or_none(_are_errors), _CLASSES),
     "except_": (_are_errors, _CLASSES),
-    "topic": (
-        lambda value: value is None or (isinstance(value, str) and bool(_TOPIC.match(value))),
-        (
-            "is no name of a Kafka topic; use up to 249 letters, digits, '.', '_' and '-', or leave"
-            " it out"
-        ),
-    ),
+    "topic": (_or_none(_is_topic), f"is no name of a Kafka topic; {_NAME}"),
 }
 
 LONGEST_S = 300.0
@@ -468,11 +443,9 @@ class HoldUps:
     def are_too_many(self, record: Record, error: Exception) -> bool:
         """Whether ``record`` would be one too many in a row to be passed over for such an error."""
         most = self._policy.most_in_a_row
-        return (
-            most is not None
-            and type(error) is self._error
-            and len(self._keys | {_key(record)}) > most
-        )
+        if most is None or type(error) is not self._error:
+            return False
+        return len(self._keys | {_key(record)}) > most
 
     def passed_over(self, record: Record, error: Exception) -> None:
         if type(error) is not self._error:

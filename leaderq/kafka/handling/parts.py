@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 
 from leaderq.clock import now_s
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records, place_of
@@ -75,21 +76,19 @@ class BatchPart:
         """The first record by itself, and the others if there are any, in the same mode."""
         if len(self.records) == 1:
             return self, None
-        first = BatchPart(self.records[:1], mode=self.mode, before=self.before)
-        return first, BatchPart(
-            self.records[1:], mode=self.mode, before=self.before, ends=self.ends
-        )
+        first = BatchPart(self.records[:1], None, self.mode, before=self.before)
+        return first, BatchPart(self.records[1:], self.ends, self.mode, before=self.before)
 
     def isolated(self) -> BatchPart:
-        return BatchPart(self.records, ends=self.ends, mode=PartMode.ISOLATED, before=self.attempts)
+        return BatchPart(self.records, self.ends, PartMode.ISOLATED, before=self.attempts)
 
     def again(self) -> BatchPart:
         """The same records once more, their effects undone; committed as soon as they are done."""
-        return BatchPart(self.records, ends=self.ends, at_once=True)
+        return BatchPart(self.records, self.ends, at_once=True)
 
     def together(self) -> BatchPart:
         """The same records, to be handed over together and with nothing counted against them."""
-        return BatchPart(self.records, ends=self.ends)
+        return BatchPart(self.records, self.ends)
 
     def without(self, partition: Partition) -> BatchPart | None:
         """What of it is of other partitions."""
@@ -106,19 +105,10 @@ class BatchPart:
             self.failure = failure
             return None, self, None
         before = BatchPart(self.records[:at], at_once=True) if at else None
-        culprit = BatchPart(
-            self.records[at : at + 1],
-            at_once=True,
-            before=self.attempts,
-            failed=0 if failure.is_outage else 1,
-            failure=failure,
-        )
-        rest = (
-            BatchPart(self.records[at + 1 :], ends=self.ends)
-            if at + 1 < len(self.records)
-            else None
-        )
-        return before, culprit, rest
+        culprit = BatchPart(self.records[at : at + 1], at_once=True, before=self.attempts)
+        culprit.failed, culprit.failure = int(not failure.is_outage), failure
+        behind = self.records[at + 1 :]
+        return before, culprit, BatchPart(behind, self.ends) if behind else None
 
 
 def ends_of(part: BatchPart, batch: Batch) -> Mapping[Partition, int]:
@@ -153,11 +143,12 @@ def by_partition(records: Sequence[Record]) -> dict[Partition, list[Record]]:
     return grouped
 
 
+Decode = Callable[[Record], Record]
+Handle = Callable[[Sequence[Record], Term], None]
+
+
 def attempt(
-    decode: Callable[[Record], Record] | None,
-    handle: Callable[[Sequence[Record], Term], None],
-    records: Sequence[Record],
-    term: Term,
+    decode: Decode | None, handle: Handle, records: Sequence[Record], term: Term
 ) -> PartFailure | None:
     """Decode all, then handle; returns ``None`` when that went well, else what is to be judged.
     Errors that are not about records are raised, also as the cause of a PoisonRecord.
@@ -166,42 +157,37 @@ def attempt(
     handed: Sequence[Record] = list(records) if isinstance(records, list) else records
     if decode is not None:
         decoded: list[Record] = []
-        undecodable = _decode(decode, records, decoded)
-        if undecodable is not None:
-            return PartFailure(_own_error(undecodable), len(decoded), touched=False)
+        error = _caught(partial(_decode, decode, records, decoded))
+        if error is not None:
+            return PartFailure(_own_error(error), len(decoded), touched=False)
         handed = decoded
-    error = _handle(handle, handed, term)
+    error = _caught(partial(_handle, handle, handed, term))
     if error is None:
         return None
     index = place_in(records, error.record) if isinstance(error, PoisonRecord) else None
     return PartFailure(_own_error(error), index, touched=True)
 
 
-def _decode(
-    decode: Callable[[Record], Record], records: Sequence[Record], decoded: list[Record]
-) -> Exception | None:
-    """Append to ``decoded`` as far as it goes; returns what stopped it."""
+def _caught(user_code: Callable[[], object]) -> Exception | None:
+    """What it raised, to be judged."""
     try:
-        for record in records:
-            found = decode(record)
-            require_finished(found.key, "key_deserializer")
-            require_finished(found.value, "value_deserializer")
-            decoded.append(found)
-    except Exception as exc:  # noqa: BLE001  (the user's code; judged by the caller)
+        user_code()
+    except Exception as exc:  # noqa: BLE001
         return exc
     return None
 
 
-def _handle(
-    handle: Callable[[Sequence[Record], Term], None], records: Sequence[Record], term: Term
-) -> Exception | None:
-    try:
-        returned: object = handle(records, term)  # type: ignore[func-returns-value]
-        if returned is not None:
-            require_finished(returned, "handle")
-    except Exception as exc:  # noqa: BLE001  (the user's code; judged by the caller)
-        return exc
-    return None
+def _decode(decode: Decode, records: Sequence[Record], decoded: list[Record]) -> None:
+    for record in records:
+        found = decode(record)
+        require_finished(found.key, "key_deserializer")
+        require_finished(found.value, "value_deserializer")
+        decoded.append(found)
+
+
+def _handle(handle: Handle, records: Sequence[Record], term: Term) -> None:
+    returned: object = handle(records, term)  # type: ignore[func-returns-value]
+    require_finished(returned, "handle")
 
 
 def _own_error(error: Exception) -> Exception:
@@ -219,7 +205,7 @@ def _own_error(error: Exception) -> Exception:
 class HandleCalls:
     """Calls ``handle``, on any thread, and knows which calls have not returned: one may hang."""
 
-    def __init__(self, handle: Callable[[Sequence[Record], Term], None]) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._running: dict[int, tuple[float, Sequence[Record]]] = {}
 
@@ -234,9 +220,9 @@ class HandleCalls:
     def overdue(self, budget_s: float) -> list[str]:
         """What has been handled for longer than ``budget_s`` seconds, each as a sentence."""
         now, running = now_s(), list(self._running.values())
+        what = "handle has been called for %.1f s with %d record(s) from %s"
         return [
-            f"handle has been called for {now - began_s:.1f} s with {len(records)} record(s) from"
-            f" {place_of(records[0])}"
+            what % (now - began_s, len(records), place_of(records[0]))
             for began_s, records in running
             if now - began_s > budget_s
         ]
@@ -264,9 +250,7 @@ class RestingParts:
         self._parts[partition] = part
 
     def returned(self, batch: Batch) -> list[BatchPart]:
-        """The parts that ``batch`` begins with; others (somebody moved the offset) are
-        forgotten.
-        """
+        """The parts that ``batch`` begins with; others, whose offset was moved, are forgotten."""
         found = []
         for where in batch.records.keys() & self._parts.keys():
             part, rows = self._parts.pop(where), batch.records[where]

@@ -23,9 +23,7 @@ from leaderq.kafka.record import Record
 
 BURST_S = 1.0
 QUANTUM_S = 0.1
-"""What waits for tokens waits for this much, so that a high rate is not handed out record by record
-(seconds' worth).
-"""
+"""What waits for tokens waits for so many seconds' worth, lest records are handed out singly."""
 
 
 class RateLimiter:
@@ -109,14 +107,6 @@ class RateLimiter:
         return wait_s, end
 
 
-def rate_limiter_of(
-    records_per_s: float | None, bytes_per_s: float | None, key_interval_s: float | None
-) -> RateLimiter | None:
-    """The pace that a career asks for; ``None`` when it sets no limit."""
-    limits = (records_per_s, bytes_per_s, key_interval_s)
-    return None if limits == (None, None, None) else RateLimiter(*limits)
-
-
 _DUST = 1e-6  # of a token: what adding up fractions of seconds may lose
 
 
@@ -135,8 +125,7 @@ class _Bucket:
         return min(self.size, self._tokens + self._rate * max(0.0, then - self._at))
 
     def wait_s(self, least: float, wanted: float, now: float) -> float:
-        """How long until ``least`` may be taken; where that is not at once, until it is worth it:
-        up to a quantum of ``wanted``."""
+        """How long until ``least`` may be taken; if not at once, a quantum of ``wanted``."""
         level = self.level(now)
         if level + _DUST >= min(least, self.size):
             return 0.0
@@ -168,9 +157,8 @@ class _Keys:
             if key is None:
                 continue
             mark = _mark(key)
-            if mark in seen or (
-                position > at and self._last.get(mark, -math.inf) + self._interval_s > then
-            ):
+            due = self._last.get(mark, -math.inf) + self._interval_s
+            if mark in seen or (position > at and due > then):
                 return position
             seen.add(mark)
         return end

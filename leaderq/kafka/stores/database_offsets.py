@@ -76,12 +76,9 @@ class DatabaseOffsets:
             offsets = "external"
 
             def prepare(self):
-                self.store = DatabaseOffsets(
-                    lambda: psycopg.connect(
-                        "dbname=clicks", options="-c lock_timeout=20s -c
-                    idle_in_transaction_session_timeout=10s" ),
-                    career="clicks",
-                )
+                bounds = "-c lock_timeout=20s -c idle_in_transaction_session_timeout=10s"
+                connect = partial(psycopg.connect, "dbname=clicks", options=bounds)
+                self.store = DatabaseOffsets(connect, career="clicks")
                 self.store.create_table()
                 super().prepare()
 
@@ -123,9 +120,7 @@ class DatabaseOffsets:
         self._table = checked_table(table)
 
     def create_table(self) -> None:
-        """Make the table of offsets if it is not there; any number of processes may do it at
-        once.
-        """
+        """Make the table of offsets if it is not there; any number of processes may at once."""
         try:
             self._create_table()
         except self._database.error:
@@ -190,9 +185,7 @@ class DatabaseOffsets:
         log.warning(
             "table of offsets refuses a term that is not the newest; table=%s career=%s term=%d; if"
             " ZooKeeper was set up again, raise the floor of its term numbers",
-            self._table,
-            self._career,
-            term.number,
+            *(self._table, self._career, term.number),
         )
         if isinstance(term, OpenTerm):
             term.wind_up(Reason.FENCED)
@@ -269,9 +262,7 @@ class Database:
         return statement if self._is_sqlite() else _MARK.sub(r"%(\1)s", statement)
 
     def renew(self) -> None:
-        """Open the connection again, if we opened it; end a transaction left open on it
-        otherwise.
-        """
+        """Open the connection again, if we opened it; else end a transaction left open on it."""
         if self._connect is not None:
             self.close()
         elif self._begin is None or self._is_in_transaction():
@@ -315,9 +306,7 @@ class Database:
 
     @property
     def _begin(self) -> str | None:
-        """The statement that begins a transaction; ``None``: the first statement of any kind
-        does.
-        """
+        """The statement that begins a transaction; ``None``: the first of any kind does."""
         autocommit = getattr(self.connection, "autocommit", None)
         if self._is_sqlite():
             return None if autocommit is False else "BEGIN IMMEDIATE"
@@ -341,11 +330,8 @@ class Database:
             if self._begin is None or self._is_in_transaction() is not False:
                 self._end("ROLLBACK")
         except Exception as exc:  # noqa: BLE001  (the first error is the one to raise; the server rolls a lost session back itself)
-            log.warning(
-                "the database transaction could not be rolled back (%r); its connection is"
-                " given up",
-                exc,
-            )
+            what = "database transaction could not be rolled back (%r); its connection is given up"
+            log.warning(what, exc)
             self.close()
 
     def _is_in_transaction(self) -> bool | None:

@@ -39,14 +39,17 @@ class OffsetStore(ABC):
     undoes: bool
     is_silent: bool
 
-    @abstractmethod
     def fence(
         self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
     ) -> bool:
         """From now on refuse what an earlier leader commits, and hold the partitions; returns
         whether that is so yet. Called again until it is, and when the consumer was made again
         within the term.
+
+        Here: become the group's member, or take all partitions; each store says what that means.
         """
+        term.check()
+        return consumer.join(allowed, timeout_s)
 
     @abstractmethod
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
@@ -85,11 +88,6 @@ class KafkaOffsets(OffsetStore):
     undoes = False
     is_silent = True  # a fenced consumer's poll is silent: only a commit tells it
 
-    def fence(
-        self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
-    ) -> bool:
-        return consumer.join(allowed, timeout_s)
-
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         return consumer.committed(timeout_s)
 
@@ -114,7 +112,8 @@ class ExternalOffsets(OffsetStore):
     """The user's own store (``offsets="external"``), which is authoritative: ``handle`` writes a
     batch's results and its offsets in one transaction there. leaderq only seeks.
 
-    The fence is the user's too: ``load_offsets`` **fences first, then reads**: it makes the store
+    The fence is the user's too, complete once :meth:`load` has returned: ``load_offsets`` **fences
+    first, then reads**: it makes the store
     refuse lower term numbers, in the same transaction in which it reads the offsets, and every
     later write compares its own number
     (:class:`~leaderq.kafka.stores.database_offsets.DatabaseOffsets` does both). It is called on the
@@ -145,13 +144,6 @@ class ExternalOffsets(OffsetStore):
         with self._lock:
             self._term, self._offsets = term.id, checked
 
-    def fence(
-        self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
-    ) -> bool:
-        """Take all partitions; ``load_offsets`` has fenced once :meth:`load` returns."""
-        term.check()
-        return consumer.join(allowed, timeout_s)
-
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         """The user's offsets, and what was committed since; ``KafkaAway`` until any are known."""
         with self._lock:
@@ -178,12 +170,8 @@ def checked_offsets(offsets: Mapping[Any, int], where: str) -> dict[Partition, i
         )
     problems = []
     for key, value in offsets.items():
-        if not (
-            isinstance(key, tuple)
-            and len(key) == 2
-            and isinstance(key[0], str)
-            and _is_count(key[1])
-        ):
+        is_place = isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str)
+        if not (is_place and _is_count(key[1])):
             problems.append(
                 f"'load_offsets' of {where} returned the key {key!r}; keys are (topic, partition),"
                 " such as ('clicks', 0)"

@@ -33,6 +33,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from leaderq.clock import now_s
@@ -180,17 +181,14 @@ class TransactionThread:
         """A transaction open for too long is aborted by the broker, and the producer refused,
         without any successor; nor is one waited for any longer whose client has got stuck.
         """
-        is_late = (
-            transaction.began_s is not None and now_s() - transaction.began_s > self._timeout_s
-        )
+        began_s, open_s = transaction.began_s, self._timeout_s
+        is_late = began_s is not None and now_s() - began_s > open_s
         if is_late or isinstance(exc, KafkaFenced):
             self._discard()
         if is_late:
             self._allowed()  # a leader that was frozen finds out here that its term is over
-            raise BatchLost(
-                "the broker gave up a transaction that was open for more than"
-                f" {self._timeout_s:g} s"
-            ) from exc
+            what = f"the broker gave up a transaction that was open for more than {open_s:g} s"
+            raise BatchLost(what) from exc
 
     def _abort(self) -> None:
         """Nothing of the open transaction was committed: make sure that nothing will be."""
@@ -266,9 +264,7 @@ class TransactionOffsets(OffsetStore):
         Takes no lock, so it may be broken off anywhere. Messages of one thread keep their order.
         """
         if not self._is_taking:
-            raise KafkaError(
-                "a message can be produced only within a term, while records are handled"
-            )
+            raise KafkaError("messages can be produced only in a term, while records are handled")
         self._messages.append(checked(message, max_bytes or self._max_message_bytes))
 
     # ---- for the consumer thread -----------------------------------------------------------------
@@ -291,21 +287,15 @@ class TransactionOffsets(OffsetStore):
         else:
             is_member = consumer.join(allowed, timeout_s)
         if is_member:
-            self._joined, self._fencing, self._is_taking, self._is_settled = (
-                consumer,
-                None,
-                True,
-                True,
-            )
+            self._joined, self._fencing = consumer, None
+            self._is_taking = self._is_settled = True
         return is_member
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         stored = consumer.committed(timeout_s)
         uncommitted, is_settled = self._uncommitted, self._is_settled
         self._is_settled = False
-        if uncommitted is not None and all(
-            stored.get(where) == offset for where, offset in uncommitted.offsets.items()
-        ):
+        if uncommitted is not None and uncommitted.offsets.items() <= stored.items():
             self._uncommitted = None  # its commit has happened after all
         elif uncommitted is not None and is_settled:
             # fencing has ended it, and it was not committed
@@ -322,9 +312,8 @@ class TransactionOffsets(OffsetStore):
                 f"offsets {uncommitted.offsets} are not committed yet, and {offsets} are to be;"
                 " undo() was left out"
             )
-        return _Committing(
-            self._commit(consumer, uncommitted), lambda: self._settled(uncommitted), BatchLost
-        )
+        committing = self._commit(consumer, uncommitted)
+        return _Committing(committing, partial(self._settled, uncommitted), BatchLost)
 
     def commit_positions(
         self, consumer: ConsumerClient, term: Term, offsets: Offsets
@@ -333,9 +322,8 @@ class TransactionOffsets(OffsetStore):
         earlier transaction, whose messages would count and whose offsets would not.
         """
         # If the outcome is not known, it is simply done again: nothing goes with these.
-        return _Committing(
-            self._commit(consumer, Transaction([], dict(offsets))), lambda: None, KafkaAway
-        )
+        committing = self._commit(consumer, Transaction([], dict(offsets)))
+        return _Committing(committing, lambda: None, KafkaAway)
 
     def _commit(self, consumer: ConsumerClient, transaction: Transaction) -> CommitFuture:
         if self._transacting is None:
@@ -361,9 +349,7 @@ class TransactionOffsets(OffsetStore):
 
 
 class _Committing:
-    """A commit; ``over`` is called when it has happened or its outcome is lost, told as
-    ``lost``.
-    """
+    """A commit; ``over`` is called when it has happened, or its outcome is ``lost``."""
 
     def __init__(
         self, committing: CommitFuture, over: Callable[[], None], lost: type[KafkaError]

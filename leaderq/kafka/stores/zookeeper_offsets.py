@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -62,7 +62,8 @@ class TopicOffsets:
 
 class ZooKeeperOffsets(OffsetStore):
     """Offsets in ZooKeeper, in the folder ``path``: these and the operations added for their batch
-    happen together, once, and only by the newest leader.
+    happen together, once, and only by the newest leader. The fence is the term: every write of an
+    earlier leader fails by now.
     """
 
     in_group = False
@@ -79,9 +80,7 @@ class ZooKeeperOffsets(OffsetStore):
         self._background = SerialExecutor("leaderq-offsets")
 
     def add(self, operations: Iterable[Operation]) -> None:
-        """Let these go with the offsets of the batch in hand. For the user's code, on any
-        thread.
-        """
+        """Let these go with the offsets of the batch in hand. For user code, on any thread."""
         with self._lock:
             self._waiting.extend(operations)
 
@@ -89,22 +88,13 @@ class ZooKeeperOffsets(OffsetStore):
         with self._lock:
             self._waiting.clear()
 
-    def fence(
-        self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
-    ) -> bool:
-        term.check()  # the term is the fence: every write of an earlier leader fails by now
-        return consumer.join(allowed, timeout_s)
-
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
-        self._known = {}
-        for topic in sorted({partition.topic for partition in consumer.existing()}):
-            try:
-                data, _ = self._session.get(self._node(topic))
-            except NoNode:
-                continue
-            except ConnectionLost as exc:
-                raise KafkaAway(f"the offsets cannot be read: {exc}") from exc
-            self._known[topic] = TopicOffsets.decoded(data, self._node(topic))
+        topics = sorted({partition.topic for partition in consumer.existing()})
+        try:
+            found = {topic: self._read(topic) for topic in topics}
+        except ConnectionLost as exc:
+            raise KafkaAway(f"the offsets cannot be read: {exc}") from exc
+        self._known = {topic: kept for topic, kept in found.items() if kept is not None}
         return {
             Partition(topic, int(number)): offset
             for topic, kept in self._known.items()
@@ -112,9 +102,8 @@ class ZooKeeperOffsets(OffsetStore):
         }
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        return self._background.submit(
-            partial(self._write, term, dict(offsets), with_operations=True)
-        )
+        write = partial(self._write, term, dict(offsets), with_operations=True)
+        return self._background.submit(write)
 
     def commit_positions(
         self, consumer: ConsumerClient, term: Term, offsets: Offsets
@@ -129,6 +118,13 @@ class ZooKeeperOffsets(OffsetStore):
     def _node(self, topic: str) -> str:
         return f"{self._path}/{topic}"
 
+    def _read(self, topic: str) -> TopicOffsets | None:
+        try:
+            data, _ = self._session.get(self._node(topic))
+        except NoNode:
+            return None
+        return TopicOffsets.decoded(data, self._node(topic))
+
     def _write(
         self, term: Term, offsets: dict[Partition, int], *, with_operations: bool = False
     ) -> None:
@@ -138,9 +134,9 @@ class ZooKeeperOffsets(OffsetStore):
         new = self._changed(term, offsets)
         while True:
             try:
-                kinds = {topic: SetData if topic in self._known else Create for topic in new}
                 puts = [
-                    kinds[topic](self._node(topic), kept.encoded()) for topic, kept in new.items()
+                    (SetData if topic in self._known else Create)(self._node(topic), kept.encoded())
+                    for topic, kept in new.items()
                 ]
                 term.write([*puts, *operations])
                 break
@@ -158,17 +154,13 @@ class ZooKeeperOffsets(OffsetStore):
 
     def _changed(self, term: Term, offsets: dict[Partition, int]) -> dict[str, TopicOffsets]:
         write = f"{term.number}-{next(self._numbers)}"
-        by_topic: dict[str, dict[str, int]] = {}
-        for partition, offset in offsets.items():
-            by_topic.setdefault(partition.topic, {})[str(partition.number)] = offset
-        return {
-            topic: TopicOffsets(
-                {**(self._known[topic].offsets if topic in self._known else {}), **changed},
-                term.number,
-                write,
-            )
-            for topic, changed in by_topic.items()
-        }
+        new: dict[str, TopicOffsets] = {}
+        for (topic, number), offset in offsets.items():
+            if topic not in new:
+                known = self._known[topic].offsets if topic in self._known else {}
+                new[topic] = TopicOffsets(dict(known), term.number, write)
+            new[topic].offsets[str(number)] = offset
+        return new
 
     def _happened(self, term: Term, new: dict[str, TopicOffsets]) -> bool:
         """Whether the write whose answer was lost stands there; asks until that is known."""
@@ -176,9 +168,7 @@ class ZooKeeperOffsets(OffsetStore):
         while True:
             term.check()
             try:
-                data, _ = self._session.get(self._node(topic))
-                return TopicOffsets.decoded(data, self._node(topic)).write == kept.write
-            except NoNode:
-                return False
+                found = self._read(topic)
+                return found is not None and found.write == kept.write
             except ConnectionLost:
                 term.wait(0.05)

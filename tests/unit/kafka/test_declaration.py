@@ -114,7 +114,7 @@ def test_a_built_in_is_a_deserialiser_too() -> None:
 
 
 def read_as(career: Any) -> Any:
-    return consumer_settings(career._declared(), career._environment(), in_group=True)
+    return consumer_settings(career._environment(), in_group=True)
 
 
 def test_the_group_is_the_careers_name_unless_declared() -> None:

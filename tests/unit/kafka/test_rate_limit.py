@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.kafka.handling.rate_limit import RateLimiter, rate_limiter_of
+from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.record import Record
 
 LITTLE = 1e-3
@@ -241,8 +241,3 @@ def test_keys_that_a_deserialiser_made_unhashable_are_told_apart() -> None:
         0,
         4,
     ]
-
-
-def test_where_no_limit_is_set_there_is_no_pace() -> None:
-    assert rate_limiter_of(None, None, None) is None
-    assert isinstance(rate_limiter_of(None, None, 0.5), RateLimiter)
