@@ -341,7 +341,7 @@ class Session(Requests):
         chroot, self._chroot = self._chroot, ""
         path = chroot or "/"
         try:
-            # Servers that are too old refuse a multiRead, so it is by one that the chroot is sought.
+            # Too old servers refuse a multiRead: this finds that out as well.
             (found,) = self.multi_read([GetData(path)], timeout_s=max(0.1, deadline - monotonic()))
             if isinstance(found, errors.NoNode):
                 left_s = max(0.1, deadline - monotonic())

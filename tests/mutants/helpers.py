@@ -105,7 +105,8 @@ MUTANTS = [
         f"{RUDE}a_call_that_raises_anything_gives_the_key_back_and_the_one_who_called_hears_of_it[Rude]",
         Edit(
             KEY_TABLE,
-            "            self.leave(token)\n        except BaseException:\n            self.drop(token)\n",
+            "            self.leave(token)\n        except BaseException:\n"
+            "            self.drop(token)\n",
             "            self.leave(token)\n        except BaseException:\n",
         ),
     ),

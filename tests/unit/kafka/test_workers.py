@@ -104,7 +104,7 @@ def test_a_thread_struck_while_it_waits_begins_no_task_and_leaves_when_those_beg
     waiting.start()
     assert began.wait(WAIT_S)
     unit.abandon()
-    # The worker is busy with the first task: the second is left, until the waiting thread is struck.
+    # The worker is busy with the first task: the second waits until the waiting thread is struck.
     eventually(lambda: not workers._todo, timeout_s=WAIT_S)
     assert waiting.is_alive()
     may_end.set()
