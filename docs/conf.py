@@ -10,6 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "leaderq"
+copyright = "2026, the founders of leaderq"
 release = version = version_of("leaderq")
 extensions = [
     "myst_parser",
