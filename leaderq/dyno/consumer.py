@@ -27,7 +27,6 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from urllib.parse import unquote
@@ -218,7 +217,7 @@ class DynoConsumer:
                 try:
                     if not one.is_settled and one.until_ms > self._now_ms():
                         writer.submit(self._rest(one, 0.0, one.state))
-                        self._settled(one)
+                        self._settled([one])
                 finally:
                     one.lock.release()
 
@@ -267,6 +266,7 @@ class DynoConsumer:
             if choices:
                 found, is_other = self._claim(membership, view, choices, lease_s)
                 out += found
+                view.read_ahead(len(found), now_ms)
                 is_changed = is_changed or is_other
             if len(choices) == room:
                 break
@@ -316,7 +316,7 @@ class DynoConsumer:
         """What became ours of these; see :meth:`_pop_now`."""
         names = [choice.name for choice in choices]
         try:
-            data = view.reader.read_now(names)
+            data = view.read(names)
             view.give_back(names[len(data) :])
             again = [choice.name for choice in choices if choice.version is not None]
             states = {one.name: one for one in read_claims(self._session, view.paths, again)}
@@ -455,13 +455,17 @@ class DynoConsumer:
     ) -> list[LeaderqError | None]:
         """These are done, all under way together; returns for each its error, or ``None``."""
         once = list(dict.fromkeys(deliveries))
-        with ExitStack() as locks:
-            for one in sorted(once, key=id):  # in one order, or two calls could wait for each other
-                locks.enter_context(one.lock)
+        held: list[threading.Lock] = []
+        try:
+            for one in sorted(once, key=id):  # or two calls could wait for each other
+                one.lock.acquire()
+                held.append(one.lock)
             known = self._write([(one, (*self._completion(one), *also)) for one in once])
             done = [one for one in once if known[one] is None]
-            for one in done:
-                self._settled(one, is_gone=True)
+            self._settled(done, are_gone=True)
+        finally:
+            for lock in held:
+                lock.release()
         self.bodies.drop(one.frame.body for one in done)
         later = StaleLease("the same delivery was acknowledged twice in one call")
         return [known.pop(one, later) for one in deliveries]
@@ -530,7 +534,7 @@ class DynoConsumer:
         error = self._write([(delivery, operations)])[delivery]
         if error is not None:
             raise error
-        self._settled(delivery, is_gone=is_gone)
+        self._settled([delivery], are_gone=is_gone)
 
     def _write(
         self, wanted: Sequence[tuple[Delivery, Operations]]
@@ -558,18 +562,19 @@ class DynoConsumer:
         return known
 
     def _stale(self, delivery: Delivery, error: LeaderqError | None) -> StaleLease:
-        self._settled(delivery)
+        self._settled([delivery])
         stale = StaleLease(f"message {delivery.id} is not this consumer's any more: {error}")
         stale.__cause__ = error
         return stale
 
-    def _settled(self, delivery: Delivery, *, is_gone: bool = False) -> None:
-        delivery.is_settled = True
-        self.keeper.let_go([delivery])
-        self._held.pop(delivery, None)
-        if is_gone and (view := self.views.get(delivery.shard)) is not None:
-            with view.lock:
-                view.index.deleted(delivery.name)
+    def _settled(self, deliveries: Sequence[Delivery], *, are_gone: bool = False) -> None:
+        self.keeper.let_go(deliveries)
+        for one in deliveries:
+            one.is_settled = True
+            self._held.pop(one, None)
+            if are_gone and (view := self.views.get(one.shard)) is not None:
+                with view.lock:
+                    view.index.deleted(one.name)
 
     # -- the dead ----------------------------------------------------------------------------------
 

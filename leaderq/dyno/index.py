@@ -193,6 +193,17 @@ class ShardIndex:
         self.give_back(choice.name for choice in chosen)
         return [choice.name for choice in chosen]
 
+    def upcoming(self, most: int, now_ms: int) -> list[str]:
+        """What :meth:`choose` would return next of those that were due when it was last called."""
+        due, names, edge = self._due, dict[str, None](), [(entry, 0) for entry in self._due[:1]]
+        while edge and len(names) < most:  # along the heap, which stays as it is
+            (*_, name), at = heapq.heappop(edge)
+            if self._is_free(name, now_ms):
+                names[name] = None
+            for below in range(2 * at + 1, min(2 * at + 3, len(due))):
+                heapq.heappush(edge, (due[below], below))
+        return list(names)
+
     def give_back(self, names: Iterable[str]) -> None:
         """These are not ours: the claim failed, or they are free again."""
         for name in names:

@@ -11,7 +11,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
 
 from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.layout import NO_GROUP, ShardPaths, rest_name
@@ -25,6 +29,10 @@ LONGEST_MS = 10_000
 """How often claims are listed, and others' leases looked at, at least: they may be given up sooner
 than they say."""
 _READ_AT_A_TIME = 250
+_ANSWER_S = 10.0
+_PAUSE = 16
+"""Pops for which nothing is read ahead after less than half was wanted: others are quicker."""
+_NO_GROUP = f"-{NO_GROUP}-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,8 @@ class ShardView:
         self._news: list[WatchEvent] | None = None
         self._subscriptions: list[Subscription] = []
         self._next_listing_ms = 0
+        self._ahead: tuple[list[str], Future[list[Any]]] | None = None
+        self._paused = 0
 
     # -- the index, kept current -------------------------------------------------------------------
 
@@ -104,15 +114,16 @@ class ShardView:
             self.index.replace(names, markers, self._now_ms())
             # What came while it was listed may be older or newer than the listing.
             for event in self._news or ():
-                self._apply(event)
+                self._apply(event.kind, parent_of(event.path), name_of(event.path))
             self._news = None
             self.index.claims_listed(claims, self._now_ms())
 
     def _heard(self, event: WatchEvent) -> None:
         """On the thread of watches."""
-        is_child = parent_of(event.path) in (self.paths.messages, self.paths.rests)
+        parent, _, name = event.path.rpartition("/")
+        is_child = parent in (self.paths.messages, self.paths.rests)
         # Whoever waits need not hear of what is done, unless that lets the next of a group go.
-        is_done = is_child and event.kind is WatchKind.DELETED and f"-{NO_GROUP}-" in event.path
+        is_done = is_child and event.kind is WatchKind.DELETED and _NO_GROUP in name
         with self.lock:
             if event.kind is WatchKind.SESSION or (
                 not is_child and event.kind is not WatchKind.CHILDREN
@@ -121,18 +132,16 @@ class ShardView:
             elif is_child:
                 if self._news is not None:
                     self._news.append(event)
-                self._apply(event)
+                self._apply(event.kind, parent, name)
         if not is_done:
             self._changed()
 
-    def _apply(self, event: WatchEvent) -> None:
-        name, is_created = name_of(event.path), event.kind is WatchKind.CREATED
-        if not is_created and event.kind is not WatchKind.DELETED:
-            return
-        if parent_of(event.path) == self.paths.messages:
-            (self.index.created if is_created else self.index.deleted)(name)
-        else:
-            (self.index.rested if is_created else self.index.rest_over)(name)
+    def _apply(self, kind: WatchKind, parent: str, name: str) -> None:
+        is_message = parent == self.paths.messages
+        if kind is WatchKind.CREATED:
+            (self.index.created if is_message else self.index.rested)(name)
+        elif kind is WatchKind.DELETED:
+            (self.index.deleted if is_message else self.index.rest_over)(name)
 
     def invalidate(self) -> None:
         """What is known may be wrong: list it again before it is used."""
@@ -146,6 +155,37 @@ class ShardView:
                 one.close()
             self._subscriptions = []
             self._is_stale = self._is_closed = True
+
+    # -- what is read ------------------------------------------------------------------------------
+
+    def read(self, names: Sequence[str]) -> list[Any]:
+        """As :meth:`SizedReader.read_now`; what was read ahead need not be read again, as a message
+        never changes."""
+        with self.lock:
+            ahead, self._ahead = self._ahead, None
+        known: dict[str, Any] = {}
+        if ahead is not None:
+            try:
+                answers = ahead[1].result(_ANSWER_S)
+            except (LeaderqError, FutureTimeout):
+                answers = []
+            wanted = set(names)
+            known = {
+                name: answer
+                for name, answer in zip(ahead[0], answers, strict=False)
+                if name in wanted and isinstance(answer, tuple)
+            }
+            self._paused = _PAUSE if 2 * len(known) < len(ahead[0]) else 0
+        if missing := [name for name in names if name not in known]:
+            known.update(zip(missing, self.reader.read_now(missing), strict=False))
+        return [known[name] for name in takewhile(known.__contains__, names)]
+
+    def read_ahead(self, count: int, now_ms: int) -> None:
+        """Read the next ones, while these are worked on; but not what others take meanwhile."""
+        with self.lock:
+            self._paused = max(0, self._paused - 1)
+            if not self._paused and (names := self.index.upcoming(count, now_ms)):
+                self._ahead = names, self.reader.read(names)
 
     # -- claims ------------------------------------------------------------------------------------
 

@@ -42,8 +42,7 @@ def outcomes(
     :raises ConfigurationError: an operation of the user's has a path that ZooKeeper cannot use.
     """
     ours = f"{path}/"
-    for group in groups:
-        validated([op for op in group if not op.path.startswith(ours)])
+    validated([op for group in groups for op in group if not op.path.startswith(ours)])
     answered: list[None] = []
     all_answered = threading.Event()
 

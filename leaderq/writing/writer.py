@@ -324,7 +324,7 @@ class SequencedWriter:
 
     def _send(self, batch: PackedMulti) -> None:
         try:
-            answer = self._session.multi_async(batch.operations(self.path))
+            answer = self._session.multi_async(batch.operations(self.path), are_valid=True)
         except LeaderqError as exc:
             answer = failed_future(exc)
         except (TypeError, ValueError, OverflowError, struct.error) as exc:

@@ -162,14 +162,18 @@ class Requests:
         only a write is a barrier."""
         return self._send(kazoo_wire.Sync(self._server_path(path)), _nothing, path)
 
-    def multi_async(self, operations: Sequence[Operation]) -> Future[list[Any]]:
+    def multi_async(
+        self, operations: Sequence[Operation], *, are_valid: bool = False
+    ) -> Future[list[Any]]:
         """All operations or none; returns for each a ``str`` (create), ``Stat`` (set) or ``None``.
+        ``are_valid``: their paths were looked at before.
 
         Fails with the error of the first operation that failed by itself: ``.path`` and ``.index``
         say which; with :class:`~leaderq.errors.TooLarge`, and is not sent, if it is oversized.
         """
         operations = tuple(operations)
-        request = wire.Multi(operations, self._server_path, self._acl())
+        prefixed = self._prefixed if are_valid else self._server_path
+        request = wire.Multi(operations, prefixed, self._acl())
         return self._send_packed(request, lambda results: _all_done(results, operations))
 
     def multi_read_async(self, reads: Sequence[Read]) -> Future[list[ReadResult]]:
@@ -304,7 +308,9 @@ class Requests:
         return self._send(request, convert, path)
 
     def _server_path(self, path: str, open_ended: bool = False) -> str:
-        validated_path(path, open_ended=open_ended)
+        return self._prefixed(validated_path(path, open_ended=open_ended))
+
+    def _prefixed(self, path: str, _open_ended: bool = False) -> str:
         if not self._chroot:
             return path
         return self._chroot if path == "/" else self._chroot + path

@@ -271,17 +271,19 @@ def _packed_entry(entry: ACL) -> bytes:
 
 
 def _operation(op: Operation, server_path: ServerPath, acl: bytes) -> tuple[bytes, ...]:
-    path = write_string(server_path(op.path, isinstance(op, Create) and op.sequential))
+    path = server_path(op.path, isinstance(op, Create) and op.sequential).encode()
+    size = _INT.pack(len(path))
     if isinstance(op, Create):
         flags = (EPHEMERAL if op.ephemeral else 0) | (SEQUENTIAL if op.sequential else 0)
-        size = _INT.pack(len(op.data))
-        return _HEADERS[_CREATE], path, size, op.data, acl, _INT.pack(flags)
+        data_size = _INT.pack(len(op.data))
+        return _HEADERS[_CREATE], size, path, data_size, op.data, acl, _INT.pack(flags)
     if isinstance(op, SetData):
-        return _HEADERS[_SET], path, _INT.pack(len(op.data)), op.data, _INT.pack(op.version)
+        data_size = _INT.pack(len(op.data))
+        return _HEADERS[_SET], size, path, data_size, op.data, _INT.pack(op.version)
     if isinstance(op, Delete):
-        return _HEADERS[_DELETE], path, _INT.pack(op.version)
+        return _HEADERS[_DELETE], size, path, _INT.pack(op.version)
     if isinstance(op, Check):
-        return _HEADERS[_CHECK], path, _INT.pack(op.version)
+        return _HEADERS[_CHECK], size, path, _INT.pack(op.version)
     raise TypeError(f"{op!r} is not an operation of a multi")
 
 

@@ -136,7 +136,11 @@ MUTANTS = [
     mutant(
         "a heartbeat makes the receipt of an acknowledgement under way stale",
         f"{RUDE}acknowledging_many_does_not_lose_to_a_heartbeat",
-        Edit(CONSUMER, "                locks.enter_context(one.lock)\n", "                pass\n"),
+        Edit(
+            CONSUMER,
+            "                one.lock.acquire()\n                held.append(one.lock)\n",
+            "                pass\n",
+        ),
     ),
     mutant(
         "a pop ends at a message that it has found dead",
@@ -175,7 +179,22 @@ MUTANTS = [
         "who waits is not told that the next of a group may go",
         f"{HEARD}who_waits_hears_of_what_is_done_only_if_that_may_let_the_next_of_a_group_go[a"
         " group-3]",
-        Edit(VIEW, ' and f"-{NO_GROUP}-" in event.path', ""),
+        Edit(VIEW, " and _NO_GROUP in name", ""),
+    ),
+    mutant(
+        "the next message is not read before it is asked for",
+        f"{HEARD}the_next_message_is_read_once_and_before_it_is_asked_for",
+        Edit(CONSUMER, "view.read_ahead(len(found), now_ms)", "pass"),
+    ),
+    mutant(
+        "what was read ahead is read again",
+        f"{HEARD}the_next_message_is_read_once_and_before_it_is_asked_for",
+        Edit(VIEW, "if name in wanted and isinstance(answer, tuple)", "if name not in wanted"),
+    ),
+    mutant(
+        "who always comes late goes on reading ahead",
+        f"{HEARD}who_has_read_ahead_what_others_took_reads_no_more_than_it_pops",
+        Edit(VIEW, "self._paused = _PAUSE if", "self._paused = 0 if"),
     ),
     mutant(
         "what may have been written is told as surely not sent",

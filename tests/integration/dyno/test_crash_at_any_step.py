@@ -26,7 +26,7 @@ class Dying:
         self._send = session.multi_async
         session.multi_async = self._multi  # type: ignore[method-assign]
 
-    def _multi(self, operations: Any) -> Any:
+    def _multi(self, operations: Any, **options: Any) -> Any:
         if self._left <= 0:
             credentials = self._session.credentials
             self._session.drop_connection()
@@ -34,7 +34,7 @@ class Dying:
                 end_session(self._session.address, credentials)
             raise LeaderqError("dead")
         self._left -= 1
-        return self._send(operations)
+        return self._send(operations, **options)
 
 
 def one_place(session: Session) -> str:

@@ -384,7 +384,7 @@ def test_who_meets_another_consumer_is_not_refused_message_by_message(opened: Op
         send = session.multi_async
         with late._consumer._looking:  # so that it does not learn of these claims
             assert len(other.pop(50, 30)) == 50
-            session.multi_async = lambda operations: (sent.append(operations), send(operations))[1]  # type: ignore[method-assign]
+            session.multi_async = lambda *given, **how: (sent.append(given), send(*given, **how))[1]  # type: ignore[method-assign]
             assert late.pop(50, 0) == []
         assert len(sent) <= 10
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from leaderq.dyno import DynoQueue, Message
 from leaderq.dyno.layout import DynoPaths, ShardPaths, group_of, name_prefix
 from leaderq.dyno.shard_view import ShardView
 from leaderq.dyno.writes import outcomes
@@ -14,7 +16,7 @@ from leaderq.testing import eventually
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import MULTI_BYTES
 from leaderq.writing.writer import WINDOW
-from leaderq.zookeeper import Create, Session, connect
+from leaderq.zookeeper import Create, GetData, Session, connect
 from leaderq.zookeeper.paths import name_of
 
 
@@ -46,6 +48,45 @@ def test_who_waits_hears_of_what_is_done_only_if_that_may_let_the_next_of_a_grou
     eventually(is_told, timeout_s=10, message="the last is known")
     view.close()
     assert len(heard) == expected
+
+
+@pytest.fixture
+def read(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of all that this session reads in one go, as it is asked for."""
+    names: list[str] = []
+    send = session.multi_read_async
+
+    def noted(reads: Sequence[GetData]) -> object:
+        names.extend(name_of(one.path) for one in reads if "/messages/" in one.path)
+        return send(reads)
+
+    monkeypatch.setattr(session, "multi_read_async", noted)
+    return names
+
+
+def test_the_next_message_is_read_once_and_before_it_is_asked_for(
+    session: Session, read: list[str]
+) -> None:
+    with DynoQueue(session, "/q") as queue:
+        queue.push([Message(payload=b"%d" % number) for number in range(4)])
+        popped = queue.pop(1, 30)
+        eventually(lambda: len(read) == 2, timeout_s=10, message="the next one is read")
+        popped += queue.pop(1, 30) + queue.pop(2, 30)
+        assert [one.payload for one in popped] == [b"0", b"1", b"2", b"3"]
+        assert read == [one.name for one in popped]
+
+
+def test_who_has_read_ahead_what_others_took_reads_no_more_than_it_pops(
+    session: Session, read: list[str], opened: Callable[[], Session]
+) -> None:
+    with DynoQueue(session, "/q") as queue, DynoQueue(opened(), "/q") as other:
+        queue.push([Message(payload=b"%d" % number) for number in range(5)])
+        popped, (taken,) = queue.pop(1, 30), other.pop(1, 30)
+        taken.ack()
+        index = queue._consumer.views["0"].index
+        eventually(lambda: len(index) == 4, timeout_s=10, message="it has heard of that")
+        popped += queue.pop(1, 30) + queue.pop(1, 30)
+        assert read == [one.name for one in (popped[0], taken, *popped[1:])]
 
 
 def test_what_was_never_sent_is_told_apart_from_what_may_have_been(

@@ -126,6 +126,7 @@ def test_the_index_chooses_what_a_look_at_everything_would_choose(  # noqa: C901
                 )
                 assert (choice.rest is None) == (found.until_ms is None)
                 found.ours = True
+            assert index.upcoming(2, now_ms) == model.free(now_ms)[:2]
         elif one is None:
             continue
         elif what == "delete":
