@@ -14,7 +14,6 @@ says so; a lost connection fails the read.
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -45,7 +44,7 @@ class ReadSizes:
         self._chance = chance or random.Random()
         self._most = _FIRST
         self._typical = 0.0
-        self._careful = _CAREFUL_ITEMS
+        self._careful = _FIRST
 
     @property
     def most(self) -> int:
@@ -116,6 +115,12 @@ class SizedReader:
             self._measure(answer, names, positions, partial(self._measured, answer, names))
         return answer
 
+    def read_few(self, names: Sequence[str]) -> Future[list[Any]]:
+        """As :meth:`read`, at once, without asking for sizes: for names that may not be there."""
+        answer: Future[list[Any]] = Future()
+        self._read(answer, names)
+        return answer
+
     def read_now(self, names: Sequence[str], timeout_s: float | None = None) -> list[Any]:
         """As :meth:`read`, waited for.
 
@@ -147,25 +152,15 @@ class SizedReader:
         positions: Sequence[int],
         then: Callable[[list[int]], None],
     ) -> None:
-        asked: list[Future[Stat | None]] = []
-        left = len(positions)
-        lock = threading.Lock()
-
-        def answered(_future: Future[Stat | None]) -> None:
-            nonlocal left
-            with lock:
-                left -= 1
-                is_last = not left
-            if is_last:
-                _forward(answer, lambda: then([_size(one.result()) for one in asked]))
-
         try:
-            asked += [self._session.exists_async(join(self._path, names[at])) for at in positions]
+            asked = [self._session.exists_async(join(self._path, names[at])) for at in positions]
         except LeaderqError as exc:
             _fail(answer, exc)
             return
-        for one in list(asked):
-            one.add_done_callback(answered)
+        # answers come in the order of the requests
+        asked[-1].add_done_callback(
+            lambda _: _forward(answer, lambda: then([_size(one.result(0)) for one in asked]))
+        )
 
     def _measured(self, answer: Future[list[Any]], names: Sequence[str], sizes: list[int]) -> None:
         """On the session's thread: read what fits, or first ask for all sizes."""

@@ -52,19 +52,15 @@ MUTANTS = [
     mutant(
         "what is not of its own share a consumer leaves lying",
         f"{FAIRNESS}a_free_consumer_takes_what_another_leaves_lying_while_the_flow_lasts[hung-/locks]",
-        Edit(
-            PENDING,
-            "        if not count or not most:\n            return []\n",
-            "        return []\n",
-        ),
+        Edit(PENDING, "        del self._others[:count]\n", "        return []\n"),
     ),
     mutant(
         "priority queues are shared out as well",
         f"{FAIRNESS}the_most_urgent_item_is_begun_next_by_whoever_is_free",
         Edit(
             ENGINE,
-            "share = self._members.share if self._is_shared_out else None",
-            "share = self._members.share",
+            "return self._members.share if self._is_shared_out else None",
+            "return self._members.share",
         ),
     ),
     mutant(
@@ -140,7 +136,7 @@ MUTANTS = [
     mutant(
         "a name that became free again is claimed twice at once",
         f"{PENDING_TESTS}an_overdue_name_that_became_free_again_is_taken_once",
-        Edit(PENDING, "dict.fromkeys(self._others[begin:end])", "list(self._others[begin:end])"),
+        Edit(PENDING, "dict.fromkeys(self._others[:count])", "list(self._others[:count])"),
     ),
     mutant(
         "an item that is known not to have killed goes alone all the same",
@@ -176,7 +172,7 @@ MUTANTS = [
     mutant(
         "what was read ahead outlives the path",
         f"{HERE}test_simple_queue.py::test_what_was_read_ahead_of_a_path_that_was_made_again_is_not_given_for_its_new_items",
-        Edit(LISTING, "            self._waiting.replace(())\n", ""),
+        Edit(LISTING, "            self._waiting.restart()\n", ""),
         Edit(LISTING, "        self.known = {}\n        self._changed", "        self._changed"),
     ),
     mutant(

@@ -167,11 +167,11 @@ class ClaimAttempt:
         *,
         most_values: int,
         record: tuple[Operation, ...] = (),
-        known: dict[str, Any] | None = None,
+        known: dict[str, Any],
         ahead: Sequence[str] = (),
     ) -> None:
-        """``known``: what was read ahead, by name; ``ahead``: what may be read with these, into
-        ``known``, if there is anything to be read.
+        """``known``: what was read ahead, by name; ``ahead``: what is read with these, into
+        ``known``, if anything has to be read.
         """
         self._record = record
         self._most_values = most_values
@@ -183,14 +183,15 @@ class ClaimAttempt:
         self._wanted: list[Claim] = []
         self._taking: Future[list[Any] | None] | None = None
         self._is_judged = threading.Event()
-        self._known = {} if known is None else known
-        self._ahead = ahead
-        rows = [self._known.pop(name, None) for name in self.names]
-        if None in rows:
-            self._reading = reader.read([*self.names, *ahead])
+        self._known = known
+        self._rows = {name: known.pop(name) for name in names if name in known}
+        self._asked = [name for name in names if name not in self._rows]
+        if self._asked:
+            self._asked += (name for name in ahead if name not in known)
+            self._reading = reader.read(self._asked)
         else:
             self._reading = Future()
-            self._reading.set_result(rows)
+            self._reading.set_result([])
         self._reading.add_done_callback(self._judge)
 
     def finish(self) -> ClaimResult:
@@ -226,12 +227,10 @@ class ClaimAttempt:
             self._found.again += self.names
             return
         now, room = now_ms(), self._most_values
-        results = answer.result()
-        ahead = zip(self._ahead, results[len(self.names) :], strict=False)
-        self._known.update({name: row for name, row in ahead if isinstance(row, tuple)})
-        self._found.again += self.names[len(results) :]
-        for name, result in zip(self.names, results, strict=False):
-            if isinstance(result, LeaderqError):
+        rows = self._rows | dict(zip(self._asked, answer.result(), strict=False))
+        for name in self.names:
+            result = rows.pop(name, None)
+            if not isinstance(result, tuple):
                 (self._found.gone if isinstance(result, NoNode) else self._found.again).append(name)
                 continue
             claim = Claim(name, result[0], result[1], result[2], self._membership)
@@ -243,6 +242,7 @@ class ClaimAttempt:
                 self._wanted.append(claim)
                 room -= claim.count
         self._take()
+        self._known.update((name, row) for name, row in rows.items() if isinstance(row, tuple))
 
     def _take(self) -> None:
         self._taking = None

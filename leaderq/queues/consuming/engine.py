@@ -22,7 +22,6 @@ What happens on each failure:
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -35,7 +34,7 @@ from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim, ClaimAttempt, ClaimResult, Membership
 from leaderq.queues.consuming.listing import SCAN_S, QueueListing
 from leaderq.queues.consuming.members import Members
-from leaderq.queues.consuming.pending import PendingNames
+from leaderq.queues.consuming.pending import PendingNames, Share
 from leaderq.queues.consuming.prefetch import Prefetch
 from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement
 from leaderq.queues.pausing import PauseSwitch
@@ -58,9 +57,9 @@ MAX_BATCH = 250
 MAX_LOCKS = 125
 AHEAD_BYTES = 4 << 20
 """Nothing more is claimed while items of that many bytes wait to be begun."""
-_MOST_READ_AHEAD = 32
+_MOST_READ_AHEAD = 250
+_GUESSES = 4
 _PROBE_S = 0.05
-_HELP_S = 1.0
 _POSTPONED_S = 2.0
 _AFTER_ERROR_S = 0.5
 _AFTER_LOSS_S = 0.1
@@ -87,11 +86,6 @@ class Engine:
         self.options = options
         self._is_shared_out = kind in (QueueKind.PLAIN, QueueKind.ID)
         self._is_simple = kind is QueueKind.SIMPLE
-        self._reads_ahead = (
-            not workers
-            and paths.lock_path is None
-            and kind not in (QueueKind.PRIORITY, QueueKind.DELAY)
-        )
         self._read_ahead = 0
         self._asks = 0  # to be answered by what is looked at from now on
         self._service = Service(f"leaderq-queue-{name}", self._run)
@@ -108,7 +102,13 @@ class Engine:
             workers=max(1, workers),
         )
         self._listing = QueueListing(
-            session, paths, kind, self._waiting, notify=wake, created=self.ready.has_come
+            session,
+            paths,
+            kind,
+            self._waiting,
+            self._reader,
+            notify=wake,
+            created=self.ready.has_come,
         )
         self._members = Members(session, paths, name, wake)
         self.pause_switch = PauseSwitch(session, paths, self._notify)
@@ -119,8 +119,6 @@ class Engine:
         self._held: set[str] = set()  # claimed by the present member, and not settled
         self._postponed_s: float | None = None  # since when a suspect waits to be claimed alone
         self._probe_s = 0.0
-        self._probes: set[str] = set()
-        self._helps_until_s = 0.0
         self.is_closing = threading.Event()
         self.on_state: Callable[[SessionState], object] | None = None
         self._states: deque[SessionState] = deque()
@@ -357,12 +355,6 @@ class Engine:
         count = max(1, int(wanted / self._per_znode))
         names = self._without_suspects(self._names(count)) if wanted > 0 else []
         if names:
-            # Who takes one after the other waits for its claim only, while nobody is in the way.
-            ahead = (
-                self._waiting.upcoming(self._read_ahead)
-                if self._reads_ahead and len(names) < self._read_ahead
-                else []
-            )
             self._under_way.append(
                 ClaimAttempt(
                     self._session,
@@ -373,7 +365,7 @@ class Engine:
                     most_values=max(wanted, 1),
                     record=self._members.deaths.note(held.union(names)),
                     known=self._listing.known,
-                    ahead=ahead,
+                    ahead=self._waiting.upcoming(self._read_ahead, self._share),
                 )
             )
             self._under_way_names += len(names)
@@ -424,43 +416,32 @@ class Engine:
             else 0
         )
 
+    @property
+    def _share(self) -> Share | None:
+        return self._members.share if self._is_shared_out else None
+
     def _names(self, wanted: int) -> list[str]:
-        share = self._members.share if self._is_shared_out else None
-        names = self._overdue(wanted)
+        share, names = self._share, []
+        if now_s() >= self._probe_s:
+            # is the owner of the oldest name of another share at work?
+            self._probe_s = now_s() + _PROBE_S
+            names = self._waiting.take_overdue(1, now_ms())
         names += self._waiting.take(wanted - len(names), now_ms(), share)
         if names or self._under_way:
             return names
         if self._listing.is_stale or self._asks > self.ready.answered:
-            self._listing.look(reads_ahead=self._reads_ahead)
+            self._listing.look(self._waiting.guesses(min(_GUESSES, self._reader.most), share))
             names = self._waiting.take(wanted, now_ms(), share)
         names += self._waiting.take_overdue(wanted - len(names), now_ms())
         if not names:
             self.ready.answer(self._asks)
         return names
 
-    def _overdue(self, wanted: int) -> list[str]:
-        """Names of others' shares that have waited for too long, while our own share does not come
-        to an end: one now and then, to try whether its owner is at work, and if not, as many as of
-        our own.
-        """
-        if now_s() >= self._helps_until_s:
-            if now_s() < self._probe_s:
-                return []
-            self._probe_s, wanted = now_s() + _PROBE_S, 1
-        else:
-            wanted = (wanted + random.randrange(2)) // 2
-        names = self._waiting.take_overdue(wanted, now_ms())
-        self._probes.update(names)
-        return names
-
     def _claimed(self, found: ClaimResult) -> None:
         count = sum(map(len, (found.claims, found.resting, found.gone, found.locked, found.again)))
-        if self._probes:
-            if any(claim.name in self._probes for claim in found.claims):
-                # it lay there: its owner is stuck, slow, or paused
-                self._helps_until_s = now_s() + _HELP_S
-            self._probes.difference_update(claim.name for claim in found.claims)
-            self._probes.difference_update(found.gone, found.locked, found.again)
+        share, won = self._share, [claim.name for claim in found.claims]
+        if share is not None and share.note(won, [*found.gone, *found.locked]):
+            self._waiting.share_anew()
         if found.gone or found.again or found.locked:
             self._read_ahead = 0
             self._listing.known.clear()
@@ -473,7 +454,7 @@ class Engine:
         self._waiting.give_back(found.again)
         if found.locked:
             self._listing.note_locked(found.locked)
-        self._held.update(claim.name for claim in found.claims)
+        self._held.update(won)
         if self._members.deaths.has_suspects:
             found.claims = [claim for claim in found.claims if not self._is_given_up(claim)]
         try:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from leaderq.clock import now_ms, now_s
@@ -23,12 +24,14 @@ from leaderq.errors import ConnectionLost, NoNode, ZooKeeperError
 from leaderq.queues.consuming.pending import PendingNames
 from leaderq.queues.wire.names import QueueKind, is_item, next_number
 from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.reading import SizedReader
 from leaderq.zookeeper import Session, Subscription, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
 
 log = logging.getLogger(__name__)
 
 SCAN_S = 10.0
+_ANSWER_S = 10.0
 
 
 class QueueListing:
@@ -42,6 +45,7 @@ class QueueListing:
         paths: QueuePaths,
         kind: QueueKind,
         waiting: PendingNames,
+        reader: SizedReader,
         *,
         notify: Callable[[], object],
         created: Callable[[str], object],
@@ -50,6 +54,7 @@ class QueueListing:
         self._paths = paths
         self._kind = kind
         self._waiting = waiting
+        self._reader = reader
         self._notify = notify
         self._created = created
         self._wants_names = kind in (QueueKind.PRIORITY, QueueKind.DELAY)
@@ -103,13 +108,10 @@ class QueueListing:
         self._held.update(names)
         self._locks_stale = True
 
-    def look(self, *, reads_ahead: bool = False) -> None:
-        """List again. Raises what the session raises. ``reads_ahead``: :attr:`known` is used."""
-        if reads_ahead and not self._is_path_watched:
-            self._is_path_watched = True
-            # This watch, unlike the one on the children, sleeps until the path is deleted or made
-            # again.
-            self._session.exists(self._paths.path, self._path_changed)
+    def look(self, guesses: Sequence[str] = ()) -> None:
+        """List again. Raises what the session raises. ``guesses``: names that may have come; they
+        are read meanwhile.
+        """
         if self._wants_names and self._names is None:
             self._watch_names()
         # before reading: what comes meanwhile makes it stale again
@@ -118,9 +120,9 @@ class QueueListing:
         self._made_since = 0
         self._looked_s = now_s()
         try:
-            names = self._list()
+            names = self._list(guesses)
         except BaseException:
-            self._is_stale = True
+            self.invalidate()
             raise
         if self._names is not None:
             # What is made between the listing and this is counted twice; the next scan lists again,
@@ -134,39 +136,56 @@ class QueueListing:
             self._tell_foreign(set(names).difference(items))
         self._waiting.replace(items, self._held, now_ms())
 
-    def _list(self) -> list[str]:
-        """The children of the queue; sets ``_held`` to those that are locked by others."""
+    def _list(self, guesses: Sequence[str]) -> list[str]:
+        """The children of the queue; sets ``_held`` to those that are locked by others. All is
+        asked at once, and answered in this order.
+        """
         paths, session = self._paths, self._session
         watch = None if self._names is not None else self._changed
-        # Locks are read first: an item that is acknowledged between the two is then in neither; the
-        # other way round it would be given out although it is done (its claim would fail, but that
-        # costs).
-        self._held = self._locked()
+        if not self._is_path_watched:
+            self._is_path_watched = True
+            # This watch, unlike the one on the children, sleeps until the path is deleted or made
+            # again.
+            session.exists_async(paths.path, self._path_changed)
+        self.known = known = dict[str, Any]()
         while True:
+            # Locks are read first: an item that is acknowledged between the two is then in neither;
+            # the other way round it would be given out although it is done (its claim would fail,
+            # but that costs).
+            locks = self._ask_locks()
+            reading = self._reader.read_few(guesses) if guesses else None
             try:
-                return session.children(paths.path, watch)
+                names = session.children(paths.path, watch)
             except NoNode:
                 if self._kind is not QueueKind.SIMPLE:
                     session.ensure_path(paths.path)
                 elif session.exists(paths.path, self._changed) is None:
                     # it comes with the next offer
                     return []
-
-    def _locked(self) -> set[str]:
-        if self._paths.lock_path is None:
-            return set()
-        while True:
-            try:
-                names = self._session.children(self._paths.lock_path, self._locks_changed)
-            except NoNode:
-                self._session.ensure_path(self._paths.lock_path)
                 continue
-            return set(names) - self._waiting.in_hand
+            self._held = self._locked(locks)
+            if reading is not None:
+                found = zip(guesses, reading.result(_ANSWER_S), strict=False)
+                known.update((name, row) for name, row in found if isinstance(row, tuple))
+            return names
+
+    def _ask_locks(self) -> Future[list[str]] | None:
+        path = self._paths.lock_path
+        return None if path is None else self._session.children_async(path, self._locks_changed)
+
+    def _locked(self, answer: Future[list[str]] | None) -> set[str]:
+        while answer is not None:
+            try:
+                return set(answer.result(_ANSWER_S)) - self._waiting.in_hand
+            except NoNode:
+                self._session.ensure_path(self._paths.lock_path or "")
+                answer = self._ask_locks()
+        return set()
 
     def apply_events(self) -> None:
         if self._is_path_new:
             self._is_path_new = False
-            self._waiting.replace(())
+            self._waiting.restart()
         while self._news:
             event = self._news.popleft()
             if event.kind is WatchKind.CREATED:
@@ -177,7 +196,7 @@ class QueueListing:
             self._locks_stale = False
             if not self._held:
                 return  # nothing that could come free
-            held, self._held = self._held, self._locked()
+            held, self._held = self._held, self._locked(self._ask_locks())
             for name in held - self._held:
                 self._waiting.add(name)
         elif self._locks_stale:

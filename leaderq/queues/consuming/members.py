@@ -21,7 +21,7 @@ from leaderq.clock import now_ms
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
 from leaderq.queues.consuming.claims import Membership
 from leaderq.queues.consuming.deaths import DeathRecords
-from leaderq.queues.consuming.pending import Share, share_of
+from leaderq.queues.consuming.pending import Share
 from leaderq.queues.wire.names import QueueKind, due_ms_of, is_item
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import Service
@@ -106,7 +106,8 @@ class Members:
             self._is_stale = True
             raise
         own = name_of(membership.member)
-        self.share = share_of(names.index(own), len(names)) if own in names else None
+        is_alone = own not in names or len(names) == 1
+        self.share = None if is_alone else Share(names.index(own), len(names))
 
     def leave(self, membership: Membership, timeout_s: float) -> bool:
         """Stand no more; returns whether all that was to be written was."""

@@ -13,25 +13,53 @@ since that.
 from __future__ import annotations
 
 import heapq
-import random
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from leaderq.queues.wire.names import QueueKind, due_ms_of, sequence_of, sort_key
+from leaderq.queues.wire.names import QueueKind, due_ms_of, prefix_for, sequence_of, sort_key
 
-Share = Callable[[str], bool]
 GRACE_MS = 50
 """How long a name of somebody else's share is left to its owner."""
-_SPREAD = 3
+_WEIGHT = 0.1
+_LEAST_WON = 0.5
 
 
-def share_of(position: int, members: int) -> Share | None:
-    """The share of the consumer at ``position`` among that many; ``None``: everything."""
-    if members <= 1:
-        return None
-    return lambda name: sequence_of(name) % members == position
+class Share:
+    """What the consumer at ``position`` among that many takes first: the names of every n-th
+    number, and its part of what is the share of members that are *not at work*.
+
+    A member is not at work once a name of its share could be claimed that had waited for too long,
+    and as long as at least half of its names can be.
+    """
+
+    def __init__(self, position: int, members: int) -> None:
+        self._position = position
+        self._members = members
+        self._won: dict[int, float] = {}  # by member not at work: of its names, how many of late
+        self._at_work = list(range(members))
+
+    def __contains__(self, name: str) -> bool:
+        number = sequence_of(name)
+        owner = number % self._members
+        if owner in self._won:
+            owner = self._at_work[number // self._members % len(self._at_work)]
+        return owner == self._position
+
+    def note(self, won: Iterable[str], lost: Iterable[str]) -> bool:
+        """What came of trying to claim these; returns whether the share has changed."""
+        former = list(self._won)
+        for names, outcome in ((won, 1.0), (lost, 0.0)):
+            for owner in (sequence_of(name) % self._members for name in names):
+                share = self._won.get(owner, outcome)
+                share += _WEIGHT * (outcome - share)
+                if owner != self._position and share >= _LEAST_WON:
+                    self._won[owner] = share
+                else:
+                    self._won.pop(owner, None)
+        self._at_work = [at for at in range(self._members) if at not in self._won]
+        return former != list(self._won)
 
 
 class PendingNames:
@@ -40,6 +68,8 @@ class PendingNames:
     def __init__(self, kind: QueueKind) -> None:
         self._key = sort_key(kind)
         self._is_timed = kind is QueueKind.DELAY
+        is_numbered = kind in (QueueKind.PLAIN, QueueKind.SIMPLE)
+        self._prefix = prefix_for(kind) if is_numbered else None
         self._listed: tuple[str, ...] = ()
         self._at = 0
         self._added: list[tuple[Any, str]] = []
@@ -48,6 +78,7 @@ class PendingNames:
         self._gone: set[str] = set()
         self._others: list[str] = []
         self._marks: deque[tuple[int, int]] = deque()  # when it was listed, and the highest number
+        self._highest = -1  # number seen
         self._overdue_to = -1  # numbers up to this one have waited for long enough
         self._added_names: set[str] = set()
         self.in_hand: set[str] = set()
@@ -68,6 +99,12 @@ class PendingNames:
         self._mark(now_ms)
         self._resting = [(until, name) for name, until in self._rests.items()]
         heapq.heapify(self._resting)
+
+    def restart(self) -> None:
+        """The queue was deleted: numbers begin again."""
+        self._highest = self._overdue_to = -1
+        self._marks.clear()
+        self.replace(())
 
     def add(self, name: str) -> None:
         """A name was created, or is free again."""
@@ -96,6 +133,11 @@ class PendingNames:
         """Names that are done with, or another's; only a new listing brings them back."""
         self.in_hand.difference_update(names)
 
+    def share_anew(self) -> None:
+        """The share has changed: what was left to others is looked at again."""
+        self._listed = tuple(sorted((*self._others, *self._listed[self._at :]), key=self._key))
+        self._at, self._others = 0, []
+
     def take(self, most: int, now_ms: int, share: Share | None = None) -> list[str]:
         """The next names of the share, at most that many, in order; they are in hand from
         now on.
@@ -103,33 +145,37 @@ class PendingNames:
         self._wake(now_ms)
         found: list[str] = []
         while len(found) < most and (name := self._next(now_ms)) is not None:
-            if share is not None and not share(name):
-                self._others.append(name)
+            if share is not None and name not in share:
+                self._leave(name)
             elif name not in self.in_hand:
                 found.append(name)
                 self.in_hand.add(name)
         return found
 
-    def upcoming(self, most: int) -> list[str]:
+    def upcoming(self, most: int, share: Share | None = None) -> list[str]:
         """Names that are likely to be taken next; they are not in hand yet."""
+        listed = self._listed[self._at : self._at + most]
         return [
-            name for name in self._listed[self._at : self._at + most] if name not in self.in_hand
+            name for name in listed if name not in self.in_hand and (share is None or name in share)
         ]
 
+    def guesses(self, most: int, share: Share | None = None) -> list[str]:
+        """What those that come next are called, where only their number is to be guessed."""
+        if self._prefix is None:
+            return []
+        numbers = range(self._highest + 1, self._highest + 1 + most)
+        names = [f"{self._prefix}{number:010d}" for number in numbers]
+        return [name for name in names if share is None or name in share]
+
     def take_overdue(self, most: int, now_ms: int) -> list[str]:
-        """Names of others' shares that have waited for too long: the oldest or, so that two who
-        help do not always meet, those behind them. Were it any, some would wait for as long as
-        there are any.
+        """Names of others' shares that have waited for too long, the oldest. Were it any, some
+        would wait for as long as there are any.
         """
         self._forget_marks(now_ms)
-        count = bisect_right(self._others, self._overdue_to, key=sequence_of)
-        if not count or not most:
-            return []
-        begin = most * random.randrange(min(_SPREAD, max(1, count // most)))
-        end = min(count, begin + most)
-        unique = dict.fromkeys(self._others[begin:end])  # what was freed again is there twice
+        count = min(most, bisect_right(self._others, self._overdue_to, key=sequence_of))
+        unique = dict.fromkeys(self._others[:count])  # what was freed again is there twice
         found = [name for name in unique if name not in self._gone and name not in self.in_hand]
-        del self._others[begin:end]
+        del self._others[:count]
         self.in_hand.update(found)
         return found
 
@@ -160,9 +206,16 @@ class PendingNames:
             times.append(due_ms_of(head))
         return min(times, default=None)
 
+    def _leave(self, name: str) -> None:
+        """To its owner. What is free again may be older than what was left before it."""
+        if self._others and self._key(name) < self._key(self._others[-1]):
+            insort(self._others, name, key=self._key)
+        else:
+            self._others.append(name)
+
     def _mark(self, now_ms: int) -> None:
-        highest = max(map(sequence_of, self._listed[-1:]), default=-1)
-        self._marks.append((now_ms, highest))
+        self._highest = max(self._highest, *map(sequence_of, self._listed[-1:]), -1)
+        self._marks.append((now_ms, self._highest))
         self._forget_marks(now_ms)
 
     def _forget_marks(self, now_ms: int) -> None:

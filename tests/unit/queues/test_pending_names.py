@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.queues.consuming.claims import Claim
-from leaderq.queues.consuming.pending import GRACE_MS, PendingNames, share_of
+from leaderq.queues.consuming.pending import GRACE_MS, PendingNames, Share
 from leaderq.queues.consuming.prefetch import Prefetch
 from leaderq.queues.wire.names import QueueKind, sequence_of
 
@@ -92,7 +92,7 @@ def test_delayed_names_wait_for_their_time_and_equal_times_keep_the_order_of_the
 
 
 def test_each_consumer_takes_its_share_and_leaves_the_rest_to_others_for_50_ms() -> None:
-    shares = [share_of(position, 3) for position in range(3)]
+    shares = [Share(position, 3) for position in range(3)]
     taken = []
     for share in shares:
         names = waiting(plain(*range(10)))
@@ -100,14 +100,13 @@ def test_each_consumer_takes_its_share_and_leaves_the_rest_to_others_for_50_ms()
         assert names.take_overdue(99, GRACE_MS - 1) == []
         assert names.overdue_ms(GRACE_MS - 1) == GRACE_MS
     assert sorted(name for share in taken for name in share) == plain(*range(10))
-    assert share_of(0, 1) is None
 
 
 def test_what_has_waited_since_an_earlier_listing_is_anybodys_whatever_came_since() -> None:
     names = waiting(plain(*range(10)))
-    assert names.take(99, 0, share_of(0, 2)) == plain(0, 2, 4, 6, 8)
+    assert names.take(99, 0, Share(0, 2)) == plain(0, 2, 4, 6, 8)
     names.replace(plain(1, 3, 10, 11), now_ms=40)
-    assert names.take(99, 40, share_of(0, 2)) == plain(10)
+    assert names.take(99, 40, Share(0, 2)) == plain(10)
     assert sorted(names.take_overdue(99, 60)) == plain(1, 3)
     assert names.overdue_ms(60) == 40 + GRACE_MS
     assert names.take_overdue(99, 90) == plain(11)
@@ -118,9 +117,9 @@ def test_what_came_right_after_a_listing_is_anybodys_after_50_ms_though_nothing_
     None
 ):
     names = waiting(plain(0, 1))
-    names.take(99, 0, share_of(0, 2))
+    names.take(99, 0, Share(0, 2))
     names.replace(plain(1, 3), now_ms=2)
-    assert names.take(99, 2, share_of(0, 2)) == []
+    assert names.take(99, 2, Share(0, 2)) == []
     assert names.overdue_ms(GRACE_MS) is not None
     assert sorted(names.take_overdue(99, GRACE_MS) + names.take_overdue(99, 2 + GRACE_MS)) == plain(
         1, 3
@@ -138,26 +137,62 @@ def test_nothing_is_claimed_ahead_before_an_item_is_done() -> None:
     assert ready.average_s is not None
 
 
-def test_of_what_is_overdue_the_oldest_goes_before_long() -> None:
-    names = waiting(plain(*range(1000)))
-    names.take(999, 0, share_of(0, 2))
-    rounds = 1
-    while plain(1)[0] not in names.take_overdue(10, GRACE_MS):
-        rounds += 1
-    assert rounds < 40  # every third time, by the dice
+def test_of_what_is_overdue_the_oldest_goes_first_also_when_it_was_left_last() -> None:
+    names = waiting(plain(*range(1, 100)))
+    assert names.take(1, 0) == plain(1)
+    names.rest(plain(1)[0], 10)
+    names.take(99, 0, Share(0, 2))
+    names.take(99, 10, Share(0, 2))
+    assert names.take_overdue(2, GRACE_MS) == plain(1, 3)
+
+
+def test_what_is_left_last_and_is_the_oldest_is_waited_for() -> None:
+    names = waiting(plain(1))
+    names.rest(plain(1)[0], 10)
+    names.replace(plain(1), now_ms=0)
+    names.add(plain(5)[0])
+    names.take(99, 0, Share(0, 2))
+    names.take(99, 10, Share(0, 2))
+    assert names.overdue_ms(GRACE_MS) is not None
+
+
+def test_the_share_of_a_member_that_is_not_at_work_goes_to_the_others_at_once() -> None:
+    shares = [Share(position, 3) for position in range(3)]
+    names = waiting(plain(*range(12)))
+    assert names.take(99, 0, shares[1]) == plain(1, 4, 7, 10)
+    overdue = names.take_overdue(1, GRACE_MS)
+    assert overdue == plain(0)
+    for share in shares[1:]:
+        assert share.note(overdue, [])
+    names.share_anew()
+    assert names.take(99, 0, shares[1]) == plain(6)
+    for number in range(99):
+        assert sum(plain(number)[0] in share for share in shares[1:]) == 1
+
+
+def test_a_member_that_takes_most_of_its_share_itself_is_at_work() -> None:
+    share = Share(0, 2)
+    share.note(plain(1), [])
+    for number in range(1, 999, 2):  # every fifth of them it takes itself
+        name = plain(number)
+        share.note(*(([], name) if number % 5 == 0 else (name, [])))
+    assert plain(1)[0] in share
+    share.note([], plain(*range(1, 20, 2)))
+    assert plain(1)[0] not in share
+    assert not share.note([], plain(1))
 
 
 def test_an_overdue_name_that_became_free_again_is_taken_once() -> None:
     names = waiting(plain(1))
     for _ in range(2):
-        names.take(99, 0, share_of(0, 2))
+        names.take(99, 0, Share(0, 2))
         names.add(plain(1)[0])
     assert names.take_overdue(99, GRACE_MS) == plain(1)
 
 
 def test_an_overdue_name_that_was_deleted_is_not_taken() -> None:
     names = waiting(plain(*range(4)))
-    names.take(99, 0, share_of(0, 2))
+    names.take(99, 0, Share(0, 2))
     names.add(plain(1)[0])
     names.discard(plain(1)[0])
     assert plain(1)[0] not in names.take(99, 99)
@@ -173,7 +208,7 @@ def test_every_name_is_taken_exactly_once_whatever_the_steps(
 ) -> None:
     taken: list[str] = []
     names = waiting(plain(*numbers))
-    share = share_of(0, members)
+    share = Share(0, members)
     while found := names.take(steps[len(taken) % len(steps)], 0, share):
         taken += found
     while names.overdue_ms(GRACE_MS) is not None:
