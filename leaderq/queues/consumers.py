@@ -30,9 +30,7 @@ class ErrorMode(Enum):
     loses the latter two).
     """
     KEEP = "keep"
-    """Where it is: nothing behind it is handed out by this consumer before it is done, or set
-    aside.
-    """
+    """Where it is: this consumer hands out nothing behind it before it is done or set aside."""
     DELETE = "delete"
     """Nowhere: the error is logged, and the item is done with."""
 
@@ -41,20 +39,14 @@ T = TypeVar("T")
 
 
 class QueueConsumer(ABC, Generic[T]):
-    """A consumer that also hears of the connection; where that is of no interest, any callable of
-    the value will do.
-    """
+    """A consumer that also hears of the connection; else any callable of the value will do."""
 
     @abstractmethod
     def consume(self, value: T) -> object:
-        """Work on one value. Returning acknowledges it; raising has it tried again, or set
-        aside.
-        """
+        """Work on one value: return to acknowledge it; raise to have it retried or set aside."""
 
     def state_changed(self, state: SessionState) -> None:
-        """The session's state changed; called on the queue's own thread, in order. Does nothing
-        unless overridden.
-        """
+        """The session's state changed; called on the queue's own thread, in order."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +106,7 @@ class QueueOptions(Generic[T]):
 
     @property
     def workers(self) -> int:
-        """How many items are worked on at a time: by default as many as the executor has
-        threads.
-        """
+        """How many items are worked on at a time: by default the executor's number of threads."""
         if self.concurrency is not None:
             return self.concurrency
         return int(getattr(self.executor, "_max_workers", 1))
@@ -180,9 +170,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         entry.outcome.result()
 
     def close(self) -> None:
-        """Called by the queue when it closes: what is here is given back, and whoever waits is
-        told.
-        """
+        """Called by the queue when it closes: gives back what is here, and tells who waits."""
         with self._changed:
             self._is_closed = True
             left = [*self._waiting, *self._taken]
@@ -209,9 +197,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
             return self._take().value
 
     def drain_to(self, target: list[T], max_items: int | None = None) -> int:
-        """Append all values here to ``target``, ``max_items`` at most, without waiting; returns
-        their number.
-        """
+        """Append the values here to ``target``, at most ``max_items``; returns their number."""
         count = 0
         with self._changed:
             while self._waiting and (max_items is None or count < max_items):

@@ -318,9 +318,7 @@ class QueueRecipe(Generic[T]):
         self._consumption.set_error_mode(mode)
 
     def depth(self) -> int:
-        """How many znodes the queue has, those being worked on included; one request, whatever the
-        number.
-        """
+        """How many znodes the queue has, those being worked on included; one small request."""
         return self._admin.depth()
 
     def browse(self, limit: int | None = None) -> Iterator[Browsed]:

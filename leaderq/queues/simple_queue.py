@@ -102,9 +102,7 @@ class SimpleDistributedQueue:
         return f"SimpleDistributedQueue({self.path!r})"
 
     def start(self) -> None:
-        """Nothing: it begins at its first use. For whoever starts queues of all kinds, a sharder
-        above all.
-        """
+        """Nothing: it begins at its first use. For who starts queues of all kinds."""
 
     def offer(self, data: bytes, timeout_s: float | None = None) -> None:
         """Put an item at the end. Returns when it is stored; ``timeout_s=None`` waits for that

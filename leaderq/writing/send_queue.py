@@ -65,9 +65,7 @@ class SendQueue:
 
     @property
     def may_send(self) -> bool:
-        """Whether :meth:`next_batch` would give anything. If not, an answer is still to come, or
-        somebody sets the line going.
-        """
+        """Whether :meth:`next_batch` returns anything; if not, an answer goes on with it."""
         if self.is_halted:
             return False
         under_way = self._under_way
@@ -113,9 +111,7 @@ class SendQueue:
         return batch
 
     def take_applied(self) -> list[PackedMulti]:
-        """The batches at the head of the flight that were applied; any other answer halts
-        the line.
-        """
+        """The applied batches at the head of the flight; any other answer halts the line."""
         done: list[PackedMulti] = []
         flight = self.flight
         while flight and flight[0].status is MultiStatus.APPLIED:
@@ -125,9 +121,7 @@ class SendQueue:
         return done
 
     def take_failed(self) -> list[PackedMulti]:
-        """All that is under way, once the line is halted and all of it is answered; else nothing
-        yet.
-        """
+        """All that is under way, once halted and answered; else nothing yet."""
         if not self.is_halted or any(batch.status is None for batch in self.flight):
             return []
         return self._landed()
@@ -152,9 +146,7 @@ class SendQueue:
         return first
 
     def set_aside(self, failed: list[PackedMulti]) -> None:
-        """Keep what is doubtful until the writer is read, with what stands before it; all behind
-        that waits again.
-        """
+        """Keep all up to the last doubtful one until the writer is read; all behind waits again."""
         batches = [*failed, *self.again]
         keep = 1 + max(
             (position for position, batch in enumerate(batches) if batch.is_doubtful), default=-1

@@ -28,9 +28,7 @@ _UNDER_WAY = 250
 
 @dataclass(frozen=True, slots=True)
 class DeadItem:
-    """A dead letter; ``found`` is its znode. Everything that only its note could say may be
-    ``None``.
-    """
+    """A dead letter; ``found`` is its znode. What only its note could say may be ``None``."""
 
     found: Browsed
 
@@ -137,9 +135,7 @@ class DeadLetters:
 
 
 def restored_data(name: str, data: bytes) -> bytes:
-    """What a letter's item is sent back as (pure). A letter that cannot be read, or is none of
-    ours, goes back as it is.
-    """
+    """What a letter is sent back as (pure): as it is, if it cannot be read or is not ours."""
     try:
         payload = decode(data)
     except CorruptItem:

@@ -91,37 +91,38 @@ class QueueAdmin:
         return stat.num_children if stat else 0
 
     def is_there(self) -> bool:
-        """Whether there is anything of the queue, be it only its dead letters, an operator's wish
-        or its members' place.
-        """
-        return any(self._znodes()[:-1])
+        """Whether there is anything of the queue: itself, dead letters, a wish, members."""
+        return bool(self._znodes())
 
     def overview(self) -> Overview | None:
         """All about it; ``None`` if there is nothing at its path nor beside it.
 
         :raises ConfigurationError: no kind was told, and the names are those of several.
         """
-        found = self._znodes()
-        if not any(found[:-1]):
+        paths, found = self.paths, self._znodes()
+        if not found:
             return None
-        queue, dead, control, members, aside, locks = found
         seen = self.detect()
-        oldest = (
-            self._stat(self.paths.item(min(seen.items, key=sequence_of))) if seen.items else None
-        )
-        children = [one[1].num_children if one else 0 for one in (dead, members, aside, locks)]
+        first = min(seen.items, key=sequence_of, default=None)
+        oldest = None if first is None else self._stat(paths.item(first))
+        locks = None if paths.lock_path is None else self._stat(paths.lock_path)
+
+        def children(path: str) -> int:
+            return found[path][1].num_children if path in found else 0
+
+        queue = found[paths.path][1] if paths.path in found else None
         return Overview(
-            path=self.paths.path,
+            path=paths.path,
             exists=queue is not None,
             kind=seen.kind,
             depth=len(seen.items),
-            held=None if self.paths.lock_path is None else children[3],
-            dead=children[0],
-            next_sequence=next_number(queue[1].cversion, queue[1].num_children) if queue else 0,
-            consumers=children[1],
-            is_paused=control is not None and wants_pause(control[0]),
+            held=None if paths.lock_path is None else locks.num_children if locks else 0,
+            dead=children(paths.dead),
+            next_sequence=next_number(queue.cversion, queue.num_children) if queue else 0,
+            consumers=children(paths.members),
+            is_paused=paths.control in found and wants_pause(found[paths.control][0]),
             oldest_ms=oldest.ctime_ms if oldest else None,
-            aside=children[2],
+            aside=children(paths.drained),
             foreign=tuple(seen.foreign),
             shards=tuple(seen.shards),
         )
@@ -179,12 +180,8 @@ class QueueAdmin:
             counts[outcome] += 1
             if on_progress is not None:
                 on_progress(1)
-        return Purged(
-            counts[BulkOutcome.DONE],
-            counts[BulkOutcome.HELD],
-            counts[BulkOutcome.GONE],
-            counts[BulkOutcome.STUCK],
-        )
+        order = (BulkOutcome.DONE, BulkOutcome.HELD, BulkOutcome.GONE, BulkOutcome.STUCK)
+        return Purged(*(counts[outcome] for outcome in order))
 
     def delete(self, *, force: bool = False) -> int:
         """Delete the queue with everything beside it: side data, dead letters, empty locks; returns
@@ -207,13 +204,13 @@ class QueueAdmin:
         return deleted
 
     def _refuse_loss(self, seen: QueueContents) -> None:
-        now = self.overview()
+        now = self.overview() or Overview(self.paths.path, exists=False)
         counts = {
             "items": len(seen.items),
             "foreign znodes": len(seen.foreign),
-            "dead letters": now.dead if now else 0,
-            "items set aside by a drain": now.aside if now else 0,
-            "consumers": now.consumers if now else 0,
+            "dead letters": now.dead,
+            "items set aside by a drain": now.aside,
+            "consumers": now.consumers,
         }
         held = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         if held:
@@ -267,23 +264,13 @@ class QueueAdmin:
     def _stat(self, path: str) -> Stat | None:
         return self._ask(lambda: self._session.exists(path))
 
-    def _znodes(self) -> list[tuple[bytes, Stat] | None]:
-        """The queue's path, its dead letters, control, members, what a drain set aside, and the
-        lock path; ``None`` for what is not there.
-        """
+    def _znodes(self) -> dict[str, tuple[bytes, Stat]]:
+        """What there is of path, dead letters, control, members, and what a drain set aside."""
         paths = self.paths
-        wanted = [
-            paths.path,
-            paths.dead,
-            paths.control,
-            paths.members,
-            paths.drained,
-            paths.lock_path,
-        ]
-        reads = [GetData(path) for path in wanted if path is not None]
-        found: list[tuple[bytes, Stat] | None] = []
-        for answer in self._ask(lambda: self._session.multi_read(reads)):
+        wanted = (paths.path, paths.dead, paths.control, paths.members, paths.drained)
+        answers = self._ask(lambda: self._session.multi_read(list(map(GetData, wanted))))
+        for answer in answers:
             if isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
                 raise answer
-            found.append(answer if isinstance(answer, tuple) else None)
-        return found if paths.lock_path is not None else [*found, None]
+        found = zip(wanted, answers, strict=True)
+        return {path: answer for path, answer in found if isinstance(answer, tuple)}

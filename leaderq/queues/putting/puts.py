@@ -131,9 +131,7 @@ class PutListener:
         """``items`` are stored, in one znode."""
 
     def put_failed(self, items: Sequence[Any], error: LeaderqError) -> None:
-        """``items`` (one, or those of one znode) were not stored; if ``error`` is a
-        ``ConnectionLost``, perhaps they were.
-        """
+        """``items`` of one znode were not stored; if ``error`` is ``ConnectionLost``, perhaps."""
 
 
 class PutListeners:

@@ -85,13 +85,8 @@ class SequenceMonitor:
         number = sequence_of(name_of(made))
         if not 0 <= number < WARN_FROM:
             self.has_warned = True
-            log.warning(
-                "queue %s has come to number %d of %d; beyond that its order is lost: drain it, and"
-                " put into a new path or shard",
-                self._path,
-                number,
-                LAST_SEQUENCE,
-            )
+            why = "numbers near their end, then order is lost: use a new path queue=%s number=%d"
+            log.warning(why, self._path, number)
 
 
 class Putter(Generic[T]):
@@ -163,9 +158,7 @@ class Putter(Generic[T]):
             put.settle(error=QueueClosed("the queue was closed before this was sent"))
         if not self._in_flight.wait_empty(flush_s):
             left = self.unsettled
-            log.warning(
-                "queue %s: %d puts were not settled when it was closed", self._paths.path, left
-            )
+            log.warning("puts not settled at close queue=%s puts=%d", self._paths.path, left)
         if isinstance(sender, BoundedPut):
             sender.close()
         self.writer.close(max(0.0, deadline - now_s()))
@@ -210,9 +203,7 @@ class Putter(Generic[T]):
     def put_pairs(
         self, pairs: Iterable[tuple[T, str]], timeout_s: float | None, *, is_at_hand: bool
     ) -> int:
-        """As :meth:`put_many`, each with the beginning of its name; in chunks if all are at
-        hand.
-        """
+        """As :meth:`put_many`, each with its prefix; in chunks if all are at hand."""
         deadline = _deadline(timeout_s)
         chunk = _CHUNK if is_at_hand else 1
         if self._options.put_in_background:
@@ -292,9 +283,7 @@ class Putter(Generic[T]):
         return self._in_flight.acquire(len(puts), size, _left_s(deadline))
 
     def _waited(self, many: PutResults, deadline: float | None) -> int:
-        """Wait until they are settled; at the deadline give up those not sent. Returns how many
-        were sent and not answered.
-        """
+        """Wait until they are settled or given up; returns how many were sent and not answered."""
         try:
             left = many.wait(_left_s(deadline))
         except BaseException:  # Ctrl-C: nobody will know whether they were stored, so rather not

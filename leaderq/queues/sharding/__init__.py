@@ -1,6 +1,4 @@
-"""One queue spread over several znodes, as Curator's ``QueueSharder``; see
-:mod:`leaderq.queues.sharding.sharder`.
-"""
+"""One queue spread over several znodes, as by Curator's ``QueueSharder``."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Latch:
                 if self._mark in name:
                     self._delete(name)
         except LeaderqError as exc:
-            log.debug("the place in the line of %s was not given up: %s", self._path, exc)
+            log.debug("place in the line not given up path=%s error=%s", self._path, exc)
 
     def _names(self) -> list[str]:
         return children_made(self._session, self._path, self._notify)
@@ -115,9 +115,5 @@ class Latch:
         strangers = {name for name in names if _BASE not in name} - self._warned
         self._warned |= strangers
         for name in strangers:
-            log.warning(
-                "%s in %s is no candidate; if it stands before them all, nobody leads, in Java"
-                " neither: delete it",
-                name,
-                self._path,
-            )
+            why = "not a candidate; in front of all others it keeps everybody from leading path=%s"
+            log.warning(why, join(self._path, name))

@@ -135,11 +135,8 @@ class ShardRegistry:
         strangers = {name for name in names if not is_shard(name)} - self._warned
         self._warned |= strangers
         for name in strangers:
-            log.warning(
-                "%s in %s is no shard; it is left alone, but a Java sharder puts items into it",
-                name,
-                self.root,
-            )
+            why = "not a shard, but a Java sharder puts items into it queue=%s child=%s"
+            log.warning(why, self.root, name)
         return sorted(filter(is_shard, names))
 
     def marked(self) -> set[str]:
@@ -157,9 +154,7 @@ class ShardRegistry:
         return seen
 
     def make_first(self, fence: str | None) -> None:
-        """Make a shard if there is none, as leader (``fence``: its place) or in the leader's
-        stead.
-        """
+        """Make a shard if there is none, as leader (``fence``: its place) or in its stead."""
         # before the list: what is made later changes it
         version = self._session.get(self.root)[1].version
         if not any(map(is_shard, self._session.children(self.root))):
@@ -170,9 +165,9 @@ class ShardRegistry:
         path = join(self.root, new_shard_name())
         try:
             self._session.multi([*fences, Create(path)])
-            log.info("shard %s was made", path)
+            log.info("shard made shard=%s", path)
         except (BadVersion, NoNode) as exc:  # somebody was quicker, or leads instead
-            log.debug("shard %s was not made: %s", path, exc)
+            log.debug("shard not made shard=%s error=%s", path, exc)
 
     def mark(self, name: str) -> None:
         """Retire a shard. From any thread."""
@@ -182,15 +177,11 @@ class ShardRegistry:
         path, mark = join(self.root, name), join(self._marks, name)
         try:
             self._session.multi([Check(fence), Delete(path), Delete(mark)])
-            log.info("shard %s, retired and empty, was removed", path)
-        except NotEmpty:
-            log.info(
-                "shard %s was retired and empty, and is put into again: is there a process that"
-                " does not hear of it?",
-                path,
-            )
+            log.info("retired and empty shard removed shard=%s", path)
+        except NotEmpty:  # by a process that does not hear of it
+            log.info("retired shard is put into again shard=%s", path)
         except NoNode as exc:
-            log.debug("shard %s is not removed: %s", path, exc)
+            log.debug("shard not removed shard=%s error=%s", path, exc)
 
     def forget(self, name: str) -> None:
         """Take the mark of a shard away that is there no more."""
@@ -331,9 +322,7 @@ class QueueSharder(Generic[Q]):
         """
         if path not in self.queue_paths:
             known = ", ".join(self.queue_paths)
-            raise ConfigurationError(
-                f"{path!r} is no shard of {self.queue_path}; there are: {known}"
-            )
+            raise ConfigurationError(f"{path!r} is not a shard; there are: {known}")
         self._registry.mark(name_of(path))
 
     def _begin(self, deadline: float, own_at: float) -> None:
@@ -350,10 +339,7 @@ class QueueSharder(Generic[Q]):
         try:
             self._look()
             if not self._queues and now_s() >= own_at:
-                log.warning(
-                    "nobody makes the first shard of %s; it is made in the leader's stead",
-                    self.queue_path,
-                )
+                log.warning("first shard made in the leader's stead queue=%s", self.queue_path)
                 self._registry.make_first(None)
                 self._look()
         except (ConnectionLost, SessionExpired) as exc:
@@ -371,12 +357,10 @@ class QueueSharder(Generic[Q]):
             try:
                 self._look()
                 is_known = True
-            except (ConnectionLost, SessionExpired) as exc:
-                log.debug("the shards of %s could not be looked at: %s", self.queue_path, exc)
-            except LeaderqError:
-                log.exception(
-                    "the shards of %s could not be looked at; this goes on", self.queue_path
-                )
+            except LeaderqError as exc:
+                is_usual = isinstance(exc, ConnectionLost | SessionExpired)
+                level = logging.DEBUG if is_usual else logging.ERROR
+                log.log(level, "shards not looked at queue=%s", self.queue_path, exc_info=True)
 
     def _rest_s(self, is_known: bool) -> float:
         waits_s = [self._policies.threshold_check_s]
@@ -391,11 +375,10 @@ class QueueSharder(Generic[Q]):
         self._is_leader = self._latch.look()
         names = self._registry.shards()
         self._adopt_all(names)
-        for name in [name for name in self._queues if name not in names]:
-            with self._lock:
-                queue = self._queues.pop(name, None)
-            if queue is not None:
-                self._close(name, queue)
+        with self._lock:
+            gone = {name: self._queues.pop(name) for name in {*self._queues}.difference(names)}
+        for name, queue in gone.items():
+            self._close(name, queue)
         plan = self._make_plan(names)
         with self._lock:
             self._plan = plan
@@ -429,18 +412,12 @@ class QueueSharder(Generic[Q]):
 
     def _lead(self, plan: ShardPlan, fence: str) -> None:
         for name in plan.to_mark:
-            log.warning(
-                "shard %s has numbered %d items and is retired", name, self._policies.rotate_at
-            )
+            log.warning("shard near its last number is retired shard=%s", name)
             self._registry.mark(name)
         for name in plan.to_remove:
             self._registry.remove(name, fence)
         if plan.is_at_most and not self._told_at_most:
-            log.warning(
-                "all %d shards of %s are full, and there may be no more",
-                self._policies.max_queues,
-                self.queue_path,
-            )
+            log.warning("all shards are full, at max_queues queue=%s", self.queue_path)
         self._told_at_most = plan.is_at_most
         if not plan.needs_one_more:
             return
@@ -461,11 +438,7 @@ class QueueSharder(Generic[Q]):
             except Exception:
                 if not self._service.is_running:
                     raise
-                log.exception(
-                    "shard %s of %s cannot be used for now; it is tried again",
-                    name,
-                    self.queue_path,
-                )
+                log.exception("shard cannot be used yet queue=%s shard=%s", self.queue_path, name)
 
     def _adopt(self, name: str) -> None:
         queue = self._allocator(self._session, join(self.queue_path, name))
@@ -486,7 +459,7 @@ class QueueSharder(Generic[Q]):
         try:
             queue.close()
         except Exception:
-            log.exception("closing shard %s of %s failed", name, self.queue_path)
+            log.exception("shard not closed queue=%s shard=%s", self.queue_path, name)
 
     def _wake(self, _news: object) -> None:
         """On the session's thread."""

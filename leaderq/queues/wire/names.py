@@ -96,9 +96,7 @@ def fixed_id(id: str | None) -> str:
 
 
 def is_item(kind: QueueKind, name: str) -> bool:
-    """Whether a child of the queue's path is an item of it; everything else is foreign and left
-    alone.
-    """
+    """Whether a child of the queue's path is an item; all else is foreign, and left alone."""
     return name.startswith(SIMPLE_PREFIX if kind is QueueKind.SIMPLE else ITEM_PREFIX)
 
 
@@ -109,17 +107,13 @@ def sequence_of(name: str) -> int:
 
 
 def prefix_of(name: str) -> str:
-    """The name without the server's number: what to requeue an item under, so that it keeps its id,
-    priority or due time.
-    """
+    """The name without the server's number: who requeues under it keeps id, priority, due time."""
     found = _SEQUENCE.search(name, max(0, len(name) - 11))
     return name[: found.start()] if found else name
 
 
 def id_of(name: str) -> str:
-    """The fixed id in the name of an item of an id queue: what stands between the first two ``|``,
-    else the whole name.
-    """
+    """The fixed id in a name: what stands between the first two ``|``, else the whole name."""
     parts = name.split(_SEPARATOR, 2)
     return parts[1] if len(parts) == 3 else name
 
@@ -133,9 +127,7 @@ def priority_of(name: str) -> int | None:
 
 
 def due_ms_of(name: str) -> int:
-    """When an item of a delay queue is due, in ms since the epoch; 0, that is now, for a name that
-    does not say.
-    """
+    """When it is due, in ms since the epoch; 0, that is now, for a name that does not say."""
     parts = name.rsplit(_SEPARATOR, 2)
     # Python's int() would take more: "0x10", "1_0", " 1"
     if len(parts) < 3 or not _JAVA_HEX(parts[1]):
