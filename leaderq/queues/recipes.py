@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
@@ -398,7 +398,7 @@ class DistributedQueue(QueueRecipe[T]):
 
         :raises PutsFailed: some were not stored, or not certainly; it says which. The others were.
         """
-        return self._putter.put_many(items, _PREFIX, timeout_s)
+        return self._putter.put_many(items, lambda item: (item, _PREFIX), timeout_s)
 
 
 def _of_id(id: str) -> str:
@@ -438,8 +438,7 @@ class DistributedIdQueue(QueueRecipe[T]):
     def put_many(self, items: Iterable[tuple[T, str]], *, timeout_s: float | None = None) -> int:
         """Put each of these ``(item, id)`` as a znode of its own; see
         :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
-        named = ((item, _of_id(id)) for item, id in items)
-        return self._putter.put_pairs(named, timeout_s, is_at_hand=isinstance(items, Sized))
+        return self._putter.put_many(items, lambda pair: (pair[0], _of_id(pair[1])), timeout_s)
 
     def remove(self, id: str) -> int:
         """Remove all items put under ``id`` that nobody works on; returns their number.
@@ -488,7 +487,8 @@ class DistributedPriorityQueue(QueueRecipe[T]):
     def put_many(self, items: Iterable[T], priority: int, *, timeout_s: float | None = None) -> int:
         """Put each of ``items`` as a znode of its own, all with this priority; see
         :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
-        return self._putter.put_many(items, _of_priority(priority), timeout_s)
+        prefix = _of_priority(priority)
+        return self._putter.put_many(items, lambda item: (item, prefix), timeout_s)
 
 
 def _of_priority(priority: int) -> str:
@@ -546,7 +546,8 @@ class DistributedDelayQueue(QueueRecipe[T]):
     ) -> int:
         """Put each of ``items`` as a znode of its own, all due at one time; see
         :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
-        return self._putter.put_many(items, _of_time(delay_s, due), timeout_s)
+        prefix = _of_time(delay_s, due)
+        return self._putter.put_many(items, lambda item: (item, prefix), timeout_s)
 
 
 def _of_time(delay_s: float | None, due: _Due) -> str:
