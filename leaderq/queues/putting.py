@@ -16,7 +16,7 @@ each failure:
 * **a listener is slow, or puts something itself**: that stops nobody, because listeners are called
   on a thread of their own;
 * **close**: a put that somebody waits for, and that cannot be sent at once, raises ``QueueClosed``;
-  those in the background are given ``final_flush_s``, and fail then. It never hangs.
+  those in the background are given ``flush_s``, and fail then. It never hangs.
 """
 
 from __future__ import annotations
@@ -277,7 +277,15 @@ class Putter(Generic[T]):
     failed. *Not guaranteed:* an order among several threads or producers.
     """
 
-    def __init__(self, session: Session, paths: QueuePaths, options: QueueOptions[T]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        paths: QueuePaths,
+        options: QueueOptions[T],
+        *,
+        is_framed: bool = True,
+    ) -> None:
+        self._is_framed = is_framed
         self._session = session
         self._paths = paths
         self._options = options
@@ -299,15 +307,15 @@ class Putter(Generic[T]):
         self._unheard = PutResults()  # of puts in the background that no listener is told of
         self._over = self._settled  # one object for all puts
 
-    def start(self) -> None:
+    def start(self, patience_s: float = _START_S) -> None:
         """Make the queue's znodes and the writer; may be called again.
 
-        :raises ConnectionLost: the servers did not answer within some 15 s.
+        :raises ConnectionLost: the servers did not answer within ``patience_s``.
         """
         with self._lock:
             if self._sender is not None or self._is_closed:
                 return
-            retry_until_connected(self._session, self._open_all, _START_S)
+            retry_until_connected(self._session, self._open_all, patience_s)
             self._sender = self.writer
             if (most := self._options.max_items) is not None:
                 self._sender = BoundedPut(self.writer, self._session, self._paths, most, self._name)
@@ -317,9 +325,9 @@ class Putter(Generic[T]):
             self._session.ensure_path(path)
         self.writer.open()
 
-    def close(self) -> None:
-        """Wait ``final_flush_s`` at most for what is on its way, and take the writer away; may be
-        called again.
+    def close(self, flush_s: float) -> None:
+        """Wait ``flush_s`` at most for what is on its way, and take the writer away; may be called
+        again.
 
         :raises PutsFailed: puts in the background failed, now or earlier, and nobody has been told.
         """
@@ -331,7 +339,6 @@ class Putter(Generic[T]):
         self._in_flight.close(lambda: QueueClosed("the queue was closed; nothing was put"))
         if sender is None:
             return
-        flush_s = self._options.final_flush_s
         deadline = now_s() + flush_s
         self._in_flight.wait_empty(min(_GRACE_S, flush_s))
         for put in self._withdrawn(lambda put: put.waiter is not None):
@@ -355,7 +362,7 @@ class Putter(Generic[T]):
         sender = self._open_sender()
         deadline = _deadline(timeout_s)
         one = None if self._options.put_in_background else PutResults()
-        put = self._made(values, prefix, one, is_multi=is_multi)
+        put = self.made(values, prefix, one, is_multi=is_multi)
         if not self._admitted([put], deadline):
             return False
         if one is not None:
@@ -416,7 +423,7 @@ class Putter(Generic[T]):
             puts = []
             for value, prefix in some:
                 try:
-                    puts.append(self._made([value], prefix, many))
+                    puts.append(self.made([value], prefix, many))
                 except Exception as exc:  # noqa: BLE001 - the user's serializer: it fails this value, which is told, and no other
                     (many or self._unheard).fail(value, exc)
                     if many is None:
@@ -431,11 +438,22 @@ class Putter(Generic[T]):
             count += len(puts)
         return count
 
-    def _made(
-        self, values: Sequence[T], prefix: str, waiter: PutResults | None, *, is_multi: bool = False
+    def made(
+        self,
+        values: Sequence[T],
+        prefix: str,
+        waiter: PutResults | None = None,
+        *,
+        is_multi: bool = False,
     ) -> Put:
-        items = map(unchanging, map(self._serialize, values))
-        content = payload.encode(items, compress=self._options.compress)
+        """The put of these, not sent.
+
+        :raises TooLarge: it does not fit into a request. Whatever the serializer raises.
+        """
+        items = [unchanging(self._serialize(value)) for value in values]
+        content = items[0]
+        if self._is_framed:
+            content = payload.encode(items, compress=self._options.compress)
         path, extra = self._paths.item(prefix), self.writer.chroot_bytes
         put = Put(path, content, extra, self._over, values if is_multi else values[0])
         put.is_multi, put.waiter = is_multi, waiter

@@ -148,7 +148,7 @@ class QueueRecipe(Generic[T]):
         )
         self._is_lent = isinstance(client, Session)
         self._session = session = as_session(client)
-        self._close_s = max(_LEAST_CLOSE_S, final_flush_s)
+        self._final_flush_s = final_flush_s
         self._putter = Putter(session, paths, options)
         self._admin = QueueAdmin(session, paths, self.KIND)
         self._consumption = Consumption(session, paths, self.KIND, options, name=name)
@@ -202,11 +202,11 @@ class QueueRecipe(Generic[T]):
             if self._death_watcher is not None:
                 self._death_watcher.close()
         try:
-            if not self._consumption.close(self._close_s):
+            if not self._consumption.close(max(_LEAST_CLOSE_S, self._final_flush_s)):
                 log.warning("consumer still at work when its queue was closed queue=%s", self.path)
         finally:
             try:
-                self._putter.close()
+                self._putter.close(self._final_flush_s)
             finally:
                 if not self._is_lent:
                     self._session.close()
