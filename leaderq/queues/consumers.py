@@ -6,6 +6,7 @@ when it has reached this process.
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -145,7 +146,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
     def __init__(self, capacity: int | None = None) -> None:
         if capacity is not None and capacity < 1:
             raise ConfigurationError(f"capacity={capacity!r}: give 1 or more, or None for no bound")
-        self._capacity = capacity
+        self._capacity = math.inf if capacity is None else capacity
         self._changed = threading.Condition()
         self._waiting: deque[_Entry[T]] = deque()
         self._taken: deque[_Entry[T]] = deque()
@@ -158,11 +159,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         """
         entry = _Entry(value)
         with self._changed:
-            self._changed.wait_for(
-                lambda: (
-                    self._is_closed or self._capacity is None or len(self._waiting) < self._capacity
-                )
-            )
+            self._changed.wait_for(lambda: self._is_closed or len(self._waiting) < self._capacity)
             if self._is_closed:
                 raise ConsumerClosed("the queue was closed before this item was taken")
             self._waiting.append(entry)
@@ -198,12 +195,10 @@ class BlockingQueueConsumer(QueueConsumer[T]):
 
     def drain_to(self, target: list[T], max_items: int | None = None) -> int:
         """Append the values here to ``target``, at most ``max_items``; returns their number."""
-        count = 0
         with self._changed:
-            while self._waiting and (max_items is None or count < max_items):
-                target.append(self._take().value)
-                count += 1
-        return count
+            count = len(self._waiting) if max_items is None else min(max_items, len(self._waiting))
+            target += [self._take().value for _ in range(count)]
+            return count
 
     def task_done(self) -> None:
         """The work on a value is done: the one that this thread took first, or, if it took none,

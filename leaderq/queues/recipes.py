@@ -508,8 +508,6 @@ class DistributedDelayQueue(QueueRecipe[T]):
     has no order among those). A failed item that is requeued keeps its due time. *Not guaranteed:*
     that the clocks of the hosts agree: a difference shifts delivery by as much. That a Java
     consumer keeps the due time of what it requeues: it is due at once then.
-
-    Keywords: see :class:`~leaderq.queues.recipes.QueueRecipe`.
     """
 
     KIND: ClassVar[QueueKind] = QueueKind.DELAY

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from leaderq.errors import ZooKeeperError
 from leaderq.writing.groups import MultiStatus, OperationGroup, PackedMulti, packed
@@ -32,15 +31,6 @@ _PACE = 16
 or be large: small batches gather while the servers are busy.
 """
 _LARGE_BYTES = 4096
-
-
-@dataclass(slots=True)
-class Reconciliation:
-    """What reading the writer told of the doubtful batches."""
-
-    applied: list[PackedMulti] = field(default_factory=list)
-    lost: list[PackedMulti] = field(default_factory=list)
-    """The count itself was lost: nobody can know whether these were applied."""
 
 
 class SendQueue:
@@ -154,9 +144,12 @@ class SendQueue:
         self.again = deque(batches[:keep])
         self._undo(batches[keep:])
 
-    def reconcile(self, version: int, *, is_new: bool) -> Reconciliation:
+    def reconcile(
+        self, version: int, *, is_new: bool
+    ) -> tuple[list[PackedMulti], list[PackedMulti]]:
         """The writer was read: it stands at ``version``. ``is_new``: it is not the znode that it
-        was; its count began again.
+        was; its count began again. Returns
+        the batches that were applied, and those of which nobody can know it, as the count was lost.
         """
         batches = list(self.again)
         self.again.clear()
@@ -168,10 +161,10 @@ class SendQueue:
             lost = [batch for batch in batches if batch.is_doubtful]
             self._undo([batch for batch in batches if not batch.is_doubtful])
             self.number = version
-            return Reconciliation(lost=lost)
+            return [], lost
         self.again.extend(left)
         self.number = left[-1].number + 1 if left else version
-        return Reconciliation(applied=[batch for batch in batches if batch.number < version])
+        return [batch for batch in batches if batch.number < version], []
 
     def drop(self, group: OperationGroup) -> bool:
         """It is not to be sent any more; whether it was waiting."""

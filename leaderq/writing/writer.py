@@ -434,14 +434,14 @@ class SequencedWriter:
         with self._lock:
             if self._end is not None:
                 return True
-            reconciliation = self._queue.reconcile(stat.version, is_new=stat.czxid != self._born)
+            applied, lost = self._queue.reconcile(stat.version, is_new=stat.czxid != self._born)
             self._born = stat.czxid
-        for batch in reconciliation.applied:
+        for batch in applied:
             batch.results = None
             batch.settle()
             self._count_down(batch.groups)
         why = f"{self.path} was deleted meanwhile: the outcome is unknown"
-        for batch in reconciliation.lost:
+        for batch in lost:
             self._settle(batch.groups, ConnectionLost(why, path=self.path))
         self._go_on()
         return True

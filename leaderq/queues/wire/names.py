@@ -53,6 +53,7 @@ _SEQUENCE = re.compile(r"(?:(?<!^queue)(?<!^qn)-[0-9]{9,10}|[0-9]{10})$")
 _TAIL = r"(?:[0-9]{10}|-[0-9]{9,10})"
 _PRIORITY = re.compile(rf"{ITEM_PREFIX}(?:1[0-7]|0[89A-F])[0-9A-F]{{7}}{_TAIL}").fullmatch
 _DUE = re.compile(rf"{ITEM_PREFIX}\|([0-9A-F]{{8,15}})\|({_TAIL})").fullmatch
+_REFUSED = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]").findall
 _JAVA_HEX = re.compile(r"[+-]?[0-9A-Fa-f]+").fullmatch
 _MAX_DUE_MS = 2**63 - 1
 _LAST = 2**63
@@ -86,11 +87,9 @@ def fixed_id(id: str | None) -> str:
     if not id:
         raise ConfigurationError(f"an item of an id queue needs an id, and {id!r} is none")
     fixed = id.replace("/", "_").replace(_SEPARATOR, "_")
-    bad = sorted({char for char in fixed if _is_refused(char)})
-    if bad:
+    if bad := ", ".join(map(ascii, sorted(set(_REFUSED(fixed))))):
         raise ConfigurationError(
-            f"id {id!r} holds {', '.join(map(ascii, bad))}, which ZooKeeper does not accept in a"
-            " name"
+            f"id {id!r} holds {bad}, which ZooKeeper does not accept in a name"
         )
     return fixed
 
@@ -193,11 +192,6 @@ def _due_text(due_ms: int | None) -> str:
             f"due time {due_ms!r} is no number of milliseconds since 1970, above 0"
         )
     return f"{due_ms:08X}"
-
-
-def _is_refused(char: str) -> bool:
-    code = ord(char)
-    return code < 0x20 or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or code >= 0xFFF0
 
 
 def _simple_key(name: str) -> int:
