@@ -196,9 +196,10 @@ class BlockingQueueConsumer(QueueConsumer[T]):
     def drain_to(self, target: list[T], max_items: int | None = None) -> int:
         """Append the values here to ``target``, at most ``max_items``; returns their number."""
         with self._changed:
-            count = len(self._waiting) if max_items is None else min(max_items, len(self._waiting))
-            target += [self._take().value for _ in range(count)]
-            return count
+            most = len(self._waiting) if max_items is None else min(max_items, len(self._waiting))
+            taken = [self._take().value for _ in range(most)]
+        target += taken
+        return len(taken)
 
     def task_done(self) -> None:
         """The work on a value is done: the one that this thread took first, or, if it took none,

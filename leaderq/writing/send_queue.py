@@ -31,6 +31,7 @@ _PACE = 16
 or be large: small batches gather while the servers are busy.
 """
 _LARGE_BYTES = 4096
+_Batches = list[PackedMulti]
 
 
 class SendQueue:
@@ -144,12 +145,9 @@ class SendQueue:
         self.again = deque(batches[:keep])
         self._undo(batches[keep:])
 
-    def reconcile(
-        self, version: int, *, is_new: bool
-    ) -> tuple[list[PackedMulti], list[PackedMulti]]:
-        """The writer was read: it stands at ``version``. ``is_new``: it is not the znode that it
-        was; its count began again. Returns
-        the batches that were applied, and those of which nobody can know it, as the count was lost.
+    def reconcile(self, version: int, *, is_new: bool) -> tuple[_Batches, _Batches]:
+        """The writer was read: it stands at ``version``; ``is_new``: made again, with a new count.
+        Returns the batches that were applied, and those of which nobody can know it.
         """
         batches = list(self.again)
         self.again.clear()

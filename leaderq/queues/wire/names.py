@@ -88,9 +88,7 @@ def fixed_id(id: str | None) -> str:
         raise ConfigurationError(f"an item of an id queue needs an id, and {id!r} is none")
     fixed = id.replace("/", "_").replace(_SEPARATOR, "_")
     if bad := ", ".join(map(ascii, sorted(set(_REFUSED(fixed))))):
-        raise ConfigurationError(
-            f"id {id!r} holds {bad}, which ZooKeeper does not accept in a name"
-        )
+        raise ConfigurationError(f"id {id!r} holds {bad}, which ZooKeeper refuses in a name")
     return fixed
 
 
