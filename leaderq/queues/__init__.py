@@ -21,7 +21,8 @@ from leaderq.queues.recipes import (
     QueueRecipe,
 )
 from leaderq.queues.serializers import BYTES, JSON, TEXT, QueueSerializer
-from leaderq.queues.sharding import QueueAllocator, QueueSharder, QueueSharderPolicies
+from leaderq.queues.shard_plan import QueueSharderPolicies
+from leaderq.queues.sharding import QueueAllocator, QueueSharder
 from leaderq.queues.simple_queue import SimpleDistributedQueue
 from leaderq.retrying import RetryPolicy
 

@@ -136,9 +136,7 @@ class AsyncQueue(Generic[T]):
             self._writes.shutdown(wait=False)
 
     async def put(self, *item: Any, **options: Any) -> str | bool | None:
-        """As the queue's own ``put`` or ``offer``: the item, its id, priority or due time,
-        ``timeout_s``.
-        """
+        """As the queue's own ``put`` or ``offer``: item, id, priority, due time, ``timeout_s``."""
         stored: str | bool | None = await self._write(partial(self._put, *item, **options))
         return stored
 

@@ -1,6 +1,4 @@
-"""Curator's ``QueueBuilder``, for those who come from there; the constructors take the same as
-keywords.
-"""
+"""Curator's ``QueueBuilder``; the constructors take the same as keywords."""
 
 from __future__ import annotations
 
@@ -49,9 +47,7 @@ class QueueBuilder(Generic[T]):
         serializer: QueueSerializer[T] = BYTES,  # type: ignore[assignment]
         path: str = "",
     ) -> QueueBuilder[T]:
-        """A builder of queues at ``path``; without a consumer they only put, and give items on
-        request.
-        """
+        """A builder of queues at ``path``; without a consumer items are taken on request."""
         return QueueBuilder(client, consumer, serializer, path)
 
     def lock_path(self, path: str) -> QueueBuilder[T]:

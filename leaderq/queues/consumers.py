@@ -6,6 +6,7 @@ when it has reached this process.
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -30,9 +31,7 @@ class ErrorMode(Enum):
     loses the latter two).
     """
     KEEP = "keep"
-    """Where it is: nothing behind it is handed out by this consumer before it is done, or set
-    aside.
-    """
+    """Where it is: this consumer hands out nothing behind it before it is done or set aside."""
     DELETE = "delete"
     """Nowhere: the error is logged, and the item is done with."""
 
@@ -41,20 +40,14 @@ T = TypeVar("T")
 
 
 class QueueConsumer(ABC, Generic[T]):
-    """A consumer that also hears of the connection; where that is of no interest, any callable of
-    the value will do.
-    """
+    """A consumer that also hears of the connection; else any callable of the value will do."""
 
     @abstractmethod
     def consume(self, value: T) -> object:
-        """Work on one value. Returning acknowledges it; raising has it tried again, or set
-        aside.
-        """
+        """Work on one value: return to acknowledge it; raise to have it retried or set aside."""
 
     def state_changed(self, state: SessionState) -> None:
-        """The session's state changed; called on the queue's own thread, in order. Does nothing
-        unless overridden.
-        """
+        """The session's state changed; called on the queue's own thread, in order."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +107,7 @@ class QueueOptions(Generic[T]):
 
     @property
     def workers(self) -> int:
-        """How many items are worked on at a time: by default as many as the executor has
-        threads.
-        """
+        """How many items are worked on at a time: by default the executor's number of threads."""
         if self.concurrency is not None:
             return self.concurrency
         return int(getattr(self.executor, "_max_workers", 1))
@@ -155,7 +146,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
     def __init__(self, capacity: int | None = None) -> None:
         if capacity is not None and capacity < 1:
             raise ConfigurationError(f"capacity={capacity!r}: give 1 or more, or None for no bound")
-        self._capacity = capacity
+        self._capacity = math.inf if capacity is None else capacity
         self._changed = threading.Condition()
         self._waiting: deque[_Entry[T]] = deque()
         self._taken: deque[_Entry[T]] = deque()
@@ -168,11 +159,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         """
         entry = _Entry(value)
         with self._changed:
-            self._changed.wait_for(
-                lambda: (
-                    self._is_closed or self._capacity is None or len(self._waiting) < self._capacity
-                )
-            )
+            self._changed.wait_for(lambda: self._is_closed or len(self._waiting) < self._capacity)
             if self._is_closed:
                 raise ConsumerClosed("the queue was closed before this item was taken")
             self._waiting.append(entry)
@@ -180,9 +167,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         entry.outcome.result()
 
     def close(self) -> None:
-        """Called by the queue when it closes: what is here is given back, and whoever waits is
-        told.
-        """
+        """Called by the queue when it closes: gives back what is here, and tells who waits."""
         with self._changed:
             self._is_closed = True
             left = [*self._waiting, *self._taken]
@@ -209,15 +194,12 @@ class BlockingQueueConsumer(QueueConsumer[T]):
             return self._take().value
 
     def drain_to(self, target: list[T], max_items: int | None = None) -> int:
-        """Append all values here to ``target``, ``max_items`` at most, without waiting; returns
-        their number.
-        """
-        count = 0
+        """Append the values here to ``target``, at most ``max_items``; returns their number."""
         with self._changed:
-            while self._waiting and (max_items is None or count < max_items):
-                target.append(self._take().value)
-                count += 1
-        return count
+            most = len(self._waiting) if max_items is None else min(max_items, len(self._waiting))
+            taken = [self._take().value for _ in range(most)]
+        target += taken
+        return len(taken)
 
     def task_done(self) -> None:
         """The work on a value is done: the one that this thread took first, or, if it took none,

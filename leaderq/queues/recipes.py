@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
@@ -148,7 +148,7 @@ class QueueRecipe(Generic[T]):
         )
         self._is_lent = isinstance(client, Session)
         self._session = session = as_session(client)
-        self._close_s = max(_LEAST_CLOSE_S, final_flush_s)
+        self._final_flush_s = final_flush_s
         self._putter = Putter(session, paths, options)
         self._admin = QueueAdmin(session, paths, self.KIND)
         self._consumption = Consumption(session, paths, self.KIND, options, name=name)
@@ -202,11 +202,11 @@ class QueueRecipe(Generic[T]):
             if self._death_watcher is not None:
                 self._death_watcher.close()
         try:
-            if not self._consumption.close(self._close_s):
+            if not self._consumption.close(max(_LEAST_CLOSE_S, self._final_flush_s)):
                 log.warning("consumer still at work when its queue was closed queue=%s", self.path)
         finally:
             try:
-                self._putter.close()
+                self._putter.close(self._final_flush_s)
             finally:
                 if not self._is_lent:
                     self._session.close()
@@ -318,9 +318,7 @@ class QueueRecipe(Generic[T]):
         self._consumption.set_error_mode(mode)
 
     def depth(self) -> int:
-        """How many znodes the queue has, those being worked on included; one request, whatever the
-        number.
-        """
+        """How many znodes the queue has, those being worked on included; one small request."""
         return self._admin.depth()
 
     def browse(self, limit: int | None = None) -> Iterator[Browsed]:
@@ -400,7 +398,7 @@ class DistributedQueue(QueueRecipe[T]):
 
         :raises PutsFailed: some were not stored, or not certainly; it says which. The others were.
         """
-        return self._putter.put_many(items, _PREFIX, timeout_s)
+        return self._putter.put_many(items, lambda item: (item, _PREFIX), timeout_s)
 
 
 def _of_id(id: str) -> str:
@@ -440,8 +438,7 @@ class DistributedIdQueue(QueueRecipe[T]):
     def put_many(self, items: Iterable[tuple[T, str]], *, timeout_s: float | None = None) -> int:
         """Put each of these ``(item, id)`` as a znode of its own; see
         :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
-        named = ((item, _of_id(id)) for item, id in items)
-        return self._putter.put_pairs(named, timeout_s, is_at_hand=isinstance(items, Sized))
+        return self._putter.put_many(items, lambda pair: (pair[0], _of_id(pair[1])), timeout_s)
 
     def remove(self, id: str) -> int:
         """Remove all items put under ``id`` that nobody works on; returns their number.
@@ -490,7 +487,8 @@ class DistributedPriorityQueue(QueueRecipe[T]):
     def put_many(self, items: Iterable[T], priority: int, *, timeout_s: float | None = None) -> int:
         """Put each of ``items`` as a znode of its own, all with this priority; see
         :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
-        return self._putter.put_many(items, _of_priority(priority), timeout_s)
+        prefix = _of_priority(priority)
+        return self._putter.put_many(items, lambda item: (item, prefix), timeout_s)
 
 
 def _of_priority(priority: int) -> str:
@@ -510,8 +508,6 @@ class DistributedDelayQueue(QueueRecipe[T]):
     has no order among those). A failed item that is requeued keeps its due time. *Not guaranteed:*
     that the clocks of the hosts agree: a difference shifts delivery by as much. That a Java
     consumer keeps the due time of what it requeues: it is due at once then.
-
-    Keywords: see :class:`~leaderq.queues.recipes.QueueRecipe`.
     """
 
     KIND: ClassVar[QueueKind] = QueueKind.DELAY
@@ -548,7 +544,8 @@ class DistributedDelayQueue(QueueRecipe[T]):
     ) -> int:
         """Put each of ``items`` as a znode of its own, all due at one time; see
         :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
-        return self._putter.put_many(items, _of_time(delay_s, due), timeout_s)
+        prefix = _of_time(delay_s, due)
+        return self._putter.put_many(items, lambda item: (item, prefix), timeout_s)
 
 
 def _of_time(delay_s: float | None, due: _Due) -> str:

@@ -1,10 +1,9 @@
 r"""Curator's ``SimpleDistributedQueue`` on the same znodes: ``qn-``\ n, raw bytes, no frame; offer
 at one end, take at the other.
 
-Offers go through a :class:`~leaderq.writing.SequencedWriter` of this object's own, and items are
-taken by the engine that all queues share (:mod:`leaderq.queues.consuming.engine`), begun at the
-first take. So each offer and each claim is applied exactly once, whatever happens to its answer. On
-each failure:
+Offers go the way of all puts (:mod:`leaderq.queues.putting`), and items are taken by the engine
+that all queues share (:mod:`leaderq.queues.consuming.engine`); each begins at its first use. So
+each offer and each claim is applied exactly once, whatever happens to its answer. On each failure:
 
 * **the caller's time is up while a claim is under way**: an item whose claim is found to have
   succeeded later goes to the next who asks, and back to its old place if nobody does before
@@ -18,10 +17,7 @@ each failure:
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable, Iterable
-from concurrent.futures import TimeoutError as FutureTimeout
-from threading import TIMEOUT_MAX
 
 from leaderq.clock import now_s
 from leaderq.errors import (
@@ -29,22 +25,20 @@ from leaderq.errors import (
     ConnectionLost,
     NoNode,
     NotConnected,
+    PutsFailed,
     QueueClosed,
     QueueEmpty,
     SessionClosed,
     SessionExpired,
-    TooLarge,
 )
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import Consumption, Item
 from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.settling import done
+from leaderq.queues.putting import Putter
 from leaderq.queues.wire.names import SIMPLE_PREFIX, QueueKind, is_item, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
-from leaderq.retrying import await_connection, retry_until_connected
-from leaderq.writing import SequencedWriter
-from leaderq.writing.groups import estimated_bytes
-from leaderq.zookeeper import AnyClient, Create, SessionState, as_session
+from leaderq.zookeeper import AnyClient, SessionState, as_session
 
 CLOSE_TIMEOUT_S = 5.0
 _ANSWER_S = 10.0
@@ -86,11 +80,10 @@ class SimpleDistributedQueue:
         self._paths = QueuePaths(path, meta_path=meta_path)
         if path == "/":
             raise ConfigurationError("a queue needs a path of its own; '/' is no place for one")
-        guard = f"{self._paths.tallies}/offers-{uuid.uuid4()}"
-        self._offers = SequencedWriter(self._session, guard)
+        self._putter = Putter(self._session, self._paths, options, is_framed=False)
         self._consumption = Consumption(self._session, self._paths, QueueKind.SIMPLE, options)
-        self._opening = threading.Lock()
-        self._is_open = self._is_closed = False
+        self._lock = threading.Lock()
+        self._is_closed = False
 
     def __enter__(self) -> SimpleDistributedQueue:
         return self
@@ -102,9 +95,7 @@ class SimpleDistributedQueue:
         return f"SimpleDistributedQueue({self.path!r})"
 
     def start(self) -> None:
-        """Nothing: it begins at its first use. For whoever starts queues of all kinds, a sharder
-        above all.
-        """
+        """Nothing: it begins at its first use. For who starts queues of all kinds."""
 
     def offer(self, data: bytes, timeout_s: float | None = None) -> None:
         """Put an item at the end. Returns when it is stored; ``timeout_s=None`` waits for that
@@ -123,27 +114,23 @@ class SimpleDistributedQueue:
         An error is that of the first item that it befell: those before it are stored, those behind
         it may be.
         """
-        self._guard()
-        operations = [(self._creation(item),) for item in items]
         deadline = _deadline(timeout_s)
+        items = list(items)
+        for item in items:  # before any is sent
+            self._putter.made([item], SIMPLE_PREFIX)
         try:
-            self._until(deadline, self._open)
-        except (ConnectionLost, SessionExpired, NoNode) as exc:
-            why = f"there was no connection in the time given; nothing was sent to {self.path}"
+            self._until(deadline, self._putter.start)
+        except (ConnectionLost, NoNode, SessionExpired) as exc:
+            why = f"no connection in the time given; nothing was sent to {self.path}"
             raise NotConnected(why, path=self.path) from exc
-        futures = self._offers.submit_all(operations)
         try:
-            for future in futures:
-                future.result(min(max(0.0, deadline - now_s()), TIMEOUT_MAX))
-        except FutureTimeout as exc:
-            if all(future.done() or future.cancel() for future in futures):
-                why = f"what is left of the offer to {self.path} was not sent in time, nor will be"
-                raise NotConnected(why, path=self.path) from exc
-            why = f"no answer in time: what was offered to {self.path} is stored, or yet may be"
-            raise ConnectionLost(why, path=self.path) from exc
-        finally:  # after an interruption too, nothing more is sent than what the caller knows of
-            for future in futures:
-                future.cancel()
+            left_s = None if timeout_s is None else max(0.0, deadline - now_s())
+            stored = self._putter.put_many(items, lambda item: (item, SIMPLE_PREFIX), left_s)
+        except PutsFailed as exc:
+            raise exc.failures[0][1] from None
+        if stored < len(items):
+            why = f"what is left of the offer to {self.path} was not sent in time, nor will be"
+            raise NotConnected(why, path=self.path)
 
     def poll(self, timeout_s: float | None = None) -> bytes | None:
         """Take the item at the head; ``None`` if there is none, nor comes one within ``timeout_s``
@@ -224,16 +211,16 @@ class SimpleDistributedQueue:
         Callers that wait in other threads get :class:`~leaderq.errors.QueueClosed`, or their item
         if its claim was under way.
         """
-        with self._opening:
+        with self._lock:
             if self._is_closed:
                 return True
             self._is_closed = True
         deadline = now_s() + timeout_s
         is_clean = self._consumption.close(timeout_s)
-        is_clean = self._offers.close(max(0.1, deadline - now_s())) and is_clean
+        self._putter.close(max(0.1, deadline - now_s()))
         if not self._is_lent:
             self._session.close()
-        return is_clean
+        return is_clean and not self._putter.unsettled
 
     def _guard(self) -> None:
         if self._is_closed:
@@ -256,18 +243,6 @@ class SimpleDistributedQueue:
                 # NoNode: its parent was taken away that very moment
                 if now_s() >= deadline:
                     raise
-
-    def _open(self, patience_s: float) -> None:
-        """Open the writer of offers, and wait for a connection, as far as is known: what is sent
-        without one is in doubt for no good reason.
-        """
-        with self._opening:
-            if not self._is_open and not self._is_closed:
-                retry_until_connected(self._session, self._offers.open, patience_s)
-                self._is_open = True
-        if self._session.state is not SessionState.CONNECTED:
-            await_connection(self._session, now_s() + patience_s)
-            raise NotConnected("there was no connection, look again", path=self.path)
 
     def _begin(self, deadline: float) -> None:
         """Begin to take, if that was not done."""
@@ -310,15 +285,6 @@ class SimpleDistributedQueue:
             )
         engine.settle([done(claim) for claim in got])
         return [claim.data for claim in got]
-
-    def _creation(self, item: bytes) -> Create:
-        if not isinstance(item, bytes | bytearray | memoryview):
-            raise TypeError(f"a simple queue takes bytes, not {type(item).__name__}")
-        create = Create(self._paths.item(SIMPLE_PREFIX), bytes(item), sequential=True)
-        size, limit = estimated_bytes([create], self._offers.chroot_bytes), self._offers.limit
-        if size > limit:
-            raise TooLarge(f"an item of {self.path}", size=size, limit=limit, path=self.path)
-        return create
 
 
 def _deadline(timeout_s: float | None) -> float:

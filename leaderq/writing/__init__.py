@@ -1,6 +1,4 @@
-"""Multis that are applied exactly once, in order, whatever happens to their answers; see
-:mod:`leaderq.writing.writer`.
-"""
+"""Multis that are applied exactly once; see :mod:`leaderq.writing.writer`."""
 
 from __future__ import annotations
 

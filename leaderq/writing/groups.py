@@ -1,6 +1,4 @@
-"""Operations that belong together, all or none, and who hears what became of them (pure but for the
-futures).
-"""
+"""Operations that go together, all or none, and who hears what became of them (pure)."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ transactions in memory, twice: at 64 KB that is about 80 MB more than single cre
 768 KB 500 MB.
 """
 MULTI_OPS = 256
-"""Operations of one multi, unless one group has more; each costs the server some 300 bytes as
-long.
-"""
+"""Operations of one multi, unless one group has more; each costs the server 300 bytes."""
 _OP_BYTES = 96  # header, lengths, flags, version, ACL: an upper bound for all kinds of operation
 MARGIN_BYTES = 4096
 """Bytes of a request that are left to the writer's own operation, the request's header, and errors
@@ -62,9 +58,7 @@ class OperationGroup:
         self.is_counted = False
         """Whether a writer counts it as unsettled."""
         self.is_alone = False
-        """Whether it goes in a multi of its own: one that it shared failed, and nobody knows by
-        whose fault.
-        """
+        """Whether it goes alone: a multi that it shared failed, and nobody knows by whose fault."""
 
     @property
     def operations(self) -> Sequence[Operation]:
@@ -88,9 +82,7 @@ class OperationGroup:
 
 
 class FutureGroup(OperationGroup):
-    """A group whose outcome is a future's result: the results, or ``None`` if it was applied and
-    the answer was lost.
-    """
+    """A group whose outcome is a future: results, or ``None`` if only the answer was lost."""
 
     __slots__ = ("future",)
 
@@ -189,9 +181,7 @@ class PackedMulti:
             at = end
 
     def culprit(self) -> tuple[OperationGroup, Operation] | None:
-        """Of a refused batch: the group to blame, and its operation. The error's index then counts
-        in that group.
-        """
+        """Of a refused batch: the group to blame, in which the error's index then counts."""
         error = self.error
         if isinstance(error, ZooKeeperError) and error.index is not None:
             at = 1

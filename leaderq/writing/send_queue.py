@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from leaderq.errors import ZooKeeperError
 from leaderq.writing.groups import MultiStatus, OperationGroup, PackedMulti, packed
@@ -32,15 +31,7 @@ _PACE = 16
 or be large: small batches gather while the servers are busy.
 """
 _LARGE_BYTES = 4096
-
-
-@dataclass(slots=True)
-class Reconciliation:
-    """What reading the writer told of the doubtful batches."""
-
-    applied: list[PackedMulti] = field(default_factory=list)
-    lost: list[PackedMulti] = field(default_factory=list)
-    """The count itself was lost: nobody can know whether these were applied."""
+_Batches = list[PackedMulti]
 
 
 class SendQueue:
@@ -65,9 +56,7 @@ class SendQueue:
 
     @property
     def may_send(self) -> bool:
-        """Whether :meth:`next_batch` would give anything. If not, an answer is still to come, or
-        somebody sets the line going.
-        """
+        """Whether :meth:`next_batch` returns anything; if not, an answer goes on with it."""
         if self.is_halted:
             return False
         under_way = self._under_way
@@ -113,9 +102,7 @@ class SendQueue:
         return batch
 
     def take_applied(self) -> list[PackedMulti]:
-        """The batches at the head of the flight that were applied; any other answer halts
-        the line.
-        """
+        """The applied batches at the head of the flight; any other answer halts the line."""
         done: list[PackedMulti] = []
         flight = self.flight
         while flight and flight[0].status is MultiStatus.APPLIED:
@@ -125,9 +112,7 @@ class SendQueue:
         return done
 
     def take_failed(self) -> list[PackedMulti]:
-        """All that is under way, once the line is halted and all of it is answered; else nothing
-        yet.
-        """
+        """All that is under way, once halted and answered; else nothing yet."""
         if not self.is_halted or any(batch.status is None for batch in self.flight):
             return []
         return self._landed()
@@ -152,9 +137,7 @@ class SendQueue:
         return first
 
     def set_aside(self, failed: list[PackedMulti]) -> None:
-        """Keep what is doubtful until the writer is read, with what stands before it; all behind
-        that waits again.
-        """
+        """Keep all up to the last doubtful one until the writer is read; all behind waits again."""
         batches = [*failed, *self.again]
         keep = 1 + max(
             (position for position, batch in enumerate(batches) if batch.is_doubtful), default=-1
@@ -162,9 +145,9 @@ class SendQueue:
         self.again = deque(batches[:keep])
         self._undo(batches[keep:])
 
-    def reconcile(self, version: int, *, is_new: bool) -> Reconciliation:
-        """The writer was read: it stands at ``version``. ``is_new``: it is not the znode that it
-        was; its count began again.
+    def reconcile(self, version: int, *, is_new: bool) -> tuple[_Batches, _Batches]:
+        """The writer was read: it stands at ``version``; ``is_new``: made again, with a new count.
+        Returns the batches that were applied, and those of which nobody can know it.
         """
         batches = list(self.again)
         self.again.clear()
@@ -176,10 +159,10 @@ class SendQueue:
             lost = [batch for batch in batches if batch.is_doubtful]
             self._undo([batch for batch in batches if not batch.is_doubtful])
             self.number = version
-            return Reconciliation(lost=lost)
+            return [], lost
         self.again.extend(left)
         self.number = left[-1].number + 1 if left else version
-        return Reconciliation(applied=[batch for batch in batches if batch.number < version])
+        return [batch for batch in batches if batch.number < version], []
 
     def drop(self, group: OperationGroup) -> bool:
         """It is not to be sent any more; whether it was waiting."""

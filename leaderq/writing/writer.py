@@ -181,9 +181,7 @@ class SequencedWriter:
         return self._end is not None
 
     def close(self, timeout_s: float) -> bool:
-        """Wait for what is under way, and take the znode away; returns whether all was settled in
-        ``timeout_s``.
-        """
+        """Wait for what is under way, delete the znode; returns whether all settled in time."""
         deadline = now_s() + timeout_s
         is_clean = self.flush(timeout_s) if self._is_open else not self._unsettled
         was_over = self._end is not None
@@ -213,9 +211,7 @@ class SequencedWriter:
         return self.submit_all([operations])[0]
 
     def submit_all(self, groups: Iterable[Sequence[Operation]]) -> list[Future[list[Any] | None]]:
-        """As :meth:`submit` for each; better packed, since all are known before the first
-        is sent.
-        """
+        """As :meth:`submit` for each, better packed."""
         made = [
             FutureGroup(validated(one), estimated_bytes(one, self.chroot_bytes))
             for one in map(tuple, groups)
@@ -256,9 +252,7 @@ class SequencedWriter:
         group.settle(error=TooLarge(what, size=group.size, limit=self.limit, path=path))
 
     def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
-        """Give up all that are ``wanted`` and certainly were not sent, which will hear nothing
-        then; returns which.
-        """
+        """Give up those ``wanted`` that surely were not sent; they hear nothing. Returns which."""
         with self._lock:
             found = [group for group in self._queue.waiting if wanted(group)]
             self._queue.waiting = deque(group for group in self._queue.waiting if not wanted(group))
@@ -396,9 +390,7 @@ class SequencedWriter:
         self._send_more()
 
     def _renew(self) -> None:
-        """Make the guard again, in one transaction: nobody sees it gone, and its count begins at
-        0.
-        """
+        """Make the guard again in one transaction: nobody sees it gone, it counts from 0."""
         create = Create(self.path, self._data, ephemeral=self.is_ephemeral)
         try:
             self._session.multi([Delete(self.path), create])
@@ -442,14 +434,14 @@ class SequencedWriter:
         with self._lock:
             if self._end is not None:
                 return True
-            reconciliation = self._queue.reconcile(stat.version, is_new=stat.czxid != self._born)
+            applied, lost = self._queue.reconcile(stat.version, is_new=stat.czxid != self._born)
             self._born = stat.czxid
-        for batch in reconciliation.applied:
+        for batch in applied:
             batch.results = None
             batch.settle()
             self._count_down(batch.groups)
         why = f"{self.path} was deleted meanwhile: the outcome is unknown"
-        for batch in reconciliation.lost:
+        for batch in lost:
             self._settle(batch.groups, ConnectionLost(why, path=self.path))
         self._go_on()
         return True
@@ -471,9 +463,7 @@ class SequencedWriter:
         self._woken.wake()
 
     def _on_state(self, state: SessionState) -> None:
-        """On the session's thread: an ephemeral writer dies with its session, even while nothing is
-        under way.
-        """
+        """On the session's thread: an ephemeral writer dies with its session, idle or not."""
         self._woken.wake()
         if self.is_ephemeral and state is SessionState.LOST and self._end is None:
             self._in_background(lambda: self._finish(self._expired()))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 30.0
 _SLICE_S = 0.2
+_FLUSH_S = 1.0
 _SHOWN = 10
 _AT_A_TIME, _LARGE = 250, 16 * 1024
 
@@ -59,7 +60,7 @@ class FramedStore(PutListener):
         self.stored = 0
         self._kind = kind
         self._failure: LeaderqError | None = None
-        options: QueueOptions[bytes] = QueueOptions(put_in_background=True, final_flush_s=1.0)
+        options: QueueOptions[bytes] = QueueOptions(put_in_background=True)
         self._putter = Putter(session, places, options)
         self._putter.start()
         self._putter.add_listener(self)
@@ -87,7 +88,7 @@ class FramedStore(PutListener):
         self._raise()
 
     def close(self) -> None:
-        self._putter.close()
+        self._putter.close(_FLUSH_S)
 
     # On the thread of the listeners.
     def put_completed(self, item: Any) -> None:

@@ -13,9 +13,15 @@ others.
 from __future__ import annotations
 
 from leaderq.queues.admin.contents import Browsed, QueueContents, contents_of, queues_below
-from leaderq.queues.admin.dead_letters import DeadItem, DeadLetters, Moved
 from leaderq.queues.admin.draining import QueueDrain
-from leaderq.queues.admin.queue_admin import Overview, Purged, QueueAdmin
+from leaderq.queues.admin.queue_admin import (
+    DeadItem,
+    DeadLetters,
+    Moved,
+    Overview,
+    Purged,
+    QueueAdmin,
+)
 
 __all__ = [
     "Browsed",

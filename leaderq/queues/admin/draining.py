@@ -27,7 +27,6 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from types import TracebackType
 
 from leaderq import retrying
 from leaderq.clock import now_s
@@ -81,9 +80,7 @@ class QueueDrain:
     def __init__(self, session: Session, paths: QueuePaths, kind: QueueKind | None = None) -> None:
         self.kind = kind
         self.left = 0
-        """Items that could not be set aside, for they have children, or are as large as a request
-        may be.
-        """
+        """Items not set aside, because they have children or are as large as a request may be."""
         self._session = session
         self._paths = paths
         self._aside = paths.drained
@@ -106,12 +103,7 @@ class QueueDrain:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
             # or what is under way would be set aside after we looked
             self._writer.flush(retrying.PATIENCE_S)
@@ -120,12 +112,8 @@ class QueueDrain:
         except LeaderqError as exc:
             if error is None:
                 raise
-            log.warning(
-                "%s: what was set aside stays at %s until the next drain: %s",
-                self._paths.path,
-                self._aside,
-                exc,
-            )
+            stays = "what was set aside stays until the next drain path=%s error=%s"
+            log.warning(stays, self._aside, exc)
         finally:
             self._writer.close(_CLOSE_S)
 
@@ -184,9 +172,7 @@ class QueueDrain:
             watch.close()
 
     def wake(self) -> None:
-        """Have :meth:`await_items` return; from any thread, and from a signal handler that runs
-        while it waits.
-        """
+        """Have :meth:`await_items` return; from any thread or signal handler."""
         self._woken.set()
 
     def _read(self) -> Iterator[list[Browsed]]:
@@ -198,9 +184,7 @@ class QueueDrain:
         return browse(self._session, path, seen.items, framed=is_framed)
 
     def _set_aside(self, found: Sequence[Browsed]) -> list[Browsed]:
-        """Take these; returns those that we got. What was kept before is deleted in the same
-        requests.
-        """
+        """Take these, and delete what was kept before; returns those that we got."""
         # whoever is interrupted while waiting must put back these
         self._open = {one.name: one for one in found}
         kept = self._deletion()

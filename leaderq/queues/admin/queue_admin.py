@@ -1,15 +1,23 @@
-"""One queue in an operator's hands."""
+"""One queue in an operator's hands, and its dead letters: look, send back, drop."""
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from leaderq.errors import LeaderqError, NoNode, RequestRefused
+from leaderq.errors import (
+    BadVersion,
+    CorruptItem,
+    LeaderqError,
+    NoNode,
+    NotEmpty,
+    RequestRefused,
+)
 from leaderq.queues.admin.bulk import BulkOutcome, delete_each, delete_tree, removal
 from leaderq.queues.admin.contents import (
     Browsed,
@@ -19,16 +27,27 @@ from leaderq.queues.admin.contents import (
     names_at,
     refuse_sharder,
 )
-from leaderq.queues.admin.dead_letters import DeadLetters
 from leaderq.queues.admin.draining import QueueDrain
 from leaderq.queues.pausing import wants_pause
-from leaderq.queues.wire.names import QueueKind, next_number, sequence_of
+from leaderq.queues.wire.names import (
+    ITEM_PREFIX,
+    SIMPLE_PREFIX,
+    QueueKind,
+    next_number,
+    prefix_of,
+    sequence_of,
+)
+from leaderq.queues.wire.payload import Note, compressed, decode, encode, is_compressed
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import retry_until_connected
-from leaderq.zookeeper import Delete, GetData, Session, Stat
-from leaderq.zookeeper.paths import parent_of
+from leaderq.writing import SequencedWriter, await_outcomes
+from leaderq.writing.groups import batched
+from leaderq.zookeeper import Create, Delete, GetData, Operation, Session, Stat
+from leaderq.zookeeper.paths import join, parent_of
 
 T = TypeVar("T")
+_CLOSE_S = 2.0
+_UNDER_WAY = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +88,134 @@ class Purged:
     stuck: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class DeadItem:
+    """A dead letter; ``found`` is its znode. What only its note could say may be ``None``."""
+
+    found: Browsed
+
+    @property
+    def name(self) -> str:
+        return self.found.name
+
+    @property
+    def note(self) -> Note:
+        return self.found.note or Note()
+
+    @property
+    def data(self) -> bytes:
+        """What the item's znode would hold if it were sent back."""
+        return restored_data(self.name, self.found.data)
+
+    @property
+    def died_ms(self) -> int:
+        """When it was set aside, in ms since the epoch."""
+        return self.note.died_ms if self.note.died_ms is not None else self.found.ctime_ms
+
+    def says(self, text: str) -> bool:
+        """Whether its reason or error holds ``text``, in capitals or not."""
+        return text.casefold() in f"{self.note.reason or ''} {self.note.error or ''}".casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """``moved`` by us; ``gone``: somebody else moved, changed or dropped them meanwhile."""
+
+    moved: int
+    gone: int = 0
+
+
+class DeadLetters:
+    """The letters of one queue.
+
+    A letter is a znode below ``<path>-dead``, named as the item was but for the server's number,
+    framed as an item, with a note behind the frame that says why it died. Anything else that lies
+    there with an item's name is treated as a letter without a note.
+
+    *Guarantees:* a letter is sent back exactly once, or not at all: it vanishes and the item
+    appears in one transaction, whoever tries, however often, and whatever happens to the answers.
+    """
+
+    def __init__(self, session: Session, paths: QueuePaths) -> None:
+        self._session = session
+        self._paths = paths
+
+    def count(self) -> int:
+        session, dead = self._session, self._paths.dead
+        stat = retry_until_connected(session, lambda: session.exists(dead))
+        return stat.num_children if stat else 0
+
+    def names(self) -> list[str]:
+        """Their names, the one that died first in front."""
+        found = names_at(self._session, self._paths.dead)
+        letters = (name for name in found if name.startswith((ITEM_PREFIX, SIMPLE_PREFIX)))
+        return sorted(letters, key=lambda name: (sequence_of(name), name))
+
+    def browse(self, names: Iterable[str] | None = None) -> Iterator[DeadItem]:
+        """Read these letters, or all, in this order; one that is not there is left out."""
+        wanted = self.names() if names is None else list(names)
+        for batch in browse(self._session, self._paths.dead, wanted):
+            yield from map(DeadItem, batch)
+
+    def requeue(
+        self, dead_items: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None
+    ) -> Moved:
+        """Send them back to the queue, at the tail of their kind: with their id, priority or due
+        time, their first time of putting, and no failures counted. What could not be read is again
+        what it was, byte for byte.
+        """
+        item = self._paths.item
+        groups = (
+            (Create(item(prefix_of(one.name)), one.data, sequential=True), self._gone(one))
+            for one in dead_items
+        )
+        return self._each(groups, on_progress)
+
+    def drop(
+        self, dead_items: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None
+    ) -> Moved:
+        return self._each(([self._gone(one)] for one in dead_items), on_progress)
+
+    def _gone(self, dead_item: DeadItem) -> Delete:
+        return Delete(join(self._paths.dead, dead_item.name), dead_item.found.version)
+
+    def _each(
+        self, groups: Iterable[Sequence[Operation]], on_progress: Callable[[int], None] | None
+    ) -> Moved:
+        guard = join(self._paths.tallies, f"dead-{uuid.uuid4().hex}")
+        writer = SequencedWriter(self._session, guard)
+        retry_until_connected(self._session, writer.open)
+        moved = gone = 0
+        try:
+            for some in batched(groups, _UNDER_WAY):
+                for error in await_outcomes(writer.submit_all(some)):
+                    if error is not None and not isinstance(error, BadVersion | NoNode | NotEmpty):
+                        raise error
+                    moved += error is None
+                    gone += isinstance(error, BadVersion | NoNode)
+                    if on_progress is not None:
+                        on_progress(1)
+        finally:
+            writer.close(_CLOSE_S)
+        return Moved(moved, gone)
+
+
+def restored_data(name: str, data: bytes) -> bytes:
+    """What a letter is sent back as (pure): as it is, if it cannot be read or is not ours."""
+    try:
+        payload = decode(data)
+    except CorruptItem:
+        return data
+    note = payload.note
+    if (note and note.raw) or name.startswith(SIMPLE_PREFIX):
+        return payload.items[0] if len(payload.items) == 1 else data
+    if note is None:
+        return data
+    kept = None if note.enqueued_ms is None else Note(enqueued_ms=note.enqueued_ms)
+    back = encode(payload.items, kept)
+    return compressed(back) if is_compressed(data) else back
+
+
 class QueueAdmin:
     """See the package. Without ``kind`` the names of the items tell it, each time again. May be
     used from any thread.
@@ -91,37 +238,38 @@ class QueueAdmin:
         return stat.num_children if stat else 0
 
     def is_there(self) -> bool:
-        """Whether there is anything of the queue, be it only its dead letters, an operator's wish
-        or its members' place.
-        """
-        return any(self._znodes()[:-1])
+        """Whether there is anything of the queue: itself, dead letters, a wish, members."""
+        return bool(self._znodes())
 
     def overview(self) -> Overview | None:
         """All about it; ``None`` if there is nothing at its path nor beside it.
 
         :raises ConfigurationError: no kind was told, and the names are those of several.
         """
-        found = self._znodes()
-        if not any(found[:-1]):
+        paths, found = self.paths, self._znodes()
+        if not found:
             return None
-        queue, dead, control, members, aside, locks = found
         seen = self.detect()
-        oldest = (
-            self._stat(self.paths.item(min(seen.items, key=sequence_of))) if seen.items else None
-        )
-        children = [one[1].num_children if one else 0 for one in (dead, members, aside, locks)]
+        first = min(seen.items, key=sequence_of, default=None)
+        oldest = None if first is None else self._stat(paths.item(first))
+        locks = None if paths.lock_path is None else self._stat(paths.lock_path)
+
+        def children(path: str) -> int:
+            return found[path][1].num_children if path in found else 0
+
+        queue = found[paths.path][1] if paths.path in found else None
         return Overview(
-            path=self.paths.path,
+            path=paths.path,
             exists=queue is not None,
             kind=seen.kind,
             depth=len(seen.items),
-            held=None if self.paths.lock_path is None else children[3],
-            dead=children[0],
-            next_sequence=next_number(queue[1].cversion, queue[1].num_children) if queue else 0,
-            consumers=children[1],
-            is_paused=control is not None and wants_pause(control[0]),
+            held=None if paths.lock_path is None else locks.num_children if locks else 0,
+            dead=children(paths.dead),
+            next_sequence=next_number(queue.cversion, queue.num_children) if queue else 0,
+            consumers=children(paths.members),
+            is_paused=paths.control in found and wants_pause(found[paths.control][0]),
             oldest_ms=oldest.ctime_ms if oldest else None,
-            aside=children[2],
+            aside=children(paths.drained),
             foreign=tuple(seen.foreign),
             shards=tuple(seen.shards),
         )
@@ -179,12 +327,8 @@ class QueueAdmin:
             counts[outcome] += 1
             if on_progress is not None:
                 on_progress(1)
-        return Purged(
-            counts[BulkOutcome.DONE],
-            counts[BulkOutcome.HELD],
-            counts[BulkOutcome.GONE],
-            counts[BulkOutcome.STUCK],
-        )
+        order = (BulkOutcome.DONE, BulkOutcome.HELD, BulkOutcome.GONE, BulkOutcome.STUCK)
+        return Purged(*(counts[outcome] for outcome in order))
 
     def delete(self, *, force: bool = False) -> int:
         """Delete the queue with everything beside it: side data, dead letters, empty locks; returns
@@ -207,13 +351,13 @@ class QueueAdmin:
         return deleted
 
     def _refuse_loss(self, seen: QueueContents) -> None:
-        now = self.overview()
+        now = self.overview() or Overview(self.paths.path, exists=False)
         counts = {
             "items": len(seen.items),
             "foreign znodes": len(seen.foreign),
-            "dead letters": now.dead if now else 0,
-            "items set aside by a drain": now.aside if now else 0,
-            "consumers": now.consumers if now else 0,
+            "dead letters": now.dead,
+            "items set aside by a drain": now.aside,
+            "consumers": now.consumers,
         }
         held = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         if held:
@@ -267,23 +411,13 @@ class QueueAdmin:
     def _stat(self, path: str) -> Stat | None:
         return self._ask(lambda: self._session.exists(path))
 
-    def _znodes(self) -> list[tuple[bytes, Stat] | None]:
-        """The queue's path, its dead letters, control, members, what a drain set aside, and the
-        lock path; ``None`` for what is not there.
-        """
+    def _znodes(self) -> dict[str, tuple[bytes, Stat]]:
+        """What there is of path, dead letters, control, members, and what a drain set aside."""
         paths = self.paths
-        wanted = [
-            paths.path,
-            paths.dead,
-            paths.control,
-            paths.members,
-            paths.drained,
-            paths.lock_path,
-        ]
-        reads = [GetData(path) for path in wanted if path is not None]
-        found: list[tuple[bytes, Stat] | None] = []
-        for answer in self._ask(lambda: self._session.multi_read(reads)):
+        wanted = (paths.path, paths.dead, paths.control, paths.members, paths.drained)
+        answers = self._ask(lambda: self._session.multi_read(list(map(GetData, wanted))))
+        for answer in answers:
             if isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
                 raise answer
-            found.append(answer if isinstance(answer, tuple) else None)
-        return found if paths.lock_path is not None else [*found, None]
+        found = zip(wanted, answers, strict=True)
+        return {path: answer for path, answer in found if isinstance(answer, tuple)}

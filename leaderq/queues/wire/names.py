@@ -53,6 +53,7 @@ _SEQUENCE = re.compile(r"(?:(?<!^queue)(?<!^qn)-[0-9]{9,10}|[0-9]{10})$")
 _TAIL = r"(?:[0-9]{10}|-[0-9]{9,10})"
 _PRIORITY = re.compile(rf"{ITEM_PREFIX}(?:1[0-7]|0[89A-F])[0-9A-F]{{7}}{_TAIL}").fullmatch
 _DUE = re.compile(rf"{ITEM_PREFIX}\|([0-9A-F]{{8,15}})\|({_TAIL})").fullmatch
+_REFUSED = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]").findall
 _JAVA_HEX = re.compile(r"[+-]?[0-9A-Fa-f]+").fullmatch
 _MAX_DUE_MS = 2**63 - 1
 _LAST = 2**63
@@ -86,19 +87,13 @@ def fixed_id(id: str | None) -> str:
     if not id:
         raise ConfigurationError(f"an item of an id queue needs an id, and {id!r} is none")
     fixed = id.replace("/", "_").replace(_SEPARATOR, "_")
-    bad = sorted({char for char in fixed if _is_refused(char)})
-    if bad:
-        raise ConfigurationError(
-            f"id {id!r} holds {', '.join(map(ascii, bad))}, which ZooKeeper does not accept in a"
-            " name"
-        )
+    if bad := ", ".join(map(ascii, sorted(set(_REFUSED(fixed))))):
+        raise ConfigurationError(f"id {id!r} holds {bad}, which ZooKeeper refuses in a name")
     return fixed
 
 
 def is_item(kind: QueueKind, name: str) -> bool:
-    """Whether a child of the queue's path is an item of it; everything else is foreign and left
-    alone.
-    """
+    """Whether a child of the queue's path is an item; all else is foreign, and left alone."""
     return name.startswith(SIMPLE_PREFIX if kind is QueueKind.SIMPLE else ITEM_PREFIX)
 
 
@@ -109,17 +104,13 @@ def sequence_of(name: str) -> int:
 
 
 def prefix_of(name: str) -> str:
-    """The name without the server's number: what to requeue an item under, so that it keeps its id,
-    priority or due time.
-    """
+    """The name without the server's number: who requeues under it keeps id, priority, due time."""
     found = _SEQUENCE.search(name, max(0, len(name) - 11))
     return name[: found.start()] if found else name
 
 
 def id_of(name: str) -> str:
-    """The fixed id in the name of an item of an id queue: what stands between the first two ``|``,
-    else the whole name.
-    """
+    """The fixed id in a name: what stands between the first two ``|``, else the whole name."""
     parts = name.split(_SEPARATOR, 2)
     return parts[1] if len(parts) == 3 else name
 
@@ -133,9 +124,7 @@ def priority_of(name: str) -> int | None:
 
 
 def due_ms_of(name: str) -> int:
-    """When an item of a delay queue is due, in ms since the epoch; 0, that is now, for a name that
-    does not say.
-    """
+    """When it is due, in ms since the epoch; 0, that is now, for a name that does not say."""
     parts = name.rsplit(_SEPARATOR, 2)
     # Python's int() would take more: "0x10", "1_0", " 1"
     if len(parts) < 3 or not _JAVA_HEX(parts[1]):
@@ -201,11 +190,6 @@ def _due_text(due_ms: int | None) -> str:
             f"due time {due_ms!r} is no number of milliseconds since 1970, above 0"
         )
     return f"{due_ms:08X}"
-
-
-def _is_refused(char: str) -> bool:
-    code = ord(char)
-    return code < 0x20 or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or code >= 0xFFF0
 
 
 def _simple_key(name: str) -> int:

@@ -22,7 +22,6 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from leaderq.errors import CorruptItem
 
@@ -74,30 +73,19 @@ class Note:
             return None
         if not isinstance(said, dict):
             return None
-        return cls(**{name: said[name] for name in _TYPES if _fits(name, said.get(name))})
+        return cls(**{name: said[name] for name, kind in _KINDS if type(said.get(name)) is kind})
 
 
-def _fits(name: str, value: Any) -> bool:
-    return isinstance(value, _TYPES[name]) and (name == "raw" or not isinstance(value, bool))
-
-
-_TYPES: dict[str, Any] = {
-    "attempt": int,
-    "enqueued_ms": int,
-    "not_before_ms": int,
-    "reason": str,
-    "error": str,
-    "origin": str,
-    "died_ms": int,
-    "raw": bool,
-}
+_KINDS: list[tuple[str, type]] = [
+    *((name, int) for name in ("attempt", "enqueued_ms", "not_before_ms", "died_ms")),
+    *((name, str) for name in ("reason", "error", "origin")),
+    ("raw", bool),
+]
 _DEFAULTS = asdict(Note())
-
 
 VERSION = 0x00010001
 _VERSION = struct.Struct(">I")
 _ITEM = struct.Struct(">Bi")
-_LENGTH = struct.Struct(">i")
 _ITEM_CODE, _END_CODE = 1, 2
 _END = bytes((_END_CODE,))
 _VERSION_BYTES = _VERSION.pack(VERSION)
@@ -109,27 +97,18 @@ MAX_PLAIN_BYTES = 64 * 1024 * 1024
 """Bytes that may come out of one znode's gzip; a megabyte of it could hold a thousand times as
 much, and fill the memory.
 """
-FRAME_BYTES = _VERSION.size + len(_END)
-"""Bytes of a frame without items."""
-ITEM_BYTES = _ITEM.size
-"""Bytes that each item takes beside its own."""
+_LEAST = _VERSION.size + len(_END)
 
 
 @dataclass(slots=True)
 class Payload:
-    """The items of one znode, and the note that leaderq left behind them. A value: not to be
-    changed.
-    """
+    """The items of one znode, and the note behind them. A value: not to be changed."""
 
     items: Sequence[bytes]
     note: Note | None = None
 
 
 def encode(items: Iterable[bytes], note: Note | None = None, *, compress: bool = False) -> bytes:
-    items = list(items)
-    if len(items) == 1 and note is None:  # nearly all
-        data = b"".join((_SINGLE, _LENGTH.pack(len(items[0])), items[0], _END))
-        return compressed(data) if compress else data
     parts = [part for item in items for part in (_ITEM.pack(_ITEM_CODE, len(item)), item)]
     tail = b"" if note is None else note.packed()
     data = b"".join((_VERSION_BYTES, *parts, _END, tail))  # one copy: it may be large
@@ -150,9 +129,9 @@ def decode(data: bytes) -> Payload:
     ):
         return Payload([data[9:-1]])
     data = plain(data)
-    if len(data) < FRAME_BYTES:
+    if len(data) < _LEAST:
         raise CorruptItem(
-            f"an item of {len(data)} bytes is shorter than the shortest frame ({FRAME_BYTES} bytes)"
+            f"an item of {len(data)} bytes is shorter than the shortest frame ({_LEAST} bytes)"
         )
     (version,) = _VERSION.unpack_from(data)
     if version != VERSION:

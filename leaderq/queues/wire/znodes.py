@@ -58,15 +58,11 @@ class QueuePaths:
         self.lock_path = lock_path
         self.meta_path = meta_path
         self.meta = meta_path or f"{beside(path)}-meta"
-        """What all side data is below, but for the dead letters where ``meta_path`` is not
-        given.
-        """
+        """What all side data is below, but for dead letters without a ``meta_path``."""
         self.dead = f"{beside(path)}-dead" if meta_path is None else f"{meta_path}/dead"
         """Dead letters, named and framed as items of the same kind."""
         self.members = f"{self.meta}/members"
-        """Ephemeral, one per consumer: its guard and fence, and how consumers know of each
-        other.
-        """
+        """Ephemeral, one per consumer: guard, fence, and how consumers know of each other."""
         self.tallies = f"{self.meta}/tallies"
         """Persistent guards, one per producer or consumer without a lock path, until it closes."""
         self.claims = f"{self.meta}/claims"

@@ -16,9 +16,14 @@ import pytest
 from kazoo.client import KazooClient
 
 from leaderq.errors import ConfigurationError, ConnectionLost, QueueClosed
-from leaderq.queues import DistributedQueue, SimpleDistributedQueue
-from leaderq.queues.sharding import QueueSharder, QueueSharderPolicies, sharder
-from leaderq.queues.sharding.latch import Latch
+from leaderq.queues import (
+    DistributedQueue,
+    QueueSharder,
+    QueueSharderPolicies,
+    SimpleDistributedQueue,
+    sharding,
+)
+from leaderq.queues.sharding import Latch
 from leaderq.queues.wire.znodes import is_shard, new_shard_name
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session, connect, end_session
@@ -252,14 +257,14 @@ def test_a_java_leader_in_front_is_respected(sharder_of, opened, session):
 def test_where_nobody_can_lead_one_makes_the_first_shard_all_the_same(
     sharder_of, opened, session, monkeypatch, caplog
 ):
-    monkeypatch.setattr(sharder, "FIRST_SHARD_S", 0.2)
+    monkeypatch.setattr(sharding, "FIRST_SHARD_S", 0.2)
     session.ensure_path("/jobs-leader/000")
     many = [sharder_of(opened()) for _ in range(3)]
     monkeypatch.setattr(type(session), "timeout_s", 0.1)
     with ThreadPoolExecutor(3) as pool, caplog.at_level(logging.WARNING, logger="leaderq"):
         list(pool.map(lambda one: one.start(), many))
     assert len(shards(session)) == 1
-    assert "000 in /jobs-leader is no candidate" in caplog.text
+    assert "keeps everybody from leading path=/jobs-leader/000" in caplog.text
 
 
 def test_an_allocator_that_fails_fails_the_start_and_leaves_the_line(sharder_of, opened, session):

@@ -53,7 +53,7 @@ def test_a_retired_shard_is_put_into_no_more_and_goes_when_it_is_empty(sharder_o
     eventually(lambda: _is_closed(queue))  # it is forgotten first, and closed then
     with pytest.raises(QueueClosed):
         queue.offer(b"late")
-    with pytest.raises(ConfigurationError, match="no shard"):
+    with pytest.raises(ConfigurationError, match="not a shard"):
         one.retire(old)
 
 

@@ -10,8 +10,7 @@ from curator_ours import Seen
 from java_peer import JavaClient, JavaSharder
 
 from leaderq import Session
-from leaderq.queues import DistributedQueue
-from leaderq.queues.sharding import QueueSharder, QueueSharderPolicies
+from leaderq.queues import DistributedQueue, QueueSharder, QueueSharderPolicies
 from leaderq.testing import eventually
 
 Ours = QueueSharder[Any]

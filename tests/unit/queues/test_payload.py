@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from leaderq.errors import CorruptItem
 from leaderq.queues.wire import payload
 from leaderq.queues.wire.payload import (
-    FRAME_BYTES,
-    ITEM_BYTES,
     MAX_TEXT,
     Note,
     Payload,
@@ -54,7 +52,7 @@ contents = st.lists(st.binary(max_size=300), max_size=5)
 def test_data_is_what_curator_writes(items: list[bytes], written: str) -> None:
     assert encode(items).hex() == written
     assert decode(bytes.fromhex(written)) == Payload(items)
-    assert len(encode(items)) == FRAME_BYTES + sum(ITEM_BYTES + len(item) for item in items)
+    assert len(encode(items)) == 5 + sum(5 + len(item) for item in items)
 
 
 @given(items=contents, note=st.none() | notes, compress=st.booleans())

@@ -12,8 +12,15 @@ import pytest
 from leaderq import queues
 from leaderq.errors import ConfigurationError, PutsFailed, QueueClosed
 from leaderq.queues import BlockingQueueConsumer
-from leaderq.queues.putting.puts import KEPT_FAILURES, Put, PutListener, PutListeners, PutResults
-from leaderq.queues.putting.putter import WARN_FROM, SequenceMonitor
+from leaderq.queues.putting import (
+    KEPT_FAILURES,
+    WARN_FROM,
+    Put,
+    PutListener,
+    PutListeners,
+    PutResults,
+    SequenceMonitor,
+)
 from leaderq.queues.recipes import due_ms
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
@@ -56,7 +63,7 @@ def test_numbers_near_their_end_are_warned_of_once(caplog: Any, number: int, war
     sequences = SequenceMonitor("/q")
     for _ in range(5000):
         sequences.saw(f"/q/queue-{number:010}")
-    assert caplog.text.count("has come to number") == warns
+    assert caplog.text.count("numbers near their end") == warns
     assert sequences.has_warned is warns
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from leaderq.errors import ConfigurationError
 from leaderq.queues.admin.contents import agreed, contents_of
-from leaderq.queues.admin.dead_letters import restored_data
+from leaderq.queues.admin.queue_admin import restored_data
 from leaderq.queues.pausing import wants_pause
 from leaderq.queues.wire.names import QueueKind, next_number
 from leaderq.queues.wire.payload import Note, compressed, encode

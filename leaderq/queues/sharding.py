@@ -2,9 +2,9 @@
 asks for.
 
 Who is authoritative: the children of the queue path are the shards, for Java and Python processes
-alike. Who may add one is decided by a latch that they share (:mod:`leaderq.queues.sharding.latch`).
+alike. Who may add one is decided by a latch that they share.
 Each process has a queue object for every shard, and looks every ``threshold_check_s``, and at once
-when shards come or go, at how full they are (:mod:`leaderq.queues.sharding.shard_plan`).
+when shards come or go, at how full they are (:mod:`leaderq.queues.shard_plan`).
 
 On each failure:
 
@@ -40,6 +40,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -57,8 +58,7 @@ from leaderq.errors import (
     SessionExpired,
     ZooKeeperError,
 )
-from leaderq.queues.sharding.latch import Latch, children_made
-from leaderq.queues.sharding.shard_plan import (
+from leaderq.queues.shard_plan import (
     QueueSharderPolicies,
     ShardPlan,
     ShardState,
@@ -88,6 +88,7 @@ log = logging.getLogger(__name__)
 FIRST_SHARD_S = 10.0
 """Seconds that a process waits for the leader to make the first shard, at least."""
 _TRY_AGAIN_S = 1.0
+_BASE = "latch-"
 
 
 class ShardQueue(Protocol):
@@ -117,6 +118,106 @@ class QueueAllocator(Protocol[Q_co]):
         """The queue of the shard at ``path``."""
 
 
+def order(name: str) -> str:
+    """What a child's turn goes by: Curator's ``LockInternals`` compares just this, as text."""
+    return name.rpartition(_BASE)[2]
+
+
+def children_made(session: Session, path: str, notify: Callable[[WatchEvent], None]) -> list[str]:
+    """The children of ``path``, which is made if it is not there; ``notify`` hears of changes."""
+    try:
+        return session.children(path, watch=notify)
+    except NoNode:
+        session.ensure_path(path)
+        return session.children(path, watch=notify)
+
+
+class Latch:
+    """A place in the line that Curator's ``LeaderLatch`` stands in, for Java and Python alike. Not
+    thread-safe. ``notify`` is called on a ZooKeeper thread when the line has changed.
+
+    Who is authoritative: the children of the latch's path, ``_c_<uuid4>-latch-<number>``,
+    ephemeral; whose text after the last ``latch-`` comes first leads. As in Java no child is left
+    out, so whatever else is put there may keep everybody from leading: that is logged.
+
+    A znode is ours if it carries our mark *and* belongs to our present session. On each failure:
+    **answer to its creation lost**: the mark finds it again, surplus ones are deleted; **session
+    expired**: a new znode under a new mark; **no connection**: :meth:`look` raises, and nobody must
+    think that they lead. Leading is known of the past only: whatever a leader writes is fenced by
+    ``Check(latch.node)`` in the same multi.
+    """
+
+    def __init__(
+        self, session: Session, path: str, notify: Callable[[WatchEvent], None], *, id: str = ""
+    ) -> None:
+        self._session = session
+        self._path = path
+        self._notify = notify
+        self._id = id.encode()
+        self._mark = str(uuid.uuid4())
+        self._warned: set[str] = set()
+        self.node: str | None = None
+        """The path of our znode, as last seen."""
+
+    def look(self) -> bool:
+        """Stand in the line, and say whether we are its first.
+
+        :raises ConnectionLost: that could not be found out.
+        """
+        own = self._own(names := self._names())
+        if own is None:
+            self._enlist()
+            own = self._own(names := self._names())
+        self.node = None if own is None else join(self._path, own)
+        self._warn_of_strangers(names)
+        return own is not None and min(names, key=order) == own
+
+    def leave(self, timeout_s: float) -> None:
+        """Give the place up. What cannot be deleted in ``timeout_s`` goes with the session."""
+        try:
+            for name in self._session.children(self._path, timeout_s=timeout_s):
+                if self._mark in name:
+                    self._delete(name)
+        except LeaderqError as exc:
+            log.debug("place in the line not given up path=%s error=%s", self._path, exc)
+
+    def _names(self) -> list[str]:
+        return children_made(self._session, self._path, self._notify)
+
+    def _own(self, names: list[str]) -> str | None:
+        """Our znode among these; those that are not (any more) are deleted on the way."""
+        # before the reading: what is read in a newer session is not ours
+        session_id = self._session.id
+        mine: str | None = None
+        for name in sorted((name for name in names if self._mark in name), key=order):
+            stat = self._session.exists(join(self._path, name))
+            if stat is None:
+                continue
+            if mine is None and stat.ephemeral_owner == session_id and session_id is not None:
+                mine = name
+            else:
+                self._delete(name)
+        return mine
+
+    def _enlist(self) -> None:
+        if self.node is not None:  # that one belonged to a session that is over, or was deleted
+            self._mark = str(uuid.uuid4())
+            self.node = None
+        prefix = join(self._path, f"_c_{self._mark}-{_BASE}")
+        self._session.create(prefix, self._id, ephemeral=True, sequential=True)
+
+    def _delete(self, name: str) -> None:
+        with suppress(NoNode):
+            self._session.delete(join(self._path, name))
+
+    def _warn_of_strangers(self, names: list[str]) -> None:
+        strangers = {name for name in names if _BASE not in name} - self._warned
+        self._warned |= strangers
+        for name in strangers:
+            why = "not a candidate; in front of all others it keeps everybody from leading path=%s"
+            log.warning(why, join(self._path, name))
+
+
 class ShardRegistry:
     """What the znodes say of the shards, and what the leader writes there. Not thread-safe but for
     :meth:`mark`. ``notify`` is called on a ZooKeeper thread when something has changed.
@@ -135,11 +236,8 @@ class ShardRegistry:
         strangers = {name for name in names if not is_shard(name)} - self._warned
         self._warned |= strangers
         for name in strangers:
-            log.warning(
-                "%s in %s is no shard; it is left alone, but a Java sharder puts items into it",
-                name,
-                self.root,
-            )
+            why = "not a shard, but a Java sharder puts items into it queue=%s child=%s"
+            log.warning(why, self.root, name)
         return sorted(filter(is_shard, names))
 
     def marked(self) -> set[str]:
@@ -157,9 +255,7 @@ class ShardRegistry:
         return seen
 
     def make_first(self, fence: str | None) -> None:
-        """Make a shard if there is none, as leader (``fence``: its place) or in the leader's
-        stead.
-        """
+        """Make a shard if there is none, as leader (``fence``: its place) or in its stead."""
         # before the list: what is made later changes it
         version = self._session.get(self.root)[1].version
         if not any(map(is_shard, self._session.children(self.root))):
@@ -170,9 +266,9 @@ class ShardRegistry:
         path = join(self.root, new_shard_name())
         try:
             self._session.multi([*fences, Create(path)])
-            log.info("shard %s was made", path)
+            log.info("shard made shard=%s", path)
         except (BadVersion, NoNode) as exc:  # somebody was quicker, or leads instead
-            log.debug("shard %s was not made: %s", path, exc)
+            log.debug("shard not made shard=%s error=%s", path, exc)
 
     def mark(self, name: str) -> None:
         """Retire a shard. From any thread."""
@@ -182,15 +278,11 @@ class ShardRegistry:
         path, mark = join(self.root, name), join(self._marks, name)
         try:
             self._session.multi([Check(fence), Delete(path), Delete(mark)])
-            log.info("shard %s, retired and empty, was removed", path)
-        except NotEmpty:
-            log.info(
-                "shard %s was retired and empty, and is put into again: is there a process that"
-                " does not hear of it?",
-                path,
-            )
+            log.info("retired and empty shard removed shard=%s", path)
+        except NotEmpty:  # by a process that does not hear of it
+            log.info("retired shard is put into again shard=%s", path)
         except NoNode as exc:
-            log.debug("shard %s is not removed: %s", path, exc)
+            log.debug("shard not removed shard=%s error=%s", path, exc)
 
     def forget(self, name: str) -> None:
         """Take the mark of a shard away that is there no more."""
@@ -331,9 +423,7 @@ class QueueSharder(Generic[Q]):
         """
         if path not in self.queue_paths:
             known = ", ".join(self.queue_paths)
-            raise ConfigurationError(
-                f"{path!r} is no shard of {self.queue_path}; there are: {known}"
-            )
+            raise ConfigurationError(f"{path!r} is not a shard; there are: {known}")
         self._registry.mark(name_of(path))
 
     def _begin(self, deadline: float, own_at: float) -> None:
@@ -350,10 +440,7 @@ class QueueSharder(Generic[Q]):
         try:
             self._look()
             if not self._queues and now_s() >= own_at:
-                log.warning(
-                    "nobody makes the first shard of %s; it is made in the leader's stead",
-                    self.queue_path,
-                )
+                log.warning("first shard made in the leader's stead queue=%s", self.queue_path)
                 self._registry.make_first(None)
                 self._look()
         except (ConnectionLost, SessionExpired) as exc:
@@ -371,12 +458,10 @@ class QueueSharder(Generic[Q]):
             try:
                 self._look()
                 is_known = True
-            except (ConnectionLost, SessionExpired) as exc:
-                log.debug("the shards of %s could not be looked at: %s", self.queue_path, exc)
-            except LeaderqError:
-                log.exception(
-                    "the shards of %s could not be looked at; this goes on", self.queue_path
-                )
+            except LeaderqError as exc:
+                is_usual = isinstance(exc, ConnectionLost | SessionExpired)
+                level = logging.DEBUG if is_usual else logging.ERROR
+                log.log(level, "shards not looked at queue=%s", self.queue_path, exc_info=True)
 
     def _rest_s(self, is_known: bool) -> float:
         waits_s = [self._policies.threshold_check_s]
@@ -391,11 +476,10 @@ class QueueSharder(Generic[Q]):
         self._is_leader = self._latch.look()
         names = self._registry.shards()
         self._adopt_all(names)
-        for name in [name for name in self._queues if name not in names]:
-            with self._lock:
-                queue = self._queues.pop(name, None)
-            if queue is not None:
-                self._close(name, queue)
+        with self._lock:
+            gone = {name: self._queues.pop(name) for name in {*self._queues}.difference(names)}
+        for name, queue in gone.items():
+            self._close(name, queue)
         plan = self._make_plan(names)
         with self._lock:
             self._plan = plan
@@ -429,18 +513,12 @@ class QueueSharder(Generic[Q]):
 
     def _lead(self, plan: ShardPlan, fence: str) -> None:
         for name in plan.to_mark:
-            log.warning(
-                "shard %s has numbered %d items and is retired", name, self._policies.rotate_at
-            )
+            log.warning("shard near its last number is retired shard=%s", name)
             self._registry.mark(name)
         for name in plan.to_remove:
             self._registry.remove(name, fence)
         if plan.is_at_most and not self._told_at_most:
-            log.warning(
-                "all %d shards of %s are full, and there may be no more",
-                self._policies.max_queues,
-                self.queue_path,
-            )
+            log.warning("all shards are full, at max_queues queue=%s", self.queue_path)
         self._told_at_most = plan.is_at_most
         if not plan.needs_one_more:
             return
@@ -461,11 +539,7 @@ class QueueSharder(Generic[Q]):
             except Exception:
                 if not self._service.is_running:
                     raise
-                log.exception(
-                    "shard %s of %s cannot be used for now; it is tried again",
-                    name,
-                    self.queue_path,
-                )
+                log.exception("shard cannot be used yet queue=%s shard=%s", self.queue_path, name)
 
     def _adopt(self, name: str) -> None:
         queue = self._allocator(self._session, join(self.queue_path, name))
@@ -486,7 +560,7 @@ class QueueSharder(Generic[Q]):
         try:
             queue.close()
         except Exception:
-            log.exception("closing shard %s of %s failed", name, self.queue_path)
+            log.exception("shard not closed queue=%s shard=%s", self.queue_path, name)
 
     def _wake(self, _news: object) -> None:
         """On the session's thread."""

@@ -13,36 +13,39 @@ each failure:
 * **a bounded queue is full, or too much is on its way** (8192 znodes, 48 MiB): the put waits;
 * **a put in the background fails**: listeners hear of it; if there are none it is logged, and
   raised by the next flush or the close;
+* **a listener is slow, or puts something itself**: that stops nobody, because listeners are called
+  on a thread of their own;
 * **close**: a put that somebody waits for, and that cannot be sent at once, raises ``QueueClosed``;
-  those in the background are given ``final_flush_s``, and fail then. It never hangs.
+  those in the background are given ``flush_s``, and fail then. It never hangs.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from leaderq.clock import now_s
 from leaderq.errors import ConnectionLost, LeaderqError, PutsFailed, QueueClosed, TooLarge
+from leaderq.queues.bounded import BoundedPut
 from leaderq.queues.consumers import QueueOptions
-from leaderq.queues.putting.bounded import BoundedPut
-from leaderq.queues.putting.puts import Put, PutListeners, PutResults
 from leaderq.queues.serializers import BYTES, bytes_as_they_are, unchanging
 from leaderq.queues.wire import payload
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import retry_until_connected
-from leaderq.threads import Capacity
+from leaderq.threads import Capacity, Service
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import OperationGroup, batched
-from leaderq.zookeeper import Session
+from leaderq.zookeeper import Create, Operation, Session
 from leaderq.zookeeper.paths import join, name_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+V = TypeVar("V")
 
 MAX_ITEMS = 8192
 """Znodes that may be on their way at a time; beyond them a put waits."""
@@ -51,6 +54,11 @@ MAX_BYTES = 48 << 20
 WARN_FROM = LAST_SEQUENCE // 10 * 9
 """From here on there is a warning, once per queue object."""
 _EVERY = 1024
+_OP_BYTES = 96
+_TOLD_AT_A_TIME = 100
+KEPT_FAILURES = 100
+"""Failures of which the item is kept; the others are counted."""
+_Over = Callable[["Put", list[Any] | None, LeaderqError | None], None]
 _GUARD_BYTES = 1024
 """Bytes of a request left to the guard of a bounded queue."""
 _WINDOW = 40
@@ -65,6 +73,178 @@ _GRACE_S = 0.25
 or of a connection.
 """
 _CHUNK = 256
+
+
+class Put(OperationGroup):
+    """``values`` in one znode, under the name that begins so. ``is_multi``: put by ``put_multi``.
+
+    Thousands of these wait at a time, and whatever the garbage collector must look at costs more
+    than all else: so there is one object to an item, its operation is made only when it is sent,
+    and a lone value stands for itself.
+    """
+
+    __slots__ = ("content", "is_multi", "made", "over", "path", "value", "waiter")
+
+    def __init__(
+        self, path: str, content: bytes, extra_bytes: int, over: _Over, value: Any
+    ) -> None:
+        path_bytes = len(path) * (1 if path.isascii() else 4)
+        super().__init__((), _OP_BYTES + path_bytes + len(content) + extra_bytes)
+        self.count = 1
+        self.path = path
+        self.content = content
+        self.over = over
+        self.value = value
+        self.is_multi = False
+        self.waiter: PutResults | None = None
+        self.made: str | None = None
+        """The path of the znode, once it is stored, unless the answer was lost."""
+
+    @property
+    def values(self) -> Sequence[Any]:
+        return self.value if self.is_multi else (self.value,)
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        return (Create(self.path, self.content, False, True),)
+
+    def settle(self, results: list[Any] | None = None, error: LeaderqError | None = None) -> None:
+        self.over(self, results, error)
+
+
+class PutResults:
+    """Waits for puts; keeps the first failures and counts the others."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._open = 0
+        self.stored = 0
+        self.failed = 0
+        self.failures: list[tuple[Any, BaseException]] = []
+
+    def expect(self, count: int) -> None:
+        with self._changed:
+            self._open += count
+
+    def on_outcome(self, put: Put, error: LeaderqError | None) -> None:
+        with self._changed:
+            self._open -= 1
+            if error is None:
+                self.stored += 1
+            else:
+                self._fail(put.value, error)
+            if not self._open:
+                self._changed.notify_all()
+
+    def fail(self, value: Any, error: BaseException) -> None:
+        """One that did not get so far as to be sent."""
+        with self._changed:
+            self._fail(value, error)
+
+    def forget(self, count: int) -> None:
+        with self._changed:
+            self._open -= count
+            self._changed.notify_all()
+
+    def wait(self, timeout_s: float | None) -> int:
+        """Until none is on its way any more; returns how many still are after ``timeout_s``."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._open, timeout_s)
+            return self._open
+
+    def take_failures(self) -> PutsFailed | None:
+        """What has failed since the last time; ``None`` if nothing has."""
+        with self._changed:
+            stored, failed, failures = self.stored, self.failed, self.failures
+            self.stored, self.failed, self.failures = 0, 0, []
+        return PutsFailed(stored=stored, failed=failed, failures=failures) if failed else None
+
+    def _fail(self, value: Any, error: BaseException) -> None:
+        self.failed += 1
+        if len(self.failures) < KEPT_FAILURES:
+            self.failures.append((value, error))
+
+
+class PutListener:
+    """Hears what became of each put; override what is of interest. Called on one thread of the
+    queue, in the order of the outcomes.
+
+    An exception in here is logged, and changes nothing.
+    """
+
+    def put_completed(self, item: Any) -> None:
+        """``item`` is stored."""
+
+    def put_multi_completed(self, items: Sequence[Any]) -> None:
+        """``items`` are stored, in one znode."""
+
+    def put_failed(self, items: Sequence[Any], error: LeaderqError) -> None:
+        """``items`` of one znode were not stored; if ``error`` is ``ConnectionLost``, perhaps."""
+
+
+class PutListeners:
+    """Calls the listeners, on a thread that exists from the first listener on. ``on_told(count,
+    size)`` is called after all of them were told of that many puts of that many bytes in all.
+    """
+
+    def __init__(self, name: str, on_told: Callable[[int, int], object]) -> None:
+        self._on_told = on_told
+        self._lock = threading.Lock()
+        self._news: deque[tuple[tuple[PutListener, ...], Put, LeaderqError | None]] = deque()
+        self._service = Service(f"leaderq-{name}-listeners", self._run)
+        self.listeners: tuple[PutListener, ...] = ()
+
+    def add(self, listener: PutListener) -> None:
+        """Tell it what is settled from now on; nothing, once this was stopped."""
+        with self._lock:
+            self.listeners = (*self.listeners, listener)
+        self._service.start()
+
+    def remove(self, listener: PutListener) -> None:
+        """Tell it nothing more, except for a call under way."""
+        with self._lock:
+            self.listeners = tuple(one for one in self.listeners if one is not listener)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is the listeners' own thread."""
+        return self._service.is_current
+
+    def tell(self, put: Put, error: LeaderqError | None) -> None:
+        self._news.append((self.listeners, put, error))
+        self._service.wake()
+
+    def stop(self, timeout_s: float) -> None:
+        """End the thread, after what it was told to deliver."""
+        self._service.stop(timeout_s)
+
+    def _run(self, service: Service) -> None:
+        while service.wait():
+            self._deliver()
+        self._deliver()
+
+    def _deliver(self) -> None:
+        while self._news:
+            count = size = 0
+            while self._news and count < _TOLD_AT_A_TIME:
+                listeners, put, error = self._news.popleft()
+                for listener in listeners:
+                    try:
+                        _tell(listener, put, error)
+                    except Exception:
+                        log.exception("put listener failed listener=%r", listener)
+                count += 1
+                size += put.size
+            self._on_told(count, size)
+
+
+def _tell(listener: PutListener, put: Put, error: LeaderqError | None) -> None:
+    if error is not None:
+        listener.put_failed(put.values, error)
+    elif put.is_multi:
+        listener.put_multi_completed(put.values)
+    else:
+        listener.put_completed(put.value)
 
 
 class SequenceMonitor:
@@ -85,13 +265,8 @@ class SequenceMonitor:
         number = sequence_of(name_of(made))
         if not 0 <= number < WARN_FROM:
             self.has_warned = True
-            log.warning(
-                "queue %s has come to number %d of %d; beyond that its order is lost: drain it, and"
-                " put into a new path or shard",
-                self._path,
-                number,
-                LAST_SEQUENCE,
-            )
+            why = "numbers near their end, then order is lost: use a new path queue=%s number=%d"
+            log.warning(why, self._path, number)
 
 
 class Putter(Generic[T]):
@@ -102,7 +277,15 @@ class Putter(Generic[T]):
     failed. *Not guaranteed:* an order among several threads or producers.
     """
 
-    def __init__(self, session: Session, paths: QueuePaths, options: QueueOptions[T]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        paths: QueuePaths,
+        options: QueueOptions[T],
+        *,
+        is_framed: bool = True,
+    ) -> None:
+        self._is_framed = is_framed
         self._session = session
         self._paths = paths
         self._options = options
@@ -124,15 +307,15 @@ class Putter(Generic[T]):
         self._unheard = PutResults()  # of puts in the background that no listener is told of
         self._over = self._settled  # one object for all puts
 
-    def start(self) -> None:
+    def start(self, patience_s: float = _START_S) -> None:
         """Make the queue's znodes and the writer; may be called again.
 
-        :raises ConnectionLost: the servers did not answer within some 15 s.
+        :raises ConnectionLost: the servers did not answer within ``patience_s``.
         """
         with self._lock:
             if self._sender is not None or self._is_closed:
                 return
-            retry_until_connected(self._session, self._open_all, _START_S)
+            retry_until_connected(self._session, self._open_all, patience_s)
             self._sender = self.writer
             if (most := self._options.max_items) is not None:
                 self._sender = BoundedPut(self.writer, self._session, self._paths, most, self._name)
@@ -142,9 +325,9 @@ class Putter(Generic[T]):
             self._session.ensure_path(path)
         self.writer.open()
 
-    def close(self) -> None:
-        """Wait ``final_flush_s`` at most for what is on its way, and take the writer away; may be
-        called again.
+    def close(self, flush_s: float) -> None:
+        """Wait ``flush_s`` at most for what is on its way, and take the writer away; may be called
+        again.
 
         :raises PutsFailed: puts in the background failed, now or earlier, and nobody has been told.
         """
@@ -156,16 +339,13 @@ class Putter(Generic[T]):
         self._in_flight.close(lambda: QueueClosed("the queue was closed; nothing was put"))
         if sender is None:
             return
-        flush_s = self._options.final_flush_s
         deadline = now_s() + flush_s
         self._in_flight.wait_empty(min(_GRACE_S, flush_s))
         for put in self._withdrawn(lambda put: put.waiter is not None):
             put.settle(error=QueueClosed("the queue was closed before this was sent"))
         if not self._in_flight.wait_empty(flush_s):
             left = self.unsettled
-            log.warning(
-                "queue %s: %d puts were not settled when it was closed", self._paths.path, left
-            )
+            log.warning("puts not settled at close queue=%s puts=%d", self._paths.path, left)
         if isinstance(sender, BoundedPut):
             sender.close()
         self.writer.close(max(0.0, deadline - now_s()))
@@ -182,7 +362,7 @@ class Putter(Generic[T]):
         sender = self._open_sender()
         deadline = _deadline(timeout_s)
         one = None if self._options.put_in_background else PutResults()
-        put = self._made(values, prefix, one, is_multi=is_multi)
+        put = self.made(values, prefix, one, is_multi=is_multi)
         if not self._admitted([put], deadline):
             return False
         if one is not None:
@@ -199,22 +379,17 @@ class Putter(Generic[T]):
             raise one.failures[0][1]
         return name_of(put.made) if put.made is not None else one.stored > 0
 
-    def put_many(self, values: Iterable[T], prefix: str, timeout_s: float | None) -> int:
-        """Store each value in a znode of its own; returns how many were.
+    def put_many(
+        self, values: Iterable[V], named: Callable[[V], tuple[T, str]], timeout_s: float | None
+    ) -> int:
+        """Store each in a znode of its own, as ``named`` says what to store, and under which
+        prefix; in chunks if all are at hand. Returns how many were stored.
 
         :raises PutsFailed: some were not; all others were seen through.
         """
-        pairs = ((value, prefix) for value in values)
-        return self.put_pairs(pairs, timeout_s, is_at_hand=isinstance(values, Sized))
-
-    def put_pairs(
-        self, pairs: Iterable[tuple[T, str]], timeout_s: float | None, *, is_at_hand: bool
-    ) -> int:
-        """As :meth:`put_many`, each with the beginning of its name; in chunks if all are at
-        hand.
-        """
         deadline = _deadline(timeout_s)
-        chunk = _CHUNK if is_at_hand else 1
+        pairs = map(named, values)
+        chunk = _CHUNK if isinstance(values, Sized) else 1
         if self._options.put_in_background:
             return self._stream(pairs, chunk, None, deadline)
         many = PutResults()
@@ -248,7 +423,7 @@ class Putter(Generic[T]):
             puts = []
             for value, prefix in some:
                 try:
-                    puts.append(self._made([value], prefix, many))
+                    puts.append(self.made([value], prefix, many))
                 except Exception as exc:  # noqa: BLE001 - the user's serializer: it fails this value, which is told, and no other
                     (many or self._unheard).fail(value, exc)
                     if many is None:
@@ -263,11 +438,22 @@ class Putter(Generic[T]):
             count += len(puts)
         return count
 
-    def _made(
-        self, values: Sequence[T], prefix: str, waiter: PutResults | None, *, is_multi: bool = False
+    def made(
+        self,
+        values: Sequence[T],
+        prefix: str,
+        waiter: PutResults | None = None,
+        *,
+        is_multi: bool = False,
     ) -> Put:
-        items = map(unchanging, map(self._serialize, values))
-        content = payload.encode(items, compress=self._options.compress)
+        """The put of these, not sent.
+
+        :raises TooLarge: it does not fit into a request. Whatever the serializer raises.
+        """
+        items = [unchanging(self._serialize(value)) for value in values]
+        content = items[0]
+        if self._is_framed:
+            content = payload.encode(items, compress=self._options.compress)
         path, extra = self._paths.item(prefix), self.writer.chroot_bytes
         put = Put(path, content, extra, self._over, values if is_multi else values[0])
         put.is_multi, put.waiter = is_multi, waiter
@@ -292,9 +478,7 @@ class Putter(Generic[T]):
         return self._in_flight.acquire(len(puts), size, _left_s(deadline))
 
     def _waited(self, many: PutResults, deadline: float | None) -> int:
-        """Wait until they are settled; at the deadline give up those not sent. Returns how many
-        were sent and not answered.
-        """
+        """Wait until they are settled or given up; returns how many were sent and not answered."""
         try:
             left = many.wait(_left_s(deadline))
         except BaseException:  # Ctrl-C: nobody will know whether they were stored, so rather not
