@@ -198,8 +198,8 @@ MUTANTS = [
         f"{TURNS}the_lease_counts_from_before_the_sending_however_long_that_takes",
         Edit(
             RELEASES,
-            "            answer = self._session.multi_async([one.fence for one in part])\n",
-            "            answer = self._session.multi_async([one.fence for one in part])\n         "
+            "            answer = self._session.multi_async([check for check, _ in part])\n",
+            "            answer = self._session.multi_async([check for check, _ in part])\n         "
             "   sent_s = now_s()\n",
         ),
     ),
