@@ -36,7 +36,7 @@ from typing import Any, Generic
 from leaderq.coalescing.automaton import EnqueueOutcome, Refusal, TrafficAutomaton
 from leaderq.coalescing.rules import CoordinatorStats, Debounce, KeyCounts, Overflow, Rules
 from leaderq.coalescing.timer import KeyTimer
-from leaderq.coalescing.token import Key, RunResult, Token, TokenStage
+from leaderq.coalescing.token import Key, RunResult, Token, TokenStage, require_done
 from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
 from leaderq.timeouts import Deadline
 
@@ -181,6 +181,7 @@ class KeyTable(Generic[Key]):
                 self._deliver(calls)
                 if merging is not None and self._merge is not None:
                     merging.value = reduce(self._merge, (*merging.values, token.value))
+                    require_done(merging.value, "overflow")
         except BaseException:
             self.drop(token)
             raise
@@ -641,7 +642,7 @@ class KeyTable(Generic[Key]):
     def _call(self, call: Wake, token: AnyToken) -> None:
         """Make one call; if it fails, the token leaves, because nobody else would dequeue it."""
         try:
-            call(token)
+            require_done(call(token), "what is called with a token")
         except Exception:
             log.exception("call failed, the key goes to the next token=%r", token)
             self.leave(token)

@@ -17,12 +17,14 @@ lock.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from enum import Enum
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
 from leaderq.coalescing.automaton import EnqueueOutcome, Refusal
+from leaderq.plain import require_finished
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # of type checkers: QueueCoordinator() takes any key
@@ -55,6 +57,15 @@ class TokenStage(Enum):
         return self in _PENDING
 
 
+def require_done(returned: object, what: str) -> None:
+    """Refuse work that nobody will do; a future or a task is done by somebody.
+
+    :raises NotAPlainFunction: ``what`` returned a coroutine or a generator.
+    """
+    if isinstance(returned, (Coroutine, Generator, AsyncGenerator)):
+        require_finished(returned, what)
+
+
 _PENDING = (TokenStage.ASKING, TokenStage.WAITING, TokenStage.FOLLOWING)
 _ASKING, _RUNNING = TokenStage.ASKING, TokenStage.RUNNING
 
@@ -65,6 +76,8 @@ class RunResult:
 
     value: Any = None
     error: Exception | None = None
+    traceback: TracebackType | None = None
+    """That of the run: each who raises the error adds to the error's own."""
 
     @classmethod
     def of(cls, function: Callable[[], Any]) -> RunResult:
@@ -72,17 +85,19 @@ class RunResult:
         raised to whoever runs alone.
         """
         try:
-            return cls(value=function())
+            value = function()
+            require_done(value, "the function of a run")
+            return cls(value)
         except Exception as exc:  # noqa: BLE001 - it is raised to everybody who shares the run
-            return cls(error=exc)
+            return cls(None, exc, exc.__traceback__)
 
     @classmethod
     async def of_awaited(cls, function: Callable[[], Awaitable[Any]]) -> RunResult:
         """The result of awaiting this call."""
         try:
-            return cls(value=await function())
+            return cls(await function())
         except Exception as exc:  # noqa: BLE001 - it is raised to everybody who shares the run
-            return cls(error=exc)
+            return cls(None, exc, exc.__traceback__)
 
     def get(self) -> Any:
         """Return the value, or raise the error: the same object to all, each with the traceback of
@@ -90,7 +105,7 @@ class RunResult:
         """
         if self.error is None:
             return self.value
-        raise self.error.with_traceback(self.error.__traceback__)
+        raise self.error.with_traceback(self.traceback)
 
 
 class Token(Generic[Key]):

@@ -42,6 +42,7 @@ AT_EXIT_S = 10.0
 """How long the queues that nobody closed may take, together, when the interpreter exits."""
 FATAL = (SystemExit, KeyboardInterrupt)
 _LOOK_EVERY = 64
+_ONCE = ((),)
 
 OnError = Callable[[Any, BaseException], object]
 PassOn = Callable[[Any, TrackedRequest | None], object]
@@ -68,6 +69,8 @@ class Writer:
         self._service = Service(f"leaderq-{name}", lambda _: self._run())
         self._ended = threading.Event()
         self._swept: deque[Any] = deque()
+        self._taken: deque[Any] = deque()
+        """What the writer has taken out, and not begun."""
         self._ages = AgeMarks()
         self._begun = self._failed = self._expired = self._cancelled = self._swept_count = 0
         self._hand = 1  # how many of those begun are in hand, unless the writer rests
@@ -148,6 +151,7 @@ class Writer:
             self._is_resting = True
             self.mailbox.close(self._closed)
             self.mailbox.has_ended = True
+            self._swept.extend(item for item in self._taken if item is not STOP)
             self.sweep("its handler gave up" if self.failure else "the queue was closed")
             self.home.thread = 0
             _running.discard(self)
@@ -186,25 +190,30 @@ class Writer:
 
         Nobody else takes requests out, unless the mailbox is closed; then ``STOP`` ends the wait.
         """
-        first = self._first()
+        self._first()
+        first = starmap(self._taken.popleft, _ONCE)
         behind = self.mailbox.qsize()
         if not behind:
-            return (first,)
-        return chain((first,), starmap(self.mailbox.take, repeat((), min(behind, _LOOK_EVERY))))
+            return first
+        return chain(first, starmap(self.mailbox.take, repeat((), min(behind, _LOOK_EVERY))))
 
-    def _first(self) -> Any:
+    def _first(self) -> None:
+        """Wait for a request, and keep it in ``_taken``.
+
+        The interpreter raises what was thrown into a thread while that waited when the call
+        returns: a request that the call had only returned would be nobody's.
+        """
         mailbox = self.mailbox
         self._is_resting = True
         is_idle = not mailbox.qsize()
         if is_idle:
             mailbox.heal()
-        first = mailbox.take()
+        self._taken.extend(starmap(mailbox.take, _ONCE))
         if is_idle:
             self._ages.restart(self._begun)
         else:
             self._ages.note(self._begun, self._begun + mailbox.depth)
         self._is_resting = False
-        return first
 
     def _apply_entry(self, entry: TrackedRequest) -> bool:
         """Apply the request of an entry; return whether the writer goes on."""
@@ -325,12 +334,14 @@ class BatchWriter(Writer):
         items: list[Any] = []
         try:
             while True:
-                items = [self._first()]
+                self._first()
                 try:
-                    while items[-1] is not STOP and len(items) < self._max_batch:
-                        items.append(self.mailbox.take_at_once())
+                    while self._taken[-1] is not STOP and len(self._taken) < self._max_batch:
+                        self._taken.extend(starmap(self.mailbox.take_at_once, _ONCE))
                 except Empty:
                     pass
+                items = [*self._taken]
+                self._taken.clear()
                 if is_last := items[-1] is STOP:
                     items.pop()
                     self.mailbox.note_stop()

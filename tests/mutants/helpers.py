@@ -79,6 +79,25 @@ MUTANTS = [
         may_hang=True,
     ),
     mutant(
+        "the request that a writer waited for when it was killed is nobody's",
+        f"{RUDE_QUEUE}a_writer_killed_while_it_waits_tells_whoever_comes_next[None]",
+        Edit(
+            WRITER,
+            "        self._taken.extend(starmap(mailbox.take, _ONCE))\n",
+            "        self._taken.append(mailbox.take())\n",
+        ),
+        may_hang=True,
+    ),
+    mutant(
+        "an error that many share keeps the frames of all who raised it",
+        f"{RUDE}an_error_that_many_share_does_not_grow_with_them",
+        Edit(
+            "leaderq/coalescing/token.py",
+            "with_traceback(self.traceback)",
+            "with_traceback(self.error.__traceback__)",
+        ),
+    ),
+    mutant(
         "a callback that raises what nobody expects ends the queue",
         f"{RUDE_QUEUE}a_callback_that_raises_anything_is_its_owners_business[Rude]",
         Edit(
@@ -198,9 +217,9 @@ MUTANTS = [
         f"{TURNS}the_lease_counts_from_before_the_sending_however_long_that_takes",
         Edit(
             RELEASES,
-            "            answer = self._session.multi_async([one.fence for one in part])\n",
-            "            answer = self._session.multi_async([one.fence for one in part])\n         "
-            "   sent_s = now_s()\n",
+            "            answer = self._session.multi_async([check for check, _ in part])\n",
+            "            answer = self._session.multi_async([check for check, _ in part])\n"
+            "            sent_s = now_s()\n",
         ),
     ),
     mutant(

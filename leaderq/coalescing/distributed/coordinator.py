@@ -119,6 +119,9 @@ class DistributedQueueCoordinator:
         self._held: dict[str, DistributedToken] = {}
         self._is_closed = False
         self._lease = SessionLease(self._session)
+        self._token = partial(
+            DistributedToken, self._session, lease=self._lease, dequeue=self.dequeue
+        )
         self._releases = PendingReleases(self._session)
         self._coverage = Coverage(self._session, partial(self._cover, cover)) if cover else None
         self._renewer = LeaseRenewer(self._session, self._lease, self._releases, self._renewed)
@@ -156,15 +159,7 @@ class DistributedQueueCoordinator:
         :raises ConfigurationError: the key or the time-out cannot be used.
         """
         znodes = KeyZnodes.of(self.root, key)
-        limit_s = self._limit_s(timeout_s)
-        request = SlotRequest(
-            self._session,
-            znodes,
-            self._lease,
-            key=key,
-            timeout_s=limit_s,
-            is_closed=lambda: self._is_closed,
-        )
+        request = SlotRequest(self._session, znodes, self._lease, self._limit_s(timeout_s))
         with self._lock:
             self._check_open()
             # Whoever waits here returns to its caller only after leaving this set, under
@@ -173,10 +168,9 @@ class DistributedQueueCoordinator:
             if waiter is None:
                 self._requests.add(request)
         if waiter is not None:
-            self._rely_on(key, waiter.fence.path)
-            return self._token(znodes, key, None, EnqueueOutcome.DECLINE)
+            return self._declined(znodes, waiter.fence.path)
         try:
-            return self._admitted(request, znodes, key)
+            return self._admitted(request, znodes)
         except BaseException:
             self._give_up(request)
             raise
@@ -261,6 +255,7 @@ class DistributedQueueCoordinator:
         with self._idle:
             self._is_closed = True
             for request in self._requests:
+                request.is_closed = True
                 request.wake()
             is_clean = self._idle.wait_for(lambda: not self._held, deadline.remaining_s)
             left = list(self._held.values())
@@ -282,22 +277,19 @@ class DistributedQueueCoordinator:
 
     # -- inside
 
-    def _admitted(
-        self, request: SlotRequest, znodes: KeyZnodes, key: str | bytes
-    ) -> DistributedToken:
+    def _admitted(self, request: SlotRequest, znodes: KeyZnodes) -> DistributedToken:
         standing = request.seek()
         if standing is SlotStanding.DECLINED:
-            self._rely_on(key, request.relied_on)
-            return self._token(znodes, key, None, EnqueueOutcome.DECLINE)
+            return self._declined(znodes, request.relied_on)
         if standing is SlotStanding.HEAD:
-            return self._begun(self._token(znodes, key, request.holder, EnqueueOutcome.ACCEPT))
+            return self._begun(self._token(znodes, request.holder, EnqueueOutcome.ACCEPT))
         with self._lock:
             if any(
                 one.owner == get_ident() and one.znodes == znodes for one in self._held.values()
             ):
                 raise WouldDeadlock(
-                    f"key {key!r}: this thread asks again while it works on it, and would wait for"
-                    " itself"
+                    f"key {znodes.key!r}: this thread asks again while it works on it, and would"
+                    " wait for itself"
                 )
             self._waiting[znodes.name] = request
         self._renewer.wake()
@@ -307,13 +299,14 @@ class DistributedQueueCoordinator:
             with self._lock:
                 if self._waiting.get(znodes.name) is request:
                     del self._waiting[znodes.name]
-        token = self._begun(self._token(znodes, key, request.holder, EnqueueOutcome.BLOCK))
+        token = self._begun(self._token(znodes, request.holder, EnqueueOutcome.BLOCK))
         request.note_begun()
         return token
 
-    def _rely_on(self, key: str | bytes, token: str | None) -> None:
-        if self._coverage is not None and token is not None:
-            self._coverage.rely_on(key, token)
+    def _declined(self, znodes: KeyZnodes, relied_on: str | None) -> DistributedToken:
+        if self._coverage is not None and relied_on is not None:
+            self._coverage.rely_on(znodes.key, relied_on)
+        return self._token(znodes, None, EnqueueOutcome.DECLINE)
 
     def _cover(self, function: Callable[[str | bytes], object], key: str | bytes) -> None:
         """Ask for a key that is owed, and do its work."""
@@ -324,23 +317,6 @@ class DistributedQueueCoordinator:
                 function(key)
             except BaseException:  # on a thread of ours, that is to cover other keys too
                 log.exception("covering a key failed key=%r", key)
-
-    def _token(
-        self,
-        znodes: KeyZnodes,
-        key: str | bytes,
-        holder: SlotHolder | None,
-        outcome: EnqueueOutcome,
-    ) -> DistributedToken:
-        return DistributedToken(
-            self._session,
-            znodes,
-            holder,
-            key=key,
-            outcome=outcome,
-            lease=self._lease,
-            dequeue=self.dequeue,
-        )
 
     def _begun(self, token: DistributedToken) -> DistributedToken:
         """Look after it from now on."""
@@ -364,22 +340,27 @@ class DistributedQueueCoordinator:
         if known is None or held is None:
             return None
         token.end(ending)
-        znodes = token.znodes
-        return Release(znodes.token(held.token), znodes.slot(held.slot), held.token, held.session)
+        return Release(token.znodes, held)
 
     def _give_up(self, request: SlotRequest) -> None:
         release = request.release()
         if release is not None:
             with self._lock:
-                self._held.pop(release.name, None)  # an interrupt just before the caller had it
+                self._held.pop(
+                    release.holder.token, None
+                )  # an interrupt just before the caller had it
             self._releases.begin(release)
             self._renewer.wake()
 
     def _renewed(self) -> list[Renewed]:
         with self._lock:
             return [
-                *(token for token in self._held.values() if not token.is_over),
-                *self._waiting.values(),
+                *(
+                    (token.fence, partial(token.end, TokenEnding.EVICTED))
+                    for token in self._held.values()
+                    if not token.is_over
+                ),
+                *((request.fence, request.wake) for request in self._waiting.values()),
             ]
 
     def _limit_s(self, timeout_s: float | None) -> float | None:

@@ -30,7 +30,6 @@ from leaderq.zookeeper import Session, WatchEvent, WatchKind
 log = logging.getLogger(__name__)
 
 _AGAIN = BackoffPolicy(first_s=0.1, most_s=5.0)
-_UNDECIDED = frozenset({WatchKind.SESSION, WatchKind.CREATED, WatchKind.CHILDREN})
 
 
 class Coverage:
@@ -72,27 +71,25 @@ class Coverage:
 
     def _looked(self, token: str, answer: Future[tuple[bytes, Any]]) -> None:
         error = answer.exception()
-        if error is None:
-            if has_begun(answer.result()[0]):
-                self._forget(token)
-        elif isinstance(error, NoNode):
+        if isinstance(error, NoNode):
             self._note_owed(token)
-        elif isinstance(error, SessionClosed):
+        elif isinstance(error, SessionClosed) or (not error and has_begun(answer.result()[0])):
             self._forget(token)
-        else:
-            with self._lock:
-                self._unknown.add(token)
-            self._wake()
+        elif error is not None:
+            self._look_later(token)
 
     def _on_watch(self, token: str, event: WatchEvent) -> None:
         if event.kind is WatchKind.DELETED:
             self._note_owed(token)
-        elif event.kind in _UNDECIDED:
-            with self._lock:
-                self._unknown.add(token)
-            self._wake()
-        else:
+        elif event.kind is WatchKind.CHANGED:
             self._forget(token)
+        else:
+            self._look_later(token)
+
+    def _look_later(self, token: str) -> None:
+        with self._lock:
+            self._unknown.add(token)
+        self._wake()
 
     def _forget(self, token: str) -> None:
         with self._lock:

@@ -20,9 +20,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from leaderq.clock import now_s
+from leaderq.coalescing.distributed.slots import KeyZnodes, SlotHolder
 from leaderq.coalescing.distributed.token import SessionLease
 from leaderq.errors import ConnectionLost, NoNode, SessionClosed, SessionExpired
 from leaderq.threads import Service
@@ -36,16 +37,24 @@ _LOOK_S = 0.5
 
 @dataclass(eq=False, slots=True)
 class Release:
-    """A slot to be given back: the paths of token and slot, the token's name, and the session that
-    took it. ``done``: whether the token stood until now; ``False`` if it was gone already.
+    """A slot to be given back. ``done``: whether the token stood until now; ``False`` if it was
+    gone already.
     """
 
-    token: str
-    slot: str
-    name: str
-    session: int | None
+    znodes: KeyZnodes
+    holder: SlotHolder
     done: Future[bool] = field(default_factory=Future)
     is_doubtful: bool = False
+
+    @property
+    def token(self) -> str:
+        """The path of the token."""
+        return self.znodes.token(self.holder.token)
+
+    @property
+    def slot(self) -> str:
+        """The path of the slot."""
+        return self.znodes.slot(self.holder.slot)
 
     def settle(self, stood: bool) -> None:
         """Say what came of it, once."""
@@ -84,7 +93,7 @@ class PendingReleases:
 
     def _send(self, release: Release) -> None:
         session = self._session
-        if session.state is SessionState.LOST or session.id not in (None, release.session):
+        if session.state is SessionState.LOST or session.id not in (None, release.holder.session):
             # and deleted all the same: a session that was given up may stand for a while
             release.settle(False)
         answer = session.multi_async([Delete(release.token), Delete(release.slot)])
@@ -112,7 +121,7 @@ class PendingReleases:
 
     def _looked(self, release: Release, answer: Future[Any]) -> None:
         """The token is gone; its slot must be too."""
-        if answer.exception() is None and answer.result()[0] == release.name.encode():
+        if answer.exception() is None and answer.result()[0] == release.holder.token.encode():
             self._session.delete_async(release.slot).add_done_callback(_deleted)
 
 
@@ -122,15 +131,8 @@ def _deleted(answer: Future[None]) -> None:
         log.error("slot of a deleted token not deleted error=%s", error)
 
 
-class Renewed(Protocol):
-    """A head, or a waiter."""
-
-    @property
-    def fence(self) -> Check:
-        """Fails unless its token stands."""
-
-    def note_missing(self) -> None:
-        """Its token does not stand."""
+Renewed = tuple[Check, Callable[[], object]]
+"""The check of a token, of a head or a waiter, and what to call if it does not stand."""
 
 
 class LeaseRenewer:
@@ -190,7 +192,7 @@ class LeaseRenewer:
         for begin in range(0, len(held), _AT_ONCE):
             part = held[begin : begin + _AT_ONCE]
             session, sent_s = self._session.id, now_s()  # before: the lease counts from the sending
-            answer = self._session.multi_async([one.fence for one in part])
+            answer = self._session.multi_async([check for check, _ in part])
             answer.add_done_callback(partial(self._renewed, part, session, sent_s))
 
     def _renewed(
@@ -207,5 +209,5 @@ class LeaseRenewer:
             return
         self._lease.heard(session, sent_s)
         if isinstance(error, NoNode) and error.index is not None:
-            part[error.index].note_missing()
+            part[error.index][1]()
             self._renew([*part[: error.index], *part[error.index + 1 :]])

@@ -32,7 +32,6 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
@@ -79,7 +78,6 @@ class SlotRequest:
     """See the module. Used by one thread, but for :meth:`wake`.
 
     ``timeout_s`` bounds it from now on (but see :data:`ASKING_S`); ``None``: nothing does.
-    ``is_closed`` tells whether the coordinator is.
     """
 
     def __init__(
@@ -87,19 +85,16 @@ class SlotRequest:
         session: Session,
         znodes: KeyZnodes,
         lease: SessionLease,
-        *,
-        key: str | bytes,
         timeout_s: float | None,
-        is_closed: Callable[[], bool],
     ) -> None:
         self._session = session
         self._znodes = znodes
         self._lease = lease
-        self._key = key
+        self.is_closed = False
+        """Whether its coordinator is."""
         self._began_s = now_s()
         self._turn_end_s = math.inf if timeout_s is None else self._began_s + timeout_s
         self._end_s = max(self._turn_end_s, self._began_s + ASKING_S)
-        self._is_closed = is_closed
         self._changed = threading.Event()
         self._token = znodes.new_token()
         self._who = partial(
@@ -118,10 +113,6 @@ class SlotRequest:
         """Fails unless the token stands."""
         return Check(self._znodes.token(self._token))
 
-    def note_missing(self) -> None:
-        """The token is gone: look."""
-        self._changed.set()
-
     def wake(self) -> None:
         """Something changed; from any thread."""
         self._changed.set()
@@ -130,8 +121,7 @@ class SlotRequest:
         """What is to be given back, if this request has taken a slot or may have."""
         if self._slot is None:
             return None
-        znodes, token = self._znodes, self._token
-        return Release(znodes.token(token), znodes.slot(self._slot), token, self._session_id)
+        return Release(self._znodes, SlotHolder(self._slot, self._token, 0, self._session_id or 0))
 
     # -- seeking
 
@@ -236,7 +226,7 @@ class SlotRequest:
         tell, so an eviction before the other slot was deleted would be known.
         """
         if self._is_evicted:
-            raise TokenOver(self._key, number=mine.number, reason=_EVICTED)
+            raise TokenOver(self._znodes.key, number=mine.number, reason=_EVICTED)
         return self._is_vacant and self._lease.holds(mine.session)
 
     def _is_head(self, mine: SlotHolder) -> bool:
@@ -252,7 +242,7 @@ class SlotRequest:
         looking = self._session.get_async(other, watch=self._on_watch)
         checked, seen = self._answer(checking), self._answer(looking)
         if isinstance(checked, NoNode):
-            raise TokenOver(self._key, number=mine.number, reason=_EVICTED)
+            raise TokenOver(self._znodes.key, number=mine.number, reason=_EVICTED)
         if isinstance(checked, LeaderqError):
             return self._is_unknown(checked)
         self._lease.heard(mine.session, sent_s)
@@ -283,7 +273,7 @@ class SlotRequest:
         return max(0.0, self._end_s - now_s())
 
     def _check_time(self) -> None:
-        if self._is_closed():
+        if self.is_closed:
             raise CoordinatorClosed("the coordinator was closed by its owner")
         if self._left_s() > 0:
             return
@@ -292,7 +282,7 @@ class SlotRequest:
                 "no answer in time: whether a place was taken is unknown; it will be given back",
                 path=self._znodes.slot(0),
             )
-        raise WaitTimedOut(self._key, waited_s=now_s() - self._began_s)
+        raise WaitTimedOut(self._znodes.key, waited_s=now_s() - self._began_s)
 
     def _answer(self, future: Future[T]) -> T | LeaderqError:
         """The result, or its error; none in time counts as lost."""
@@ -313,7 +303,7 @@ class SlotRequest:
         while (
             self._session.state is not SessionState.CONNECTED
             and self._left_s() > 0
-            and not self._is_closed()
+            and not self.is_closed
         ):
             if self._session.state is SessionState.CLOSED:
                 raise SessionClosed("the session was closed by its owner", path=self._znodes.root)

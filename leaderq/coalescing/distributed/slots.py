@@ -68,12 +68,13 @@ class KeyZnodes:
     """The paths of a key's znodes below ``root``; ``name``: the key, encoded."""
 
     root: str
+    key: str | bytes
     name: str
 
     @classmethod
     def of(cls, root: str, key: str | bytes) -> KeyZnodes:
         """Those of ``key`` below ``root``."""
-        return cls(root, encoded(key))
+        return cls(root, key, encoded(key))
 
     def slot(self, number: int) -> str:
         """The path of slot 0 or 1."""

@@ -112,13 +112,12 @@ class DistributedToken:
         session: Session,
         znodes: KeyZnodes,
         holder: SlotHolder | None,
-        *,
-        key: str | bytes,
         outcome: EnqueueOutcome,
+        *,
         lease: SessionLease,
         dequeue: Callable[[DistributedToken], object],
     ) -> None:
-        self.key = key
+        self.key = znodes.key
         self.number = 0 if holder is None else holder.number
         self.outcome = outcome
         self.ended = threading.Event()
@@ -217,10 +216,6 @@ class DistributedToken:
         """Ask the servers; return if this token was current at a moment after the call. Errors as
         :meth:`write`."""
         self.write([], timeout_s=timeout_s)
-
-    def note_missing(self) -> None:
-        """Its znode is gone. For its coordinator."""
-        self.end(TokenEnding.EVICTED)
 
     def end(self, ending: TokenEnding) -> bool:
         """End it; return whether it was not over before. For its coordinator."""

@@ -5,11 +5,15 @@ once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import gc
 import math
 import os
 import threading
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -23,7 +27,9 @@ from leaderq.coalescing import (
     TokenStage,
     TrafficState,
 )
+from leaderq.coalescing.token import RunResult
 from leaderq.errors import ConfigurationError, WaitTimedOut, WouldDeadlock
+from leaderq.plain import NotAPlainFunction
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
 
@@ -91,6 +97,93 @@ def test_a_function_that_raises_anything_gives_the_key_back(raised: type[BaseExc
         with pytest.raises((raised, RuntimeError)):
             call()
         assert coordinator.state("k") is TrafficState.INIT
+
+
+async def _coroutine(*_: object) -> None: ...
+
+
+def _generator(*_: object) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("unfinished", [_coroutine, _generator])
+def test_a_function_that_returns_work_for_somebody_else_to_do_is_told_and_keeps_no_key(
+    unfinished: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a lambda does that calls an async function: that it would is seen only when it did."""
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    merging: QueueCoordinator[str] = QueueCoordinator(overflow=lambda a, b: unfinished(a, b))
+    for _ in range(2):
+        merging.offer("k", print, 1)
+    calls: list[Callable[[], object]] = [
+        lambda: coordinator.run("k", lambda: unfinished()),
+        coordinator.coalesced(key=lambda: "k")(lambda: unfinished()),
+        lambda: merging.offer("k", print, 1),
+    ]
+    for call in calls:
+        with pytest.raises(NotAPlainFunction):
+            call()
+    with coordinator.hold("k"):
+        token = coordinator.offer("k", lambda token: unfinished(token))
+    assert not token and "returned" in caplog.text
+    assert coordinator.state("k") is TrafficState.INIT
+
+
+def test_a_function_may_start_work_and_return_its_future() -> None:
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    with ThreadPoolExecutor(1) as pool:
+        assert coordinator.run("k", lambda: pool.submit(int)).result(WAIT_S) == 0
+
+        async def main() -> None:
+            with coordinator.hold("k"):
+                token = coordinator.offer("k", lambda _: asyncio.create_task(asyncio.sleep(0)))
+            assert token and coordinator.dequeue(token)
+
+        asyncio.run(main())
+
+
+def test_an_error_that_many_share_does_not_grow_with_them() -> None:
+    """Else each would keep the frames, and what they hold, of all who raised it before."""
+
+    def fail() -> None:
+        raise ValueError
+
+    result = RunResult.of(fail)
+    lengths = []
+    for _ in range(20):
+        with pytest.raises(ValueError) as caught:
+            result.get()
+        lengths.append(len(traceback.extract_tb(caught.value.__traceback__)))
+    assert len(set(lengths)) == 1 and "fail" in str(traceback.extract_tb(caught.tb))
+
+
+# -- threads that are killed
+
+
+class Killed(BaseException):
+    """Thrown into a thread."""
+
+
+def test_a_thread_killed_while_it_waits_leaves_the_line_and_keeps_no_key() -> None:
+    coordinator: QueueCoordinator[str] = QueueCoordinator(timeout_s=None)
+
+    def live() -> None:
+        with contextlib.suppress(Killed), coordinator.hold("k"):
+            pass
+
+    for number in range(20):
+        head = coordinator.enqueue("k", owner=None)
+        thread = threading.Thread(target=live)
+        thread.start()
+        if number % 2:  # else it may be killed anywhere, before it waits too
+            eventually(lambda: coordinator.stats().waiting)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Killed)
+        )
+        coordinator.dequeue(head)
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+        assert coordinator.try_enqueue("k") and coordinator.dequeue("k")
 
 
 # -- calls back into the coordinator

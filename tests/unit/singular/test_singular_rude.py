@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import ctypes
 import gc
 import logging
 import math
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from held import WAIT_S, Held, Told, in_thread
+from held import WAIT_S, Held, Told, in_thread, writers_of
 
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.singular import SingularUpdateQueue
@@ -249,3 +251,32 @@ def _is_collected() -> Iterator[None]:
     yield
     gc.collect()
     assert threading.active_count() < 200
+
+
+# -- threads that are killed
+
+
+@pytest.mark.parametrize("max_batch", [None, 4])
+def test_a_writer_killed_while_it_waits_tells_whoever_comes_next(max_batch: int | None) -> None:
+    """The interpreter raises what was thrown when the wait returns, with a request in its hand."""
+    told = Told()
+    queue: SingularUpdateQueue[Any, Any] = SingularUpdateQueue(
+        lambda request: request, on_error=told, max_batch=max_batch
+    )
+    queue.start()
+    (writer,) = writers_of(queue.name)
+    eventually(lambda: writer.ident)
+    if writer.ident:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(writer.ident), ctypes.py_object(Rude)
+        )
+    futures = []
+    with contextlib.suppress(QueueClosed):
+        while True:
+            futures.append(queue.submit("next"))
+            time.sleep(0)
+    assert all(future.exception(WAIT_S) for future in futures if not future.cancelled())
+    assert not queue.close(timeout_s=WAIT_S)
+    assert isinstance(queue.failure, Rude)
+    stats = queue.stats()
+    assert stats.accepted == len(futures) == stats.failed + stats.cancelled + stats.applied
