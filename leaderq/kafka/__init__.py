@@ -1,6 +1,4 @@
-"""Draining Kafka as the one leader: the career, its records, and the narrow interfaces behind
-it.
-"""
+"""Draining Kafka as the one leader: the career, its records, the interfaces behind it."""
 
 import warnings
 

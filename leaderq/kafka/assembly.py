@@ -1,6 +1,4 @@
-"""Puts the parts of one Kafka career together: consumer, offset store, consumer thread, handling.
-The one place that builds them.
-"""
+"""The one place that puts a Kafka career together: store, consumer thread, handling."""
 
 from __future__ import annotations
 
@@ -25,7 +23,6 @@ from leaderq.kafka.clients.consumer import (
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import ProducerSettings, TransactionalProducer
-from leaderq.kafka.consuming.consumer_check import StallLimits
 from leaderq.kafka.consuming.consumer_thread import ConsumerThread
 from leaderq.kafka.consuming.read_ahead import BatchLimits
 from leaderq.kafka.consuming.report import ProgressReports
@@ -68,9 +65,7 @@ ASK_GROUP_S = 5.0
 
 @dataclass(frozen=True)
 class Environment:
-    """What a career declares, where it runs, and what of its code is called;
-    ``consumer_settings`` has the last word.
-    """
+    """What a career declares, where it runs, and what of its code is called."""
 
     declared: Declaration
     settings: Settings
@@ -79,8 +74,6 @@ class Environment:
     candidate: str
     handle: Callable[[Sequence[Record], Term], None]
     load_offsets: LoadOffsets
-    stall_limits: StallLimits
-    consumer_settings: Callable[[ConsumerSettings], ConsumerSettings]
 
     @property
     def layout(self) -> Layout:
@@ -88,12 +81,7 @@ class Environment:
 
     @property
     def access(self) -> Access:
-        """How what is done beside the draining is let in, and how long it may take."""
-        settings = self.settings
-        return {
-            "security": security_for(self.declared, settings),
-            "timeout_s": settings.connect_timeout_s,
-        }
+        return access_for(self.declared, self.settings)
 
     @property
     def connection(self) -> dict[str, Any]:
@@ -116,22 +104,17 @@ class Assembly:
     consumer: ConsumerThread
     handler: BatchHandler
     dead_letters: DeadLetterSender
-    marks: CrashMarks | None
     calls: HandleCalls
-    figures: DrainFigures
-    _marked: str | None = None
 
     def begin(self, term: Term, wait_s: float) -> None:
-        """Take over for ``term``: fence the former leader, load the offsets."""
         if isinstance(self.store, ExternalOffsets):
             self.store.begin(term)
         self.consumer.begin(term, wait_s)
 
     def begin_marks(self, term: Term) -> None:
         """Judge, once a term, what former leaders' marks say about the offsets it began at."""
-        if self.marks is not None and self._marked != term.id:
-            self.marks.begin(term, self.consumer.loaded or {})
-            self._marked = term.id
+        if (marks := self.handler.context.marks) is not None:
+            marks.begin(term, self.consumer.loaded or {})
 
     def close(self) -> None:
         self.consumer.close()
@@ -169,13 +152,10 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
             address=settings.kafka,
             make=partial(consumer_class, consumer_settings(environment, store.in_group)),
             store=store,
-            events=environment.events,
             career=declared.name,
-            candidate=environment.candidate,
+            reports=reports,
             batch_limits=BatchLimits(*limits),
             start=declared.auto_offset_reset,
-            stall_limits=environment.stall_limits,
-            reports=reports,
             by_pattern=isinstance(declared.topics, TopicPattern),
             free_group=partial(_free_group, environment) if store.in_group else None,
         )
@@ -201,7 +181,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     if policy(declared.on_error, declared.where).deaths:
         marks = CrashMarks(environment.session, layout.attempts, max_records=declared.max_records)
     calls = HandleCalls(environment.handle)
-    figures = DrainFigures() if former is None else former.figures
+    figures = DrainFigures() if former is None else former.handler.context.figures
     if former is None:
         offer_figures(FigureSource.DRAIN, declared.name, figures, vars)
     context = handling_context(
@@ -217,8 +197,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         on_held_up=reports.held_up,
         figures=figures,
     )
-    handler = BatchHandler(context)
-    return Assembly(declared, store, consumer, handler, dead_letters, marks, calls, figures)
+    return Assembly(declared, store, consumer, BatchHandler(context), dead_letters, calls)
 
 
 def handling_context(
@@ -227,7 +206,6 @@ def handling_context(
     store: OffsetStore,
     **parts: Any,
 ) -> HandlingContext:
-    """What a declaration means for the handling; ``parts`` are the rest of the context."""
     key, value = declared.key_deserializer, declared.value_deserializer
     limits = declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s
     return HandlingContext(
@@ -245,12 +223,11 @@ def handling_context(
     )
 
 
-def security_for(declared: Declaration, settings: Settings) -> KafkaSecurity:
-    """What is needed to be let in, also by what is done with kafka-python beside the draining."""
-    return replace(
-        settings.kafka_security,
-        client_options=for_all_clients(declared.client, declared.client_options),
-    )
+def access_for(declared: Declaration, settings: Settings) -> Access:
+    """How what is done beside the draining, with kafka-python, is let in; its time-out."""
+    options = for_all_clients(declared.client, declared.client_options)
+    security = replace(settings.kafka_security, client_options=options)
+    return {"security": security, "timeout_s": settings.connect_timeout_s}
 
 
 def _free_group(environment: Environment) -> str:
@@ -323,7 +300,7 @@ def _consumer_class(client: ClientLibrary) -> ConsumerFactory:
 
 def consumer_settings(environment: Environment, in_group: bool) -> ConsumerSettings:
     declared = environment.declared
-    settings = ConsumerSettings(
+    return ConsumerSettings(
         topics=declared.topics,
         group=declared.group,
         member=declared.name,
@@ -331,7 +308,6 @@ def consumer_settings(environment: Environment, in_group: bool) -> ConsumerSetti
         partition_fetch_bytes=SHARED_FETCH_BYTES if declared.workers > 1 else None,
         **environment.connection,
     )
-    return environment.consumer_settings(settings)
 
 
 def _store(environment: Environment) -> OffsetStore:

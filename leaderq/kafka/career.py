@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Literal
 from leaderq.career import LeaderCareer, career_name, career_problems
 from leaderq.errors import ConfigurationError, Deposed, KafkaFenced, UnknownTopic
 from leaderq.kafka.assembly import Assembly, Environment, assembled
-from leaderq.kafka.clients.consumer import BatchLost, ConsumerSettings
+from leaderq.kafka.clients.consumer import BatchLost
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message
-from leaderq.kafka.consuming.consumer_check import StallLimits
 from leaderq.kafka.declaration import Declaration, check, declaration_of
 from leaderq.kafka.handling.on_error import ErrorOption, PoisonRecord, is_about_records
 from leaderq.kafka.record import Deserializer, Record
@@ -120,7 +119,6 @@ class KafkaLeaderCareer(LeaderCareer):
     _called = (*LeaderCareer._called, "handle", "handle_record", "load_offsets")
     # Of the class, so that a subclass with an __init__ of its own need not call ours.
     _assembly: Assembly | None = None
-    _stall_limits: ClassVar[StallLimits] = StallLimits()
 
     # ---- what the user writes --------------------------------------------------------------------
 
@@ -184,9 +182,7 @@ class KafkaLeaderCareer(LeaderCareer):
         store.produce(Message(topic, value, key, headers, partition, timestamp_ms))
 
     def write_with_offsets(self, *operations: Operation) -> None:
-        """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch:
-        together with the offsets, or not at all.
-        """
+        """With ``offsets="zookeeper"``: carry these out in the multi that commits the batch."""
         store, where = self._running().store, type(self).__qualname__
         if not isinstance(store, ZooKeeperOffsets):
             raise ConfigurationError(
@@ -282,13 +278,7 @@ class KafkaLeaderCareer(LeaderCareer):
             candidate=self.candidate_id,
             handle=self.handle,
             load_offsets=self.load_offsets,
-            stall_limits=self._stall_limits,
-            consumer_settings=self._consumer_settings,
         )
-
-    def _consumer_settings(self, settings: ConsumerSettings) -> ConsumerSettings:
-        """For tests, to shorten the consumer's times."""
-        return settings
 
     @classmethod
     def _problems(cls) -> Iterable[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from leaderq.config import Settings
 from leaderq.errors import AccessRefused, LeaderqError
-from leaderq.kafka.assembly import security_for
+from leaderq.kafka.assembly import access_for
 from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.declaration import StoreKind, check, dead_letters_of, declaration_of
 from leaderq.kafka.topics import Access, TopicView, committed, describe_topics, existing_topics
@@ -44,11 +44,7 @@ def check_career(career: Any, name: str, settings: Settings) -> Iterator[CareerF
     declared = declaration_of(career, name, settings)
     check(declared, career._problems())
     letters = dead_letters_of(declared.on_error, name)
-    address, topics = settings.kafka, declared.topics
-    access: Access = {
-        "security": security_for(declared, settings),
-        "timeout_s": settings.connect_timeout_s,
-    }
+    address, topics, access = settings.kafka, declared.topics, access_for(declared, settings)
     if isinstance(topics, TopicPattern):
         topics = topics.among(existing_topics(address, **access))
     views = describe_topics(address, [*topics, *([letters] if letters else [])], **access)
@@ -65,7 +61,6 @@ def check_career(career: Any, name: str, settings: Settings) -> Iterator[CareerF
 
 
 def judge_topic(topic: str, view: TopicView) -> CareerFinding:
-    """Whether a career can read ``topic``."""
     refused = None
     if not view.may("DESCRIBE"):
         refused = "this user may not see it, or it is not there; it needs READ and DESCRIBE"
@@ -77,7 +72,6 @@ def judge_topic(topic: str, view: TopicView) -> CareerFinding:
 
 
 def judge_dead_letters(topic: str, view: TopicView) -> CareerFinding:
-    """Whether a career can set records aside on ``topic``."""
     refused = None
     if not view.may("WRITE"):
         refused = ": this user may not write there; it needs WRITE, and CREATE if it is missing"

@@ -127,7 +127,6 @@ class Declaration:
 
     @property
     def commits_first(self) -> bool:
-        """Whether offsets are committed before the work begins, not after."""
         return delivery_of(self.delivery, self.offsets, self.where) is DeliveryPromise.AT_MOST_ONCE
 
 
@@ -159,7 +158,6 @@ def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
 
 
 def dead_letters_of(on_error: object, name: str) -> str | None:
-    """The dead-letter topic of the career ``name``, if it has one."""
     try:
         found = policy(on_error, name)
     except ConfigurationError:  # told when it is checked

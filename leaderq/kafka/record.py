@@ -161,7 +161,6 @@ class Batch:
     ends: Mapping[Partition, int]
 
     def merged(self) -> Sequence[Record]:
-        """All records in one sequence: partition by partition, each in order."""
         parts = list(self.records.values())
         return parts[0] if len(parts) == 1 else Chained(parts)
 
@@ -170,7 +169,6 @@ class Batch:
 
 
 def batch_of(records: Mapping[Partition, Sequence[Record]]) -> Batch:
-    """The batch made of what one poll returned."""
     ends = {partition: rows[-1].offset + 1 for partition, rows in records.items()}
     return Batch(records, ends)
 

@@ -181,7 +181,6 @@ class TopicView:
     operations: frozenset[str] | None
 
     def may(self, operation: str) -> bool:
-        """Whether the user may do this, as ``READ``."""
         return self.operations is None or operation in self.operations
 
 

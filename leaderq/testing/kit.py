@@ -371,9 +371,7 @@ def _assembly(career: KafkaLeaderCareer, source: _Source, driven: Driven) -> Ass
         send_dead_letter=letters.send,
         on_skipped=lambda record, _error, _attempts: driven.skipped.append(record),
     )
-    return Assembly(
-        declared, store, consumer, BatchHandler(context), letters, None, calls, context.figures
-    )
+    return Assembly(declared, store, consumer, BatchHandler(context), letters, calls)
 
 
 def _handling(

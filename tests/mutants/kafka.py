@@ -10,7 +10,6 @@ POSITIONS = "leaderq/kafka/consuming/positions.py"
 COMMITS = "leaderq/kafka/consuming/commits.py"
 READ_AHEAD = "leaderq/kafka/consuming/read_ahead.py"
 TERM_CONSUMER = "leaderq/kafka/consuming/term_consumer.py"
-CONSUMER_THREAD = "leaderq/kafka/consuming/consumer_thread.py"
 ASSEMBLY = "leaderq/kafka/assembly.py"
 CONSUMER = "leaderq/kafka/clients/consumer.py"
 CLIENT_OPTIONS = "leaderq/kafka/clients/client_options.py"
@@ -135,7 +134,7 @@ MUTANTS = [
         "a gate that is shut lets a leader join",
         f"{GATE}a_gate_that_is_shut_refuses_although_the_lease_lasts",
         Edit(
-            CONSUMER_THREAD,
+            TERM_CONSUMER,
             "        if self.is_shut:\n            raise",
             "        if False:\n            raise",
         ),
@@ -143,7 +142,7 @@ MUTANTS = [
     mutant(
         "the gate lets a leader join whose term is over",
         f"{GATE}the_gate_refuses_when_the_term_is_over",
-        Edit(CONSUMER_THREAD, "        self.term.check()\n\n\nclass _Kind", "\n\nclass _Kind"),
+        Edit(TERM_CONSUMER, "        self.term.check()\n\n\nclass NotLetIn", "\n\nclass NotLetIn"),
     ),
     mutant(
         "kafka-python is not asked before each join",

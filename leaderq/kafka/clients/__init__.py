@@ -1,3 +1,1 @@
-"""The client libraries behind two narrow faces: a consumer that reads, a producer that sends in
-transactions.
-"""
+"""The client libraries behind narrow faces: a consumer that reads, producers that send."""

@@ -255,7 +255,6 @@ class _TlsSocket(ssl.SSLSocket):
             raise
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        """As ever, but an end or an error comes only after what was before it was worked off."""
         given_before, self._has_given = self._has_given, False
         try:
             data = super().recv(buflen, flags)
@@ -272,7 +271,6 @@ class _TlsSocket(ssl.SSLSocket):
 
 
 def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError:
-    """The error of ours for ``exc``, met while ``doing`` something at ``address``."""
     at = f"{doing} at Kafka {address!r}: {type(exc).__name__}: {exc}"
     for failure, kinds in _FAILURES.items():
         if isinstance(exc, kinds):

@@ -68,7 +68,6 @@ _QUIET_AFTER_S = 1.0
 
 
 def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:
-    """What a consumer that drains as a static member is made with."""
     address, wait_s = settings.address, settings.open_timeout_s
     fetch_bytes = settings.partition_fetch_bytes
     return {

@@ -53,7 +53,6 @@ _CLOSE_S = 1.0
 
 
 def producer_options(settings: ProducerSettings) -> dict[str, Any]:
-    """What a kafka-python producer is made with, each with its reason."""
     address, wait_s = settings.address, settings.open_timeout_s
     return {
         **connection_options(address, settings.security, open_timeout_s=wait_s),
@@ -98,7 +97,6 @@ class _Connection:
         sent.add_errback(lambda error: failed.append((topic, error)))
 
     def _unsendable(self, exc: Exception, topic: str, asked_s: float) -> LeaderqError:
-        """The error of ours for one met while sending to ``topic``, asked for at ``asked_s``."""
         is_late = isinstance(exc, native.KafkaTimeoutError)
         if is_late and private_api.metadata_came_after(self._client, asked_s):
             return UnknownTopic(f"there is no topic {topic!r}; create it, or correct the name")
@@ -312,8 +310,7 @@ class KafkaPythonSender(_Connection):
             raise self._unsendable(exc, topic, asked_s) from exc
 
     def send(self, message: Message, partition: int) -> Any:
-        """Hand over a message: what the client's own ``send`` comes to once topic, partition and
-        size are known to be right, at half the cost."""
+        """Hand over a message: what the client's ``send`` comes to, at half the cost."""
         topic, value, key, headers, _, timestamp_ms = message
         fields = _place(topic, partition), timestamp_ms, key, value, list(headers)
         try:

@@ -278,7 +278,6 @@ def transaction_error(producer: Any) -> Any:
 
 
 def has_unacknowledged(producer: Any) -> bool:
-    """Whether messages are buffered or in flight."""
     return bool(producer._accumulator.has_incomplete)
 
 

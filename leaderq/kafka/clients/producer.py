@@ -53,7 +53,6 @@ class Message(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of key, value and headers."""
         parts = (self.key or b"", self.value or b"", *(part or b"" for _, part in self.headers))
         return sum(map(len, parts)) + sum(len(name.encode()) for name, _ in self.headers)
 

@@ -1,3 +1,1 @@
-"""The consumer thread: takes over, reads ahead, commits, looks over itself, and tells how far it
-is.
-"""
+"""The consumer thread: takes over, reads ahead, commits, and tells how far it is."""

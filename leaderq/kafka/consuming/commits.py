@@ -107,7 +107,6 @@ class OffsetCommits:
             self.wanted, self.outcome = None, False
 
     def commit_positions(self, consumer: ConsumerClient, offsets: Offsets) -> None:
-        """Begin to commit positions; :meth:`finish_positions` tells when that is done."""
         self._positions = offsets
         self._positions_commit = self._store.commit_positions(consumer, self._term, offsets)
 

@@ -5,7 +5,7 @@ What is found is only told; :mod:`leaderq.kafka.consuming.term_consumer` acts on
 in hand.
 
 A consumer *stalls* when its position stands still although records wait (B11). The cure is a new
-consumer. A position may stand still for good reasons, and none of them may count:
+one. A position may stand still for good reasons, and none of them may count:
 
 * *nobody polls*, because a handler is slow: only polls count as evidence, and an empty one for much
   more than one that returned records of other partitions;
@@ -50,6 +50,9 @@ class StallLimits:
     polls: int = 100
     empty_polls: int = 10
     unmoved_factor: int = 3
+
+
+STALL_LIMITS = StallLimits()
 
 
 @dataclass(frozen=True)
@@ -113,8 +116,7 @@ class CheckResult:
 class ConsumerCheck:
     """What is remembered between looks, within one term. Not thread-safe."""
 
-    def __init__(self, limits: StallLimits, by_pattern: bool = False) -> None:
-        self._limits = limits
+    def __init__(self, by_pattern: bool) -> None:
         self._by_pattern = by_pattern
         self._memory: dict[Partition, StallCandidate] = {}
         self._missing: frozenset[Partition] = frozenset()
@@ -138,12 +140,11 @@ class ConsumerCheck:
             for where, end in ends.items()
             if where in positions and where not in resting
         }
-        self._memory, stalled = find_stalled(self._memory, observations, self._limits)
+        self._memory, stalled = find_stalled(self._memory, observations, STALL_LIMITS)
         first = (stalled[0], observations[stalled[0]]) if stalled else None
         return CheckResult(ends, added, first, self.changed_topics(consumer))
 
     def changed_topics(self, consumer: ConsumerClient) -> frozenset[str]:
-        """Topics whose id is not the one known so far."""
         ids = consumer.topic_ids()
         changed = recreated(self.topic_ids, ids)
         self.topic_ids = ids | {topic: self.topic_ids[topic] for topic in changed}

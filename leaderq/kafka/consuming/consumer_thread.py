@@ -3,10 +3,9 @@
 The career thread, in which the runner may raise an exception at any instruction (``atomic``
 careers), never enters the client library, and never holds a lock that the consumer thread needs.
 The two exchange requests through ``SimpleQueue``, whose ``put`` and ``get`` are single C calls;
-each question carries its own queue for the answer, so that an exchange broken off half-way leaves
-nothing behind that could be taken for an answer to a later one. A batch whose hand-over was broken
-off is handed out again when asked for again; it is committed only if the career asks for that after
-its handler has returned.
+each question carries its own queue for the answer, so that what is left of an exchange broken off
+is not taken for a later answer. A batch whose hand-over was broken off is handed out again when
+asked for again; it is committed only if the career asks for that after its handler has returned.
 
 The consumer thread is the authority on the consumer. Between terms it keeps one open and warm,
 never joined; within a term it runs a :class:`~leaderq.kafka.consuming.term_consumer.TermConsumer`.
@@ -31,7 +30,7 @@ from typing import Any, cast
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable
 from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, KafkaAway, Offsets
-from leaderq.kafka.consuming.term_consumer import ConsumingPlan, TermConsumer
+from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermConsumer
 from leaderq.kafka.record import Batch, Partition
 from leaderq.term import Reason, Term
 
@@ -43,20 +42,6 @@ _SLICE_S = 0.005  # how late the end of a term may be noticed by a career that w
 _LAST_COMMIT_S = 5.0
 _REFRESH_S = 2.0
 _BREAKS = 3
-
-
-class JoinGate:
-    """Whether this process may be the group's member: until its term is over or finished."""
-
-    def __init__(self, term: Term) -> None:
-        self.term = term
-        self.is_shut = False
-
-    def __call__(self) -> None:
-        """Raise :class:`~leaderq.errors.Deposed` if it may not."""
-        if self.is_shut:
-            raise Deposed(term=self.term.number, reason=self.term.reason or Reason.WITHDRAWN)
-        self.term.check()
 
 
 class _Kind(Enum):
@@ -90,7 +75,6 @@ class ConsumerThread:
         self._gate: JoinGate | None = None
         self._question: _Request | None = None
         self._beat = now_s()
-        self._rebuilds = 0
         self.loaded: Offsets | None = None
         self._next_batch: Batch | None = None
         self._progress: Offsets = {}
@@ -103,7 +87,6 @@ class ConsumerThread:
         return self._thread.is_alive() and now_s() - self._beat < HUNG_S
 
     def start(self, timeout_s: float) -> None:
-        """Open the first consumer; raises what prevents that."""
         opening = self._asked(_Kind.OPEN)
         self._thread.start()
         try:
@@ -136,10 +119,6 @@ class ConsumerThread:
             return None
         self._question = None
         return cast("Batch", answer)
-
-    def progress(self) -> Offsets:
-        """What the store is known to hold, as of a moment ago; empty between terms."""
-        return dict(self._progress)
 
     def commit(self, term: Term, ends: Offsets) -> None:
         """Commit these ends of what is in hand, and wait. Raises ``BatchLost`` if it was let go of
@@ -175,14 +154,12 @@ class ConsumerThread:
             self._gate = self._question = self._next_batch = None
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Close the consumer and end the thread, within ``timeout_s``."""
         if self._gate is not None:
             self._gate.is_shut = True
         self._asked(_Kind.CLOSE)
         if self._thread.is_alive():
             self._thread.join(timeout_s)
-        if self._plan.reports is not None:
-            self._plan.reports.close()
+        self._plan.reports.close()
 
     def _asked(self, kind: _Kind, what: Any = None) -> _Request:
         request = _Request(kind, what)
@@ -229,13 +206,11 @@ class ConsumerThread:
             elif request.kind is _Kind.CLOSE:
                 break
             elif request.kind is _Kind.BEGIN:
-                gate = request.what
-                term_consumer = TermConsumer(self._plan, gate.term, consumer, gate, self._rebuilds)
+                term_consumer = TermConsumer(self._plan, request.what, consumer)
                 try:
                     if _TermLoop(self, term_consumer, request).run():
                         return
                 finally:
-                    self._rebuilds = term_consumer.rebuilds
                     term_consumer.close()
                 consumer = self._warm()
             elif request.kind not in (_Kind.FINISH, _Kind.REST):

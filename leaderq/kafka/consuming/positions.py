@@ -95,7 +95,6 @@ class Positions:
 
 
 def rest_of(batch: Batch, committed: Offsets) -> Batch | None:
-    """What of ``batch`` is not committed yet; ``None`` if nothing is."""
     ends = {partition: end for partition, end in batch.ends.items() if committed[partition] < end}
     if len(ends) == len(batch.ends) and all(
         not rows or committed[partition] <= rows[0].offset
@@ -166,7 +165,6 @@ def resets(
 
 
 def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> frozenset[str]:
-    """The topics whose id has changed: they were deleted and created again."""
     return frozenset(topic for topic, known in before.items() if now.get(topic, known) != known)
 
 

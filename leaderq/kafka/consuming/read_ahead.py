@@ -75,7 +75,6 @@ class ReadAhead:
                 self._bytes += part.size
 
     def take(self, now_s: float) -> Batch | None:
-        """The next batch, if one is full or has waited long enough."""
         if (left_s := self.wait_s(now_s)) is None or left_s > 0:
             return None
         limit, before = self._limits.max_bytes, self._bytes
@@ -135,7 +134,6 @@ class _Part(NamedTuple):
     size: int
 
     def cut(self, count: int, max_bytes: int | None, *, at_least: bool) -> tuple[_Part, _Part]:
-        """The first ``count``, or as many of them as have ``max_bytes``; and the rest."""
         size = 0 if max_bytes is None else size_of(self.rows[:count])
         if max_bytes is not None and size > max_bytes:
             size = 0

@@ -31,7 +31,13 @@ from leaderq.errors import (
     SessionExpired,
     ZooKeeperError,
 )
-from leaderq.events import DrainProgress, EventBus, RecordDeadLettered, RecordSkipped
+from leaderq.events import (
+    DrainProgress,
+    DrainStalled,
+    EventBus,
+    RecordDeadLettered,
+    RecordSkipped,
+)
 from leaderq.kafka.clients.consumer import Offsets, SerialExecutor, SubmittedWork
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
@@ -158,7 +164,6 @@ class LagEstimator:
         self._ends.update(ends)
 
     def report(self, **said: Any) -> DrainReport:
-        """What can be said of partitions of which both offsets are known, and ``said``."""
         both = sorted(self._committed.keys() & self._ends.keys())
         rows = {}
         for where in both:
@@ -199,43 +204,40 @@ def _grown(before: Offsets, after: Offsets) -> int:
     return sum(max(0, offset - before[where]) for where, offset in after.items() if where in before)
 
 
+@dataclass(eq=False)
 class ProgressReports:
     """Reports for one career, through all its terms, kept at ``path``, whose parent exists. Never
     raises, never blocks: a report that comes while the one before is being written is dropped.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        events: EventBus,
-        path: str,
-        *,
-        career: str,
-        candidate: str,
-        group: str,
-        dead_letters: str | None,
-    ) -> None:
-        self._session, self._events, self._path = session, events, path
-        self._career, self._candidate = career, candidate
-        self._writer = SerialExecutor(f"leaderq-report-{career}")
+    session: Session
+    events: EventBus
+    path: str
+    career: str
+    candidate: str
+    group: str
+    dead_letters: str | None
+
+    def __post_init__(self) -> None:
+        self._writer = SerialExecutor(f"leaderq-report-{self.career}")
         self._writing: SubmittedWork | None = None
         self._has_warned = False
         self._estimator, self._term = LagEstimator(), 0
-        self._said: dict[str, Any] = {"group": group, "dead_letters": dead_letters}
+        self._rebuilds = 0
+        self._said: dict[str, Any] = {"group": self.group, "dead_letters": self.dead_letters}
         self._said |= {"skipped": 0, "buried": 0}
 
     def former(self) -> DrainReport:
         """The last report, without another group's positions; an empty one if there is none."""
         try:
-            data, _ = self._session.get(self._path)
-            report = decode(data, path=self._path)
+            data, _ = self.session.get(self.path)
+            report = decode(data, path=self.path)
         except NoNode:
             return DrainReport()
         except (CorruptRecord, ZooKeeperError) as exc:
             log.warning("it cannot be told if topics and offsets are still the same: %s", exc)
             return DrainReport()
-        is_ours = report.group == self._said["group"]
-        return report if is_ours else replace(report, partitions={})
+        return report if report.group == self.group else replace(report, partitions={})
 
     def tell(
         self,
@@ -245,7 +247,6 @@ class ProgressReports:
         ends: Offsets,
         topic_ids: Mapping[str, str],
     ) -> None:
-        """Publish where the consumer stands."""
         if term.number != self._term:
             self._term, self._estimator = term.number, LagEstimator()
         self._estimator.see(now_s, committed, ends)
@@ -253,19 +254,23 @@ class ProgressReports:
             term=term.number, at=time.time(), topic_ids=dict(topic_ids), **self._said
         )
         self.publish(term, report)
-        self._events.publish(report.as_event(self._career, self._candidate))
+        self.events.publish(report.as_event(self.career, self.candidate))
+
+    def stalled(self, where: Partition, position: int, end: int) -> None:
+        self._rebuilds += 1
+        found = str(where), position, end, self._rebuilds
+        self.events.publish(DrainStalled(self.career, self.candidate, *found))
 
     def publish(self, term: Term, report: DrainReport) -> None:
-        """Begin to write ``report``, fenced by ``term``."""
         if self._writing is None or self._writing.done(0.0):
             self._writing = self._writer.submit(partial(self._write, term, encode(report)))
 
     def _write(self, term: Term, data: bytes) -> None:
         try:
             try:
-                term.write([SetData(self._path, data)])
+                term.write([SetData(self.path, data)])
             except NoNode:
-                term.write([Create(self._path, data)])
+                term.write([Create(self.path, data)])
         except (Deposed, ConnectionLost, SessionClosed, SessionExpired) as exc:
             log.debug("no report of term %d was written: %s", term.number, exc)
         except LeaderqError as exc:
@@ -274,7 +279,6 @@ class ProgressReports:
             self._has_warned = True
 
     def close(self) -> None:
-        """Let the thread end, once what it writes is written."""
         self._writer.close()
 
     def held_up(self, why: str | None) -> None:
@@ -283,12 +287,12 @@ class ProgressReports:
 
     def skipped(self, record: Record, error: Exception, attempts: int) -> None:
         self._said["skipped"] += 1
-        self._events.publish(RecordSkipped(*self._place(record), error, attempts))
+        self.events.publish(RecordSkipped(*self._place(record), error, attempts))
 
     def dead_lettered(self, record: Record, error: Exception, attempts: int, topic: str) -> None:
         self._said["buried"] += 1
-        self._events.publish(RecordDeadLettered(*self._place(record), error, attempts, topic))
+        self.events.publish(RecordDeadLettered(*self._place(record), error, attempts, topic))
 
     def _place(self, record: Record) -> tuple[str, str, str, int]:
         where = str(Partition(record.topic, record.partition))
-        return self._career, self._candidate, where, record.offset
+        return self.career, self.candidate, where, record.offset

@@ -4,9 +4,8 @@ Runs on the consumer thread (:mod:`leaderq.kafka.consuming.consumer_thread`) onl
 always *fence, load, read*: first the store refuses the former leader, then the offsets are loaded,
 then the first record is asked for.
 
-At any time at most one batch is *in hand*: given to the career, and not committed yet. Batches
-behind it may have been *read ahead*; the next is handed out only when the one before it is
-committed, so that at a crash one batch is repeated at most.
+At most one batch is *in hand*: given to the career, and not committed yet. The next, which may have
+been *read ahead*, is handed out when it is committed, so that a crash repeats one batch at most.
 
 What happens on each failure:
 
@@ -23,12 +22,11 @@ What happens on each failure:
   transaction that was aborted, or may have been): fenced and loaded again; if the store holds the
   batch's ends it was committed after all, else its records are handed out again.
 * **fenced**: the term is deposed. Where a fenced leader is not told (``store.is_silent``), it
-  learns it within 3 s all the same, because it commits its positions again.
+  learns it within 3 s, because it commits its positions again.
 * **stalled**: a new consumer, and a :class:`~leaderq.events.DrainStalled`.
 * **anything else**: the error is given to the career, whose term fails with it.
 
-However it ends, the consumer is closed at once: a consumer that is left alone would join again by
-itself.
+However it ends, the consumer is closed at once: left alone, it would join again by itself.
 """
 
 from __future__ import annotations
@@ -40,7 +38,6 @@ from itertools import islice
 
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
-from leaderq.events import DrainStalled, EventBus
 from leaderq.kafka.clients.consumer import (
     BatchLost,
     ConsumerClient,
@@ -49,7 +46,7 @@ from leaderq.kafka.clients.consumer import (
     Offsets,
 )
 from leaderq.kafka.consuming.commits import OffsetCommits
-from leaderq.kafka.consuming.consumer_check import ConsumerCheck, StallLimits
+from leaderq.kafka.consuming.consumer_check import ConsumerCheck
 from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, resets, starts
 from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
 from leaderq.kafka.consuming.report import ProgressReports
@@ -92,15 +89,25 @@ class ConsumingPlan:
     address: str
     make: Callable[[], ConsumerClient]
     store: OffsetStore
-    events: EventBus
     career: str
-    candidate: str
+    reports: ProgressReports
     batch_limits: BatchLimits = field(default_factory=BatchLimits)
     start: str | None = None
-    stall_limits: StallLimits = field(default_factory=StallLimits)
-    reports: ProgressReports | None = None
     by_pattern: bool = False
     free_group: Callable[[], str] | None = None
+
+
+class JoinGate:
+    """Whether this process may be the group's member: until its term is over or finished."""
+
+    def __init__(self, term: Term) -> None:
+        self.term = term
+        self.is_shut = False
+
+    def __call__(self) -> None:
+        if self.is_shut:
+            raise Deposed(term=self.term.number, reason=self.term.reason or Reason.WITHDRAWN)
+        self.term.check()
 
 
 class NotLetIn(KafkaAway):
@@ -111,28 +118,20 @@ class TermConsumer:
     """The reading of one term, driven by :meth:`round`. Not thread-safe."""
 
     def __init__(
-        self,
-        plan: ConsumingPlan,
-        term: Term,
-        consumer: ConsumerClient | None,
-        allowed: Callable[[], None],
-        rebuilds: int,
+        self, plan: ConsumingPlan, gate: JoinGate, consumer: ConsumerClient | None
     ) -> None:
-        self._plan = plan
-        self._store = plan.store
-        self._term = term
+        self._plan, self._store = plan, plan.store
+        self._gate, self._term = gate, gate.term
         self._consumer = consumer
-        self._allowed = allowed
-        self.rebuilds = rebuilds
         self._outage = Outage()
-        self._check = ConsumerCheck(plan.stall_limits, plan.by_pattern)
+        self._check = ConsumerCheck(plan.by_pattern)
         self._ahead = ReadAhead(plan.batch_limits)
         self._positions = Positions({})
         self._has_loaded = False
         self._request_s, self._poll_s = REQUEST_S, POLL_S
         self.joined = False  # the former leader is fenced, and the offsets are known
         self._joins = 0
-        self.commits = OffsetCommits(plan.store, term)
+        self.commits = OffsetCommits(plan.store, gate.term)
         self._effects_lost = False
         self._stalled = False
         self._attended = self._confirmed = self._inspected = 0.0
@@ -143,8 +142,6 @@ class TermConsumer:
         self._mirror_all_at = 0.0
         self._waits_since: float | None = None
         self._reached: dict[str, int] = {}
-
-    # ---- what the consumer thread asks -----------------------------------------------------------
 
     @property
     def has_in_hand(self) -> bool:
@@ -177,7 +174,6 @@ class TermConsumer:
         self._outage.not_before_s = now_s() + MAX_BACKOFF_S
 
     def wait_s(self) -> float:
-        """How long until the next round is worth it (seconds)."""
         now = now_s()
         if self._outage.not_before_s > now:
             return self._outage.not_before_s - now
@@ -197,8 +193,6 @@ class TermConsumer:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
-
-    # ---- rounds ----------------------------------------------------------------------------------
 
     def round(self) -> None:
         """Do the next step, bounded by a second or some; raises what ends the term."""
@@ -254,17 +248,15 @@ class TermConsumer:
     def _is_idle(self) -> bool:
         return not self.has_in_hand and self._ahead.is_empty
 
-    # ---- taking over -----------------------------------------------------------------------------
-
     def _take_over(self, consumer: ConsumerClient) -> None:
         more_s = len(consumer.existing()) / PARTITIONS_A_SECOND
         self._request_s, self._poll_s = REQUEST_S + more_s, min(LONGEST_POLL_S, POLL_S + more_s / 2)
-        if not self._store.fence(consumer, self._term, self._allowed, self._request_s):
+        if not self._store.fence(consumer, self._term, self._gate, self._request_s):
             self._wait_for_group()
         if self._check.misses(consumer):
             consumer.rejoin()
             consumer.attend(self._request_s)
-        if not self._has_loaded and self._plan.reports is not None:
+        if not self._has_loaded:
             former = self._plan.reports.former()
             self._check.topic_ids = dict(former.topic_ids)
             self._reached = {name: lag.position for name, lag in former.partitions.items()}
@@ -320,7 +312,6 @@ class TermConsumer:
         self._check.repositioned()
 
     def _wake(self, consumer: ConsumerClient) -> None:
-        """Let partitions rest that are to, and read those again that have."""
         due = [where for where, until_s in self._resting.items() if until_s <= now_s()]
         for where in due:
             del self._resting[where]
@@ -370,8 +361,6 @@ class TermConsumer:
             return True
         self._reposition(consumer)
         return False
-
-    # ---- reading ---------------------------------------------------------------------------------
 
     def _read(self, consumer: ConsumerClient) -> bool:
         """Read ahead if there is room; returns whether records came."""
@@ -428,8 +417,6 @@ class TermConsumer:
         self._check.accept(consumer, recreated)
         return bool(new)
 
-    # ---- committing ------------------------------------------------------------------------------
-
     def _finish_committing(self, consumer: ConsumerClient, *, may_wait: bool) -> None:
         try:
             ends = self.commits.finish(may_wait=may_wait)
@@ -472,10 +459,7 @@ class TermConsumer:
         except KafkaError as exc:
             log.debug("the group's offsets could not be set for lag tools: %s", exc)
 
-    # ---- looking over ----------------------------------------------------------------------------
-
     def _inspect(self, consumer: ConsumerClient) -> None:
-        """Look for a stall, for partitions added, for topics created again."""
         if self._stalled and not self.has_in_hand:
             self._discard()
             self._stalled = False
@@ -490,18 +474,15 @@ class TermConsumer:
             consumer.attend(self._request_s)
             self._settle_membership(consumer)
         self._reset(consumer, found.recreated)
-        plan = self._plan
-        if plan.reports is not None:
-            known = self._positions.committed, found.ends, self._check.topic_ids
-            plan.reports.tell(self._term, self._inspected, *known)
+        reports = self._plan.reports
+        known = self._positions.committed, found.ends, self._check.topic_ids
+        reports.tell(self._term, self._inspected, *known)
         if found.stalled and not self._stalled:
             where, at = found.stalled
             self._stalled = True
-            self.rebuilds += 1
             what = "consumer stalled, it is made again; partition=%s position=%d end=%d"
             log.warning(what, where, at.position, at.end)
-            stalled = str(where), at.position, at.end, self.rebuilds
-            plan.events.publish(DrainStalled(plan.career, plan.candidate, *stalled))
+            reports.stalled(where, at.position, at.end)
 
     def _made(self) -> ConsumerClient:
         consumer = self._plan.make()

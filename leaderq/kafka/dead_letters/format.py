@@ -115,7 +115,6 @@ class DeadLetter:
 
     @property
     def place(self) -> str:
-        """Where the letter lies, as ``topic-partition@offset``."""
         return f"{Partition(self.record.topic, self.record.partition)}@{self.record.offset}"
 
     @property
@@ -160,7 +159,6 @@ def own_headers(headers: Headers) -> list[tuple[str, bytes]]:
 
 
 def deaths(headers: Headers) -> int:
-    """How often the record with these headers has been a dead letter already."""
     times = (f"{PREFIX}times", f"{REPLAYED}times")
     return max([0, *(_number(value, 1) for name, value in headers if name in times)])
 

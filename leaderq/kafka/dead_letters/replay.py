@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import groupby
 
@@ -76,7 +76,6 @@ class ReplayProgress:
         return offset < self.upto or offset in self.beyond
 
     def note(self) -> str | None:
-        """The metadata to commit with ``upto``; ``None`` if a broker takes none so long."""
         if not self.beyond:
             return ""
         note = _NOTED + ",".join(_ranges(self.beyond))
@@ -133,7 +132,6 @@ class ReplayScan:
         self._next = offset + 1
 
     def ended(self, end: int) -> None:
-        """Nothing is left to be seen before ``end``."""
         self._next = max(self._next, end)
 
     def now(self) -> ReplayProgress:
@@ -143,7 +141,6 @@ class ReplayScan:
 
 
 def replay_group(career: str) -> str:
-    """The group whose committed offsets on the dead-letter topic are a replay's progress."""
     return f"{career}-dead-replay"
 
 
@@ -193,6 +190,7 @@ class Resend:
     message: Message
 
 
+@dataclass(eq=False)
 class DeadLetterReplay:
     """One replay of the letters on ``topic``, for one ``with`` block; ``counts`` is up to date
     whatever happens.
@@ -202,33 +200,34 @@ class DeadLetterReplay:
     where it was). ``to``: another topic, so that no other reader of the first sees it again.
     """
 
-    def __init__(
-        self,
-        address: str,
-        topic: str,
-        career: str,
-        *,
-        security: KafkaSecurity | None = None,
-        timeout_s: float = 10.0,
-        selection: DeadLetterFilter | None = None,
-        same_partition: bool = False,
-        from_start: bool = False,
-        rate_per_s: float = 100.0,
-        to: str | None = None,
-    ) -> None:
-        self._to, self._address = to, address
+    address: str
+    topic: str
+    career: str
+    _: KW_ONLY
+    security: KafkaSecurity = field(default_factory=KafkaSecurity)
+    timeout_s: float = 10.0
+    selection: DeadLetterFilter = field(default_factory=DeadLetterFilter)
+    same_partition: bool = False
+    from_start: bool = False
+    rate_per_s: float = 100.0
+    to: str | None = None
+
+    def __post_init__(self) -> None:
         self.counts = ReplayCounts()
-        self._group = group = replay_group(career)
-        self._selection = selection or DeadLetterFilter()
-        self._same_partition, self._from_start = same_partition, from_start
-        self._rate = rate_per_s
-        security = security or KafkaSecurity()
+        self._group = group = replay_group(self.career)
         self._reader = DeadLetterReader(
-            address, topic, group=group, security=security, timeout_s=timeout_s
+            self.address, self.topic, group=group, security=self.security, timeout_s=self.timeout_s
         )
-        settings = ProducerSettings(address, group, group, security, open_timeout_s=timeout_s)
-        bounds = {"transaction_timeout_s": _TRANSACTION_S, "max_message_bytes": MAX_LETTER_BYTES}
-        self._producer = KafkaPythonProducer(replace(settings, **bounds))  # type: ignore[arg-type]
+        settings = ProducerSettings(
+            self.address,
+            transactional_id=group,
+            client_id=group,
+            security=self.security,
+            open_timeout_s=self.timeout_s,
+            transaction_timeout_s=_TRANSACTION_S,
+            max_message_bytes=MAX_LETTER_BYTES,
+        )
+        self._producer = KafkaPythonProducer(settings)
         self._partitions: dict[str, frozenset[int]] = {}
         self._scans: dict[int, ReplayScan] = {}
         self._stored: dict[int, ReplayProgress] = {}
@@ -274,7 +273,11 @@ class DeadLetterReplay:
             raise KafkaAway("the transaction coordinator has not answered yet")
 
     def _send_all(self, wait: Callable[[float], object]) -> None:
-        most = min(_BATCH, max(1, int(self._rate / _BATCHES_PER_S))) if self._rate else _BATCH
+        most = (
+            min(_BATCH, max(1, int(self.rate_per_s / _BATCHES_PER_S)))
+            if self.rate_per_s
+            else _BATCH
+        )
         batch: list[Message] = []
         size, due_s, chosen = 0, now_s(), self._chosen()
         while True:
@@ -294,7 +297,7 @@ class DeadLetterReplay:
     def _chosen(self) -> Iterator[Resend]:
         """The letters to send; the scans stand at the last one given, the others passed or left."""
         begun = {number: ReplayProgress(start) for number, start in self._reader.starts.items()}
-        if not self._from_start:  # else the first transaction sets all partitions back
+        if not self.from_start:  # else the first transaction sets all partitions back
             begun = replay_progress(self._reader)
             self._stored = dict(begun)
         self._scans = {number: ReplayScan(known) for number, known in begun.items()}
@@ -328,7 +331,7 @@ class DeadLetterReplay:
             self.counts.foreign += 1
             scan.passed(record.offset)
             return None
-        if letter not in self._selection:
+        if letter not in self.selection:
             self.counts.left += 1
             scan.left(record.offset)
             return None
@@ -337,28 +340,29 @@ class DeadLetterReplay:
     def _message(self, letter: DeadLetter) -> Message:
         said = {"from": letter.place, "times": letter.times, "timestamp": letter.timestamp_ms}
         added = [(REPLAYED + name, str(value).encode()) for name, value in said.items()]
-        topic, number = self._to or letter.origin.topic, self._target(letter)
+        topic, number = self.to or letter.origin.topic, self._target(letter)
         key, value = letter.record.key, letter.record.value
         return checked(Message(topic, value, key, letter.headers + added, number), MAX_LETTER_BYTES)
 
     def _target(self, letter: DeadLetter) -> int:
-        topic, number = self._to or letter.origin.topic, letter.origin.number
+        topic, number = self.to or letter.origin.topic, letter.origin.number
         if topic not in self._partitions:
             self._partitions[topic] = self._reader.partitions_of(topic)
         existing = sorted(self._partitions[topic])
         if not existing:
-            what = f"no topic {topic!r} on Kafka {self._address!r}"
-            if self._to is not None:
-                raise UnknownTopic(f"{what}; create it, or give another one as --to")
+            where = f"Kafka {self.address!r}"
+            if self.to is not None:
+                what = f"no topic {topic!r} on {where}; create it, or give another one as --to"
+                raise UnknownTopic(what)
             raise UnknownTopic(
-                f"{what} any more, of which letter {letter.place} holds a record; create it, or"
-                " leave its letters out with --origin"
+                f"the letter {letter.place} is about a record of topic {topic!r}, which is not on"
+                f" {where} any more; create it, or leave its letters out with --origin"
             )
         key = letter.record.key
-        if key is not None and not self._same_partition:
+        if key is not None and not self.same_partition:
             return existing[(murmur2(key) & 0x7FFFFFFF) % len(existing)]
         if number not in existing:
-            if self._same_partition:
+            if self.same_partition:
                 raise UnknownTopic(
                     f"the letter {letter.place} is about a record of {letter.origin}, a partition"
                     " that does not exist any more; leave out --same-partition"
@@ -367,7 +371,6 @@ class DeadLetterReplay:
         return number
 
     def _send(self, batch: list[Message]) -> float:
-        """Send and note a batch in one transaction; returns its worth in seconds."""
         now = ((number, scan.now()) for number, scan in self._scans.items())
         changed = {number: each for number, each in now if each != self._stored.get(number)}
         if not changed:
@@ -391,7 +394,7 @@ class DeadLetterReplay:
         self._stored.update(changed)
         self.counts.sent += len(batch)
         self.counts.held -= len(batch)
-        return len(batch) / self._rate if self._rate else 0.0
+        return len(batch) / self.rate_per_s if self.rate_per_s else 0.0
 
     @staticmethod
     def _noted(where: Partition, done: ReplayProgress) -> str:

@@ -77,7 +77,6 @@ class DeadLetterSender:
         self._send(term, _message(topic, shortened(letter)))
 
     def _send(self, term: Term, message: Message) -> None:
-        """Send until Kafka has it: while Kafka is away the term goes on."""
         if self._produce is not None:
             self._produce(message)
             return
@@ -95,8 +94,8 @@ class DeadLetterSender:
             except (KafkaAway, ServersUnreachable) as exc:
                 log.warning("a dead letter waits for Kafka: %s", exc)
                 if not term.wait(_PAUSE_S):
-                    what = "the term ends before a dead letter is sent; its record is handed out"
-                    raise BatchLost(f"{what} again") from exc
+                    what = "the term ends before a dead letter could be sent"
+                    raise BatchLost(f"{what}; its record is handed out again") from exc
 
     def close(self) -> None:
         self._sender.close()
@@ -193,7 +192,6 @@ class DeadLetterReader(KafkaPythonConsumer):
                 raise KafkaAway(f"{where_from} returned no records for {_SILENCE_S:.0f} s")
 
     def one(self, number: int, offset: int) -> Record:
-        """The record at this place; raises :class:`~leaderq.errors.KafkaError` if there is none."""
         if number in self.ends and self.starts[number] <= offset < self.ends[number]:
             rest = self.read({**self.ends, number: offset})
             found = next((record for record in rest if record.offset >= offset), None)

@@ -2,8 +2,7 @@
 fail.
 
 Everything runs on the career thread; only the user's code, and only with ``workers`` of more than
-1, runs on threads of its own. The common case is one ``handle`` and one ``commit`` for the whole
-batch.
+1, runs on threads of its own. The common case is one ``handle`` and one ``commit`` for the batch.
 
 Words: a *part* is what is handed over in one call: the whole batch, the records of one partition,
 what a rate limit lets through at a time, a single record. What precedes the culprit in its part is
@@ -15,30 +14,25 @@ before it is handed over instead, and never again.
 
 What happens on each failure:
 
-* **handle raises** :class:`~leaderq.kafka.handling.on_error.PoisonRecord`: the culprit is known.
-  The prefix is done and committed; the culprit is judged; the rest is handed over after that. Where
-  effects are undone (``undoes``) the attempt is undone as a whole, and the prefix is done
-  again and committed first.
+* **handle raises** :class:`~leaderq.kafka.handling.on_error.PoisonRecord`: the prefix is done and
+  committed; the culprit is judged; the rest is handed over after that. Where effects are undone
+  (``undoes``) the whole attempt is, and the prefix is done again and committed first.
 * **handle raises anything else**: the culprit is unknown. The same part is tried again as often as
   ``retry`` says, undone before if effects can be; then, unless the policy ends in ``"raise"``, one
   record at a time, each committed by itself, until one fails as often by itself: that is the
   culprit. A failure of a part costs a record none of its own attempts: an outage outlasts the
-  attempts of a part, and would else dead-letter a whole batch at one attempt each. Dead letters
-  tell all attempts, those in larger parts too.
+  attempts of a part, and would else dead-letter a whole batch. Dead letters tell all attempts.
 * **a retry has to wait** for 0.5 s or longer: only the culprit's own partition does
   (:class:`~leaderq.kafka.handling.parts.RestingParts`). What is behind it is let go of, and handed
-  out again with it; the rest of the batch, and batches of other partitions, go on. All wait where
-  the culprit is not known among several partitions, with *at most once*, with a rate limit, and
-  while records are marked one by one after a crash.
+  out again with it; the others go on. All wait where the culprit is not known among several
+  partitions, with *at most once*, with a rate limit, and while records are marked after a crash.
 * **what the records need is away** (an outage, see :mod:`leaderq.kafka.handling.on_error`), or too
   many in a row fail alike: what is done is committed, and the same part is tried again after a
   back-off, as often as it takes; nothing is counted, cut, skipped or dead-lettered
   (:class:`~leaderq.kafka.handling.on_error.HoldUps`).
-* **a value cannot be decoded**: as a named culprit, with nothing touched yet: the prefix is handled
-  and committed, then it is judged.
-* **the decision is to raise**: what is known to be done is committed, then the user's own error is
-  raised. Where effects are undone, nothing more is committed. Failures of other partitions not
-  judged yet are logged.
+* **a value cannot be decoded**: as a named culprit, with nothing touched yet.
+* **the decision is to raise**: what is known to be done is committed (nothing, where effects are
+  undone), then the user's own error is raised. Failures not judged yet are logged.
 * **skip, dead letter**: told (log, hook) and set aside, then the offset passes over the record. A
   crash in between tells and dead-letters it again rather than losing it.
 * **a dead letter or a commit fails**: their error passes; nothing is committed past the record.
@@ -47,21 +41,19 @@ What happens on each failure:
 * **the term ends or pauses**: noticed between parts and after a back-off. What is done is
   committed, the rest is not begun, and :meth:`BatchHandler.work` returns ``False``. Attempts are
   counted from 1 again when the rest is handed out again.
-* **at most once**: the policy judges as above, with differences. A part whose culprit is unknown is
-  given up as a whole (skipped, dead-lettered) rather than handled one by one, which would handle
-  some of it twice. What fails is lost where the decision is to raise. ``retry`` does repeat within
-  the process: that is what it asks for. Nothing is undone. What was committed is handled even when
-  the term is ending, as nobody else would, unless it is over.
+* **at most once**: a part whose culprit is unknown is given up as a whole (skipped, dead-lettered)
+  rather than handled one by one, which would handle some of it twice. What fails is lost where the
+  decision is to raise. ``retry`` does repeat within the process: that is what it asks for. What was
+  committed is handled even when the term is ending, as nobody else would, unless it is over.
 * **the process dies**: if the career keeps marks, its next leader handles the partition's first
   records one by one, each marked before; one that has taken as many processes as the policy's
   ``deaths`` is passed over with :class:`~leaderq.kafka.handling.on_error.ProcessDied`. No workers
   run meanwhile: the blame must be on one record.
 
-**Workers.** Each partition's records are one part, in order on one thread. When all threads are
-done, what is done (whole partitions, and known prefixes) is committed once; failures are then
-judged on the career thread, partition by partition in their order, as above. With ``undoes`` a
-failure undoes all: the batch is done again, one partition after the other. A term that ends
-meanwhile begins no further partition, and waits for those begun.
+**Workers.** Each partition's records are one part, in order on one thread. When all are done, what
+is done (whole partitions, and known prefixes) is committed once; failures are then judged on the
+career thread, partition by partition, as above. With ``undoes`` a failure undoes all: the batch is
+done again, one partition after the other. A term that ends begins no further partition.
 
 :class:`BatchWork` works a line of parts off from its front. A part that failed goes back to the
 front, cut around its culprit, with the failure on it; a failure at the front of the line is judged,
@@ -178,10 +170,7 @@ class BatchWork:
         self._context.figures.batches += 1
         return True
 
-    # ---- what is handed over ---------------------------------------------------------------------
-
     def _rounds(self) -> Iterator[tuple[float, Sequence[BatchPart]]]:
-        """How long to wait, and the parts to work on then."""
         context, batch = self._context, self._batch
         if context.rate_limit is not None:
             is_split = context.is_by_partition or context.marks is not None
@@ -229,8 +218,6 @@ class BatchWork:
             return False
         return True
 
-    # ---- trying ----------------------------------------------------------------------------------
-
     def _step(self, part: BatchPart) -> None:
         part = self._first_of(part)
         if not self._mark(part):
@@ -244,7 +231,7 @@ class BatchWork:
             raise
         if failure is None:
             self._handled(len(part.records))
-            self._passed(part, part.is_committed_alone)
+            self._passed(part, part.at_once or part.mode is not PartMode.TOGETHER)
         else:
             if failure.touched and failure.index:
                 self._handled(failure.index)  # all before the culprit
@@ -325,8 +312,6 @@ class BatchWork:
             self._uncommitted.append(before)
             before = None
         return [each for each in (before, culprit, rest) if each is not None]
-
-    # ---- judging ---------------------------------------------------------------------------------
 
     def _decide(self, part: BatchPart, failure: PartFailure) -> None:
         decision = self._decision(part, failure)
@@ -429,10 +414,7 @@ class BatchWork:
     def _pending(self) -> list[tuple[BatchPart, PartFailure]]:
         return [(part, part.failure) for part in self._line if part.failure is not None]
 
-    # ---- committing ------------------------------------------------------------------------------
-
     def _commit_first(self, parts: Iterable[BatchPart]) -> None:
-        """With "at most once": commit what is about to be handed over, unless it was."""
         if self._context.commits_first:
             self._commit(self._ends(parts))
 
@@ -456,8 +438,6 @@ class BatchWork:
             figures.commit_s += now_s() - began_s
             self._committed.update(new)
 
-    # ---- stopping --------------------------------------------------------------------------------
-
     def _is_to_stop(self) -> bool:
         return self._began and not self._may_begin()
 
@@ -465,15 +445,12 @@ class BatchWork:
         return not self._term.ending.is_set() and not self._term.paused
 
     def _must_be_handled(self, part: BatchPart) -> bool:
-        """With "at most once": whether it is committed already, so that nobody else will ever
-        handle it. Ends with the term even so."""
+        """With "at most once": whether it is committed, so that nobody else will handle it."""
         if not self._context.commits_first:
             return False
         self._term.check()
         ends = ends_of(part, self._batch).items()
         return all(end <= self._committed.get(where, -1) for where, end in ends)
-
-    # ---- several at once -------------------------------------------------------------------------
 
     def _in_parallel(
         self, parts: Sequence[BatchPart], workers: PartitionWorkers

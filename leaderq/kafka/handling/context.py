@@ -83,7 +83,6 @@ class HandlingContext:
         return self.batches == BatchShape.PARTITION or self.workers > 1
 
     def careful(self, partitions: Iterable[Partition]) -> frozenset[Partition]:
-        """Those of which records are to be handled one by one now, each marked before."""
         marks = self.marks
         return frozenset(where for where in partitions if marks and marks.is_careful(where))
 

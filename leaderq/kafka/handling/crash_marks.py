@@ -9,17 +9,16 @@ written for that while all goes well:
   death;
 * **second one in a row** at the same offset: the partition becomes *careful*. Its next
   ``max_records`` records are handled one by one, each marked durably before it;
-* **the process dies again**: the mark names the record in hand, and the death is its own. What to
-  do at which number of them is the policy's business. So a record that kills costs two processes
-  more than the policy says;
+* **the process dies again**: the mark names the record in hand, and the death is its own. So a
+  record that kills costs two processes more than the policy says;
 * **a clean end** of a term: the next leader that finds records forgets all deaths.
 
 The znode ``<root>/<career>/attempts`` holds JSON: ``positions`` (topic, partition, committed
 offset, deaths), ``killers`` (topic, partition, offset, deaths of that very record) and ``in_hand``
 (topic, partition, offset). It is written through the term's fence only, so a zombie cannot blame a
-record that its successor passed. Authoritative is what stands there at the begin of a term; within
-it, memory. One that cannot be understood is logged and begun again. While ZooKeeper is silent
-:meth:`CrashMarks.before` waits, at most until the lease ends.
+record that its successor passed; and read at the begin of a term only. One that cannot be
+understood is logged and begun again. While ZooKeeper is silent :meth:`CrashMarks.before` waits, at
+most until the lease ends.
 
 *Not guaranteed:* that a record is guilty: processes that die for another reason while they handle
 one and the same record, again and again, put the blame on it. Nor is a record found that kills only
@@ -155,11 +154,15 @@ class CrashMarks:
         self._max_records = max_records
         self._mark = CrashCounts()
         self._left: dict[Partition, int] = {}
+        self._term = ""
 
     def begin(self, term: Term, committed: Mapping[Partition, int]) -> None:
         """Judge what former leaders left, now that this one begins at the offsets ``committed``:
         one read, and one write if the term before ended uncleanly or there was something to forget.
+        Once a term.
         """
+        if self._term == term.id:
+            return
         found = CrashCounts()
         data = self._asked(term, self._read)
         try:
@@ -170,6 +173,7 @@ class CrashMarks:
         self._left = dict.fromkeys(careful, self._max_records)
         if term.unclean or data:
             self._write(term, encode(self._mark) if term.unclean else b"")
+        self._term = term.id
         if careful:
             places = [f"{where}@{committed.get(where, 0)}" for where in sorted(careful)[:5]]
             log.warning(

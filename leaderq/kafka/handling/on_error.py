@@ -16,11 +16,10 @@ decided upon. Pure values.
 record, that record is treated as one that cannot be handled. ``"raise"`` never does that: a record
 that kills the process kills the next one too.
 
-Only errors about records are judged. That leadership is lost, that Kafka or ZooKeeper is away or
-leaderq wrongly configured says nothing about the record in hand; such errors pass through whatever
-the policy is (:func:`is_about_records`). Nor is a record to blame when what it needs is away
-(:meth:`OnError.is_outage`): with any policy but plain ``"raise"`` the work is then held up, within
-the same term, and nothing is passed over (:class:`HoldUps`). Outages are
+Only errors about records are judged. Lost leadership, Kafka or ZooKeeper away, a configuration that
+is wrong say nothing about the record in hand and pass through (:func:`is_about_records`). Nor is a
+record to blame when what it needs is away (:meth:`OnError.is_outage`): with any policy but plain
+``"raise"`` the work is then held up, within the same term (:class:`HoldUps`). Outages are
 
 * :class:`DependencyUnavailable`, for the user to raise;
 * what ``except_`` of ``retry``, ``skip`` or ``dead_letter`` names, a class or several;
@@ -45,8 +44,7 @@ A disk that is not mounted looks like files that are not there: see ``most_in_a_
 ``FileNotFoundError`` in ``except_``.
 
 The same goes for a record that would be one of more than ``most_in_a_row`` of different keys passed
-over with the same class of error, none having been handled between them: whatever is wrong, it is
-hardly each of them.
+over with the same class of error, with none handled between them: hardly each of them is wrong.
 
 With *at most once* and no ``retry`` nothing is tried again, so nothing is held up.
 """
@@ -123,7 +121,6 @@ class ProcessDied(LeaderqError):
 
 
 def place_of(record: Record) -> str:
-    """Where a record lies, as ``topic-partition@offset``."""
     return f"{Partition(record.topic, record.partition)}@{record.offset}"
 
 
@@ -217,7 +214,6 @@ def _is_of_the_records_making(error: OSError) -> bool:
 
 
 def dead_letter_topic(career: str) -> str:
-    """The dead-letter topic of a career that names none."""
     return f"{career}-dead"
 
 
@@ -338,7 +334,6 @@ def _problems(value: object, place: str) -> Iterator[str]:
 
 
 def _meant_call(value: object) -> str | None:
-    """What was meant, where the function was named and not called."""
     called: dict[object, str] = {skip: "skip()", retry: "retry(3)", dead_letter: "dead_letter()"}
     plain = getattr(value, "__func__", value)  # got from an object instead of its class
     return called.get(plain) if isinstance(plain, FunctionType) else None
@@ -412,9 +407,8 @@ class HoldUps:
     A hold-up goes on within the term: the record is tried again after a back-off, as often as it
     takes, and no attempt counts against it. It ends when something was handled; when the term ends
     or pauses (the record is handed out again); after :data:`LONGEST_S` without success: the error
-    is raised, so that the term fails, and the next one may make its connections again in
-    ``inaugurate``, or be led by a host that can reach what this one cannot. Nothing is passed over
-    then either.
+    is raised, so that the next term may make its connections again in ``inaugurate``, or be led by
+    a host that can reach what this one cannot. Nothing is passed over then either.
     """
 
     def __init__(self, policy: OnError) -> None:
@@ -454,7 +448,6 @@ class HoldUps:
             self._keys.add(_key(record))
 
     def handled(self) -> None:
-        """Something was handled: nothing is held up, and no row goes on."""
         self._since_s = self._error = None
         self._keys = set()
 

@@ -63,17 +63,11 @@ class BatchPart:
     def attempts(self) -> int:
         return self.before + self.failed
 
-    @property
-    def is_committed_alone(self) -> bool:
-        """Whether it is committed as soon as it is done, rather than with the rest of the batch."""
-        return self.at_once or self.mode is not PartMode.TOGETHER
-
     def failed_with(self, failure: PartFailure) -> int:
         """How many attempts in vain its culprit will have made by itself, once it is cut out."""
         return 1 if failure.index is not None and len(self.records) > 1 else self.failed + 1
 
     def head(self) -> tuple[BatchPart, BatchPart | None]:
-        """The first record by itself, and the others if there are any, in the same mode."""
         if len(self.records) == 1:
             return self, None
         first = BatchPart(self.records[:1], None, self.mode, before=self.before)
@@ -91,14 +85,12 @@ class BatchPart:
         return BatchPart(self.records, self.ends)
 
     def without(self, partition: Partition) -> BatchPart | None:
-        """What of it is of other partitions."""
         rest = [record for record in self.records if (record.topic, record.partition) != partition]
         if len(rest) == len(self.records):
             return self
         return replace(self, records=rest, ends=None) if rest else None
 
     def cut(self, failure: PartFailure) -> tuple[BatchPart | None, BatchPart, BatchPart | None]:
-        """What lies before the culprit, the culprit (or the whole part), and what lies behind."""
         at = failure.index
         if at is None or len(self.records) == 1:
             self.failed += not failure.is_outage
@@ -136,7 +128,6 @@ def place_in(records: Sequence[Record], culprit: Record) -> int | None:
 
 
 def by_partition(records: Sequence[Record]) -> dict[Partition, list[Record]]:
-    """Records grouped by partition, in order within each."""
     grouped: dict[Partition, list[Record]] = {}
     for record in records:
         grouped.setdefault(Partition(record.topic, record.partition), []).append(record)

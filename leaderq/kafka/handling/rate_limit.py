@@ -46,13 +46,13 @@ class RateLimiter:
         now: Callable[[], float] = now_s,
     ) -> None:
         self._now = now
-        began = now()
-        self._buckets: list[tuple[_Bucket, Callable[[Record], int]]] = []
+        self._limits: list[_Bucket | _Keys] = []
         if records_per_s is not None:
-            self._buckets.append((_Bucket(records_per_s, began), lambda _: 1))
+            self._limits.append(_Bucket(records_per_s, lambda _: 1, now()))
         if bytes_per_s is not None:
-            self._buckets.append((_Bucket(bytes_per_s, began), lambda record: record.size))
-        self._keys = None if key_interval_s is None else _Keys(key_interval_s)
+            self._limits.append(_Bucket(bytes_per_s, lambda record: record.size, now()))
+        if key_interval_s is not None:
+            self._limits.append(_Keys(key_interval_s))
         self._pending: Sequence[Record] = ()
 
     def parts(self, records: Sequence[Record]) -> Iterator[tuple[float, Sequence[Record]]]:
@@ -72,38 +72,16 @@ class RateLimiter:
     def handed_out(self) -> None:
         """The part given last is handed out now: what the limits count from."""
         part, self._pending = self._pending, ()
-        if not part:
-            return
         now = self._now()
-        for bucket, weigh in self._buckets:
-            bucket.take(sum(map(weigh, part)), now)
-        if self._keys is not None:
-            self._keys.handled(part, now)
+        for limit in self._limits if part else ():
+            limit.take(part, now)
 
     def _next(self, records: Sequence[Record], at: int) -> tuple[float, int]:
         """How long to wait, and the end of the part that begins at ``at``."""
-        now = self._now()
-        first = records[at]
-        wait_s, end = 0.0, len(records)
-        if self._keys is not None:
-            wait_s = self._keys.due(first, now) - now
-        for bucket, weigh in self._buckets:
-            wanted = 0.0  # as far as it takes to be worth the wait
-            for position in range(at, len(records)):
-                wanted += weigh(records[position])
-                if wanted >= bucket.quantum:
-                    break
-            wait_s = max(wait_s, bucket.wait_s(weigh(first), wanted, now))
-        then = now + wait_s
-        for bucket, weigh in self._buckets:
-            left = bucket.level(then) - weigh(first)  # the first one always goes
-            for position in range(at + 1, end):
-                left -= weigh(records[position])
-                if left < -_DUST:
-                    end = position
-                    break
-        if self._keys is not None:
-            end = self._keys.end(records, at, end, then)
+        now, end = self._now(), len(records)
+        wait_s = max((limit.wait_s(records, at, now) for limit in self._limits), default=0.0)
+        for limit in self._limits:
+            end = limit.end(records, at, end, now + wait_s)
         return wait_s, end
 
 
@@ -113,27 +91,39 @@ _DUST = 1e-6  # of a token: what adding up fractions of seconds may lose
 class _Bucket:
     """Tokens that come at ``rate`` a second, up to a second's worth; it may owe some."""
 
-    def __init__(self, rate: float, now: float) -> None:
-        self._rate = rate
-        self.size = max(1.0, rate * BURST_S)
-        self.quantum = max(1.0, rate * QUANTUM_S)
-        self._tokens = self.size
+    def __init__(self, rate: float, weigh: Callable[[Record], int], now: float) -> None:
+        self._rate, self._weigh = rate, weigh
+        self._size = self._tokens = max(1.0, rate * BURST_S)
+        self._quantum = max(1.0, rate * QUANTUM_S)
         self._at = now
 
-    def level(self, then: float) -> float:
-        """What is in it at ``then``; negative while it is owed."""
-        return min(self.size, self._tokens + self._rate * max(0.0, then - self._at))
+    def _level(self, then: float) -> float:
+        return min(self._size, self._tokens + self._rate * max(0.0, then - self._at))
 
-    def wait_s(self, least: float, wanted: float, now: float) -> float:
-        """How long until ``least`` may be taken; if not at once, a quantum of ``wanted``."""
-        level = self.level(now)
-        if level + _DUST >= min(least, self.size):
+    def wait_s(self, records: Sequence[Record], at: int, now: float) -> float:
+        """How long until the first may be taken; if not at once, until a quantum may."""
+        level, least = self._level(now), self._weigh(records[at])
+        if level + _DUST >= min(least, self._size):
             return 0.0
-        return (min(self.size, max(least, min(wanted, self.quantum))) - level) / self._rate
+        wanted = 0.0
+        for position in range(at, len(records)):
+            wanted += self._weigh(records[position])
+            if wanted >= self._quantum:
+                break
+        return (min(self._size, max(least, min(wanted, self._quantum))) - level) / self._rate
 
-    def take(self, amount: float, now: float) -> None:
-        """Take so much, even if that is more than there is."""
-        self._tokens = self.level(now) - amount
+    def end(self, records: Sequence[Record], at: int, end: int, then: float) -> int:
+        """Where the part that begins at ``at`` must end; its first record always goes."""
+        left = self._level(then) - self._weigh(records[at])
+        for position in range(at + 1, end):
+            left -= self._weigh(records[position])
+            if left < -_DUST:
+                return position
+        return end
+
+    def take(self, part: Sequence[Record], now: float) -> None:
+        """Take what they weigh, even if that is more than there is."""
+        self._tokens = self._level(now) - sum(map(self._weigh, part))
         self._at = max(self._at, now)
 
 
@@ -144,10 +134,12 @@ class _Keys:
         self._interval_s = interval_s
         self._last: OrderedDict[int, float] = OrderedDict()
 
-    def due(self, record: Record, now: float) -> float:
-        """From when on the record may be handed out; ``now`` if nothing is known of its key."""
-        last = None if record.key is None else self._last.get(_mark(record.key))
-        return now if last is None else max(now, last + self._interval_s)
+    def _due(self, key: Any) -> float:
+        return self._last.get(_mark(key), -math.inf) + self._interval_s
+
+    def wait_s(self, records: Sequence[Record], at: int, now: float) -> float:
+        key = records[at].key
+        return 0.0 if key is None else max(0.0, self._due(key) - now)
 
     def end(self, records: Sequence[Record], at: int, end: int, then: float) -> int:
         """Where the part that begins at ``at`` must end: before a record that may not go yet."""
@@ -156,14 +148,12 @@ class _Keys:
             key = records[position].key
             if key is None:
                 continue
-            mark = _mark(key)
-            due = self._last.get(mark, -math.inf) + self._interval_s
-            if mark in seen or (position > at and due > then):
+            if _mark(key) in seen or (position > at and self._due(key) > then):
                 return position
-            seen.add(mark)
+            seen.add(_mark(key))
         return end
 
-    def handled(self, part: Sequence[Record], now: float) -> None:
+    def take(self, part: Sequence[Record], now: float) -> None:
         """These are handed out now; what is older than the interval is forgotten."""
         last = self._last
         for record in part:

@@ -40,7 +40,6 @@ class PartitionWorkers:
     def run(
         self, tasks: Sequence[Callable[[], Any]], may_begin: Callable[[], bool]
     ) -> list[TaskOutcome]:
-        """Run the tasks; ``may_begin`` is asked before each. Their outcomes, in the same order."""
         outcomes = [TaskOutcome() for _ in tasks]
         todo = self._todo = deque(range(len(tasks)))
         over: SimpleQueue[None] = SimpleQueue()

@@ -17,14 +17,14 @@ Two things a database does by itself, and what to set against them:
   them. PostgreSQL ends its session after ``idle_in_transaction_session_timeout`` (default: never):
   set it. (With psycopg 3.3 that time is not counted after an ``executemany``, which is a pipeline,
   until the next ``execute``.) SQLite waits for the connection's ``timeout``, then raises. A
-  successor whose ``load`` fails stands again, until the frozen process goes on or is killed.
+  successor whose ``load`` fails stands again.
 * an answer to COMMIT that is lost leaves the outcome open. The next try of the same batch finds its
   offsets stored, and raises :class:`~leaderq.errors.AlreadyStored` instead of doing the work twice.
 
 PEP 249: the first statement begins a transaction. ``sqlite3`` begins one only before some
-statements, unless told otherwise; a connection in *autocommit* begins none. So where the connection
-does not begin by itself, ``BEGIN``, ``COMMIT`` and ``ROLLBACK`` are sent as statements; in SQLite
-``BEGIN IMMEDIATE``, which takes the lock for writing at once, so that it is waited for.
+statements; a connection in *autocommit* begins none. So where the connection does not begin by
+itself, ``BEGIN``, ``COMMIT`` and ``ROLLBACK`` are sent as statements; in SQLite ``BEGIN
+IMMEDIATE``, which takes the lock for writing at once, so that it is waited for.
 """
 
 from __future__ import annotations
@@ -96,9 +96,7 @@ class DatabaseOffsets:
 
     ``connect`` opens a connection (then each :meth:`load` begins with a fresh one, so a broken one
     does not outlive its term), or is one. Transactions are begun here, whatever the connection's
-    autocommit says: PEP 249's own, psycopg's ``autocommit=True``, every ``isolation_level`` of
-    ``sqlite3``, and its ``autocommit`` of Python 3.12. Use it on one thread, where the connection
-    may be used.
+    ``autocommit`` or ``isolation_level``. Use it on one thread, where the connection may be used.
 
     *Guarantees:* the writes made through the cursor and the offsets are stored together or not at
     all; none by a term older than the newest that has loaded.
@@ -241,7 +239,6 @@ class Database:
 
     @property
     def connection(self) -> Any:
-        """The connection; opened now if it is not open."""
         if self._connection is None:
             assert self._connect is not None
             return self._use(self._connect())
@@ -297,7 +294,6 @@ class Database:
                 raise
 
     def check_still_open(self) -> None:
-        """Raise ``ConfigurationError`` if the code inside has ended the transaction."""
         if self._is_in_transaction() is False:
             raise ConfigurationError(
                 "the transaction was committed or rolled back inside the 'with' block; leave that"

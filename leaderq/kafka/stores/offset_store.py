@@ -103,9 +103,7 @@ class DoneAtOnce:
 
 
 LoadOffsets = Callable[[Term], Mapping[Any, int]]
-"""From a term to the offset at which to read on, by ``Partition`` or ``(topic, number)``; an absent
-partition was never read.
-"""
+"""From a term to where to read on, by ``Partition`` or ``(topic, number)``; absent: never read."""
 
 
 class ExternalOffsets(OffsetStore):
@@ -113,13 +111,11 @@ class ExternalOffsets(OffsetStore):
     batch's results and its offsets in one transaction there. leaderq only seeks.
 
     The fence is the user's too, complete once :meth:`load` has returned: ``load_offsets`` **fences
-    first, then reads**: it makes the store
-    refuse lower term numbers, in the same transaction in which it reads the offsets, and every
-    later write compares its own number
+    first, then reads**. It makes the store refuse lower term numbers, in the transaction in which
+    it reads the offsets, and every later write compares its own number
     (:class:`~leaderq.kafka.stores.database_offsets.DatabaseOffsets` does both). It is called on the
-    career thread, where ``handle`` is called as well; its answer is kept here for the consumer
-    thread. A consumer made again within a term reads on after the last batch whose ``handle``
-    returned.
+    career thread, as ``handle`` is; its answer is kept here for the consumer thread. A consumer
+    made again within a term reads on after the last batch whose ``handle`` returned.
 
     *Guarantees:* no record of a term is read before ``load`` has returned for that term. *Not
     guaranteed:* anything against a zombie whose writes the user's store does not compare; that
@@ -139,7 +135,6 @@ class ExternalOffsets(OffsetStore):
         self._offsets: dict[Partition, int] = {}
 
     def begin(self, term: Term) -> None:
-        """Ask the user's code for its offsets, on the career thread, before reading begins."""
         checked = checked_offsets(self._load(term), self._where)
         with self._lock:
             self._term, self._offsets = term.id, checked

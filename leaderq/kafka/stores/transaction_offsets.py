@@ -82,11 +82,8 @@ class Transaction:
 class TransactionThread:
     """Fences, commits and closes on a thread of its own; its methods only begin that."""
 
-    def __init__(
-        self, make: Callable[[], TransactionalProducer], transaction_timeout_s: float
-    ) -> None:
+    def __init__(self, make: Callable[[], TransactionalProducer]) -> None:
         self._make = make
-        self._timeout_s = transaction_timeout_s
         self._background = SerialExecutor("leaderq-transactions")
         self._allowed: Callable[[], None] = _never
         self._producer: TransactionalProducer | None = None
@@ -181,7 +178,7 @@ class TransactionThread:
         """A transaction open for too long is aborted by the broker, and the producer refused,
         without any successor; nor is one waited for any longer whose client has got stuck.
         """
-        began_s, open_s = transaction.began_s, self._timeout_s
+        began_s, open_s = transaction.began_s, TRANSACTION_TIMEOUT_S
         is_late = began_s is not None and now_s() - began_s > open_s
         if is_late or isinstance(exc, KafkaFenced):
             self._discard()
@@ -191,7 +188,6 @@ class TransactionThread:
             raise BatchLost(what) from exc
 
     def _abort(self) -> None:
-        """Nothing of the open transaction was committed: make sure that nothing will be."""
         producer, transaction = self._producer, self._open
         if producer is None or transaction is None:
             return
@@ -244,11 +240,9 @@ class TransactionOffsets(OffsetStore):
         make: Callable[[], TransactionalProducer],
         *,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
-        transaction_timeout_s: float = TRANSACTION_TIMEOUT_S,
     ) -> None:
         self._make = make
         self._max_message_bytes = max_message_bytes
-        self._transaction_timeout_s = transaction_timeout_s
         self._messages: list[Message] = []
         self._uncommitted: Transaction | None = None
         self._transacting: TransactionThread | None = None
@@ -264,7 +258,8 @@ class TransactionOffsets(OffsetStore):
         Takes no lock, so it may be broken off anywhere. Messages of one thread keep their order.
         """
         if not self._is_taking:
-            raise KafkaError("messages can be produced only in a term, while records are handled")
+            what = "a message can be produced only within a term, while records are handled"
+            raise KafkaError(what)
         self._messages.append(checked(message, max_bytes or self._max_message_bytes))
 
     # ---- for the consumer thread -----------------------------------------------------------------
@@ -273,7 +268,7 @@ class TransactionOffsets(OffsetStore):
         self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
     ) -> bool:
         if self._transacting is None:
-            self._transacting = TransactionThread(self._make, self._transaction_timeout_s)
+            self._transacting = TransactionThread(self._make)
         self._fencing = self._fencing or self._transacting.fencing(allowed)
         try:
             if not self._fencing.done(timeout_s):

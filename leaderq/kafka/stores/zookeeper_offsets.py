@@ -163,7 +163,6 @@ class ZooKeeperOffsets(OffsetStore):
         return new
 
     def _happened(self, term: Term, new: dict[str, TopicOffsets]) -> bool:
-        """Whether the write whose answer was lost stands there; asks until that is known."""
         topic, kept = next(iter(new.items()))
         while True:
             term.check()

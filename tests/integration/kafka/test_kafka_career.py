@@ -22,7 +22,7 @@ from leaderq.errors import (
     ServersUnreachable,
     UnknownTopic,
 )
-from leaderq.kafka import Record
+from leaderq.kafka import Record, assembly
 from leaderq.kafka.consuming.term_consumer import CONFIRM_S
 from leaderq.kafka.topics import committed, end_offsets
 from leaderq.running import UnitAbandoned
@@ -193,10 +193,12 @@ def test_a_slow_handler_keeps_its_membership(
             super().handle(records, term)
             term.wait(9.0)
 
-    def short_lived(_self: Any, settings: Any) -> Any:
-        return replace(settings, max_poll_interval_s=6.0, session_timeout_s=6.0)
+    usual = assembly.consumer_settings
 
-    monkeypatch.setattr(Recorder, "_consumer_settings", short_lived)
+    def short_lived(*words: Any) -> Any:
+        return replace(usual(*words), max_poll_interval_s=6.0, session_timeout_s=6.0)
+
+    monkeypatch.setattr(assembly, "consumer_settings", short_lived)
     feed(0, 20)
     leader = drive(Slow, max_records=100, client=client).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 20, within_s=60)

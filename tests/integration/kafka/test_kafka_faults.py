@@ -20,7 +20,7 @@ from leaderq.errors import AccessRefused
 from leaderq.events import DrainStalled
 from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
-from leaderq.kafka.consuming import term_consumer
+from leaderq.kafka.consuming import consumer_check, term_consumer
 from leaderq.kafka.consuming.consumer_check import StallLimits
 from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
 from leaderq.testing import KafkaBroker, eventually
@@ -78,13 +78,12 @@ def test_a_broker_restart_in_the_middle_loses_nothing(
 def test_a_stalled_consumer_is_made_anew_and_counted(
     drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Watched(Recorder):
-        # longer than a busy broker is still
-        _stall_limits = StallLimits(still_s=5.0, polls=10, empty_polls=3)
-
+    # longer than a busy broker is still
+    limits = StallLimits(still_s=5.0, polls=10, empty_polls=3)
+    monkeypatch.setattr(consumer_check, "STALL_LIMITS", limits)
     monkeypatch.setattr(term_consumer, "INSPECT_S", 0.3)
     feed(0, 20)
-    leader = drive(Watched).begin()
+    leader = drive(Recorder).begin()
     stalls: list[DrainStalled] = []
     leader.career.events.subscribe(DrainStalled, stalls.append)
     leader.run_until(lambda: len(leader.career.seen) >= 20)

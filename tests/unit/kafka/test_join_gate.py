@@ -7,7 +7,7 @@ import pytest
 from leaderq.clock import now_s
 from leaderq.errors import Deposed, KafkaError
 from leaderq.kafka.clients.kafka_python_consumer import _GatedAssignor
-from leaderq.kafka.consuming.consumer_thread import JoinGate
+from leaderq.kafka.consuming.term_consumer import JoinGate
 from leaderq.term import OpenTerm, Reason
 
 

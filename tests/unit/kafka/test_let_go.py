@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from leaderq.clock import now_s
-from leaderq.events import EventBus
 from leaderq.kafka.clients.consumer import KafkaAway, Offsets
 from leaderq.kafka.consuming.read_ahead import BatchLimits
-from leaderq.kafka.consuming.term_consumer import ConsumingPlan, TermConsumer
+from leaderq.kafka.consuming.report import DrainReport
+from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermConsumer
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.offset_store import DoneAtOnce
 from leaderq.term import OpenTerm
@@ -112,6 +112,13 @@ class SlowStore:
         """Nothing is held."""
 
 
+class NoReports:
+    """Nobody reads them."""
+
+    def former(self) -> DrainReport:
+        return DrainReport()
+
+
 def _handed_out(term_consumer: TermConsumer, rounds: int = 5) -> Batch | None:
     for _ in range(rounds):
         if (batch := term_consumer.offer()) is not None:
@@ -127,14 +134,14 @@ class Leading:
     def __init__(self) -> None:
         self.member, self.store = Member(), SlowStore({A: 0, B: 0})
         member: Any = self.member
+        reports: Any = NoReports()
         store: Any = self.store
         plan = ConsumingPlan(
             address="",
             make=lambda: member,
             store=store,
-            events=EventBus(),
             career="c",
-            candidate="x",
+            reports=reports,
             batch_limits=BatchLimits(max_records=10),
         )
         term = OpenTerm(
@@ -146,7 +153,7 @@ class Leading:
             unclean=False,
             write=lambda *_: [],
         )
-        self.term_consumer = TermConsumer(plan, term, member, lambda: None, 0)
+        self.term_consumer = TermConsumer(plan, JoinGate(term), member)
         batch = _handed_out(self.term_consumer)
         assert batch is not None
         assert batch.ends == {A: 5, B: 5}

@@ -206,8 +206,8 @@ def test_keys_are_forgotten_when_their_interval_is_over() -> None:
     hand_out(pace, clock, [record(n, b"%d" % n) for n in range(1000)])
     clock.at += 5
     hand_out(pace, clock, [record(1000, b"new")])
-    assert pace._keys is not None
-    assert len(pace._keys._last) == 1
+    (keys,) = pace._limits
+    assert len(keys._last) == 1
 
 
 def test_what_was_broken_off_in_the_wait_has_used_up_nothing() -> None:
