@@ -19,26 +19,27 @@ consumer contract, or was met in its source):
 * A position stays before the transaction markers at the end of a partition, until the news that its
   end was reached (``enable.partition.eof``) carries the offset behind them.
 * ``unsubscribe`` sends a LeaveGroup, ``close`` of a static member none: the former is never called.
-* ``offsets_for_times`` with the "times" -1 and -2 is ListOffsets for all partitions in one request
-  to each broker, with the isolation level of the consumer: the LSO.
 * What it knows of topics it keeps to itself. So an admin client asks, at most every 10 s.
+* Each partition that begins to be fetched lets the thread of its broker look over all of them, and
+  nothing else that goes to that broker overtakes these looks (B23). So where partitions begin and
+  end is asked of the admin client too, which has connections of its own.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from confluent_kafka import TopicCollection
+from confluent_kafka import IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from leaderq.clock import now_s
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, UnknownTopic
 from leaderq.kafka.clients.confluent_connection import (
-    FAILURES,
     ErrorCallback,
     confluent_errors_translated,
     connection_options,
@@ -51,7 +52,6 @@ from leaderq.kafka.clients.consumer import (
     CommitFuture,
     ConsumerBase,
     ConsumerSettings,
-    Failure,
     KafkaAway,
     MembershipLost,
     Offsets,
@@ -64,7 +64,7 @@ from leaderq.kafka.record import Partition, Record
 
 log = logging.getLogger(__name__)
 
-_LATEST, _EARLIEST = -1, -2  # of the protocol
+_LATEST = -1  # of the protocol, in place of a time
 _STEP_S = 0.1
 _STASH = 100
 _CLOSE_S = 1.0
@@ -72,6 +72,7 @@ _CLOSE_S = 1.0
 _FILL_S = 0.005
 _FAST_SHARE = 8
 ASK_EVERY_S = 10.0
+LEADERS_KNOWN_MS = 1000
 FETCHED_A_MS = 20
 _LOOK_S = 0.05
 
@@ -128,6 +129,11 @@ class ConfluentConsumer(ConsumerBase):
     def refresh(self, timeout_s: float) -> None:
         self._known.keep_known()
         super().refresh(timeout_s)
+        # What was just asked of the admin client, by the connections that are to fetch.
+        with suppress(UnknownTopic), self._errors_translated("asking for offsets"):
+            self._consumer.offsets_for_times(
+                self._named(dict.fromkeys(self.existing(), _LATEST)), timeout_s
+            )
 
     # ---- membership ------------------------------------------------------------------------------
 
@@ -341,28 +347,10 @@ class ConfluentConsumer(ConsumerBase):
         self._answered(answer, "committing")
 
     def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        return self._ask(_EARLIEST, timeout_s)
+        return self._known.offsets(self._confluent.admin.OffsetSpec.earliest(), timeout_s)
 
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        return self._ask(_LATEST, timeout_s)
-
-    def _ask(self, what: int, timeout_s: float) -> dict[Partition, int]:
-        asked = self._named(dict.fromkeys(self.existing(), what))
-        try:
-            with self._errors_translated("asking for offsets"):
-                answer = self._consumer.offsets_for_times(asked, timeout_s)
-        except UnknownTopic as exc:
-            if self._pattern is not None:  # deleted a moment ago, and found out soon
-                self._known.hurry()
-                raise KafkaAway(str(exc)) from exc
-            raise
-        if self._pattern is not None:
-            answer = [
-                one
-                for one in answer
-                if one.error is None or FAILURES.get(one.error.name()) is not Failure.UNKNOWN_TOPIC
-            ]
-        return self._answered(answer, "asking for offsets")
+        return self._known.offsets(self._confluent.admin.OffsetSpec.latest(), timeout_s)
 
     def _answered(self, answer: list[Any], doing: str) -> dict[Partition, int]:
         for one in answer:
@@ -432,7 +420,10 @@ class ConfluentTopics:
 
     def __init__(self, settings: ConsumerSettings, errors: ErrorCallback) -> None:
         shared = connection_options(settings.address, settings.security, errors)
-        self._admin = AdminClient({**shared, **settings.options})
+        # Unlike a consumer it is told of no new leader by what it fetches.
+        self._admin = AdminClient(
+            {**shared, **settings.options, "metadata.max.age.ms": LEADERS_KNOWN_MS}
+        )
         self._address = settings.address
         self._request_timeout_s = settings.request_timeout_s
         self._pattern = settings.topics if isinstance(settings.topics, TopicPattern) else None
@@ -469,6 +460,43 @@ class ConfluentTopics:
     def close(self) -> None:
         self._executor.close()
 
+    def offsets(self, spec: Any, timeout_s: float) -> dict[Partition, int]:
+        """Where each known partition begins or ends, the latter at its last stable record."""
+        doing, end_s = "asking for offsets", now_s() + timeout_s
+        asked = list(frozenset().union(*self.partitions.values()))
+        answers = self._admin.list_offsets(
+            {TopicPartition(*where): spec for where in asked},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=timeout_s,
+        )
+        found: dict[Partition, int] = {}
+        gone: LeaderqError | None = None
+        for where, answer in zip(asked, answers.values(), strict=True):
+            self._await(answer, doing, end_s)
+            if (exc := answer.exception()) is None:
+                found[where] = answer.result().offset
+                if found[where] < 0:  # its broker has not answered
+                    raise KafkaAway(f"{doing} at Kafka {self._address!r}: nothing of {where}")
+                continue
+            error = translated(exc, doing, self._address, self._errors)
+            if self._pattern is None or not isinstance(error, UnknownTopic):
+                raise error from exc
+            gone = error
+        if gone is not None:  # deleted a moment ago, and found out soon
+            self.hurry()
+            if not found:
+                raise KafkaAway(str(gone)) from gone
+        return found
+
+    def _await(self, answer: Future[Any], doing: str, end_s: float) -> None:
+        while not wait((answer,), _LOOK_S).done:
+            self._admin.poll(0.0)  # calls back with errors
+            # known at once, while the question would go on until its time is up
+            if self._errors.refusal is not None:
+                raise translated(self._errors.refusal, "connecting", self._address)
+            if now_s() > end_s:
+                raise KafkaAway(f"{doing} at Kafka {self._address!r}: no answer")
+
     def _ask(self, timeout_s: float, all_there: bool = False) -> None:
         end_s, names = now_s() + timeout_s, self.names
         if self._pattern is not None:
@@ -483,19 +511,10 @@ class ConfluentTopics:
         )
         found = {}
         for topic, answer in asked.items():
-            while not answer.done():
-                # known at once, while the question would go on until its time is up
-                if self._errors.refusal is not None:
-                    raise translated(self._errors.refusal, "connecting", self._address)
-                if now_s() > end_s:
-                    raise KafkaAway(
-                        f"asking for the topic {topic!r} at Kafka {self._address!r}: no answer"
-                    )
-                self._admin.poll(_LOOK_S)  # also calls back with errors
+            doing = f"asking for the topic {topic!r}"
+            self._await(answer, doing, end_s)
             try:
-                with confluent_errors_translated(
-                    f"asking for the topic {topic!r}", self._address, self._errors
-                ):
+                with confluent_errors_translated(doing, self._address, self._errors):
                     found[topic] = answer.result()
             except UnknownTopic:  # deleted, or not made yet
                 if all_there:

@@ -10,7 +10,6 @@ import pytest
 from consumer_contract import ConsumerContract, Make, commit
 
 from leaderq.errors import KafkaFenced
-from leaderq.kafka import ConsumerClient
 from leaderq.testing import eventually
 
 pytest.importorskip(
@@ -29,25 +28,32 @@ class TestConfluentConsumer(ConsumerContract):
 
     @pytest.fixture
     def requests(self) -> Any:
-        told: list[dict[str, Any]] = []
+        told: dict[str, dict[str, Any]] = {}
 
-        def asked(consumer: ConsumerClient) -> Counter[str]:
+        def asked(consumer: Any) -> Counter[str]:
             told.clear()
-            # The first of them may have been made before.
-            eventually(
-                lambda: (consumer.poll(0.1, 1), len(told) > 1)[1],
-                timeout_s=30,
-                message="statistics come",
-            )
+            # The first of each client may have been made before.
+            for _ in range(2):
+                former = dict(told)
+                eventually(
+                    lambda former=former: (
+                        consumer.poll(0.1, 1),
+                        consumer._known._admin.poll(0.1),
+                        len(told) == 2 and all(told[name] is not former.get(name) for name in told),
+                    )[2],
+                    timeout_s=30,
+                    message="statistics of the consumer and of its admin client come",
+                )
             counts: Counter[str] = Counter()
-            for broker in told[-1]["brokers"].values():
-                counts.update(broker["req"])
+            for client in told.values():
+                for broker in client["brokers"].values():
+                    counts.update(broker["req"])
             return counts
 
-        return {
-            "statistics.interval.ms": 200,
-            "stats_cb": lambda text: told.append(json.loads(text)),
-        }, asked
+        def tell(text: str) -> None:
+            told.update({(found := json.loads(text))["name"]: found})
+
+        return {"statistics.interval.ms": 200, "stats_cb": tell}, asked
 
     @pytest.mark.parametrize("partitions", [4, 1000, 4000, 10_000])
     def test_a_quiet_broker_is_not_kept_busy_by_the_names_of_many_partitions(
