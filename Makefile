@@ -9,7 +9,7 @@ CHANGES ?= 100
 TIMES   ?= 20
 JOBS    ?= 2
 
-.PHONY: demo test quick docs help lint unit faults soak queue-soak dyno-soak losses rude histories mutants bench smoke servers clean
+.PHONY: demo test quick docs help lint unit faults soak queue-soak dyno-soak losses rude histories mutants compat bench smoke servers clean
 
 demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; under two minutes
 	@$(BIN)/leaderq demo
@@ -88,6 +88,11 @@ histories: $(READY)  ## coalescing under long histories: TIMES=20
 # (docs/design/mutants.md). ONLY="a text" tries those whose name, files or test contain it.
 mutants: $(READY)  ## edits that tests must notice: ONLY="a text"
 	@PYTHONPATH=tests $(BIN)/python -m mutants --jobs $(JOBS) $(if $(ONLY),--only "$(ONLY)")
+
+# The supported servers, from their jars, and the supported Pythons that this machine has; a quarter
+# of an hour. ONLY="3.6" tries those whose name contains it.
+compat: $(READY)  ## the supported servers and Pythons: ONLY="a text"
+	@PYTHONPATH=.:tests $(BIN)/python -m compat $(ONLY)
 
 # The peers that some of them are measured beside come with the extra "bench".
 bench: $(READY)  ## all benchmarks

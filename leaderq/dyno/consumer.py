@@ -101,6 +101,8 @@ class ConsumerOptions:
 
 
 class DynoConsumer:
+    """What one process knows of a queue's shards, and which of their messages it has claimed."""
+
     def __init__(
         self,
         session: Session,

@@ -23,7 +23,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,8 +66,13 @@ class LockedJar:
 
 def locked_jars(set_name: str) -> tuple[LockedJar, ...]:
     """The jars of ``set_name`` ("zookeeper" or "kafka"), in the order of the class path."""
+    return read_lock(files("leaderq.testing").joinpath("jars.lock").read_text(), set_name)
+
+
+def read_lock(text: str, set_name: str) -> tuple[LockedJar, ...]:
+    """The jars of ``set_name`` in the text of a lock file; none if it does not know the set."""
     jars = []
-    for line in files("leaderq.testing").joinpath("jars.lock").read_text().splitlines():
+    for line in text.splitlines():
         if line and not line.startswith("#"):
             owner, sha256, size, coordinate = line.split()
             if owner == set_name:
@@ -254,14 +259,13 @@ UNUSED: Final[tuple[str, ...]] = (
 )  # fmt: skip
 
 
-def main() -> int:
-    """Resolve, fetch, measure, write; returns the exit code."""
+def resolved(sets: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """The lines of a lock file, of what each set's roots need now; fetches all of it."""
     from jgo.maven import MavenContext, PythonResolver
 
-    lines = ["# Written by leaderq.testing.jars: <set> <sha256> <bytes> <group:artifact:version>"]
     with tempfile.TemporaryDirectory() as folder:
         context = MavenContext(resolver=PythonResolver(), repo_cache=Path(folder), timeout=60)
-        for set_name, roots in ROOTS.items():
+        for set_name, roots in sets.items():
             inputs, transitive = context.resolver.resolve(
                 [context.create_dependency(root) for root in roots]
             )
@@ -271,10 +275,16 @@ def main() -> int:
                 if coordinate.startswith(UNUSED):
                     continue
                 content = artifact.resolve().read_bytes()
-                lines.append(
-                    f"{set_name} {hashlib.sha256(content).hexdigest()} {len(content)} {coordinate}"
-                )
-                sys.stderr.write(f"{lines[-1]}\n")
+                digest = hashlib.sha256(content).hexdigest()
+                yield f"{set_name} {digest} {len(content)} {coordinate}"
+
+
+def main() -> int:
+    """Resolve, fetch, measure, write; returns the exit code."""
+    lines = ["# Written by leaderq.testing.jars: <set> <sha256> <bytes> <group:artifact:version>"]
+    for line in resolved(ROOTS):
+        lines.append(line)
+        sys.stderr.write(f"{line}\n")
     Path(__file__).with_name("jars.lock").write_text("\n".join(lines) + "\n")
     return 0
 

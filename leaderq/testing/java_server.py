@@ -189,7 +189,7 @@ os.register_at_fork(after_in_child=_forget_leashes)
 _PORT_TAKEN: Final = re.compile(r"BindException|Address already in use")
 _START_TRIES: Final = 3
 _GRACE_S: Final = 30.0
-_GRACE_OF_DISCARDED_S: Final = 2.0  # the data go anyway; clients only see their connections end
+_GRACE_OF_DISCARDED_S: Final = 0.1  # the data go anyway; clients only see their connections end
 _GRACE_TO_ARCHIVE_S: Final = 30.0
 
 # Tests start servers often and keep them briefly: compile little, collect serially, share the JDK's

@@ -65,7 +65,7 @@ class Acts:
         return self.await_leader()
 
     def kill(self) -> None:
-        """kill -9 of the leader's worker; its candidate is started again."""
+        """Send kill -9 to the leader's worker; its candidate is started again."""
         view, contender, pid = self._leader()
         self.stage.leaving.add(contender.id)
         self._change("kill -9", view, lambda: os.kill(pid, signal.SIGKILL))

@@ -22,6 +22,8 @@ _Fields = namedtuple("_Fields", ("offset", "key", "value", "message"))
 
 
 class ConfluentRecord(Record):
+    """A record that asks its message for all fields but three when they are read."""
+
     __slots__ = ()
 
     if not TYPE_CHECKING:

@@ -145,6 +145,8 @@ _ABOUT_SERVERS = (
 
 @dataclass(frozen=True)
 class RetryAfter:
+    """Try again, ``after_s`` seconds from now."""
+
     after_s: float
 
 

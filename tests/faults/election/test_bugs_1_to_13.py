@@ -507,7 +507,7 @@ def test_bug_07_a_refusal_ends_no_thread(electorate, proxy, kazoo_contender, cap
 
     allow([make_digest_acl("admin", "secret", all=True)])
     proxy.cut()  # so that they look at the line
-    eventually(lambda: "id=b while surveying: these credentials may not" in caplog.text)
+    eventually(lambda: "id=b while=surveying error=these credentials may not" in caplog.text)
     eventually(lambda: isinstance(other.outcome, NoAuthError))
     allow(OPEN_ACL_UNSAFE)
     a.conclude(term, Reason.WITHDRAWN)

@@ -1,4 +1,4 @@
-"""Three minutes of the nemesis, with rude careers; ``make soak`` does as many as you like.
+"""Ninety seconds of the nemesis, with rude careers; ``make soak`` does as many as you like.
 
 And what it says to those whose career cannot run.
 
@@ -22,10 +22,10 @@ SEED = int(os.environ.get("LEADERQ_TEST_SEED", random.randrange(10**6)))
 def test_nothing_acts_after_its_term_and_somebody_leads_again_whatever_happens(
     zookeeper_ensemble, znode_root, tmp_path
 ) -> None:
-    options = NemesisOptions(SEED, minutes=3, root=znode_root, folder=tmp_path / "nemesis")
+    options = NemesisOptions(SEED, minutes=1.5, root=znode_root, folder=tmp_path / "nemesis")
     report = run(options, ensemble=zookeeper_ensemble, say=print)
     assert not report.violations, f"repeat it with LEADERQ_TEST_SEED={SEED}\n{report}"
-    assert len(report.faults) > 15  # a run that does nothing finds nothing
+    assert len(report.faults) > 8  # a run that does nothing finds nothing
     for event in ("inaugurated", "handed over", "accepted", "effect by a child"):
         assert report.counts[event] > 3, str(report)
 

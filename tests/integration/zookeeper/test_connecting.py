@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from leaderq.errors import ConfigurationError, ServersUnreachable
+from leaderq.errors import ConfigurationError, ServersUnreachable, ZooKeeperError
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Session, connect
 from leaderq.zookeeper.connection import ServerConnection
+from leaderq.zookeeper.wire import MultiRead
 
 Connect = Callable[..., Session]
 
@@ -25,6 +26,15 @@ def test_a_missing_chroot_is_made(
     session = opened(f"{zookeeper_server.address}{znode_root}/a/b")
     assert session.children("/") == []
     assert opened(zookeeper_server.address + znode_root).children("/") == ["a"]
+
+
+def test_a_server_that_is_too_old_is_refused_and_the_version_needed_is_told(
+    zookeeper_server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MultiRead, "type", 99)  # which is to this server what 22 is to one of 3.5
+    with pytest.raises(ZooKeeperError, match=r"must be 3\.6 or newer"):
+        connect(zookeeper_server.address)
+    assert our_threads() == []
 
 
 def told(address: str) -> str:

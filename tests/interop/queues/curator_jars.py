@@ -19,7 +19,7 @@ from pathlib import Path
 
 from leaderq.errors import MissingPiece
 from leaderq.testing import jars
-from leaderq.testing.jars import LockedJar, alone, cache_folder
+from leaderq.testing.jars import alone, cache_folder
 from leaderq.testing.java import OLDEST_MAJOR, find_java
 
 HERE = Path(__file__).parent
@@ -32,7 +32,7 @@ def curator_class_path() -> str:
 
     :raises MissingPiece: a jar is not in the cache and cannot be fetched.
     """
-    locked = _locked()
+    locked = jars.read_lock((HERE / "curator.lock").read_text(), "curator")
     folder = jars._folder("curator", locked)
     if not jars._is_complete(folder, locked):
         with alone("jars-curator"):
@@ -95,12 +95,3 @@ def _javac() -> Path:
         f" tests is compiled; install a JDK {OLDEST_MAJOR} or newer, such as"
         f" openjdk-{OLDEST_MAJOR}-jdk-headless"
     )
-
-
-def _locked() -> tuple[LockedJar, ...]:
-    lines = [
-        line.split()
-        for line in (HERE / "curator.lock").read_text().splitlines()
-        if not line.startswith("#")
-    ]
-    return tuple(LockedJar(coordinate, sha256, int(size)) for _, sha256, size, coordinate in lines)
