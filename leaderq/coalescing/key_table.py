@@ -632,14 +632,14 @@ class KeyTable(Generic[Key]):
         error: BaseException | None = None
         while todo and not is_inner:
             try:
-                todo[0][0]._call(*todo[0][1:])
+                todo[0][0]._told(*todo[0][1:])
             except BaseException as exc:  # noqa: BLE001 - raised after the rest
                 error = exc
             todo.popleft()
         if error is not None:
             raise error
 
-    def _call(self, call: Wake, token: AnyToken) -> None:
+    def _told(self, call: Wake, token: AnyToken) -> None:
         """Make one call; if it fails, the token leaves, because nobody else would dequeue it."""
         try:
             require_done(call(token), "what is called with a token")
