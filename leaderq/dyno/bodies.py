@@ -32,10 +32,7 @@ class BodyStore(Protocol):
         """Keep it, durably; returns a reference of at most 200 characters."""
 
     def get(self, reference: str) -> bytes:
-        """What was kept.
-
-        :raises MissingBody: there is nothing by that reference.
-        """
+        """What was kept, or :class:`MissingBody`."""
 
     def delete(self, reference: str) -> None:
         """Keep it no longer. Nothing by that reference is no error."""
@@ -104,24 +101,18 @@ class Bodies:
         self._limit = limit
 
     def put(self, payload: bytes) -> tuple[bytes, str | None]:
-        """What of a payload stands in the znode, and the reference of the rest. Raises what the
-        store raises.
-        """
+        """What stands in the znode, and the reference of the rest. Raises what the store raises."""
         if self._store is None or len(payload) <= self._limit:
             return payload, None
         return b"", self._store.put(payload)
 
     def get(self, payload: bytes, reference: str | None) -> bytes:
-        """The whole payload. Raises what the store raises.
-
-        :raises MissingBody: it is not there, or the queue was made without its store.
-        """
+        """The whole payload. Raises what the store raises, and ``MissingBody`` without one."""
         if reference is None:
             return payload
         if self._store is None:
-            raise MissingBody(
-                f"body {reference}: this queue was made without the store that has it"
-            )
+            what = "this queue was made without the store that has it"
+            raise MissingBody(f"body {reference}: {what}")
         return self._store.get(reference)
 
     def drop(self, references: Iterable[str | None]) -> None:
@@ -131,14 +122,11 @@ class Bodies:
                 try:
                     self._store.delete(reference)
                 except Exception as exc:  # noqa: BLE001 - whatever the store is
-                    log.warning(
-                        "body not deleted, it is swept later body=%s error=%s", reference, exc
-                    )
+                    said = "body not deleted, it is swept later body=%s error=%s"
+                    log.warning(said, reference, exc)
 
     def sweep(self, older_s: float, used: Iterable[str | None]) -> int:
-        """Delete the bodies older than that of which no message knows; returns how many. ``used``
-        is looked at after the ages.
-        """
+        """Delete old bodies that are not ``used``, which is looked at after the ages."""
         if self._store is None:
             return 0
         old = {reference for reference, age_s in self._store.ages() if age_s > older_s}

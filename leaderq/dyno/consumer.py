@@ -1,12 +1,9 @@
 """The consuming half of a Dyno queue: choosing, claiming, settling, and looking after leases.
 
-Who is authoritative: the servers, about whose each message is. Everything written goes through one
-idempotent writer, whose guard is this consumer's ephemeral member: once the session is over nothing
-of this consumer is applied any more, and a lost reply leaves no doubt.
-
-Threads: those of the users, who pop and settle; the session's, which tells of changes; and one of
-ours, the *minder*, which extends the leases that are kept, and looks once a second for those that
-are over.
+The servers are authoritative about whose each message is. All is written through one idempotent
+writer, whose guard is this consumer's ephemeral member: once the session is over nothing of this
+consumer is applied any more. Threads: the users', the session's, which tells of changes, and the
+*minder*, which extends the leases that are kept, and looks once a second for those that are over.
 
 What happens on each failure:
 
@@ -23,33 +20,30 @@ What happens on each failure:
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from leaderq.clock import now_s
 from leaderq.dyno import transitions
-from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.delivery import Delivery, Receipt, StaleLease
 from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
-from leaderq.dyno.keeper import LeaseKeeper
-from leaderq.dyno.layout import DynoPaths
+from leaderq.dyno.keeper import Known, LeaseKeeper
 from leaderq.dyno.message import DeliveryState, Frame, Seconds, Unique, checked_s, frame_of
+from leaderq.dyno.nodes import QueueNodes
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage, Operations
-from leaderq.dyno.writes import apply_all, within
+from leaderq.dyno.writes import OVERTAKEN, apply_all, within
 from leaderq.errors import (
-    BadVersion,
     ConfigurationError,
     ConnectionLost,
     CorruptItem,
     LeaderqError,
-    NodeExists,
     NoNode,
     QueueClosed,
     SessionClosed,
@@ -60,7 +54,7 @@ from leaderq.retrying import RetryPolicy
 from leaderq.threads import Service
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import batched
-from leaderq.zookeeper import Session, SessionState, SetData, Subscription, WatchEvent
+from leaderq.zookeeper import SessionState, SetData, Subscription, WatchEvent
 from leaderq.zookeeper.paths import name_of
 
 log = logging.getLogger(__name__)
@@ -76,16 +70,12 @@ LOOK_S = 1.0
 """How often the minder looks, and how long a wait trusts in watches alone."""
 
 
-class DynoMembership:
+class DynoMembership(NamedTuple):
     """This consumer, as long as its session lasts: its member and its writer."""
 
-    def __init__(self, session: Session, paths: DynoPaths, name: str) -> None:
-        self.mark = uuid.uuid4().hex
-        self.session_id = session.id
-        self.writer = SequencedWriter(
-            session, f"{paths.members}/{self.mark}", ephemeral=True, data=name.encode()
-        )
-        self.writer.open()
+    mark: str
+    session_id: int | None
+    writer: SequencedWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,36 +87,23 @@ class ConsumerOptions:
     lease_s: float
     retry: RetryPolicy
     ageing_s: float | None
-    now_ms: Callable[[], int]
 
 
 class DynoConsumer:
     """What one process knows of a queue's shards, and which of their messages it has claimed."""
 
-    def __init__(
-        self,
-        session: Session,
-        paths: DynoPaths,
-        shards: Sequence[str],
-        options: ConsumerOptions,
-        ids: Ids,
-        bodies: Bodies,
-    ) -> None:
-        self._session = session
-        self._paths = paths
-        self._shards = list(shards)
-        self._options = options
-        self.retry = options.retry
-        self._now_ms = now_ms = options.now_ms
-        self._ids = ids
-        self.bodies = bodies
+    def __init__(self, nodes: QueueNodes, options: ConsumerOptions, ids: Ids) -> None:
+        self._nodes, self._options, self._ids = nodes, options, ids
+        self._session, self._paths, self._shards = nodes.session, nodes.paths, nodes.shards
+        self._now_ms, self.bodies, self.retry = nodes.now_ms, nodes.bodies, options.retry
         self._looking = threading.Lock()
         self._next_look_s, self._next_sweep_s = 0.0, now_s() + SWEEP_S
         self._changed = threading.Condition()
         self._changes = 0
+        view = partial(ShardView, changed=self._notify, ageing_s=options.ageing_s)
         self.views = {
-            shard: ShardView(session, paths.shard(shard), self._notify, options.ageing_s, now_ms)
-            for shard in shards
+            shard: view(nodes.session, nodes.paths.shard(shard), now_ms=nodes.now_ms)
+            for shard in nodes.shards
         }
         self._entering = threading.Lock()
         self._membership: DynoMembership | None = None
@@ -137,70 +114,46 @@ class DynoConsumer:
         self._held: dict[Delivery, None] = {}
         self._minder = Service.repeating(f"leaderq-dyno-{options.name}", self._mind)
         self.keeper = LeaseKeeper(self.extend_all, self._minder.wake)
-        self._is_closed = False
-        self._pid = os.getpid()
-
-    # -- its life ----------------------------------------------------------------------------------
-
-    def check_open(self) -> None:
-        """:raises QueueClosed: it was closed, or belongs to the process that this one is a fork
-        of.
-        """
-        if os.getpid() != self._pid:
-            raise QueueClosed(
-                f"the queue {self._paths.root} belongs to process {self._pid}; make one after the"
-                " fork"
-            )
-        if self._is_closed:
-            raise QueueClosed(f"the queue {self._paths.root} was closed")
 
     def membership(self) -> DynoMembership:
         """Stand among the consumers. Raises what the session raises."""
-        self.check_open()
+        self._nodes.check_open()
         with self._entering:
-            self.check_open()
-            former = self._membership
-            if (
-                former is not None
-                and not former.writer.is_over
-                and former.session_id == self._session.id
-            ):
+            self._nodes.check_open()
+            session, paths, former = self._session, self._paths, self._membership
+            if former and not former.writer.is_over and former.session_id == session.id:
                 return former
             if former is not None:
-                log.warning(
-                    "session over, leases may pass to others queue=%s member=%s",
-                    self._paths.root,
-                    former.mark,
-                )
+                said = "session over, leases may pass to others queue=%s member=%s"
+                log.warning(said, paths.root, former.mark)
                 former.writer.close(0.0)
                 self._membership = None
                 for view in self.views.values():
                     view.invalidate()
-            self._session.ensure_path(self._paths.members)
-            self._session.ensure_path(self._paths.shards)
-            unserved = {
-                unquote(shard) for shard in self._session.children(self._paths.shards)
-            } - set(self._shards)
-            if unserved:
-                log.warning(
-                    "not all shards are served from here queue=%s others=%s",
-                    self._paths.root,
-                    sorted(unserved),
-                )
+            session.ensure_path(paths.members)
+            session.ensure_path(paths.shards)
+            there = {unquote(shard) for shard in session.children(paths.shards)}
+            if unserved := there - set(self._shards):
+                said = "not all shards are served from here queue=%s others=%s"
+                log.warning(said, paths.root, sorted(unserved))
             if self._watch is None:
                 # Not what is below: each member is the guard of a writer, and changes with all that
                 # it writes.
-                self._watch = self._session.watch_node(self._paths.members, self._member_changed)
-            self._membership = DynoMembership(self._session, self._paths, self._options.name)
+                self._watch = session.watch_node(paths.members, self._member_changed)
+            mark, session_id = uuid.uuid4().hex, session.id
+            writer = SequencedWriter(
+                session, f"{paths.members}/{mark}", ephemeral=True, data=self._options.name.encode()
+            )
+            writer.open()
+            self._membership = DynoMembership(mark, session_id, writer)
             self._member_changed()
             self._minder.start()
             return self._membership
 
     def close(self, timeout_s: float) -> bool:
-        """Leave: what is leased and not settled is released first. Returns whether all that was to
-        be written was, in ``timeout_s``."""
+        """Leave, releasing what is not settled; returns whether all was written in time."""
         with self._entering:
-            self._is_closed = True
+            self._nodes.is_closed = True
             membership, watch = self._membership, self._watch
         self._minder.stop(timeout_s)
         self._notify()
@@ -223,8 +176,6 @@ class DynoConsumer:
                 finally:
                     one.lock.release()
 
-    # -- popping -----------------------------------------------------------------------------------
-
     def pop(self, most: int, timeout_s: float | None, least: int, lease_s: float) -> list[Delivery]:
         """At most that many, waiting until there are ``least`` or the time is over."""
         deadline = None if timeout_s is None else now_s() + timeout_s
@@ -240,7 +191,7 @@ class DynoConsumer:
                 if not self._is_passing(exc) or (deadline is not None and now_s() >= deadline):
                     raise
                 with self._changed:  # not what is due: that would be asked for again and again
-                    self._changed.wait_for(lambda: self._is_closed, AWAY_S)
+                    self._changed.wait_for(lambda: self._nodes.is_closed, AWAY_S)
                 continue
             is_found = len(out) > before
             conflicts = conflicts + 1 if is_changed and not is_found else 0
@@ -254,11 +205,9 @@ class DynoConsumer:
             self._wait(seen, left_s)
 
     def _pop_now(self, out: list[Delivery], most: int, conflicts: int, lease_s: float) -> bool:
-        """Add what becomes ours, from one shard after the other until there are ``most``: who left
-        the others while its own has something would leave those whose consumers hang. Returns
-        whether, of what was chosen, some has turned out to be another's, or dead: then the next
-        choice differs.
-        """
+        """Add what becomes ours, from one shard after the other until there are ``most``: else a
+        busy consumer would leave the shards of those that hang. Returns whether some of what was
+        chosen is another's, or dead: then the next choice differs."""
         membership, now_ms, is_changed = self.membership(), self._now_ms(), False
         for view in self._in_order(membership):
             view.refresh()
@@ -302,15 +251,14 @@ class DynoConsumer:
                 due_ms = view.index.next_due_ms(now_ms)
             if due_ms is not None:
                 timeout_s = min(timeout_s, max(0.0, (due_ms - now_ms) / 1000))
+        nodes = self._nodes
         with self._changed:
-            self._changed.wait_for(lambda: self._changes != seen or self._is_closed, timeout_s)
+            self._changed.wait_for(lambda: self._changes != seen or nodes.is_closed, timeout_s)
 
     def _notify(self) -> None:
         with self._changed:
             self._changes += 1
             self._changed.notify_all()
-
-    # -- claiming ----------------------------------------------------------------------------------
 
     def _claim(
         self, membership: DynoMembership, view: ShardView, choices: Sequence[Choice], lease_s: float
@@ -324,7 +272,7 @@ class DynoConsumer:
             states = {one.name: one for one in read_claims(self._session, view.paths, again)}
             wanted: list[Wanted] = []
             for choice, answer in zip(choices, data, strict=False):
-                one = self._prepared(membership, view, choice, answer, states, lease_s)
+                one = self._prepared(membership.mark, view, choice, answer, states, lease_s)
                 if one is not None:
                     wanted.append((choice, one))
             found = self._taken(membership.writer, view, wanted)
@@ -337,10 +285,8 @@ class DynoConsumer:
     def _taken(
         self, writer: SequencedWriter, view: ShardView, wanted: list[Wanted]
     ) -> list[Delivery]:
-        """What of this became ours. Many are claimed all or none, for who meets another consumer
-        would else be refused message by message; then the claims are read, and the rest is tried
-        again.
-        """
+        """What of this became ours. Many are claimed all or none, or who meets another consumer
+        would be refused message by message; then the claims are read, and what is free is tried."""
         found: list[Delivery] = []
         trouble: LeaderqError | None = None
         given = [choice.name for choice, _ in wanted]
@@ -376,17 +322,15 @@ class DynoConsumer:
         if len(chunk) == 1:
             return []
         names = [choice.name for choice, _ in chunk]
-        versions = {
-            claim.name: claim.version for claim in read_claims(self._session, view.paths, names)
-        }
-        for choice, _ in chunk:
+        claims = read_claims(self._session, view.paths, names)
+        versions = {claim.name: claim.version for claim in claims}
+        free: list[Wanted] = []
+        for choice, one in chunk:
             if versions.get(choice.name) != choice.version:
                 view.not_claimed(choice.name)
-        return [
-            one
-            for one in chunk
-            if versions.get(one[0].name) == one[0].version and one[0].name != culprit
-        ]
+            elif choice.name != culprit:
+                free.append((choice, one))
+        return free
 
     def _delivery(self, view: ShardView, choice: Choice, one: Delivery) -> Operations:
         operations = transitions.delivery(view.paths, choice, one.state)
@@ -396,7 +340,7 @@ class DynoConsumer:
 
     def _prepared(
         self,
-        membership: DynoMembership,
+        mark: str,
         view: ShardView,
         choice: Choice,
         answer: tuple[bytes, int, int] | LeaderqError,
@@ -421,21 +365,17 @@ class DynoConsumer:
             frame = Frame.read(answer[0])
         except CorruptItem as exc:
             dead = former._replace(failures=failures, error=str(exc))
-            self._bury(membership, view, choice, answer[0], dead, "corrupt")
+            letter = self._letter(view.paths.shard, choice.name, answer[0], dead, "corrupt")
+            self._bury(view, choice, letter)
             return None
         if is_take_over and self.retry.is_exhausted(failures):
             dead = former._replace(failures=failures)
-            self._bury(membership, view, choice, answer[0], dead, "consumer died")
+            letter = self._letter(view.paths.shard, choice.name, answer[0], dead, "consumer died")
+            self._bury(view, choice, letter)
             return None
-        now_ms = self._now_ms()
-        state = DeliveryState(
-            former.deliveries + 1,
-            failures,
-            membership.mark,
-            now_ms + int(lease_s * 1000),
-            former.error,
-            former.first_ms or now_ms,
-        )
+        now_ms, number = self._now_ms(), former.deliveries + 1
+        until_ms, first_ms = now_ms + int(lease_s * 1000), former.first_ms or now_ms
+        state = DeliveryState(number, failures, mark, until_ms, former.error, first_ms)
         receipt = Receipt(view.paths.shard, choice.name, version)
         return Delivery(self, frame, state, receipt, lease_s)
 
@@ -450,8 +390,6 @@ class DynoConsumer:
             raise StaleLease(f"receipt {receipt} is not valid any more") from exc
         return Delivery(self, frame, read[0].state, receipt, self._options.lease_s)
 
-    # -- settling ----------------------------------------------------------------------------------
-
     def acknowledge(
         self, deliveries: Sequence[Delivery], also: Operations = ()
     ) -> list[LeaderqError | None]:
@@ -462,7 +400,7 @@ class DynoConsumer:
             for one in sorted(once, key=id):  # or two calls could wait for each other
                 one.lock.acquire()
                 held.append(one.lock)
-            known = self._write([(one, (*self._completion(one), *also)) for one in once])
+            known = self._write({one: (*self._completion(one), *also) for one in once})
             done = [one for one in once if known[one] is None]
             self._settled(done, are_gone=True)
         finally:
@@ -473,10 +411,9 @@ class DynoConsumer:
         return [known.pop(one, later) for one in deliveries]
 
     def _completion(self, one: Delivery) -> Operations:
-        done = transitions.completion(self._paths.shard(one.shard), one.name, one.version)
-        return *done, *transitions.id_over(
-            self._paths, one.frame, has_started=True, done_ms=self._now_ms()
-        )
+        paths, now_ms = self._paths, self._now_ms()
+        done = transitions.completion(paths.shard(one.shard), one.name, one.version)
+        return *done, *transitions.id_over(paths, one.frame, has_started=True, done_ms=now_ms)
 
     def settle_rest(self, delivery: Delivery, delay_s: Seconds, state: DeliveryState) -> None:
         with delivery.lock:
@@ -495,7 +432,7 @@ class DynoConsumer:
                 data = b"" if delivery.is_settled else self._session.get(paths.message(name))[0]
             except NoNode as exc:
                 raise self._stale(delivery, exc) from exc
-            letter = self._letter(shard, name, data, state, reason)
+            letter = self._letter(shard, name, data, state, reason).packed()
             dead = transitions.burial(paths, Choice(name, version), letter)
             over = transitions.id_over(self._paths, delivery.frame, has_started=True)
             self._settle(delivery, (*dead, *over), is_gone=True)
@@ -510,17 +447,15 @@ class DynoConsumer:
         if error is not None:
             raise error
 
-    def extend_all(
-        self, wanted: Sequence[tuple[Delivery, float]]
-    ) -> dict[Delivery, LeaderqError | None]:
+    def extend_all(self, wanted: Sequence[tuple[Delivery, float]]) -> Known:
         """Extend each of these, whose locks the caller holds, by so many seconds from now."""
         now_ms, mark = self._now_ms(), self.membership().mark
-        groups = []
+        groups: dict[Delivery, Operations] = {}
         for one, lease_s in wanted:
             until_ms = now_ms + int(lease_s * 1000)
             state = one.state._replace(member=mark, until_ms=until_ms)
             claim = self._paths.shard(one.shard).claim(one.name)
-            groups.append((one, (SetData(claim, state.packed(), one.version),)))
+            groups[one] = (SetData(claim, state.packed(), one.version),)
         known = self._write(groups)
         for one, lease_s in wanted:
             if known[one] is None:
@@ -533,34 +468,25 @@ class DynoConsumer:
         return known
 
     def _settle(self, delivery: Delivery, operations: Operations, *, is_gone: bool = False) -> None:
-        error = self._write([(delivery, operations)])[delivery]
+        error = self._write({delivery: operations})[delivery]
         if error is not None:
             raise error
         self._settled([delivery], are_gone=is_gone)
 
-    def _write(
-        self, wanted: Sequence[tuple[Delivery, Operations]]
-    ) -> dict[Delivery, LeaderqError | None]:
+    def _write(self, wanted: Mapping[Delivery, Operations]) -> Known:
         """Write the transitions of these, whose locks the caller holds; what became of each."""
-        if any(one.queue is not self for one, _ in wanted):
+        if any(one.queue is not self for one in wanted):
             raise ConfigurationError("a delivery can be settled by the queue that popped it only")
-        fresh = [pair for pair in wanted if not pair[0].is_settled]
-        errors = (
-            apply_all(self.membership().writer, [group for _, group in fresh], self._paths.root)
-            if fresh
-            else []
-        )
-        known: dict[Delivery, LeaderqError | None] = {
-            one: StaleLease(f"message {one.id} was settled before")
-            for one, _ in wanted
-            if one.is_settled
-        }
-        for (one, _), error in zip(fresh, errors, strict=True):
-            is_stale = isinstance(error, SessionExpired) or (
-                isinstance(error, BadVersion | NoNode | NodeExists)
-                and within(error, self._paths.root)
-            )
-            known[one] = self._stale(one, error) if is_stale else error
+        root, known = self._paths.root, Known()
+        for one in wanted:
+            if one.is_settled:
+                known[one] = StaleLease(f"message {one.id} was settled before")
+        if fresh := {one: group for one, group in wanted.items() if one not in known}:
+            errors = apply_all(self.membership().writer, list(fresh.values()), root)
+            for one, error in zip(fresh, errors, strict=True):
+                is_overtaken = isinstance(error, OVERTAKEN) and within(error, root)
+                is_stale = is_overtaken or isinstance(error, SessionExpired)
+                known[one] = self._stale(one, error) if is_stale else error
         return known
 
     def _stale(self, delivery: Delivery, error: LeaderqError | None) -> StaleLease:
@@ -578,26 +504,15 @@ class DynoConsumer:
                 with view.lock:
                     view.index.deleted(one.name)
 
-    # -- the dead ----------------------------------------------------------------------------------
-
-    def _bury(
-        self,
-        membership: DynoMembership,
-        view: ShardView,
-        choice: Choice,
-        data: bytes,
-        state: DeliveryState,
-        reason: str,
-    ) -> None:
+    def _bury(self, view: ShardView, choice: Choice, letter: DeadMessage) -> None:
         """On the way to a delivery: it is not to be delivered any more."""
-        letter = self._letter(view.paths.shard, choice.name, data, state, reason)
-        dead = transitions.burial(view.paths, choice, letter)
-        over = transitions.id_over(self._paths, frame_of(data), has_started=state.deliveries > 0)
-        (error,) = apply_all(membership.writer, [(*dead, *over)], self._paths.root)
+        frame, root = frame_of(letter.data), self._paths.root
+        dead = transitions.burial(view.paths, choice, letter.packed())
+        over = transitions.id_over(self._paths, frame, has_started=letter.deliveries > 0)
+        (error,) = apply_all(self.membership().writer, [(*dead, *over)], root)
         if error is None:
-            log.error(
-                "message dead queue=%s message=%s reason=%s", self._paths.root, choice.name, reason
-            )
+            said = "message dead queue=%s message=%s reason=%s"
+            log.error(said, root, choice.name, letter.reason)
             with view.lock:
                 view.index.deleted(choice.name)
         elif not view.not_claimed(choice.name, error):
@@ -605,11 +520,9 @@ class DynoConsumer:
 
     def _letter(
         self, shard: str, name: str, data: bytes, state: DeliveryState, reason: str
-    ) -> bytes:
+    ) -> DeadMessage:
         counts = state.deliveries, state.failures, state.first_ms, self._now_ms()
-        return DeadMessage(name, shard, reason, state.error, *counts, data).packed()
-
-    # -- leases ------------------------------------------------------------------------------------
+        return DeadMessage(name, shard, reason, state.error, *counts, data)
 
     def look_at_leases(self) -> int:
         """Find the leases that are over, in all shards; returns how many."""
@@ -620,11 +533,8 @@ class DynoConsumer:
                     names = frozenset(self._session.children(self._paths.members))
                     self._has_lost_member = self._has_lost_member or not self._members <= names
                     self._members = names
-                now_ms, listed = (
-                    self._now_ms(),
-                    partial(self._session.children, self._paths.members),
-                )
-                has_lost = self._has_lost_member
+                now_ms, has_lost = self._now_ms(), self._has_lost_member
+                listed = partial(self._session.children, self._paths.members)
                 over = [
                     view.look_at_claims(now_ms, listed, has_lost_member=has_lost)
                     for view in self.views.values()
@@ -640,37 +550,29 @@ class DynoConsumer:
         try:
             next_s = min(LOOK_S, self.keeper.extend_due(self._now_ms()))
             is_time = now_s() >= self._next_look_s  # not each time that a handler begins
-            if (
-                is_time
-                and self._membership is not None
-                and self._membership.session_id == self._session.id
-            ):
+            member = self._membership
+            if is_time and member is not None and member.session_id == self._session.id:
                 self._next_look_s = now_s() + LOOK_S / 2
                 self.look_at_leases()
-                self._sweep_windows(self._membership)
+                if now_s() >= self._next_sweep_s and member.mark == min(self._members, default=""):
+                    self._next_sweep_s = now_s() + SWEEP_S
+                    self._ids.sweep_windows(self._now_ms(), member.writer)
             for one in [one for one in self._held.copy() if one.until_ms <= self._now_ms()]:
                 self._held.pop(one, None)
         except Exception as exc:  # this thread goes on, or nothing would ever be extended again
             if isinstance(exc, QueueClosed) or self._session.state is SessionState.CLOSED:
                 self._minder.stop()
-            elif self._is_passing(exc):
-                log.debug("leases not looked at queue=%s error=%s", self._paths.root, exc)
             else:
-                log.warning(
-                    "leases not looked at queue=%s error=%s", self._paths.root, exc, exc_info=True
-                )
+                level, said = logging.WARNING, "leases not looked at queue=%s error=%s"
+                if is_passing := self._is_passing(exc):
+                    level = logging.DEBUG
+                log.log(level, said, self._paths.root, exc, exc_info=not is_passing)
         return next_s
-
-    def _sweep_windows(self, membership: DynoMembership) -> None:
-        if now_s() >= self._next_sweep_s and membership.mark == min(self._members, default=""):
-            self._next_sweep_s = now_s() + SWEEP_S
-            self._ids.sweep_windows(self._now_ms(), membership.writer)
 
     def _is_passing(self, error: BaseException) -> bool:
         """Whether it is an outage, or the change from one session to the next."""
-        is_change = (
-            isinstance(error, SessionClosed) and self._session.state is not SessionState.CLOSED
-        )
+        is_closed = self._session.state is SessionState.CLOSED
+        is_change = isinstance(error, SessionClosed) and not is_closed
         return is_change or isinstance(error, ConnectionLost | SessionExpired)
 
     def _member_changed(self, _event: WatchEvent | None = None) -> None:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
-from leaderq.dyno.bodies import Bodies
-from leaderq.dyno.layout import DynoPaths, group_of, name_prefix, parsed_name
+from leaderq.dyno.layout import group_of, name_prefix, parsed_name
 from leaderq.dyno.message import frame_of
+from leaderq.dyno.nodes import QueueNodes
 from leaderq.dyno.shard_view import children_of
 from leaderq.dyno.transitions import DeadMessage, Operations
-from leaderq.errors import (
-    BadVersion,
-    ConfigurationError,
-    CorruptItem,
-    LeaderqError,
-    NodeExists,
-    NoNode,
-)
+from leaderq.dyno.writes import OVERTAKEN
+from leaderq.errors import ConfigurationError, CorruptItem
 from leaderq.reading import SizedReader
-from leaderq.zookeeper import Create, Delete, Session
+from leaderq.zookeeper import Create, Delete
 
 Wanted = Callable[[DeadMessage], bool]
 Chosen = Wanted | Iterable[DeadMessage]
@@ -33,30 +27,15 @@ class DynoDeadLetters:
     first pushed. It begins with no failures.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        paths: DynoPaths,
-        shards: Sequence[str],
-        write: Callable[[Operations], LeaderqError | None],
-        bodies: Bodies,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._session = session
-        self._paths = paths
-        self._shards = shards
-        self._write = write
-        self._bodies = bodies
-        self._now_ms = now_ms
+    def __init__(self, nodes: QueueNodes) -> None:
+        self._nodes, self._paths = nodes, nodes.paths
 
     def browse(self, wanted: Wanted | None = None) -> Iterator[DeadMessage]:
-        """The letters that are ``wanted``, shard by shard, in the order of their messages. Reads
-        about a megabyte at a time."""
-        for shard in self._shards:
+        """Those that are ``wanted``, by shard and name. Reads about a megabyte at a time."""
+        for shard in self._nodes.shards:
             paths = self._paths.shard(shard)
-            for name, answer in SizedReader(self._session, paths.dead).read_all(
-                children_of(self._session, paths.dead)
-            ):
+            reader = SizedReader(session := self._nodes.session, paths.dead)
+            for name, answer in reader.read_all(children_of(session, paths.dead)):
                 if not isinstance(answer, tuple) or parsed_name(name) is None:
                     continue
                 try:
@@ -87,27 +66,26 @@ class DynoDeadLetters:
         for letter in self.browse(wanted) if wanted is None or callable(wanted) else wanted:
             if self._apply((Delete(self._paths.shard(letter.shard).dead_letter(letter.name)),)):
                 count += 1
-                self._bodies.drop([frame_of(letter.data).body])
+                self._nodes.bodies.drop([frame_of(letter.data).body])
         return count
 
     def _back(self, letter: DeadMessage) -> Operations:
         paths, priority = self._paths.shard(letter.shard), int(letter.name[:2])
-        gone = Delete(paths.dead_letter(letter.name))
+        gone, now_ms = Delete(paths.dead_letter(letter.name)), self._nodes.now_ms()
         try:
             frame = letter.frame
         except CorruptItem:  # as it was: whoever sends it back has mended what reads it
-            return gone, Create(
-                paths.message(name_prefix(priority, self._now_ms())), letter.data, sequential=True
-            )
+            path = paths.message(name_prefix(priority, now_ms))
+            return gone, Create(path, letter.data, sequential=True)
         id = frame.id or f"{letter.shard}/{letter.name}"
-        prefix = name_prefix(priority, self._now_ms(), group_of(frame.group))
+        prefix = name_prefix(priority, now_ms, group_of(frame.group))
         message = Create(paths.message(prefix), frame._replace(id=id).packed(), sequential=True)
         return gone, message, Create(self._paths.id(id), letter.shard.encode())
 
     def _apply(self, operations: Operations) -> bool:
-        error = self._write(operations)
+        error = self._nodes.apply(operations)
         if error is None:
             return True
-        if isinstance(error, NoNode | BadVersion | NodeExists):
+        if isinstance(error, OVERTAKEN):
             return False  # somebody else was quicker, or a message of that id is there again
         raise error

@@ -38,10 +38,7 @@ class Receipt(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Receipt:
-        """Undo ``str``.
-
-        :raises ConfigurationError: it is not a receipt.
-        """
+        """Undo ``str``. Raises ``ConfigurationError`` for what is not a receipt."""
         place, _, version = text.rpartition("/")
         shard, _, name = place.rpartition("/")
         if not shard or parsed_name(name) is None or not version.isdecimal():

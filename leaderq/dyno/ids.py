@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from leaderq.dyno import transitions
-from leaderq.dyno.layout import DynoPaths, parsed_name
+from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import Frame, frame_of
+from leaderq.dyno.nodes import QueueNodes
 from leaderq.dyno.shard_view import children_of, read_claims
 from leaderq.dyno.transitions import Operations
-from leaderq.dyno.writes import apply_all, outcomes
-from leaderq.errors import BadVersion, ConnectionLost, NodeExists, NoNode
+from leaderq.dyno.writes import OVERTAKEN, apply_all, outcomes
+from leaderq.errors import ConnectionLost, NodeExists, NoNode
 from leaderq.writing import SequencedWriter
-from leaderq.zookeeper import Check, Create, Delete, GetData, Session, SetData
+from leaderq.zookeeper import Check, Create, Delete, GetData, SetData
 from leaderq.zookeeper.paths import name_of
 
 _TRIES, _PAUSE_S = 40, 0.005
@@ -63,24 +63,15 @@ class Pushed:
 
 
 class Ids:
-    """Those of one queue. ``listed(shard)`` yields the names and data of all messages there."""
+    """Those of one queue."""
 
-    def __init__(
-        self,
-        session: Session,
-        paths: DynoPaths,
-        shards: Sequence[str],
-        listed: Callable[[str], Iterable[tuple[str, bytes]]],
-    ) -> None:
-        self._session = session
-        self._paths = paths
-        self._shards = shards
-        self._listed = listed
+    def __init__(self, nodes: QueueNodes) -> None:
+        self._nodes, self._session, self._paths = nodes, nodes.session, nodes.paths
 
     def place(self, id: str) -> tuple[str, str] | None:
         """The shard and the name of the message of this id, if there is one."""
         shard, _, name = id.rpartition("/")
-        if shard in self._shards and self._is_there(shard, name):
+        if shard in self._nodes.shards and self._is_there(shard, name):
             return shard, name
         try:
             said = self._session.get(self._paths.id(id))[0].decode(errors="replace")
@@ -91,7 +82,7 @@ class Ids:
             return shard, name
         if not shard or shard.startswith("="):
             return None
-        for name, data in self._listed(shard):  # its place was never written down
+        for name, data in self._nodes.messages(shard):  # its place was never written down
             if frame_of(data).id == id:
                 self.note_place(id, shard, name)
                 return shard, name
@@ -104,30 +95,20 @@ class Ids:
         )
 
     def note_place(self, id: str, shard: str, name: str) -> None:
-        """A hint only: who misses it looks for the message in its shard. While the message stands,
-        its id is its own."""
+        """A hint: who misses it looks in the shard. The id is its own while the message stands."""
         here = Check(self._paths.shard(shard).message(name))
         self._session.multi_async([here, SetData(self._paths.id(id), f"{shard}/{name}".encode())])
 
     def resolve(
-        self,
-        id: str,
-        push: Operations,
-        shard: str,
-        on_conflict: OnConflict,
-        now_ms: int,
-        writer: SequencedWriter,
+        self, id: str, push: Operations, shard: str, on_conflict: OnConflict
     ) -> tuple[Pushed, Frame | None]:
         """Push, by ``push`` (whose last operation creates it), a message whose id may be another's;
-        returns the message that was replaced, too.
-
-        :raises Duplicate: it is another's, and ``on_conflict`` says so.
-        """
+        returns the message that was replaced, too. Raises what ``on_conflict`` says."""
         for attempt in range(_TRIES):
             time.sleep(_PAUSE_S * attempt * random.random())
             try:
                 operations, former = self._claiming(
-                    id, shard, on_conflict is OnConflict.REPLACE, now_ms
+                    id, shard, on_conflict is OnConflict.REPLACE, self._nodes.now_ms()
                 )
             except Duplicate as taken:
                 if on_conflict is OnConflict.DROP:
@@ -135,15 +116,16 @@ class Ids:
                 raise
             except NoNode:  # it changes hands at this moment
                 continue
-            ((results, error),) = outcomes(writer, [(*operations, *push)], self._paths.root)
+            ((results, error),) = outcomes(
+                self._nodes.writer(), [(*operations, *push)], self._paths.root
+            )
             if error is None:
                 place = "" if results is None else f"{shard}/{name_of(results[-1])}"
                 if results is not None:
                     self.note_place(id, shard, name_of(results[-1]))
-                return Pushed(
-                    id, True, place, "" if former is None else former[0]
-                ), former and former[1]
-            if not isinstance(error, NoNode | NodeExists | BadVersion):
+                replaced, frame = former or ("", None)
+                return Pushed(id, True, place, replaced), frame
+            if not isinstance(error, OVERTAKEN):
                 raise error
         raise ConnectionLost(f"the id {id!r} changes hands too often queue={self._paths.root}")
 
@@ -190,20 +172,13 @@ class Ids:
     def sweep_windows(self, now_ms: int, writer: SequencedWriter) -> None:
         """Forget the ids whose windows are over."""
         names = children_of(self._session, self._paths.windows)
-        over = [name for name in names if name[:13].isdecimal() and int(name[:13]) <= now_ms][
-            :_AT_A_TIME
-        ]
-        paths = [f"{self._paths.ids}/{name[14:]}" for name in over]
+        over = [name for name in names if name[:13].isdecimal() and int(name[:13]) <= now_ms]
+        paths = {name: f"{self._paths.ids}/{name[14:]}" for name in over[:_AT_A_TIME]}
+        answers = self._session.multi_read([GetData(path) for path in paths.values()])
         groups: list[Operations] = []
-        for name, path, answer in zip(
-            over, paths, self._session.multi_read([GetData(path) for path in paths]), strict=True
-        ):
+        for (name, path), answer in zip(paths.items(), answers, strict=True):
             gone: Operations = (Delete(f"{self._paths.windows}/{name}"),)
-            if (
-                isinstance(answer, tuple)
-                and answer[0] == b"=%d" % int(name[:13])
-                and not isinstance(answer[1], str)
-            ):
+            if isinstance(answer, tuple) and answer[0] == b"=%d" % int(name[:13]):
                 gone = (*gone, Delete(path, answer[1].version))
             groups.append(gone)
         apply_all(writer, groups, self._paths.root)

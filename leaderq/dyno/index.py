@@ -34,9 +34,8 @@ class Choice(NamedTuple):
 
 @dataclass(slots=True)
 class KnownLease:
-    """A lease of which we know, and when to look whether it is over. It belongs to one delivery:
-    the next one has another, so what was known of the former does not put off the look at it.
-    """
+    """A lease of which we know, and when to look whether it is over. Each delivery has its own, so
+    what was known of the former does not put off the look at the next."""
 
     since_ms: int
     look_ms: int
@@ -60,8 +59,6 @@ class ShardIndex:
     def __len__(self) -> int:
         """The messages that are there, in whatever state."""
         return len(self._names)
-
-    # -- what is heard -----------------------------------------------------------------------------
 
     def replace(self, names: Iterable[str], markers: Iterable[str], now_ms: int) -> None:
         """A new listing, of any length; what is ours or leased stays so if it is still there."""
@@ -158,8 +155,6 @@ class ShardIndex:
             self._over[name] = version
             self._schedule(name)
 
-    # -- what is chosen ----------------------------------------------------------------------------
-
     def choose(self, most: int, now_ms: int, *, skip: int = 0) -> list[Choice]:
         """The next messages in their order, at most that many; they are ours from now on. ``skip``
         leaves that many to others, if there are more."""
@@ -213,9 +208,7 @@ class ShardIndex:
                     self._schedule(name)
 
     def claimed(self, name: str, now_ms: int, until_ms: int) -> None:
-        """It is leased to this consumer: no more sure than a lease of another's, for it ends
-        too.
-        """
+        """It is leased to this consumer: no more sure than a lease of another's, which ends too."""
         if name in self._ours:  # else what was heard meanwhile is newer: given back, or gone
             self._ours.discard(name)
             self._over.pop(name, None)
@@ -223,9 +216,7 @@ class ShardIndex:
             self._leased[name] = KnownLease(now_ms, until_ms)
 
     def lost(self, name: str, now_ms: int) -> None:
-        """The claim failed: what was known of it is not so any more, and somebody else may have
-        it.
-        """
+        """The claim failed: what was known of it is not so any more; another may have it."""
         self.claimed(name, now_ms, now_ms + SETTLING_MS)
 
     def due_times_ms(self, now_ms: int) -> list[int]:
@@ -247,8 +238,6 @@ class ShardIndex:
         while self._later and not self._is_waiting(self._later[0]):
             heapq.heappop(self._later)
         return self._later[0][0] if self._later else None
-
-    # -- inside ------------------------------------------------------------------------------------
 
     def due_ms_of(self, name: str) -> int:
         """When a message that nobody has may be delivered."""

@@ -14,6 +14,10 @@ from leaderq.threads import Service
 
 log = logging.getLogger(__name__)
 Ending = Callable[[Delivery], object]
+Known = dict[Delivery, LeaderqError | None]
+"""What became of each."""
+Wanted = Sequence[tuple[Delivery, float]]
+"""What is to be extended, by so many seconds from now."""
 _LEAST_S = 0.01
 
 
@@ -28,13 +32,7 @@ class LeaseKeeper:
     """Which deliveries are kept. ``extend_all`` extends those whose locks are held, all together;
     ``wake`` has :meth:`extend_due` called soon."""
 
-    def __init__(
-        self,
-        extend_all: Callable[
-            [Sequence[tuple[Delivery, float]]], dict[Delivery, LeaderqError | None]
-        ],
-        wake: Callable[[], object],
-    ) -> None:
+    def __init__(self, extend_all: Callable[[Wanted], Known], wake: Callable[[], object]) -> None:
         self._extend_all, self._wake = extend_all, wake
         self._kept: dict[Delivery, _Kept] = {}
 
@@ -76,7 +74,7 @@ class LeaseKeeper:
         self._extend(wanted)
         return max(_LEAST_S, soonest_s)
 
-    def _extend(self, wanted: Sequence[tuple[Delivery, float]]) -> None:
+    def _extend(self, wanted: Wanted) -> None:
         with ExitStack() as locks:
             free = []
             for one, lease_s in wanted:

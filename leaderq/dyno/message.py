@@ -49,10 +49,9 @@ def checked_type(what: str, value: object, kind: type | UnionType) -> None:
 
 def is_time(value: object) -> bool:
     """Whether it is one that :func:`checked_s` returns."""
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    return (
-        isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds <= MAX_S
-    )
+    seconds: Any = value.total_seconds() if isinstance(value, timedelta) else value
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    return is_number and 0 <= seconds <= MAX_S
 
 
 def is_text(value: object) -> bool:
@@ -98,20 +97,17 @@ class DynoMessage:
 
     def __post_init__(self) -> None:
         problems: list[str] = []
+        given: Any = self  # as it is, and not as it should be
 
         def expect(is_so: bool, what: str, wanted: str) -> None:
             if not is_so:
                 problems.append(f"{what}={getattr(self, what)!r}: give {wanted}")
 
-        given: Any = self  # as it is, and not as it should be
         pairs = given.headers.items() if isinstance(given.headers, Mapping) else [(None, None)]
         expect(is_text(given.id), "id", "a text")
         expect(isinstance(given.payload, bytes), "payload", "bytes")
-        expect(
-            type(self.priority) is int and 0 <= self.priority <= MAX_PRIORITY,
-            "priority",
-            f"0 to {MAX_PRIORITY}",
-        )
+        is_priority = type(self.priority) is int and 0 <= self.priority <= MAX_PRIORITY
+        expect(is_priority, "priority", f"0 to {MAX_PRIORITY}")
         expect(all(is_text(text) for pair in pairs for text in pair), "headers", "texts by texts")
         for what, text in (("shard", given.shard), ("group", given.group)):
             expect(text is None or (is_text(text) and text != ""), what, "a text, or None")
@@ -147,11 +143,7 @@ class Fields:
 
     def may_match(self, shard: str, name: MessageName) -> bool:
         """Whether a message of this name may be one of them."""
-        wanted = (
-            range(self.priority, self.priority + 1)
-            if isinstance(self.priority, int)
-            else self.priority
-        )
+        wanted = (self.priority,) if isinstance(self.priority, int) else self.priority
         return (
             self.shard in (None, shard)
             and (wanted is None or name.priority in wanted)
@@ -182,15 +174,14 @@ class Frame(NamedTuple):
     unique_s: float = 0.0
 
     def packed(self) -> bytes:
+        said = {
+            "id": self.id,
+            "headers": dict(self.headers),
+            "group": self.group,
+            "body": self.body,
+        }
         header: dict[str, Any] = {"at": self.enqueued_ms}
-        for key, value in (
-            ("id", self.id),
-            ("headers", dict(self.headers)),
-            ("group", self.group),
-            ("body", self.body),
-        ):
-            if value:
-                header[key] = value
+        header |= {key: value for key, value in said.items() if value}
         if self.unique is not Unique.DONE:
             header["unique"] = self.unique.value
         elif self.unique_s:
@@ -200,10 +191,7 @@ class Frame(NamedTuple):
 
     @classmethod
     def read(cls, data: bytes) -> Frame:
-        """Undo :meth:`packed`.
-
-        :raises CorruptItem: these bytes are not a message.
-        """
+        """Undo :meth:`packed`, or ``CorruptItem``."""
         if not data.startswith(_MAGIC):
             raise CorruptItem(
                 f"these {len(data)} bytes are not a message: they begin with {data[:8]!r}"

@@ -5,12 +5,9 @@ See :class:`DynoQueue`. The layout and the reasons are in ``docs/design/dyno.md`
 
 from __future__ import annotations
 
-import threading
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import NamedTuple
 
 from leaderq.clock import now_ms
@@ -21,7 +18,7 @@ from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, Receipt
 from leaderq.dyno.ids import Ids, OnConflict, Pushed
 from leaderq.dyno.keeper import Ending
-from leaderq.dyno.layout import DynoPaths, group_of, name_prefix, parsed_name
+from leaderq.dyno.layout import DynoPaths, MessageName, group_of, name_prefix, parsed_name
 from leaderq.dyno.message import (
     MAX_S,
     DeliveryState,
@@ -33,13 +30,13 @@ from leaderq.dyno.message import (
     checked_type,
     frame_of,
 )
-from leaderq.dyno.shard_view import ClaimRead, children_of, read_claims
+from leaderq.dyno.nodes import QueueNodes
+from leaderq.dyno.shard_view import ClaimRead, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.stale import Leftover, leftovers
 from leaderq.dyno.transitions import Operations
-from leaderq.dyno.writes import Outcome, apply_all, outcomes
+from leaderq.dyno.writes import OVERTAKEN, Outcome, apply_all, outcomes
 from leaderq.errors import (
-    BadVersion,
     ConfigurationError,
     ConnectionLost,
     CorruptItem,
@@ -48,9 +45,7 @@ from leaderq.errors import (
     NoNode,
     TooLarge,
 )
-from leaderq.reading import SizedReader
 from leaderq.retrying import RetryPolicy
-from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import batched
 from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SessionState, as_session
 from leaderq.zookeeper.paths import name_of, validated_path
@@ -64,8 +59,7 @@ _AT_A_TIME = 250
 @dataclass(frozen=True, slots=True)
 class ShardFigures:
     """``due``: may be delivered now; ``delayed``: later; ``leased``: in flight; ``oldest_due_s``:
-    how long the oldest of those due has been so.
-    """
+    how long the oldest of those due has been so."""
 
     due: int
     delayed: int
@@ -78,9 +72,6 @@ class _Push(NamedTuple):
     shard: str
     frame: Frame
     create: Create
-
-    def id_operations(self, paths: DynoPaths) -> Operations:
-        return (Create(paths.id(self.frame.id), self.shard.encode()),) if self.frame.id else ()
 
 
 class DynoQueue:
@@ -121,49 +112,34 @@ class DynoQueue:
         names = (shards,) if isinstance(shards, str) else shards
         supplier = names if isinstance(names, ShardSupplier) else FixedShards(*names)
         self.root = root
-        self._session = as_session(client)
         if validated_path(root) == "/":  # what is ours could not be told from what is the user's
             raise ConfigurationError("znode path '/' is everybody's: give the queue one of its own")
-        self._paths = DynoPaths(root)
-        self._shards = tuple(supplier.shards())
+        self._session, self._paths, self._now_ms = as_session(client), DynoPaths(root), now_ms
+        self._shards, self._bodies = tuple(supplier.shards()), Bodies(body_store, body_bytes)
+        self._nodes = QueueNodes(self._session, self._paths, self._shards, self._bodies, now_ms)
+        self._ids = Ids(self._nodes)
         self._strategy = strategy or round_robin()
-        self._now_ms = now_ms
         self.lease_s = checked_s("lease_s", lease_s)
-        self._bodies = Bodies(body_store, body_bytes)
-        self._ids = Ids(self._session, self._paths, self._shards, self._all)
-        self._pushes: SequencedWriter | None = None
-        self._opening = threading.Lock()
-        name = name or root.rpartition("/")[2]
-        current = supplier.current_shard()
+        name, current = name or root.rpartition("/")[2], supplier.current_shard()
         ageing = None if ageing_s is None else checked_s("ageing_s", ageing_s)
-        options = ConsumerOptions(
-            name, current, self.lease_s, retry or RetryPolicy(), ageing, now_ms
-        )
-        self._consumer = DynoConsumer(
-            self._session, self._paths, self._shards, options, self._ids, self._bodies
-        )
+        options = ConsumerOptions(name, current, self.lease_s, retry or RetryPolicy(), ageing)
+        self._consumer = DynoConsumer(self._nodes, options, self._ids)
 
     def __enter__(self) -> DynoQueue:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self, timeout_s: float = 5.0) -> bool:
-        """Leave; what is leased here and not settled is released. Returns whether all was written
-        in ``timeout_s`` seconds."""
+        """Leave, and release what is not settled; returns whether all was written in time."""
         is_clean = self._consumer.close(timeout_s)
-        with self._opening:
-            return (self._pushes is None or self._pushes.close(timeout_s)) and is_clean
+        return self._nodes.close_writer(timeout_s) and is_clean
 
     @property
     def is_over(self) -> bool:
         """Whether nothing will ever come of it any more: its session was closed."""
         return self._session.state is SessionState.CLOSED
-
-    # -- pushing -----------------------------------------------------------------------------------
 
     def push(
         self, messages: DynoMessage | Iterable[DynoMessage], *, fence: Sequence[Operation] = ()
@@ -196,8 +172,12 @@ class DynoQueue:
             except (ConfigurationError, TooLarge) as exc:
                 prepared.append(exc)
         pushes = [one for one in prepared if isinstance(one, _Push)]
-        groups = [(*fence, one.create, *one.id_operations(self._paths)) for one in pushes]
-        found = outcomes(self._writer(), groups, self._paths.root)
+        groups: list[Operations] = []
+        for push in pushes:
+            id, shard = push.frame.id, push.shard.encode()
+            ids = (Create(self._paths.id(id), shard),) if id else ()
+            groups.append((*fence, push.create, *ids))
+        found = outcomes(self._nodes.writer(), groups, self._paths.root)
         pushed = (self._pushed(one, fence, said) for one, said in zip(pushes, found, strict=True))
         return [next(pushed) if isinstance(one, _Push) else one for one in prepared]
 
@@ -223,12 +203,7 @@ class DynoQueue:
     def _resolved(self, one: _Push, fence: Sequence[Operation], on_conflict: OnConflict) -> Pushed:
         try:
             pushed, former = self._ids.resolve(
-                one.frame.id,
-                (*fence, one.create),
-                one.shard,
-                on_conflict,
-                self._now_ms(),
-                self._writer(),
+                one.frame.id, (*fence, one.create), one.shard, on_conflict
             )
         except LeaderqError as exc:
             if not isinstance(exc, ConnectionLost):  # else it may be there
@@ -240,37 +215,23 @@ class DynoQueue:
         return pushed
 
     def ensure(self, message: DynoMessage) -> bool:
-        """Push it, unless a message of its id is in the queue; returns whether it was pushed. Of
-        any number of callers one pushes.
-        """
+        """Push it, unless its id is in the queue; returns whether that was done, by one caller."""
         return self.push_unique(message, OnConflict.DROP).is_new
 
-    def _prepared(self, message: DynoMessage) -> _Push:
-        checked_type("message", message, DynoMessage)
-        shard = shard_of(message, self._shards, self._strategy)
-        now_ms = self._now_ms()
-        due_ms = now_ms + int(checked_s("timeout_s", message.timeout_s) * 1000)
-        payload, body = self._bodies.put(message.payload)
-        unique_s = checked_s("unique_s", message.unique_s)
-        frame = Frame(
-            payload,
-            message.id,
-            now_ms,
-            message.headers,
-            message.group,
-            body,
-            message.unique,
-            unique_s,
-        )
+    def _prepared(self, one: DynoMessage) -> _Push:
+        checked_type("message", one, DynoMessage)
+        shard, now_ms = shard_of(one, self._shards, self._strategy), self._now_ms()
+        due_ms = now_ms + int(checked_s("timeout_s", one.timeout_s) * 1000)
+        payload, body = self._bodies.put(one.payload)
+        unique_s = checked_s("unique_s", one.unique_s)
+        frame = Frame(payload, one.id, now_ms, one.headers, one.group, body, one.unique, unique_s)
         data = frame.packed()
         if len(data) > (limit := self._session.max_request_bytes - LETTER_BYTES):
-            raise TooLarge(
-                f"message {message.id or len(message.payload)!r}", size=len(data), limit=limit
-            )
-        prefix = name_prefix(message.priority, due_ms, group_of(message.group))
-        return _Push(
-            shard, frame, Create(self._paths.shard(shard).message(prefix), data, sequential=True)
-        )
+            what = f"message {one.id or len(one.payload)!r}"
+            raise TooLarge(what, size=len(data), limit=limit)
+        prefix = name_prefix(one.priority, due_ms, group_of(one.group))
+        path = self._paths.shard(shard).message(prefix)
+        return _Push(shard, frame, Create(path, data, sequential=True))
 
     def _pushed(self, one: _Push, fence: Sequence[Operation], said: Outcome) -> str | LeaderqError:
         id, (results, error) = one.frame.id, said
@@ -289,21 +250,6 @@ class DynoQueue:
             return f"{one.shard}/{name_of(results[-1])}"
         self._ids.note_place(id, one.shard, name_of(results[-2]))
         return id
-
-    def _writer(self) -> SequencedWriter:
-        self._consumer.check_open()
-        with self._opening:
-            if self._pushes is None:
-                writer = SequencedWriter(self._session, f"{self._paths.pushes}/{uuid.uuid4().hex}")
-                writer.open()
-                for shard in self._shards:
-                    for parent in self._paths.shard(shard).parents:
-                        self._session.ensure_path(parent)
-                self._session.ensure_path(self._paths.ids)
-                self._pushes = writer
-            return self._pushes
-
-    # -- consuming ---------------------------------------------------------------------------------
 
     def pop(
         self,
@@ -377,17 +323,12 @@ class DynoQueue:
     @property
     def dead_letters(self) -> DynoDeadLetters:
         """What is not delivered any more."""
-        return DynoDeadLetters(
-            self._session, self._paths, self._shards, self._apply, self._bodies, self._now_ms
-        )
+        return DynoDeadLetters(self._nodes)
 
     def process_unacks(self) -> int:
-        """Look now for leases that are over, in all shards; returns how many were found. A thread
-        does this once a second."""
+        """Look now, not in a second, for leases that are over; returns how many were found."""
         self._consumer.membership()
         return self._consumer.look_at_leases()
-
-    # -- looking -----------------------------------------------------------------------------------
 
     def get(self, id: str) -> DynoMessage | None:
         """The message of this id, in whatever state; ``None`` if there is none.
@@ -424,22 +365,15 @@ class DynoQueue:
         return sum(one["messages"] - one["leased"] for one in self.shard_sizes().values())
 
     def shard_sizes(self) -> dict[str, dict[str, int]]:
-        """For each shard: ``messages`` (all), ``resting``, ``leased``, ``dead``; as the servers
-        have them.
-        """
+        """For each shard, by the servers: ``messages`` (all), ``resting``, ``leased``, ``dead``."""
         out = {}
         for shard in self._shards:
             paths = self._paths.shard(shard)
             stats = [self._session.exists(parent) for parent in paths.parents]
-            messages, claims, rests, dead = (
-                0 if one is None else one.num_children for one in stats
-            )
-            out[shard] = {
-                "messages": messages,
-                "resting": rests,
-                "leased": max(0, claims - rests),
-                "dead": dead,
-            }
+            counts = [0 if one is None else one.num_children for one in stats]
+            messages, claims, rests, dead = counts
+            leased = max(0, claims - rests)
+            out[shard] = {"messages": messages, "resting": rests, "leased": leased, "dead": dead}
         return out
 
     def figures(self) -> dict[str, ShardFigures]:
@@ -450,17 +384,11 @@ class DynoQueue:
             view.refresh()
             with view.lock:
                 times_ms = view.index.due_times_ms(now_ms)
-            due, leased, oldest_s = (
-                len(times_ms),
-                sizes["leased"],
-                (now_ms - min(times_ms)) / 1000 if times_ms else None,
-            )
-            out[shard] = ShardFigures(
-                due, max(0, sizes["messages"] - due - leased), leased, sizes["dead"], oldest_s
-            )
+            due, leased = len(times_ms), sizes["leased"]
+            delayed = max(0, sizes["messages"] - due - leased)
+            oldest_s = (now_ms - min(times_ms)) / 1000 if times_ms else None
+            out[shard] = ShardFigures(due, delayed, leased, sizes["dead"], oldest_s)
         return out
-
-    # -- changing one message ----------------------------------------------------------------------
 
     def remove(self, id: str) -> bool:
         """Delete a message, in whatever state; returns whether it was there. Who has it in flight
@@ -469,8 +397,7 @@ class DynoQueue:
 
     def finish(self, id: str) -> bool:
         """Delete a message that nobody has in flight, as if it had been acknowledged: its id is
-        kept for its ``unique_s``. Returns whether there was one.
-        """
+        kept for its ``unique_s``. Returns whether there was one."""
         return self._end(id, held_too=False, done_ms=self._now_ms())
 
     def _end(self, id: str, *, held_too: bool = True, done_ms: int | None = None) -> bool:
@@ -496,14 +423,11 @@ class DynoQueue:
         claim: ClaimRead | None,
         done_ms: int | None = None,
     ) -> Operations:
-        version = None if claim is None else claim.version
-        removed = transitions.removal(
-            self._paths.shard(shard), name, version, None if claim is None else claim.resting
-        )
+        version, marker = (None, None) if claim is None else (claim.version, claim.resting)
+        removed = transitions.removal(self._paths.shard(shard), name, version, marker)
         has_started = claim is not None and claim.state.deliveries > 0
-        return *removed, *transitions.id_over(
-            self._paths, frame, has_started=has_started, done_ms=done_ms
-        )
+        over = transitions.id_over(self._paths, frame, has_started=has_started, done_ms=done_ms)
+        return *removed, *over
 
     def set_timeout(self, id: str, timeout_s: Seconds) -> bool:
         """A message that nobody has is due in ``timeout_s`` seconds; it keeps its priority and its
@@ -525,8 +449,7 @@ class DynoQueue:
     def _change(
         self, id: str, operations: Callable[[str, str, ClaimRead | None], Operations | None]
     ) -> bool:
-        """Write what follows from the state that the message has now; once more, if it has changed
-        meanwhile."""
+        """Write what follows from the message's state; again, if it has changed meanwhile."""
         for _ in range(_TRIES):
             place = self._ids.place(id)
             if place is None:
@@ -539,30 +462,12 @@ class DynoQueue:
                 continue
             if wanted is None:
                 return False
-            error = self._apply(wanted)
+            error = self._nodes.apply(wanted)
             if error is None:
                 return True
-            if not isinstance(error, NoNode | NodeExists | BadVersion):
+            if not isinstance(error, OVERTAKEN):
                 raise error
-        raise ConnectionLost(
-            f"message {id} changes too often to be changed queue={self._paths.root}"
-        )
-
-    def _apply(self, operations: Operations) -> LeaderqError | None:
-        return apply_all(self._writer(), [operations], self._paths.root)[0]
-
-    def _all(self, shard: str, wanted: Fields | None = None) -> Iterator[tuple[str, bytes]]:
-        """All messages of a shard whose names may be ``wanted``, about a megabyte at a time."""
-        paths = self._paths.shard(shard)
-        parsed = {name: parsed_name(name) for name in children_of(self._session, paths.messages)}
-        names = [
-            name
-            for name, said in parsed.items()
-            if said and (wanted is None or wanted.may_match(shard, said))
-        ]
-        for name, answer in SizedReader(self._session, paths.messages).read_all(names):
-            if isinstance(answer, tuple):
-                yield name, answer[0]
+        raise ConnectionLost(f"message changes too often id={id} queue={self._paths.root}")
 
     def all_messages(
         self, wanted: Callable[[DynoMessage], bool] | None = None
@@ -570,15 +475,14 @@ class DynoQueue:
         """All messages that are ``wanted``, in whatever state, shard by shard in the order of their
         names (see the layout). What cannot be read is left out."""
         by_fields = wanted if isinstance(wanted, Fields) else None
+        may_match = by_fields.may_match if by_fields else None
         for shard in self._shards:
-            for name, data in self._all(shard, by_fields):
+            for name, data in self._nodes.messages(shard, may_match):
                 with suppress(CorruptItem, MissingBody):
-                    if by_fields is None or by_fields(
-                        self._message(shard, name, data, is_whole=False)
-                    ):
-                        message = self._message(shard, name, data)
-                        if by_fields is not None or wanted is None or wanted(message):
-                            yield message
+                    # Fields are judged without the payload, which may have to be fetched.
+                    message = self._message(shard, name, data, is_whole=not by_fields)
+                    if wanted is None or wanted(message):
+                        yield self._message(shard, name, data) if by_fields else message
 
     def contains(self, wanted: Callable[[DynoMessage], bool]) -> bool:
         """Whether there is a message of which ``wanted(message)`` is true."""
@@ -591,77 +495,63 @@ class DynoQueue:
     def pop_where(
         self, wanted: Callable[[DynoMessage], bool], *, lease_s: Seconds | None = None
     ) -> Delivery | None:
-        """The best message that is due, that nobody has, and of which ``wanted(message)`` is
-        true.
-        """
+        """The best message that is due, that nobody has, and that is ``wanted``."""
         for message in sorted(self.all_messages(wanted), key=lambda one: one.priority):
             if (delivery := self.pop_id(message.id, lease_s=lease_s)) is not None:
                 return delivery
         return None
 
     def clear(self, *, held_too: bool = True) -> int:
-        """Remove all messages, in whatever state (but those in flight only if ``held_too``) and
-        readable or not, but not the dead letters; returns how many. What is changed or comes
-        meanwhile may stay.
-        """
+        """Remove all messages, readable or not (those in flight only if ``held_too``), but not the
+        dead letters; returns how many. What is changed or comes meanwhile may stay."""
         count = 0
         for shard in self._shards:
-            for batch in batched(
-                ((name, frame_of(data)) for name, data in self._all(shard)), _AT_A_TIME
-            ):
-                read = read_claims(
-                    self._session, self._paths.shard(shard), [name for name, _ in batch]
-                )
+            for batch in batched(self._nodes.messages(shard), _AT_A_TIME):
+                frames = {name: frame_of(data) for name, data in batch}
+                read = read_claims(self._session, self._paths.shard(shard), list(frames))
                 claims = {claim.name: claim for claim in read}
                 held = {claim.name for claim in read if claim.resting is None and not held_too}
-                wanted = [(name, frame) for name, frame in batch if name not in held]
-                groups = [
-                    self._removal(shard, name, frame, claims.get(name)) for name, frame in wanted
-                ]
-                errors = apply_all(self._writer(), groups, self._paths.root)
-                count += errors.count(None)
-                self._bodies.drop(
-                    frame.body
-                    for (_, frame), error in zip(wanted, errors, strict=True)
-                    if error is None
-                )
+                wanted = [(name, frame) for name, frame in frames.items() if name not in held]
+                groups = [self._removal(shard, *one, claims.get(one[0])) for one in wanted]
+                errors = apply_all(self._nodes.writer(), groups, self._paths.root)
+                for (_, frame), error in zip(wanted, errors, strict=True):
+                    if error is None:
+                        count += 1
+                        self._bodies.drop([frame.body])
         return count
 
     def find_stale(self, *, repair: bool = False) -> list[Leftover]:
-        """What is left over: claims, markers and ids without the message that they are about, and
-        so of no use. The queue itself leaves none; ``repair`` deletes those found, if they are
-        still of no use then. Reads all ids and, if an id's message is not where it says, its shard.
-        """
-        found = list(leftovers(self._session, self._paths, self._shards, self._ids.place))
+        """Claims, markers and ids without the message that they are about. The queue itself leaves
+        none; ``repair`` deletes those found, if they are still of no use then. Reads all ids and,
+        if an id's message is not where it says, its shard."""
+        found = list(leftovers(self._nodes, self._ids.place))
         if repair:
-            apply_all(self._writer(), [one.operations for one in found], self._paths.root)
+            apply_all(self._nodes.writer(), [one.operations for one in found], self._paths.root)
         return found
 
     def sweep_bodies(self, *, older_s: Seconds = 24 * 3600.0) -> int:
-        """Delete the bodies in the store, older than ``older_s`` seconds, of which no message and
-        no dead letter knows; returns how many. That is to be longer than any push may take. Reads
-        all messages; ask one process for it, and see that all shards are served from there.
-        """
+        """Delete the bodies older than ``older_s`` seconds (longer than any push may take) of which
+        no message and no dead letter knows; returns how many. Reads all messages; ask one process
+        for it, that serves all shards."""
         return self._bodies.sweep(checked_s("older_s", older_s), self._used_bodies())
 
     def _used_bodies(self) -> Iterator[str | None]:
         # The dead are read last: what dies meanwhile is still among the messages, or already there.
         for shard in self._shards:
-            yield from (frame_of(data).body for _, data in self._all(shard))
+            yield from (frame_of(data).body for _, data in self._nodes.messages(shard))
         yield from (frame_of(letter.data).body for letter in self.dead_letters.browse())
         # What was sent back meanwhile is among the messages again.
         for shard in self._shards:
-            yield from (frame_of(data).body for _, data in self._all(shard))
+            yield from (frame_of(data).body for _, data in self._nodes.messages(shard))
 
     def _message(self, shard: str, name: str, data: bytes, *, is_whole: bool = True) -> DynoMessage:
-        frame, parsed = Frame.read(data), parsed_name(name)
+        frame, said = Frame.read(data), parsed_name(name) or MessageName(0, 0, "", 0)
+        payload = self._bodies.get(frame.payload, frame.body) if is_whole else b""
         return DynoMessage(
             id=frame.id or f"{shard}/{name}",
-            payload=self._bodies.get(frame.payload, frame.body) if is_whole else b"",
-            timeout_s=0.0
-            if parsed is None
-            else min(MAX_S, max(0.0, (parsed.due_ms - frame.enqueued_ms) / 1000)),
-            priority=0 if parsed is None else parsed.priority,
+            payload=payload,
+            timeout_s=min(MAX_S, max(0.0, (said.due_ms - frame.enqueued_ms) / 1000)),
+            priority=said.priority,
             shard=shard,
             headers=frame.headers,
             group=frame.group,

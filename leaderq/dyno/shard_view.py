@@ -79,8 +79,6 @@ class ShardView:
         self._ahead: tuple[list[str], Future[list[Any]]] | None = None
         self._paused = 0
 
-    # -- the index, kept current -------------------------------------------------------------------
-
     def refresh(self) -> None:
         """List the shard, if what is known of it may be wrong. Raises what the session raises."""
         if not self._is_stale:
@@ -155,12 +153,10 @@ class ShardView:
                 one.close()
             self._subscriptions = []
             self._is_stale = self._is_closed = True
-
-    # -- what is read ------------------------------------------------------------------------------
+            self._ahead = None
 
     def read(self, names: Sequence[str]) -> list[Any]:
-        """As :meth:`SizedReader.read_now`; what was read ahead need not be read again, as a message
-        never changes."""
+        """As :meth:`SizedReader.read_now`, but for what was read ahead: a message never changes."""
         with self.lock:
             ahead, self._ahead = self._ahead, None
         known: dict[str, Any] = {}
@@ -187,17 +183,12 @@ class ShardView:
             if not self._paused and (names := self.index.upcoming(count, now_ms)):
                 self._ahead = names, self.reader.read(names)
 
-    # -- claims ------------------------------------------------------------------------------------
-
     def look_at_claims(
         self, now_ms: int, members: Callable[[], Collection[str]], *, has_lost_member: bool = False
     ) -> int:
-        """Learn what is leased, and whose lease is over; returns how many are.
-
-        ``members()`` lists the consumers. It is asked after the claims were read: who has written
-        one and is not there then is gone, not new. If somebody has gone, all leases are looked at.
-        The longer the listing of the claims, the rarer it is.
-        """
+        """Learn what is leased, and whose lease is over; returns how many are. ``members()`` is
+        asked after the claims were read: who has written one and is not there then is gone, not
+        new. If somebody has gone, all leases are looked at. Long listings are rarer."""
         names = None
         if has_lost_member or not 0 <= self._next_listing_ms - now_ms <= LONGEST_MS:
             try:
@@ -236,9 +227,7 @@ class ShardView:
                 self.index.claimed(name, now_ms, end_ms)
 
     def not_claimed(self, name: str, error: LeaderqError | None = None) -> bool:
-        """It did not become ours; returns whether that is the way of things: somebody was
-        quicker.
-        """
+        """It did not become ours; returns whether somebody was quicker, which is to be expected."""
         with self.lock:
             if isinstance(error, NoNode) and error.path != self.paths.claim(name):
                 self.index.deleted(name)

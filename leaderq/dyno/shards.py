@@ -47,8 +47,7 @@ ShardingStrategy = Callable[[Sequence[str], DynoMessage], str]
 
 
 def round_robin() -> ShardingStrategy:
-    """Each message to the next shard; the first one is drawn, so that processes that push little
-    fill all shards evenly too."""
+    """To one shard after the other; the first is drawn, as many processes push little."""
     number = itertools.count(random.Random(os.urandom(8)).randrange(2**31))
     return lambda shards, _message: shards[next(number) % len(shards)]
 
@@ -70,10 +69,7 @@ def hashed(shards: Sequence[str], text: str) -> str:
 
 
 def shard_of(message: DynoMessage, shards: Sequence[str], strategy: ShardingStrategy) -> str:
-    """Where a message goes.
-
-    :raises ConfigurationError: to no shard of this queue.
-    """
+    """Where a message goes. Raises ``ConfigurationError``: to no shard of this queue."""
     if message.shard is not None:
         chosen = message.shard
     elif message.group is not None:

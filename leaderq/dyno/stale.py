@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote
 
 from leaderq.dyno.ids import kept_until_ms
-from leaderq.dyno.layout import DynoPaths, ShardPaths, parsed_name, parsed_rest
+from leaderq.dyno.layout import ShardPaths, parsed_name, parsed_rest
+from leaderq.dyno.nodes import QueueNodes
 from leaderq.dyno.shard_view import children_of, read_claims
 from leaderq.dyno.transitions import Operations, absence
 from leaderq.errors import NoNode
@@ -16,21 +17,18 @@ from leaderq.zookeeper import Check, Delete, Session
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """``path``: a znode without which all is as it was; ``why`` it is of no use. ``operations``
-    delete it if that still holds, and else nothing.
-    """
+    """A znode, ``why`` it is of no use, and what deletes it if that still holds."""
 
     path: str
     why: str
     operations: Operations
 
 
-def leftovers(
-    session: Session, paths: DynoPaths, shards: Sequence[str], place: Callable[[str], object]
-) -> Iterator[Leftover]:
+def leftovers(nodes: QueueNodes, place: Callable[[str], object]) -> Iterator[Leftover]:
     """Claims and markers without a message, markers that are not those of their claims, and ids
     without a message; each looked at again, as what is in use changes meanwhile."""
-    for shard in shards:
+    session, paths = nodes.session, nodes.paths
+    for shard in nodes.shards:
         yield from _in_shard(session, paths.shard(shard))
     for part in children_of(session, paths.ids):
         path = f"{paths.ids}/{part}"

@@ -69,9 +69,7 @@ def absence(path: str) -> Operations:
 
 
 def removal(paths: ShardPaths, name: str, version: int | None, marker: str | None) -> Operations:
-    """All of it. ``version``: of its claim; ``None`` if it was never delivered, which must still be
-    so, or its claim would be left over.
-    """
+    """All of it. ``version``: of its claim; ``None``: never delivered, which must still be so."""
     claim = paths.claim(name)
     claimed = absence(claim) if version is None else (Delete(claim, version),)
     rested = () if marker is None else (Delete(paths.rest(marker)),)
@@ -113,10 +111,7 @@ class DeadMessage:
 
     @property
     def frame(self) -> Frame:
-        """The message itself.
-
-        :raises CorruptItem: its bytes are not a message; they are in ``data``.
-        """
+        """The message, or ``CorruptItem``: its bytes, in ``data``, are not one."""
         return Frame.read(self.data)
 
     def packed(self) -> bytes:
@@ -127,10 +122,8 @@ class DeadMessage:
 
     @classmethod
     def read(cls, data: bytes, shard: str, name: str) -> DeadMessage:
-        """Undo :meth:`packed`; where it was found is where it is, whatever it says itself.
-
-        :raises CorruptItem: these bytes are not a dead letter.
-        """
+        """Undo :meth:`packed`, or ``CorruptItem``. Where it was found is where it is, whatever it
+        says itself."""
         head, found, body = data.removeprefix(_MAGIC).partition(b"\n")
         if not data.startswith(_MAGIC) or not found:
             raise CorruptItem(f"these {len(data)} bytes are not a dead letter")

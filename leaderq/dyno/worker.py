@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import TracebackType
+from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.dyno.delivery import Delivery, StaleLease
@@ -72,14 +72,9 @@ class Worker:
         self._queue = queue
         self._handler = handler
         self._retry = dict(retry or {})
-        kinds: list[object] = list(self._retry)
-        if wrong := [
-            kind
-            for kind in kinds
-            if not (isinstance(kind, type) and issubclass(kind, BaseException))
-        ]:
-            raise ConfigurationError(f"retry by {wrong!r}: give classes of exceptions")
-        for policy in self._retry.values():
+        for kind, policy in dict[Any, object](self._retry).items():
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                raise ConfigurationError(f"retry by {kind!r}: give classes of exceptions")
             checked_type("retry", policy, RetryPolicy | None)
         most_s = None if most_s is None else checked_s("most_s", most_s)
         self._keep = partial(
@@ -96,8 +91,7 @@ class Worker:
 
     def stop(self, timeout_s: float | None = 30.0) -> bool:
         """Begin nothing more; wait for what is being worked on (``None``: without end; a handler
-        that calls it is not waited for). Returns whether all was done in ``timeout_s``.
-        """
+        that calls it is not waited for). Returns whether all was done in time."""
         deadline = None if timeout_s is None else now_s() + timeout_s
         for service in self._services:
             service.is_stopping = True
@@ -116,9 +110,7 @@ class Worker:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _run(self, service: Service) -> None:
@@ -146,13 +138,11 @@ class Worker:
             self._keep([delivery])
             self._handle(delivery)
         except StaleLease as exc:
-            log.warning(
-                "message not settled, its lease was lost message=%s error=%s", delivery.id, exc
-            )
+            said = "message not settled, its lease was lost message=%s error=%s"
+            log.warning(said, delivery.id, exc)
         except Exception as exc:  # noqa: BLE001 - this thread goes on
-            log.warning(
-                "message not settled, it comes again message=%s error=%s", delivery.id, told(exc)
-            )
+            said = "message not settled, it comes again message=%s error=%s"
+            log.warning(said, delivery.id, told(exc))
         finally:
             self._queue.let_go([delivery])
 
@@ -165,9 +155,8 @@ class Worker:
         except Kill as exc:
             settle = partial(delivery.kill, told(exc).partition(": ")[2] or "killed")
         except BaseException as exc:
-            log.exception(
-                "handler failed message=%s deliveries=%d", delivery.id, delivery.deliveries
-            )
+            said = "handler failed message=%s deliveries=%d"
+            log.exception(said, delivery.id, delivery.deliveries)
             settle = self._failed(delivery, exc)
         if not delivery.is_settled:
             settle()
@@ -175,10 +164,7 @@ class Worker:
     def _failed(self, delivery: Delivery, error: BaseException) -> Callable[[], None]:
         for kind in type(error).__mro__:
             if kind in self._retry:
-                policy = self._retry[kind]
-                return (
-                    partial(delivery.kill, told(error))
-                    if policy is None
-                    else partial(delivery.nack, error, retry=policy)
-                )
+                if (policy := self._retry[kind]) is None:
+                    return partial(delivery.kill, told(error))
+                return partial(delivery.nack, error, retry=policy)
         return partial(delivery.nack, error)

@@ -7,10 +7,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from leaderq.dyno.transitions import Operations, without_missing
-from leaderq.errors import ConnectionLost, LeaderqError, NotConnected, ZooKeeperError
+from leaderq.errors import (
+    BadVersion,
+    ConnectionLost,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    NotConnected,
+    ZooKeeperError,
+)
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import OperationGroup, estimated_bytes, validated
 
+OVERTAKEN = (BadVersion, NoNode, NodeExists)
+"""What the servers say of a transition from a state that is not that of the message any more."""
 ANSWER_S = 30.0
 """How long an answer is waited for, as long as none comes."""
 Outcome = tuple[list[Any] | None, LeaderqError | None]
@@ -36,8 +46,7 @@ def outcomes(
     writer: SequencedWriter, groups: Sequence[Operations], path: str, timeout_s: float = ANSWER_S
 ) -> list[Outcome]:
     """Write these, each all or nothing. Once nothing has been answered for ``timeout_s`` seconds,
-    no more is waited for: what is left is ``NotConnected`` if it was surely not sent, else
-    ``ConnectionLost``.
+    what is left is ``NotConnected`` if it was surely not sent, else ``ConnectionLost``.
 
     :raises ConfigurationError: an operation of the user's has a path that ZooKeeper cannot use.
     """
@@ -68,11 +77,9 @@ def outcomes(
 def apply_all(
     writer: SequencedWriter, groups: Sequence[Operations], path: str
 ) -> list[LeaderqError | None]:
-    """Write these, each all or nothing; for each its error, or ``None``.
-
-    What goes beside a message (its id, the marker of its rest) may have been taken away by hand:
-    then it is left out, or nobody could ever settle that message.
-    """
+    """Write these, each all or nothing; for each its error, or ``None``. What goes beside a message
+    (its id, the marker of its rest) is left out if it was taken away by hand, or nobody could ever
+    settle that message."""
     errors = [error for _, error in outcomes(writer, groups, path)]
     for at, group in enumerate(groups):
         while (error := errors[at]) is not None and within(error, path):

@@ -35,7 +35,7 @@ MUTANTS = [
     mutant(
         "a fence of the user's that refuses is taken for a lost lease",
         f"{RUDE}a_result_is_written_with_the_acknowledgement_or_neither",
-        Edit(CONSUMER, " and within(error, self._paths.root)", ""),
+        Edit(CONSUMER, " and within(error, root)", ""),
     ),
     mutant(
         "a message in flight is finished by an operator",
@@ -76,8 +76,8 @@ MUTANTS = [
         f"{RUDE}a_worker_asks_for_claims_and_members_no_more_often_when_it_works",
         Edit(
             CONSUMER,
-            "self._session.watch_node(self._paths.members",
-            "self._session.watch_tree(self._paths.members",
+            "session.watch_node(paths.members",
+            "session.watch_tree(paths.members",
         ),
     ),
     mutant(
@@ -116,7 +116,7 @@ MUTANTS = [
     mutant(
         "who is away asks again and again for what is due",
         f"{RUDE}a_pop_outlasts_an_outage_and_what_was_held_is_settled_after_it",
-        Edit(CONSUMER, "self._changed.wait_for(lambda: self._is_closed, AWAY_S)", "pass"),
+        Edit(CONSUMER, "self._changed.wait_for(lambda: self._nodes.is_closed, AWAY_S)", "pass"),
     ),
     mutant(
         "who has something in its own shard leaves the others",
@@ -164,7 +164,7 @@ MUTANTS = [
     mutant(
         "a pop hangs in a fork",
         f"{RUDE}a_queue_is_of_no_use_in_a_fork_and_does_not_hang_there",
-        Edit(CONSUMER, "if os.getpid() != self._pid:", "if not self._pid:"),
+        Edit("leaderq/dyno/nodes.py", "if os.getpid() != self._pid:", "if not self._pid:"),
     ),
     mutant(
         "the end of a message takes its id from the next one",
