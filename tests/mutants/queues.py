@@ -74,6 +74,11 @@ MUTANTS = [
         Edit(LISTING, "self._reader.read_few(guesses) if guesses else None", "None"),
     ),
     mutant(
+        "the watches of a session keep closed consumers alive",
+        f"{LONG_LIFE}a_session_keeps_nothing_of_consumers_that_were_closed[/locks]",
+        Edit(LISTING, "    reference = WeakMethod(method)\n", "    reference = lambda: method\n"),
+    ),
+    mutant(
         "priority queues are shared out as well",
         f"{FAIRNESS}the_most_urgent_item_is_begun_next_by_whoever_is_free",
         Edit(
