@@ -55,6 +55,30 @@ MUTANTS = [
         Edit(PENDING, "        del self._others[:count]\n", "        return []\n"),
     ),
     mutant(
+        "what is left to a member that is not at work waits for it again and again",
+        f"{FAIRNESS}a_free_consumer_leaves_nothing_any_more_to_one_that_hangs",
+        Edit(ENGINE, "share.note(won, [*found.gone, *found.locked])", "share.note([], [])"),
+    ),
+    mutant(
+        "what was free again stands behind younger names",
+        f"{PENDING_TESTS}what_is_left_last_and_is_the_oldest_is_waited_for",
+        Edit(
+            PENDING,
+            "            insort(self._others, name, key=self._key)\n",
+            "            self._others.append(name)\n",
+        ),
+    ),
+    mutant(
+        "nothing is read before it is listed",
+        f"{FAIRNESS}what_comes_to_an_idle_consumer_is_read_while_the_queue_is_listed",
+        Edit(LISTING, "self._reader.read_few(guesses) if guesses else None", "None"),
+    ),
+    mutant(
+        "the watches of a session keep closed consumers alive",
+        f"{LONG_LIFE}a_session_keeps_nothing_of_consumers_that_were_closed[/locks]",
+        Edit(LISTING, "    reference = WeakMethod(method)\n", "    reference = lambda: method\n"),
+    ),
+    mutant(
         "priority queues are shared out as well",
         f"{FAIRNESS}the_most_urgent_item_is_begun_next_by_whoever_is_free",
         Edit(

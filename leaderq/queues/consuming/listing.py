@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
+from weakref import WeakMethod
 
 from leaderq.clock import now_ms, now_s
 from leaderq.errors import ConnectionLost, NoNode, ZooKeeperError
@@ -34,8 +35,19 @@ SCAN_S = 10.0
 _ANSWER_S = 10.0
 
 
+def _weakly(method: Callable[[WatchEvent], object]) -> Callable[[WatchEvent], object]:
+    """A one-shot watch: the session keeps it until it fires, which may be never."""
+    reference = WeakMethod(method)
+
+    def heard(event: WatchEvent) -> None:
+        if (still_there := reference()) is not None:
+            still_there(event)
+
+    return heard
+
+
 class QueueListing:
-    """Used by the engine's thread; watches come on the session's. ``stirred`` is called at news,
+    """Used by the engine's thread; watches come on the session's. ``notify`` is called at news,
     ``created`` with each new name.
     """
 
@@ -67,6 +79,9 @@ class QueueListing:
         self._is_path_watched = self._is_path_new = False
         self.known: dict[str, Any] = {}
         """What was read ahead of these names; another one when they may name other items."""
+        self._on_children = _weakly(self._changed)
+        self._on_path = _weakly(self._path_changed)
+        self._on_locks = _weakly(self._locks_changed)
         self._looked_s = 0.0
         self._made_at_look, self._made_since = -1, 0
 
@@ -141,12 +156,12 @@ class QueueListing:
         asked at once, and answered in this order.
         """
         paths, session = self._paths, self._session
-        watch = None if self._names is not None else self._changed
+        watch = None if self._names is not None else self._on_children
         if not self._is_path_watched:
             self._is_path_watched = True
             # This watch, unlike the one on the children, sleeps until the path is deleted or made
             # again.
-            session.exists_async(paths.path, self._path_changed)
+            session.exists_async(paths.path, self._on_path)
         self.known = known = dict[str, Any]()
         while True:
             # Locks are read first: an item that is acknowledged between the two is then in neither;
@@ -159,7 +174,7 @@ class QueueListing:
             except NoNode:
                 if self._kind is not QueueKind.SIMPLE:
                     session.ensure_path(paths.path)
-                elif session.exists(paths.path, self._changed) is None:
+                elif session.exists(paths.path, self._on_children) is None:
                     # it comes with the next offer
                     return []
                 continue
@@ -171,7 +186,7 @@ class QueueListing:
 
     def _ask_locks(self) -> Future[list[str]] | None:
         path = self._paths.lock_path
-        return None if path is None else self._session.children_async(path, self._locks_changed)
+        return None if path is None else self._session.children_async(path, self._on_locks)
 
     def _locked(self, answer: Future[list[str]] | None) -> set[str]:
         while answer is not None:

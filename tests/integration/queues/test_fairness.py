@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from leaderq.queues import TEXT, DistributedPriorityQueue, DistributedQueue
+from leaderq.reading import SizedReader
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
@@ -63,6 +64,44 @@ def test_a_free_consumer_takes_what_another_leaves_lying_while_the_flow_lasts(
                 is_over.set()
                 flowing.result(60)
                 released.set()
+
+
+def test_a_free_consumer_leaves_nothing_any_more_to_one_that_hangs(opened: Open) -> None:
+    released = threading.Event()
+    got: list[str] = []
+    with (
+        DistributedQueue(opened(), "/q", consumer=lambda _value: released.wait(60)),
+        DistributedQueue(opened(), "/q", consumer=got.append, serializer=TEXT) as free,
+    ):
+        members = free._consumption.engine._members
+        eventually(lambda: members.share is not None)
+        share = members.share
+        names = [f"queue-{number:010d}" for number in range(10)]
+        assert len([name for name in names if name in share]) == 5
+        for number in range(40):
+            free.put(str(number))
+        eventually(lambda: len(got) >= 38)
+        assert all(name in share for name in names)
+        released.set()
+
+
+def test_what_comes_to_an_idle_consumer_is_read_while_the_queue_is_listed(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    read = SizedReader.read
+
+    def noted(reader: SizedReader, names: Sequence[str]) -> Future[list[Any]]:
+        asked.extend(names)
+        return read(reader, names)
+
+    monkeypatch.setattr(SizedReader, "read", noted)
+    got: list[str] = []
+    with DistributedQueue(opened(), "/q", consumer=got.append, serializer=TEXT) as queue:
+        for number in range(20):
+            queue.put(str(number))
+            eventually(lambda number=number: len(got) == number + 1)
+    assert len(asked) < 10
 
 
 def test_the_most_urgent_item_is_begun_next_by_whoever_is_free(opened: Open) -> None:

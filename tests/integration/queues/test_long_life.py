@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from producing import at_every_point, numbered
 
 from leaderq.errors import RequestRefused
 from leaderq.queues import DistributedQueue, SimpleDistributedQueue
+from leaderq.queues.consuming.engine import Engine
 from leaderq.testing import FaultProxy, eventually
 from leaderq.writing import SequencedWriter, send_queue, writer
 from leaderq.zookeeper import Create, Session
@@ -145,3 +147,20 @@ def test_a_consumer_that_leaves_makes_nobody_list_the_queue(
             eventually(lambda: len(producer._death_watcher._members) == 1)
         assert "/q" not in listed
         assert producer._death_watcher.wake_ups == 0
+
+
+@pytest.mark.parametrize("lock_path", [None, "/locks"])
+def test_a_session_keeps_nothing_of_consumers_that_were_closed(
+    session: Session, lock_path: str | None
+) -> None:
+    def engines() -> int:
+        gc.collect()
+        return sum(isinstance(one, Engine) for one in gc.get_objects())
+
+    before = engines()
+    for _ in range(5):
+        with DistributedQueue(session, "/q", consumer=print, lock_path=lock_path) as queue:
+            listing = queue._consumption.engine._listing
+            eventually(lambda listing=listing: not listing.is_stale)
+    del queue, listing
+    eventually(lambda: engines() <= before)
