@@ -451,9 +451,8 @@ class Putter(Generic[T]):
         :raises TooLarge: it does not fit into a request. Whatever the serializer raises.
         """
         items = [unchanging(self._serialize(value)) for value in values]
-        content = items[0]
-        if self._is_framed:
-            content = payload.encode(items, compress=self._options.compress)
+        compress = self._options.compress
+        content = payload.encode(items, compress=compress) if self._is_framed else items[0]
         path, extra = self._paths.item(prefix), self.writer.chroot_bytes
         put = Put(path, content, extra, self._over, values if is_multi else values[0])
         put.is_multi, put.waiter = is_multi, waiter
@@ -546,4 +545,5 @@ def _deadline(timeout_s: float | None) -> float | None:
 
 
 def _left_s(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - now_s())
+    left_s = None if deadline is None else deadline - now_s()
+    return None if left_s is None else max(0.0, min(left_s, threading.TIMEOUT_MAX))

@@ -107,26 +107,19 @@ class QueueRecipe(Generic[T]):
         claim_ahead: int = 100,
     ) -> None:
         self._paths = paths = QueuePaths(path, lock_path, meta_path)
+        refresh, lock, meta = min_items_before_refresh, lock_path, meta_path
+        is_apart = not f"{meta or ''}/".startswith((path + "/", f"{lock}/"))
+        has_own = path != "/" and lock != path
         ConfigurationError.unless(
-            (
-                meta_path is None
-                or not (meta_path + "/").startswith((path + "/", f"{lock_path}/")),
-                f"meta_path={meta_path!r} lies in the queue or among its locks; give it a place of"
-                " its own",
-            ),
-            (
-                path != "/" and lock_path != path,
-                f"path={path!r}, lock_path={lock_path!r}: give the queue and its locks znodes of"
-                " their own",
-            ),
+            (is_apart, f"meta_path={meta!r} is in the queue or its locks; give a place of its own"),
+            (has_own, f"path={path!r}, lock_path={lock!r}: give both znodes of their own"),
             (
                 self.KIND is not QueueKind.ID or "|" not in path,
                 f"path {path!r} of an id queue holds '|', which separates the ids in it",
             ),
             (
-                not min_items_before_refresh or self.KIND is QueueKind.PRIORITY,
-                f"min_items_before_refresh={min_items_before_refresh!r}: only a priority queue can"
-                " use it",
+                not refresh or self.KIND is QueueKind.PRIORITY,
+                f"min_items_before_refresh={refresh!r}: only a priority queue can use it",
             ),
         )
         options = QueueOptions(

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from leaderq.clock import now_s
 from leaderq.errors import (
@@ -185,13 +186,10 @@ class SimpleDistributedQueue:
             names = self._session.children(self.path)
         except NoNode:
             return None
-        for name in sorted(
-            (name for name in names if is_item(QueueKind.SIMPLE, name)), key=sequence_of
-        ):
-            try:
+        items = (name for name in names if is_item(QueueKind.SIMPLE, name))
+        for name in sorted(items, key=sequence_of):
+            with suppress(NoNode):
                 return self._session.get(self._paths.item(name))[0]
-            except NoNode:
-                continue
         return None
 
     def element(self) -> bytes:
