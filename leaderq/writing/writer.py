@@ -12,7 +12,7 @@ Who is authoritative: the guard's version on the servers. States:
 * **halted**: some answer was no success. Nothing more is sent until all under way are answered.
   Then a group that ZooKeeper refused is told its error, all others are sent again, in their order.
   If anything is *unknown*, a thread waits for the connection, reads the guard, and sends again
-  unchanged what was not applied (see :mod:`~leaderq.writing.send_queue`);
+  unchanged what was not applied (see :mod:`~leaderq.writing.groups`);
 * **over**: closed, or an *ephemeral* guard whose session is gone. Everything left fails: what was
   surely not applied with :class:`~leaderq.errors.SessionExpired`,
   :class:`~leaderq.errors.SessionClosed` or :class:`~leaderq.errors.QueueClosed`, what may have been
@@ -65,10 +65,10 @@ from leaderq.writing.groups import (
     MultiStatus,
     OperationGroup,
     PackedMulti,
+    SendQueue,
     estimated_bytes,
     validated,
 )
-from leaderq.writing.send_queue import SendQueue
 from leaderq.zookeeper import Create, Delete, GetData, Operation, Session, SessionState
 from leaderq.zookeeper.paths import join, parent_of, validated_path
 from leaderq.zookeeper.requests import failed_future
