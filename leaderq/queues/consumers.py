@@ -27,9 +27,7 @@ class ErrorMode(Enum):
     """Where a failed item waits for its next attempt."""
 
     REQUEUE = "requeue"
-    """At the tail of its kind: behind those that wait, with its id, priority or due time (Curator
-    loses the latter two).
-    """
+    """At the tail of its kind, with its id, priority or due time (Curator loses these two)."""
     KEEP = "keep"
     """Where it is: this consumer hands out nothing behind it before it is done or set aside."""
     DELETE = "delete"
@@ -202,9 +200,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         self._end(None)
 
     def task_failed(self, error: BaseException) -> None:
-        """As :meth:`task_done`, but the work failed: the queue's error mode and retry policy decide
-        what becomes of the item.
-        """
+        """As :meth:`task_done`, but it failed: error mode and retry policy decide about it."""
         self._end(error)
 
     def items(self) -> list[T]:

@@ -69,9 +69,7 @@ _ANSWER_S = 1.0
 """What was sent when its time is up gets so long to be answered: only the answer tells."""
 _LOOK_S = 0.02
 _GRACE_S = 0.25
-"""Puts that somebody waits for fail if they are not sent so soon after the close: for want of room,
-or of a connection.
-"""
+"""Puts that somebody waits for fail if they are not sent so soon after the close."""
 _CHUNK = 256
 
 

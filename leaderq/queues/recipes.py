@@ -1,6 +1,4 @@
-"""What the four queues with framed items have in common; they differ in how items are named, and
-hence in the order they go in.
-"""
+"""The four queues with framed items; they differ in how items are named, hence in order."""
 
 from __future__ import annotations
 
@@ -292,9 +290,7 @@ class QueueRecipe(Generic[T]):
             yield item
 
     def pause(self) -> None:
-        """This object begins no new item until :meth:`resume`; others are not concerned (for all of
-        them: ``leaderq queue pause``).
-        """
+        """Begin no new item in this object until :meth:`resume` (all: ``leaderq queue pause``)."""
         self._consumption.engine.pause_switch.set(True)
 
     def resume(self) -> None:
@@ -379,9 +375,7 @@ class DistributedQueue(QueueRecipe[T]):
         return self._putter.put([item], _PREFIX, timeout_s)
 
     def put_multi(self, items: Iterable[T], *, timeout_s: float | None = None) -> str | bool:
-        """Put all ``items`` as one znode: cheap, and one unit of locking, acknowledging and
-        retrying. Otherwise as :meth:`put`.
-        """
+        """Put all ``items`` as one znode, locked and retried as one. Otherwise as :meth:`put`."""
         return self._putter.put(list(items), _PREFIX, timeout_s, is_multi=True)
 
     def put_many(self, items: Iterable[T], *, timeout_s: float | None = None) -> int:

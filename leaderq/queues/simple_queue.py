@@ -134,16 +134,12 @@ class SimpleDistributedQueue:
             raise NotConnected(why, path=self.path)
 
     def poll(self, timeout_s: float | None = None) -> bytes | None:
-        """Take the item at the head; ``None`` if there is none, nor comes one within ``timeout_s``
-        (``None``: no wait for one).
-        """
+        """Take the item at the head, or ``None``; wait for one ``timeout_s`` (``None``: not)."""
         taken = self.poll_many(1, timeout_s)
         return taken[0] if taken else None
 
     def poll_many(self, max_items: int, timeout_s: float | None = None) -> list[bytes]:
-        """As :meth:`poll`, up to ``max_items`` at once, in one write if nobody is in the way; does
-        not wait for more than one.
-        """
+        """As :meth:`poll`, up to ``max_items`` at once, in one write; waits for the first only."""
         if max_items < 1:
             raise ConfigurationError(f"max_items={max_items!r}: give 1 or more")
         if timeout_s is None:
@@ -151,9 +147,7 @@ class SimpleDistributedQueue:
         return self._take(max_items, _deadline(timeout_s))
 
     def take(self, timeout_s: float | None = None) -> bytes | None:
-        """Take the item at the head, and wait for one if there is none: ``timeout_s`` at most, then
-        ``None`` (``None``: for ever).
-        """
+        """Take the item at the head, or ``None`` after ``timeout_s`` (``None``: wait for ever)."""
         taken = self._take(1, _deadline(timeout_s))
         return taken[0] if taken else None
 
@@ -175,9 +169,7 @@ class SimpleDistributedQueue:
         return item
 
     def peek(self) -> bytes | None:
-        """The item at the head, which stays there; ``None`` if there is none. The next moment
-        somebody else may have taken it.
-        """
+        """The item at the head, or ``None``; it stays there, and somebody else may take it."""
         self._guard()
         claimed = self._consumption.engine.ready.first
         if claimed is not None:

@@ -51,9 +51,7 @@ MULTI_OPS = 256
 """Operations of one multi, unless one group has more; each costs the server 300 bytes."""
 _OP_BYTES = 96  # header, lengths, flags, version, ACL: an upper bound for all kinds of operation
 MARGIN_BYTES = 4096
-"""Bytes of a request that are left to the writer's own operation, the request's header, and errors
-of the estimate.
-"""
+"""Bytes of a request left to the writer's own operation, header and estimate."""
 
 
 class OperationGroup:
