@@ -32,7 +32,7 @@ from leaderq.clock import now_s
 from leaderq.errors import ConnectionLost, LeaderqError, PutsFailed, QueueClosed, TooLarge
 from leaderq.queues.bounded import BoundedPut
 from leaderq.queues.consumers import QueueOptions
-from leaderq.queues.serializers import BYTES, bytes_as_they_are, unchanging
+from leaderq.queues.serializers import unchanging
 from leaderq.queues.wire import payload
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths
@@ -287,8 +287,7 @@ class Putter(Generic[T]):
         self._session = session
         self._paths = paths
         self._options = options
-        serializer = options.serializer
-        self._serialize = bytes_as_they_are if serializer is BYTES else serializer.serialize
+        self._serialize = options.serializer.serialize
         self._name = options.name or name_of(paths.path)
         guard = join(paths.tallies, f"put-{uuid4().hex}")
         self.writer = SequencedWriter(session, guard, window=_WINDOW)

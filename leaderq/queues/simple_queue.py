@@ -104,7 +104,8 @@ class SimpleDistributedQueue:
 
         :raises TooLarge: more than the server accepts; nothing was sent.
         :raises NotConnected: the time passed, and it was not sent, nor will be.
-        :raises ConnectionLost: the time passed after it was sent: it may be stored, or yet will be.
+        :raises ConnectionLost: it was sent in time, and not answered within another second: it may
+            be stored, or yet will be.
         """
         self.offer_many([data], timeout_s)
 
