@@ -27,9 +27,7 @@ class ErrorMode(Enum):
     """Where a failed item waits for its next attempt."""
 
     REQUEUE = "requeue"
-    """At the tail of its kind: behind those that wait, with its id, priority or due time (Curator
-    loses the latter two).
-    """
+    """At the tail of its kind, with its id, priority or due time (Curator loses these two)."""
     KEEP = "keep"
     """Where it is: this consumer hands out nothing behind it before it is done or set aside."""
     DELETE = "delete"
@@ -78,30 +76,22 @@ class QueueOptions(Generic[T]):
             require_plain_function(self.on_value, "consumer")
         if self.consume_batch is not None:
             require_plain_function(self.consume_batch, "consume_batch")
-        refresh, batch = self.min_items_before_refresh, self.batch_items
+        most, flush_s, ahead = self.max_items, self.final_flush_s, self.claim_ahead
+        batch, width, refresh = self.batch_items, self.workers, self.min_items_before_refresh
+        is_one = self.consumer is None or self.consume_batch is None
+        is_of_threads = not isinstance(self.executor, ProcessPoolExecutor)
         ConfigurationError.unless(
+            (is_one, "give either consumer or consume_batch, not both"),
             (
-                self.consumer is None or self.consume_batch is None,
-                "give either consumer or consume_batch, not both",
-            ),
-            (
-                not isinstance(self.executor, ProcessPoolExecutor),
+                is_of_threads,
                 "executor is a ProcessPoolExecutor: items are acknowledged by the process that"
                 " claimed them; give a ThreadPoolExecutor, whose functions may use a process pool",
             ),
-            (
-                batch >= 1 and self.workers >= 1,
-                f"batch_items={batch!r}, concurrency={self.concurrency!r}: give 1 or more",
-            ),
-            (
-                self.max_items is None or self.max_items >= 1,
-                f"max_items={self.max_items!r}: give 1 or more, or None for no bound",
-            ),
-            (
-                self.final_flush_s >= 0,
-                f"final_flush_s={self.final_flush_s!r}: give 0 or more seconds",
-            ),
-            (self.claim_ahead >= 0, f"claim_ahead={self.claim_ahead!r}: give 0 or more values"),
+            (batch >= 1, f"batch_items={batch!r}: give 1 or more"),
+            (width >= 1, f"concurrency={width!r}: give 1 or more"),
+            (most is None or most >= 1, f"max_items={most!r}: give 1 or more, or None"),
+            (flush_s >= 0, f"final_flush_s={flush_s!r}: give 0 or more seconds"),
+            (ahead >= 0, f"claim_ahead={ahead!r}: give 0 or more values"),
             (refresh >= 0, f"min_items_before_refresh={refresh!r}: give 0 or more"),
         )
 
@@ -210,9 +200,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         self._end(None)
 
     def task_failed(self, error: BaseException) -> None:
-        """As :meth:`task_done`, but the work failed: the queue's error mode and retry policy decide
-        what becomes of the item.
-        """
+        """As :meth:`task_done`, but it failed: error mode and retry policy decide about it."""
         self._end(error)
 
     def items(self) -> list[T]:

@@ -32,7 +32,7 @@ from leaderq.clock import now_s
 from leaderq.errors import ConnectionLost, LeaderqError, PutsFailed, QueueClosed, TooLarge
 from leaderq.queues.bounded import BoundedPut
 from leaderq.queues.consumers import QueueOptions
-from leaderq.queues.serializers import BYTES, bytes_as_they_are, unchanging
+from leaderq.queues.serializers import unchanging
 from leaderq.queues.wire import payload
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths
@@ -69,9 +69,7 @@ _ANSWER_S = 1.0
 """What was sent when its time is up gets so long to be answered: only the answer tells."""
 _LOOK_S = 0.02
 _GRACE_S = 0.25
-"""Puts that somebody waits for fail if they are not sent so soon after the close: for want of room,
-or of a connection.
-"""
+"""Puts that somebody waits for fail if they are not sent so soon after the close."""
 _CHUNK = 256
 
 
@@ -289,8 +287,7 @@ class Putter(Generic[T]):
         self._session = session
         self._paths = paths
         self._options = options
-        serializer = options.serializer
-        self._serialize = bytes_as_they_are if serializer is BYTES else serializer.serialize
+        self._serialize = options.serializer.serialize
         self._name = options.name or name_of(paths.path)
         guard = join(paths.tallies, f"put-{uuid4().hex}")
         self.writer = SequencedWriter(session, guard, window=_WINDOW)
@@ -451,9 +448,8 @@ class Putter(Generic[T]):
         :raises TooLarge: it does not fit into a request. Whatever the serializer raises.
         """
         items = [unchanging(self._serialize(value)) for value in values]
-        content = items[0]
-        if self._is_framed:
-            content = payload.encode(items, compress=self._options.compress)
+        compress = self._options.compress
+        content = payload.encode(items, compress=compress) if self._is_framed else items[0]
         path, extra = self._paths.item(prefix), self.writer.chroot_bytes
         put = Put(path, content, extra, self._over, values if is_multi else values[0])
         put.is_multi, put.waiter = is_multi, waiter
@@ -546,4 +542,5 @@ def _deadline(timeout_s: float | None) -> float | None:
 
 
 def _left_s(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - now_s())
+    left_s = None if deadline is None else deadline - now_s()
+    return None if left_s is None else max(0.0, min(left_s, threading.TIMEOUT_MAX))

@@ -1,6 +1,4 @@
-"""What the four queues with framed items have in common; they differ in how items are named, and
-hence in the order they go in.
-"""
+"""The four queues with framed items; they differ in how items are named, hence in order."""
 
 from __future__ import annotations
 
@@ -107,26 +105,19 @@ class QueueRecipe(Generic[T]):
         claim_ahead: int = 100,
     ) -> None:
         self._paths = paths = QueuePaths(path, lock_path, meta_path)
+        refresh, lock, meta = min_items_before_refresh, lock_path, meta_path
+        is_apart = not f"{meta or ''}/".startswith((path + "/", f"{lock}/"))
+        has_own = path != "/" and lock != path
         ConfigurationError.unless(
-            (
-                meta_path is None
-                or not (meta_path + "/").startswith((path + "/", f"{lock_path}/")),
-                f"meta_path={meta_path!r} lies in the queue or among its locks; give it a place of"
-                " its own",
-            ),
-            (
-                path != "/" and lock_path != path,
-                f"path={path!r}, lock_path={lock_path!r}: give the queue and its locks znodes of"
-                " their own",
-            ),
+            (is_apart, f"meta_path={meta!r} is in the queue or its locks; give a place of its own"),
+            (has_own, f"path={path!r}, lock_path={lock!r}: give both znodes of their own"),
             (
                 self.KIND is not QueueKind.ID or "|" not in path,
                 f"path {path!r} of an id queue holds '|', which separates the ids in it",
             ),
             (
-                not min_items_before_refresh or self.KIND is QueueKind.PRIORITY,
-                f"min_items_before_refresh={min_items_before_refresh!r}: only a priority queue can"
-                " use it",
+                not refresh or self.KIND is QueueKind.PRIORITY,
+                f"min_items_before_refresh={refresh!r}: only a priority queue can use it",
             ),
         )
         options = QueueOptions(
@@ -299,9 +290,7 @@ class QueueRecipe(Generic[T]):
             yield item
 
     def pause(self) -> None:
-        """This object begins no new item until :meth:`resume`; others are not concerned (for all of
-        them: ``leaderq queue pause``).
-        """
+        """Begin no new item in this object until :meth:`resume` (all: ``leaderq queue pause``)."""
         self._consumption.engine.pause_switch.set(True)
 
     def resume(self) -> None:
@@ -386,9 +375,7 @@ class DistributedQueue(QueueRecipe[T]):
         return self._putter.put([item], _PREFIX, timeout_s)
 
     def put_multi(self, items: Iterable[T], *, timeout_s: float | None = None) -> str | bool:
-        """Put all ``items`` as one znode: cheap, and one unit of locking, acknowledging and
-        retrying. Otherwise as :meth:`put`.
-        """
+        """Put all ``items`` as one znode, locked and retried as one. Otherwise as :meth:`put`."""
         return self._putter.put(list(items), _PREFIX, timeout_s, is_multi=True)
 
     def put_many(self, items: Iterable[T], *, timeout_s: float | None = None) -> int:

@@ -68,11 +68,6 @@ JSON: QueueSerializer[Any] = _Json()
 """Whatever ``json`` can write, compact, in UTF-8."""
 
 
-def bytes_as_they_are(value: Any) -> bytes:
-    """As :data:`BYTES` serializes, at the price of one question for what are bytes already."""
-    return value if type(value) is bytes else BYTES.serialize(value)
-
-
 def unchanging(data: Any) -> bytes:
     """What a serializer gave, as it is now: a user's may give a buffer that it goes on using."""
     return data if type(data) is bytes else bytes(memoryview(data))

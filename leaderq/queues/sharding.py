@@ -369,9 +369,7 @@ class QueueSharder(Generic[Q]):
         self._service.start()
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Give up the place in the latch, and close all queues, which may take as long as each of
-        them takes. May be called again.
-        """
+        """Leave the latch, and close all queues, each in its own time. May be called again."""
         with self._lock:
             if self._is_closed:
                 return
@@ -427,25 +425,24 @@ class QueueSharder(Generic[Q]):
         self._registry.mark(name_of(path))
 
     def _begin(self, deadline: float, own_at: float) -> None:
-        while not self._try_to_begin(own_at):
+        while True:
+            if self._is_closed:
+                raise QueueClosed(f"the sharder of {self.queue_path} was closed; make a new one")
+            self._service.wait(0)
+            try:
+                self._look()
+                if not self._queues and now_s() >= own_at:
+                    log.warning("first shard made in the leader's stead queue=%s", self.queue_path)
+                    self._registry.make_first(None)
+                    self._look()
+            except (ConnectionLost, SessionExpired) as exc:
+                log.debug("sharder cannot start yet queue=%s error=%s", self.queue_path, exc)
+            if self._queues:
+                return
             if now_s() >= deadline:
                 where = f"there is no shard in {self.queue_path}"
                 raise ConnectionLost(f"{where}, and none could be made in the time given")
             self._service.wait(max(0.0, min(_TRY_AGAIN_S, deadline - now_s())))
-
-    def _try_to_begin(self, own_at: float) -> bool:
-        if self._is_closed:
-            raise QueueClosed(f"the sharder of {self.queue_path} was closed; make a new one")
-        self._service.wait(0)
-        try:
-            self._look()
-            if not self._queues and now_s() >= own_at:
-                log.warning("first shard made in the leader's stead queue=%s", self.queue_path)
-                self._registry.make_first(None)
-                self._look()
-        except (ConnectionLost, SessionExpired) as exc:
-            log.debug("the sharder of %s cannot start yet: %s", self.queue_path, exc)
-        return bool(self._queues)
 
     def _run(self, service: Service) -> None:
         is_known = True

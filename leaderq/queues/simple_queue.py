@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from leaderq.clock import now_s
 from leaderq.errors import (
@@ -103,7 +104,8 @@ class SimpleDistributedQueue:
 
         :raises TooLarge: more than the server accepts; nothing was sent.
         :raises NotConnected: the time passed, and it was not sent, nor will be.
-        :raises ConnectionLost: the time passed after it was sent: it may be stored, or yet will be.
+        :raises ConnectionLost: it was sent in time, and not answered within another second: it may
+            be stored, or yet will be.
         """
         self.offer_many([data], timeout_s)
 
@@ -133,16 +135,12 @@ class SimpleDistributedQueue:
             raise NotConnected(why, path=self.path)
 
     def poll(self, timeout_s: float | None = None) -> bytes | None:
-        """Take the item at the head; ``None`` if there is none, nor comes one within ``timeout_s``
-        (``None``: no wait for one).
-        """
+        """Take the item at the head, or ``None``; wait for one ``timeout_s`` (``None``: not)."""
         taken = self.poll_many(1, timeout_s)
         return taken[0] if taken else None
 
     def poll_many(self, max_items: int, timeout_s: float | None = None) -> list[bytes]:
-        """As :meth:`poll`, up to ``max_items`` at once, in one write if nobody is in the way; does
-        not wait for more than one.
-        """
+        """As :meth:`poll`, up to ``max_items`` at once, in one write; waits for the first only."""
         if max_items < 1:
             raise ConfigurationError(f"max_items={max_items!r}: give 1 or more")
         if timeout_s is None:
@@ -150,9 +148,7 @@ class SimpleDistributedQueue:
         return self._take(max_items, _deadline(timeout_s))
 
     def take(self, timeout_s: float | None = None) -> bytes | None:
-        """Take the item at the head, and wait for one if there is none: ``timeout_s`` at most, then
-        ``None`` (``None``: for ever).
-        """
+        """Take the item at the head, or ``None`` after ``timeout_s`` (``None``: wait for ever)."""
         taken = self._take(1, _deadline(timeout_s))
         return taken[0] if taken else None
 
@@ -174,9 +170,7 @@ class SimpleDistributedQueue:
         return item
 
     def peek(self) -> bytes | None:
-        """The item at the head, which stays there; ``None`` if there is none. The next moment
-        somebody else may have taken it.
-        """
+        """The item at the head, or ``None``; it stays there, and somebody else may take it."""
         self._guard()
         claimed = self._consumption.engine.ready.first
         if claimed is not None:
@@ -185,13 +179,10 @@ class SimpleDistributedQueue:
             names = self._session.children(self.path)
         except NoNode:
             return None
-        for name in sorted(
-            (name for name in names if is_item(QueueKind.SIMPLE, name)), key=sequence_of
-        ):
-            try:
+        items = (name for name in names if is_item(QueueKind.SIMPLE, name))
+        for name in sorted(items, key=sequence_of):
+            with suppress(NoNode):
                 return self._session.get(self._paths.item(name))[0]
-            except NoNode:
-                continue
         return None
 
     def element(self) -> bytes:

@@ -12,7 +12,7 @@ Who is authoritative: the guard's version on the servers. States:
 * **halted**: some answer was no success. Nothing more is sent until all under way are answered.
   Then a group that ZooKeeper refused is told its error, all others are sent again, in their order.
   If anything is *unknown*, a thread waits for the connection, reads the guard, and sends again
-  unchanged what was not applied (see :mod:`~leaderq.writing.send_queue`);
+  unchanged what was not applied (see :mod:`~leaderq.writing.groups`);
 * **over**: closed, or an *ephemeral* guard whose session is gone. Everything left fails: what was
   surely not applied with :class:`~leaderq.errors.SessionExpired`,
   :class:`~leaderq.errors.SessionClosed` or :class:`~leaderq.errors.QueueClosed`, what may have been
@@ -65,10 +65,10 @@ from leaderq.writing.groups import (
     MultiStatus,
     OperationGroup,
     PackedMulti,
+    SendQueue,
     estimated_bytes,
     validated,
 )
-from leaderq.writing.send_queue import SendQueue
 from leaderq.zookeeper import Create, Delete, GetData, Operation, Session, SessionState
 from leaderq.zookeeper.paths import join, parent_of, validated_path
 from leaderq.zookeeper.requests import failed_future
@@ -143,7 +143,8 @@ class SequencedWriter:
             window_bytes=WINDOW_BYTES,
         )
         self._window = window
-        self._unsettled = 0
+        self.unsettled = 0
+        """Groups whose outcome is not known yet."""
         self._sends_wanted = 0
         self._is_open = False
         self._owner = 0
@@ -183,7 +184,7 @@ class SequencedWriter:
     def close(self, timeout_s: float) -> bool:
         """Wait for what is under way, delete the znode; returns whether all settled in time."""
         deadline = now_s() + timeout_s
-        is_clean = self.flush(timeout_s) if self._is_open else not self._unsettled
+        is_clean = self.flush(timeout_s) if self._is_open else not self.unsettled
         was_over = self._end is not None
         self._finish(QueueClosed("the queue was closed before this was sent"))
         self._session.remove_listener(self._on_state)
@@ -198,10 +199,6 @@ class SequencedWriter:
             except LeaderqError as exc:
                 log.debug("%s is left behind until it is swept: %s", self.path, exc)
         return is_clean
-
-    @property
-    def unsettled(self) -> int:
-        return self._unsettled
 
     def submit(self, operations: Sequence[Operation]) -> Future[list[Any] | None]:
         """Send these, all or none, at the next opportunity. Never blocks.
@@ -238,7 +235,7 @@ class SequencedWriter:
                 for group in fit:
                     group.is_counted = True
                 self._queue.waiting.extend(fit)
-                self._unsettled += len(fit)
+                self.unsettled += len(fit)
                 is_sender_wanted = self._queue.may_send
         if end is not None:
             for group in fit:
@@ -269,7 +266,7 @@ class SequencedWriter:
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything submitted is settled; whether it was, in ``timeout_s``."""
         with self._lock:
-            return self._settled.wait_for(lambda: not self._unsettled, timeout_s)
+            return self._settled.wait_for(lambda: not self.unsettled, timeout_s)
 
     def _settle(self, groups: Sequence[OperationGroup], error: LeaderqError) -> None:
         for group in groups:
@@ -281,8 +278,8 @@ class SequencedWriter:
             for group in groups:
                 if group.is_counted:
                     group.is_counted = False
-                    self._unsettled -= 1
-            if not self._unsettled:
+                    self.unsettled -= 1
+            if not self.unsettled:
                 self._settled.notify_all()
 
     def _send_more(self, *, is_answering: bool = False) -> None:

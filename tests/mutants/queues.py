@@ -16,7 +16,6 @@ WORKERS = "leaderq/queues/consuming/workers.py"
 PAUSING = "leaderq/queues/pausing.py"
 READING = "leaderq/reading.py"
 GROUPS = "leaderq/writing/groups.py"
-SEND_QUEUE = "leaderq/writing/send_queue.py"
 
 HERE = "tests/integration/queues/"
 FAIRNESS = f"{HERE}test_fairness.py::test_"
@@ -40,9 +39,7 @@ MUTANTS = [
     mutant(
         "nothing pushes large items out of a server's last transactions",
         f"{HERE}test_kind_to_the_server.py::test_large_items_that_stay_cost_a_server_no_more_than_single_creates_do[256-80]",
-        Edit(
-            SEND_QUEUE, "self._small_due += batch.size // self._max_bytes", "self._small_due += 0"
-        ),
+        Edit(GROUPS, "self._small_due += batch.size // self._max_bytes", "self._small_due += 0"),
     ),
     mutant(
         "items are read without asking for their sizes",
@@ -181,9 +178,9 @@ MUTANTS = [
     mutant(
         "a guard counts until its version runs over",
         f"{LONG_LIFE}a_guard_is_made_again_before_its_version_runs_over[None]",
-        Edit(SEND_QUEUE, "        if self.number >= RENEW_AT:\n            return False\n", ""),
+        Edit(GROUPS, "        if self.number >= RENEW_AT:\n            return False\n", ""),
         Edit(
-            SEND_QUEUE,
+            GROUPS,
             "        return not (self.number < RENEW_AT or",
             "        return False and not (self.number < RENEW_AT or",
         ),

@@ -370,9 +370,7 @@ class QueueAdmin:
         return QueueDrain(self._session, self.paths, self._kind)
 
     def pause(self) -> bool:
-        """Ask all consumers of leaderq, those to come too, to begin no new item; whether that is
-        news. Of two who wish at the same time the last counts.
-        """
+        """Ask consumers of leaderq, later ones too, to begin no new item; whether that is news."""
         return self._set_paused(True)
 
     def resume(self) -> bool:

@@ -13,7 +13,7 @@ from leaderq.errors import RequestRefused
 from leaderq.queues import DistributedQueue, SimpleDistributedQueue
 from leaderq.queues.consuming.engine import Engine
 from leaderq.testing import FaultProxy, eventually
-from leaderq.writing import SequencedWriter, send_queue, writer
+from leaderq.writing import SequencedWriter, groups, writer
 from leaderq.zookeeper import Create, Session
 
 Open = Callable[..., Session]
@@ -23,7 +23,7 @@ Open = Callable[..., Session]
 def test_a_guard_is_made_again_before_its_version_runs_over(
     session: Session, monkeypatch: pytest.MonkeyPatch, lock_path: str | None
 ) -> None:
-    monkeypatch.setattr(send_queue, "RENEW_AT", 20)
+    monkeypatch.setattr(groups, "RENEW_AT", 20)
     seen: list[bytes] = []
     with DistributedQueue(session, "/q", consumer=seen.append, lock_path=lock_path) as queue:
         members = session.children("/q-meta/members")
@@ -48,7 +48,7 @@ def test_renewing_a_guard_loses_and_doubles_nothing_whichever_answer_is_lost(
     ephemeral: bool,
 ) -> None:
     proxied = opened(proxy.address)
-    monkeypatch.setattr(send_queue, "RENEW_AT", 3)
+    monkeypatch.setattr(groups, "RENEW_AT", 3)
     session.ensure_path("/q")
     put = 0
 

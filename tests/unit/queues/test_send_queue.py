@@ -26,12 +26,12 @@ from leaderq.writing.groups import (
     MultiStatus,
     OperationGroup,
     PackedMulti,
+    SendQueue,
     estimated_bytes,
     packed,
     status_of,
     validated,
 )
-from leaderq.writing.send_queue import SendQueue
 from leaderq.zookeeper import Create, Delete, SetData
 
 
