@@ -34,7 +34,7 @@ class JournalCopy(Enum):
     NONE = "nothing yet"
     WRITING = "it has taken it, and will tell its id"
     STORED = "it holds it, under a known id"
-    NEVER = "nothing, and must not take it any more behind younger ones"
+    NEVER = "nothing, and cannot: it is too large, or has no bytes any more"
 
 
 _MEMORY, _SETTLED, _NONE = RequestPlace.MEMORY, RequestPlace.SETTLED, JournalCopy.NONE
@@ -160,6 +160,10 @@ class RequestMemory:
                 return one
             del line[one]
         return None
+
+    def begin_again(self) -> None:
+        """What the journal refused may go there after all, in order with the others."""
+        self._unwritten = OrderedDict.fromkeys(one for one in self if one.copy is _NONE)
 
     def withdraw_oldest(self) -> BufferedRequest | None:
         """Take out the oldest that nobody has in hand; ``None``: all are in hand."""

@@ -12,8 +12,10 @@ each failure:
   raise, drop the newest, drop the oldest;
 * **the sink refuses one record, the process step fails, a deadline passes**: that request alone is
   given up, counted by its reason, told to ``dropped_listener`` and raised from its future;
-* **the disk refuses a write**: a write-ahead call raises; what is in memory is still sent; what was
-  to be in the journal only is given up, and told;
+* **the disk refuses a write**: a write-ahead call raises, and the request is given up unless it is
+  in memory; of all others that it refuses, and of those behind, none is lost while this process
+  lives: they go to the journal in order when it takes them. A crash before that loses them, and
+  none that a caller knows to be on the disk;
 * **the process is killed**: what the journal had taken is sent when a producer opens it again; what
   was under way may then be sent twice. Without ``persistence`` that is what was spilled, with it
   everything for which ``send`` has returned, as far as its policy goes;

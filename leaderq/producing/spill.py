@@ -171,6 +171,11 @@ class Spill:
             return exc
         return None
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether something was appended of which there are no news yet."""
+        return self._appended > self._told
+
     def await_written(self) -> None:
         """Written ahead every n items: wait until fewer than n are on their way to the file, so
         that a crash costs no more than that."""
@@ -247,6 +252,8 @@ class Spill:
 
     def close(self) -> None:
         """Let go of the journal if it is ours; else see that it has all on disk."""
+        self.journal.halts = False
+        self.journal.resume()
         self._ended(self.journal.close if self._is_owned else self.journal.flush)
 
     def _ended(self, end: Callable[[], None]) -> None:

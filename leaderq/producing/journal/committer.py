@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from threading import Condition, RLock
 from typing import Final
 
+from leaderq.errors import LeaderqError
 from leaderq.producing.journal.records import EXPIRY_BYTES, HEAD_BYTES
 from leaderq.producing.journal.segments import HEADER_BYTES
 from leaderq.threads import Service, Waker
@@ -59,7 +60,7 @@ class CommitBatch:
         self.callbacks: list[OnDurable | None] = []
         self.sync = sync
         self.first_id = 0
-        self.error: Exception | None = None
+        self.error: LeaderqError | None = None
         self.is_done = False
         self.waiting: list[Waker] = []
 

@@ -330,6 +330,25 @@ class Journal:
                 "max_bytes"
             )
 
+    @property
+    def halts(self) -> bool:
+        """Whether a record that cannot be stored halts the journal: all behind it are refused with
+        the same error until :meth:`resume`, so that none is stored before it."""
+        return self._store.halts
+
+    @halts.setter
+    def halts(self, value: bool) -> None:
+        self._store.halts = value
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether all is refused, see :attr:`halts`."""
+        return self._store.refusal is not None
+
+    def resume(self) -> None:
+        """Take records again, see :attr:`halts`."""
+        self._store.refusal = None
+
     # -- reading and acknowledging -----------------------------------------------------------------
 
     def read(

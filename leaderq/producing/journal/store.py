@@ -58,9 +58,15 @@ class BatchStore:
         self._unsynced = 0
         self._unforced: list[Path] = []  # former segments that nobody has synced
         self._failure: OSError | None = None
+        self.halts = False
+        self.refusal: LeaderqError | None = None
+        """The error that all are refused with behind a record that could not be stored."""
 
     def store(self, batch: CommitBatch) -> None:
         """Store a batch: set its ``first_id``, or its ``error``."""
+        if batch.payloads and self.refusal is not None:
+            batch.error = self.refusal
+            return
         try:
             if batch.payloads:
                 self._write(batch)
@@ -74,6 +80,8 @@ class BatchStore:
             log.exception("journal: a batch could not be stored")
             batch.error = JournalFailed(f"the journal failed: {type(error).__name__}: {error}")
             batch.error.__cause__ = error
+        if batch.payloads and self.halts:
+            self.refusal = batch.error
 
     def settle(self, batch: CommitBatch) -> None:
         """Under the gate: what was stored may be read from now on."""
