@@ -82,7 +82,6 @@ class JournalBacklog:
         return one
 
     def take_acks(self) -> list[int]:
-        """Return the ids to acknowledge to the journal now."""
         ids, self.acks = self.acks, []
         return ids
 

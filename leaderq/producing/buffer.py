@@ -105,7 +105,7 @@ class RequestBuffer:
         )
         if spill is not None:
             spill.journal.when_room = self._wake_first
-            spill.journal.halts = True
+            spill.journal.halt.is_wanted = True
         if self.backlog.count:
             self.account.recover(self.backlog.count)
             self.state = BufferState.DRAINING
@@ -199,7 +199,6 @@ class RequestBuffer:
         return []
 
     def processed(self, requests: Iterable[BufferedRequest]) -> None:
-        """These are ready for the sink."""
         with self._lock:
             for one in requests:
                 if one.place is RequestPlace.MEMORY:
@@ -307,7 +306,6 @@ class RequestBuffer:
     # -- the end -----------------------------------------------------------------------------------
 
     def close_entry(self) -> None:
-        """Take nothing more."""
         with self._lock:
             self.is_closing = True
             for admission in self.awaiting_room:
@@ -315,7 +313,6 @@ class RequestBuffer:
             self._to_send.wake()
 
     def stop(self) -> None:
-        """Let all threads end."""
         self.close_entry()
         with self._lock:
             self.is_stopped = True
@@ -378,7 +375,6 @@ class RequestBuffer:
         return (self.memory.pushed if oldest is None else oldest.seq - 1) >= up_to
 
     def tell_losses(self) -> None:
-        """At the end: log all that was lost, whatever the time."""
         self._dispatcher.owe(self._loss_log.finish)
         self._dispatcher.tell()
 
@@ -386,7 +382,7 @@ class RequestBuffer:
         """After :meth:`stop`: put what is left into the journal, in order; return whether it has
         taken all, or takes no more."""
         with self._lock, suppress(JournalSlow):
-            return self._rewrite() or self.spill is None or not self.spill.journal.is_halted
+            return self._rewrite() or self.spill is None or not self.spill.is_halted
         return False
 
     # -- coming in ---------------------------------------------------------------------------------
@@ -421,7 +417,6 @@ class RequestBuffer:
             self._dispatcher.tell()
 
     def leave_line(self, one: InLine) -> None:
-        """It waits for room no longer."""
         if one in self.awaiting_room:
             with self._lock:
                 if one in self.awaiting_room:
@@ -429,7 +424,6 @@ class RequestBuffer:
                     self._wake_first()
 
     def refuse(self, why: str) -> None:
-        """Count a call that was refused before it came in."""
         self.refuse_reentry()
         with self._lock:
             self.account.refused[why] += 1
@@ -548,15 +542,15 @@ class RequestBuffer:
             return True
         has_told_all = not spill.is_under_way  # before what it told is noted
         self._collect()
-        if spill.journal.is_halted:
+        if spill.is_halted:
             if not has_told_all or (now_s() < backlog.again_at_s and not self.is_stopped):
                 return False
-            spill.journal.resume()
+            spill.journal.halt.error = None
             backlog.begin_again()
             self.memory.begin_again()
         if not self._write_down() or not backlog.write_retained(spill):
             return False
-        if not spill.is_under_way and not spill.journal.is_halted:
+        if not spill.is_under_way and not spill.is_halted:
             backlog.is_refused = False  # nothing is left to find that out with
         return not backlog.is_held_up
 
@@ -638,7 +632,6 @@ class RequestBuffer:
             self._dispatcher.owe(lambda: resolve(waiter, error=told))
 
     def _push(self, one: BufferedRequest) -> None:
-        """It comes into memory, behind all others."""
         worker = self.memory.push(one)
         if worker is None:
             self._wake_sender()

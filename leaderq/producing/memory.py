@@ -65,11 +65,9 @@ class BufferedRequest:
 
     @property
     def is_journaled(self) -> bool:
-        """Whether the journal holds it, or is about to."""
         return self.copy in (JournalCopy.WRITING, JournalCopy.STORED)
 
     def is_expired(self, now: float) -> bool:
-        """Whether its deadline has passed."""
         return self.deadline is not None and now >= self.deadline
 
 
@@ -117,7 +115,6 @@ class RequestMemory:
         return worker
 
     def make_ready(self, one: BufferedRequest) -> None:
-        """It waits for the sink now."""
         self.ready.append(one)
         self.ready_bytes += one.size
 
@@ -147,7 +144,6 @@ class RequestMemory:
 
     @property
     def oldest(self) -> BufferedRequest | None:
-        """The one that was accepted first."""
         return next(iter(self._unsettled), None)
 
     @property
@@ -182,7 +178,10 @@ def measured(request: Any) -> int:
     if isinstance(request, (bytes, bytearray, str)):
         return len(request)
     if isinstance(request, (tuple, list)):
-        return sum(map(measured, request)) + 8 * len(request)
+        size = 8 * len(request)
+        for part in request:  # the usual request is a pair of bytes: at half the cost of a sum
+            size += len(part) if type(part) is bytes else measured(part)
+        return size
     if isinstance(request, dict):
         return sum(measured(key) + measured(value) for key, value in request.items())
     return sys.getsizeof(request)

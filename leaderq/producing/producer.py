@@ -48,7 +48,6 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn
 
 from leaderq.clock import now_s
@@ -497,23 +496,13 @@ class BufferedProducer(Generic[T]):
     async def __aenter__(self) -> BufferedProducer:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         _require_settled(await self.aclose(), error)
 
     def __enter__(self) -> BufferedProducer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Close.
 
         :raises RequestsLost: requests were lost, other than those that a policy of yours dropped;
@@ -528,7 +517,6 @@ def _require_settled(settlement: Settlement, error: BaseException | None) -> Non
 
 
 def _figures(producer: BufferedProducer[Any]) -> dict[str, float]:
-    """Those of the table of metrics."""
     found = producer.snapshot()
     counts = ("accepted", "recovered", "confirmed", "pending")
     sums = ("dropped", "failed", "refused")

@@ -167,7 +167,7 @@ MUTANTS = [
     mutant(
         "what comes behind a record that the disk refused is stored before it",
         f"{UNIT}refusing_disks.py::test_what_a_caller_knows_to_be_on_the_disk_outlasts_a_refusal_before_it_and_a_crash",
-        Edit(STORE, "        if batch.payloads and self.halts:\n", "        if False:\n"),
+        Edit(STORE, "        if batch.payloads and self.halt.is_wanted:\n", "        if False:\n"),
     ),
     mutant(
         "what a disk refused of memory is not written when it has room",
