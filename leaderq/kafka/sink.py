@@ -198,12 +198,13 @@ class KafkaSink:
         if type(record) is Message:
             return record if record.topic else record._replace(topic=self._named())
         if isinstance(record, tuple):
+            if len(record) == 2:
+                return Message(self._named(), _raw(record[1]), _raw(record[0]))
+            if len(record) == 3:
+                return Message(self._named(), _raw(record[1]), _raw(record[0]), record[2])
             if len(record) == len(Message._fields):
                 topic, value, key, *more = record
                 return Message(topic or self._named(), _raw(value), _raw(key), *more)
-            if len(record) in (2, 3):
-                key, value, *more = record
-                return Message(self._named(), _raw(value), _raw(key), *more)
         if isinstance(record, bytes | str):
             return Message(self._named(), _raw(record))
         raise ConfigurationError(

@@ -119,27 +119,22 @@ class RequestAccount:
     refused: Counter[str] = field(default_factory=Counter)
 
     def accept(self) -> None:
-        """A request was taken."""
         self.accepted += 1
         self.pending += 1
 
     def recover(self, count: int) -> None:
-        """``count`` were found in the journal."""
         self.recovered += count
         self.pending += count
 
     def confirm(self, count: int) -> None:
-        """The sink has acknowledged ``count``."""
         self.confirmed += count
         self.pending -= count
 
     def give_up(self, reason: LossReason, count: int = 1) -> None:
-        """``count`` were given up."""
         self.gone[reason] += count
         self.pending -= count
 
     def balance(self) -> Balance:
-        """Return a copy."""
         return Balance(
             self.accepted,
             self.recovered,

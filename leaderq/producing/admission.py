@@ -64,7 +64,6 @@ class Admission:
         return self._buffer.admit(self._attempted)
 
     def leave(self) -> None:
-        """Wait no longer, decided or not."""
         self._buffer.leave_line(self)
 
     def _attempted(self) -> float | None:

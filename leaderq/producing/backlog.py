@@ -3,22 +3,25 @@
 Not synchronised: guarded by the lock of the :class:`~leaderq.producing.buffer.RequestBuffer`.
 
 A request that the journal took and could then not write (a full disk) is *retained* here, unless
-its caller was told: it is still pending. It goes to the journal again, the first of them alone
-until that one is stored. Meanwhile the state is *blocked*.
+its caller was told: it is still pending. The journal then refuses all behind it too, so nothing is
+ever stored before what was accepted before it; once it has told of each, all go there again, in
+order. Meanwhile the state is *blocked*.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future
+from itertools import islice
 from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.errors import JournalSlow
 from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestPlace
-from leaderq.producing.spill import Piece, Spill, Written
+from leaderq.producing.spill import Spill, Written
 
-_PROBE_S = 0.25
+_AGAIN_S = 0.25
+_PIECE = 500
 
 
 class JournalBacklog:
@@ -37,33 +40,37 @@ class JournalBacklog:
         """Whether the journal is being read at this moment, without the lock."""
         self.acks: list[int] = []
         """Ids to acknowledge to the journal after releasing the lock."""
+        self.is_refused = False
+        """Whether the disk refused what came last, as far as is known."""
+        self.again_at_s = 0.0
+        """When what was refused may go to the journal again."""
         self._waiters: dict[int, Future[Any]] = {}
-        self._being_written: dict[BufferedRequest, None] = {}
-        self._retained: deque[BufferedRequest] = deque()
-        self._struck: set[int] = set()
-        self._probe: BufferedRequest | None = None
-        self._probe_at_s = 0.0
+        # Those not stored, in order: first those refused, then those being written, then those that
+        # are to go there again.
+        self._unstored: deque[BufferedRequest] = deque()
+        self._refused = self._being_written = 0
 
     @property
     def stored(self) -> int:
         """How many of them can be read."""
-        return self.count - len(self._being_written) - len(self._retained)
+        return self.count - len(self._unstored)
 
     @property
     def is_written(self) -> bool:
         """Whether some are on their way to the disk, and it takes them."""
-        return bool(self._being_written) and not self.is_held_up
+        return self._being_written > 0 and not self.is_held_up
 
     @property
     def is_held_up(self) -> bool:
-        """Whether some are retained: nothing may come behind them before they are written."""
-        return bool(self._retained) or self._probe is not None
+        """Whether the disk refused some: nothing may come behind them before it has taken one."""
+        return self.is_refused or len(self._unstored) > self._being_written
 
     def add(self, one: BufferedRequest) -> None:
         """The journal has taken it, and it is nowhere else."""
         one.place = RequestPlace.JOURNAL
         self.count += 1
-        self._being_written[one] = None
+        self._unstored.append(one)
+        self._being_written += 1
         self.waiting += one.waiter is not None
 
     def take_out(self, one: BufferedRequest) -> BufferedRequest:
@@ -74,16 +81,7 @@ class JournalBacklog:
         self.waiting -= one.waiter is not None
         return one
 
-    def read(self, piece: Piece) -> list[BufferedRequest]:
-        """Note up to where was read; return what is to come into memory of it. Not what was struck
-        out: its acknowledgement may have been on its way to the journal meanwhile."""
-        self.up_to = max(self.up_to, piece.up_to)
-        unread = [one for one in piece.requests if one.journal_id not in self._struck]
-        self._struck = {number for number in self._struck if number > self.up_to}
-        return unread
-
     def take_acks(self) -> list[int]:
-        """Return the ids to acknowledge to the journal now."""
         ids, self.acks = self.acks, []
         return ids
 
@@ -91,56 +89,57 @@ class JournalBacklog:
         """Note what became of an append; return whether that request is lost, since its caller
         knows that it was not written."""
         one = news.request
-        is_unread = one in self._being_written
-        self._being_written.pop(one, None)
-        was_probe = one is self._probe
-        if was_probe:
-            self._probe = None
+        is_unread = one.place is RequestPlace.JOURNAL
+        self._being_written -= is_unread
         if news.id is None:
-            one.copy = JournalCopy.NEVER
-            if not is_unread or news.is_told:
-                return is_unread
-            (self._retained.appendleft if was_probe else self._retained.append)(one)
-            self._probe_at_s = now_s() + _PROBE_S
+            one.copy = JournalCopy.NONE
+            if not news.is_told:
+                self.is_refused, self.again_at_s = True, now_s() + _AGAIN_S
+            if is_unread and news.is_told:
+                del self._unstored[self._refused]
+                return True
+            self._refused += is_unread
             return False
-        self.noted = max(self.noted, news.id)
+        self.is_refused, self.noted = False, max(self.noted, news.id)
         one.journal_id, one.copy = news.id, JournalCopy.STORED
-        if not is_unread:
+        if is_unread:
+            self._unstored.popleft()
+            if one.waiter is not None:
+                self._waiters[news.id] = one.waiter
+        else:
             self.up_to = max(self.up_to, news.id)
             if one.place is RequestPlace.SETTLED:
                 self.acks.append(news.id)
-        elif self.is_held_up and not was_probe:
-            self.acks.append(news.id)
-            self._struck.add(news.id)
-            one.journal_id, one.copy = None, JournalCopy.NEVER
-            self._retained.append(one)
-        elif one.waiter is not None:
-            self._waiters[news.id] = one.waiter
         return False
 
-    def write_retained(self, spill: Spill) -> None:
-        """Try the first of them again, or, once that was stored, all."""
-        if self._probe is not None or now_s() < self._probe_at_s:
-            return
-        is_first = self._probe_at_s > 0
-        while self._retained:
-            try:
-                if not spill.append(self._retained[0], None):
-                    return
-            except JournalSlow:  # soon again
-                return
-            one = self._retained.popleft()
-            self._being_written[one] = None
-            if is_first:
-                self._probe, self._probe_at_s = one, 0.0
-                return
+    def begin_again(self) -> None:
+        """The journal has told of all that it refused, and takes more."""
+        self._refused = 0
+
+    def write_retained(self, spill: Spill) -> bool:
+        """Give all of them to the journal again, in order; return ``False`` if it is full.
+
+        :raises JournalSlow: this has to go on later.
+        """
+        begin = self._refused + self._being_written
+        for one in islice(self._unstored, begin, begin + _PIECE):
+            if not spill.append(one, None):
+                return False
+            self._being_written += 1
+        if len(self._unstored) > self._being_written:
+            raise JournalSlow("what was refused is on its way to the journal; the rest follows")
+        return True
 
     def leave(self) -> tuple[list[BufferedRequest], list[tuple[int | None, Future[Any]]]]:
         """At the end: return those that were never written, and of the others the ids with the
         futures of whoever waits."""
-        left = list(self._retained)
-        self._retained.clear()
+        left = [one for one in self._unstored if not one.is_journaled]
         waiters: list[tuple[int | None, Future[Any]]] = [*self._waiters.items()]
-        waiters += [(None, one.waiter) for one in self._being_written if one.waiter is not None]
+        waiters += [
+            (None, one.waiter)
+            for one in self._unstored
+            if one.is_journaled and one.waiter is not None
+        ]
+        self._unstored.clear()
         self._waiters.clear()
         return left, waiters

@@ -94,6 +94,7 @@ class RequestBuffer:
         self.memory = RequestMemory(options.lanes, has_journal=spill is not None)
         self.account = RequestAccount()
         self.state = BufferState.DIRECT
+        self._is_refused = False  # the state is BLOCKED by the disk, not by a cap
         self._must_write_down = False  # memory has to go into the journal before anything else may
         self.spilled = 0
         """How many times memory has come to the high mark."""
@@ -104,6 +105,7 @@ class RequestBuffer:
         )
         if spill is not None:
             spill.journal.when_room = self._wake_first
+            spill.journal.halt.is_wanted = True
         if self.backlog.count:
             self.account.recover(self.backlog.count)
             self.state = BufferState.DRAINING
@@ -197,7 +199,6 @@ class RequestBuffer:
         return []
 
     def processed(self, requests: Iterable[BufferedRequest]) -> None:
-        """These are ready for the sink."""
         with self._lock:
             for one in requests:
                 if one.place is RequestPlace.MEMORY:
@@ -251,14 +252,15 @@ class RequestBuffer:
             wait_s: float | None = 0.0
             with self._lock:
                 self._collect()
-                if backlog.is_held_up:
+                if self._is_refused:
                     self._look_for_room(0)
                 ids = backlog.take_acks()
                 if not ids:
                     if self._may_read and backlog.stored:
                         backlog.is_read = True
                         return self._order()
-                    wait_s = _LOOK_AT_NEWS_S if backlog.count or spill.news else None
+                    is_coming = backlog.count or spill.news or self._is_refused
+                    wait_s = _LOOK_AT_NEWS_S if is_coming else None
             self._acknowledge(ids)
             if wait_s != 0.0:
                 self._to_read.wait(wait_s)
@@ -288,14 +290,14 @@ class RequestBuffer:
         """This was read from the journal, where ``stored`` requests lay unread; if nothing was,
         these are lost there."""
         backlog = self.backlog
-        unread = backlog.read(piece)
+        backlog.up_to = max(backlog.up_to, piece.up_to)
         for number in piece.undecodable:
             backlog.acks.append(number)
             self._lose(number)
         if not piece.requests and not piece.undecodable:
             for _ in range(min(stored, backlog.count)):
                 self._lose(None)
-        return [backlog.take_out(one) for one in unread]
+        return [backlog.take_out(one) for one in piece.requests]
 
     def _lose(self, number: int | None) -> None:
         lost = BufferedRequest(None, None, 0, 0.0, journal_id=number)
@@ -304,7 +306,6 @@ class RequestBuffer:
     # -- the end -----------------------------------------------------------------------------------
 
     def close_entry(self) -> None:
-        """Take nothing more."""
         with self._lock:
             self.is_closing = True
             for admission in self.awaiting_room:
@@ -312,7 +313,6 @@ class RequestBuffer:
             self._to_send.wake()
 
     def stop(self) -> None:
-        """Let all threads end."""
         self.close_entry()
         with self._lock:
             self.is_stopped = True
@@ -375,16 +375,14 @@ class RequestBuffer:
         return (self.memory.pushed if oldest is None else oldest.seq - 1) >= up_to
 
     def tell_losses(self) -> None:
-        """At the end: log all that was lost, whatever the time."""
         self._dispatcher.owe(self._loss_log.finish)
         self._dispatcher.tell()
 
     def write_down(self) -> bool:
-        """After :meth:`stop`: put what is left in memory into the journal, in order; return whether
-        its disk has taken all."""
+        """After :meth:`stop`: put what is left into the journal, in order; return whether it has
+        taken all, or takes no more."""
         with self._lock, suppress(JournalSlow):
-            self._write_down()
-            return True
+            return self._rewrite() or self.spill is None or not self.spill.is_halted
         return False
 
     # -- coming in ---------------------------------------------------------------------------------
@@ -419,7 +417,6 @@ class RequestBuffer:
             self._dispatcher.tell()
 
     def leave_line(self, one: InLine) -> None:
-        """It waits for room no longer."""
         if one in self.awaiting_room:
             with self._lock:
                 if one in self.awaiting_room:
@@ -427,7 +424,6 @@ class RequestBuffer:
                     self._wake_first()
 
     def refuse(self, why: str) -> None:
-        """Count a call that was refused before it came in."""
         self.refuse_reentry()
         with self._lock:
             self.account.refused[why] += 1
@@ -506,6 +502,8 @@ class RequestBuffer:
                 self.give_up(one, LossReason.JOURNAL, written.error)
             if written.id is None:
                 self.turn(BufferEvent.JOURNAL_FULL)
+                self._is_refused = True
+                self._to_read.wake()  # it looks when the disk takes more
 
     def judge(self) -> None:
         """Let the state follow the levels, and wake whoever that concerns."""
@@ -527,12 +525,34 @@ class RequestBuffer:
             if self._marks.fits(len(self.memory), self.memory.bytes, size):
                 self.turn(BufferEvent.MEMORY_LOW)
             return
+        with suppress(JournalSlow):
+            if self._rewrite() and spill.has_room(size):
+                self._is_refused = False
+                self.turn(BufferEvent.JOURNAL_ROOM)
+                self.judge()
+
+    def _rewrite(self) -> bool:
+        """Give the journal again what it refused, in order; return whether all of memory, and all
+        that was in the journal only, is on its way.
+
+        :raises JournalSlow: this has to go on later.
+        """
+        backlog, spill = self.backlog, self.spill
+        if spill is None:
+            return True
+        has_told_all = not spill.is_under_way  # before what it told is noted
         self._collect()
-        if self.backlog.is_held_up:
-            self.backlog.write_retained(spill)
-        if not self.backlog.is_held_up and spill.has_room(size):
-            self.turn(BufferEvent.JOURNAL_ROOM)
-            self.judge()
+        if spill.is_halted:
+            if not has_told_all or (now_s() < backlog.again_at_s and not self.is_stopped):
+                return False
+            spill.journal.halt.error = None
+            backlog.begin_again()
+            self.memory.begin_again()
+        if not self._write_down() or not backlog.write_retained(spill):
+            return False
+        if not spill.is_under_way and not spill.is_halted:
+            backlog.is_refused = False  # nothing is left to find that out with
+        return not backlog.is_held_up
 
     def turn(self, happened: BufferEvent) -> None:
         self._become(step(self.state, happened, has_journal=self.spill is not None))
@@ -612,7 +632,6 @@ class RequestBuffer:
             self._dispatcher.owe(lambda: resolve(waiter, error=told))
 
     def _push(self, one: BufferedRequest) -> None:
-        """It comes into memory, behind all others."""
         worker = self.memory.push(one)
         if worker is None:
             self._wake_sender()

@@ -86,7 +86,6 @@ class LossLog:
             self._dispatcher.owe(self._tell)
 
     def finish(self) -> None:
-        """Log what is left, whatever the time."""
         self._next_s.clear()
         self._tell()
 

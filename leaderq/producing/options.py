@@ -53,7 +53,6 @@ class ProducerRetry:
     max_attempts: int | None = None
 
     def problems(self, name: str = "retry") -> list[str]:
-        """What of it cannot be used, in sentences."""
         found = [
             f"{name}.{field}={getattr(self, field)!r}: give 0 or more seconds"
             for field in ("first_s", "max_s")
@@ -69,7 +68,6 @@ class ProducerRetry:
 
     @property
     def backoff(self) -> BackoffPolicy:
-        """The pauses."""
         first_s = min(self.first_s, self.max_s)
         return BackoffPolicy(first_s, self.max_s, factor=self.factor, jitter=self.jitter)
 
@@ -101,7 +99,6 @@ class ProducerOptions:
 
     @property
     def marks(self) -> Watermarks:
-        """The bounds of the memory."""
         return Watermarks(self.max_items, self.max_bytes, self.high, self.low)
 
     @property

@@ -12,8 +12,10 @@ each failure:
   raise, drop the newest, drop the oldest;
 * **the sink refuses one record, the process step fails, a deadline passes**: that request alone is
   given up, counted by its reason, told to ``dropped_listener`` and raised from its future;
-* **the disk refuses a write**: a write-ahead call raises; what is in memory is still sent; what was
-  to be in the journal only is given up, and told;
+* **the disk refuses a write**: a write-ahead call raises, and the request is given up unless it is
+  in memory; of all others that it refuses, and of those behind, none is lost while this process
+  lives: they go to the journal in order when it takes them. A crash before that loses them, and
+  none that a caller knows to be on the disk;
 * **the process is killed**: what the journal had taken is sent when a producer opens it again; what
   was under way may then be sent twice. Without ``persistence`` that is what was spilled, with it
   everything for which ``send`` has returned, as far as its policy goes;
@@ -46,7 +48,6 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn
 
 from leaderq.clock import now_s
@@ -495,23 +496,13 @@ class BufferedProducer(Generic[T]):
     async def __aenter__(self) -> BufferedProducer:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         _require_settled(await self.aclose(), error)
 
     def __enter__(self) -> BufferedProducer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Close.
 
         :raises RequestsLost: requests were lost, other than those that a policy of yours dropped;
@@ -526,7 +517,6 @@ def _require_settled(settlement: Settlement, error: BaseException | None) -> Non
 
 
 def _figures(producer: BufferedProducer[Any]) -> dict[str, float]:
-    """Those of the table of metrics."""
     found = producer.snapshot()
     counts = ("accepted", "recovered", "confirmed", "pending")
     sums = ("dropped", "failed", "refused")

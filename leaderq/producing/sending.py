@@ -205,7 +205,6 @@ class SinkSender:
     def _persevering(
         self, left: list[BufferedRequest], error: BaseException
     ) -> list[BufferedRequest]:
-        """Return those that may be tried again."""
         most = self._retry.max_attempts
         if most is None:
             return left

@@ -47,7 +47,6 @@ class Shutdown:
 
     @property
     def is_over(self) -> bool:
-        """Whether all is let go of."""
         return self._over.is_set()
 
     def begin(self, timeout_s: float | None) -> None:

@@ -124,7 +124,6 @@ class Spill:
 
     @property
     def is_telling_here(self) -> bool:
-        """Whether this is the journal's thread, calling an ``on_durable``."""
         return self._telling == threading.get_ident()
 
     # -- in ----------------------------------------------------------------------------------------
@@ -171,6 +170,16 @@ class Spill:
             return exc
         return None
 
+    @property
+    def is_halted(self) -> bool:
+        """Whether the journal refuses all behind one that it could not store."""
+        return self.journal.halt.error is not None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether something was appended of which there are no news yet."""
+        return self._appended > self._told
+
     def await_written(self) -> None:
         """Written ahead every n items: wait until fewer than n are on their way to the file, so
         that a crash costs no more than that."""
@@ -185,7 +194,6 @@ class Spill:
                 return
 
     def is_behind(self) -> bool:
-        """Whether :meth:`await_written` would wait."""
         most = self._most_unwritten
         return most is not None and self._appended - self._told >= most
 
@@ -247,6 +255,8 @@ class Spill:
 
     def close(self) -> None:
         """Let go of the journal if it is ours; else see that it has all on disk."""
+        self.journal.halt.is_wanted = False
+        self.journal.halt.error = None
         self._ended(self.journal.close if self._is_owned else self.journal.flush)
 
     def _ended(self, end: Callable[[], None]) -> None:

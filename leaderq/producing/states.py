@@ -73,7 +73,6 @@ class Watermarks:
     low: float = 0.5
 
     def is_high(self, items: int, size: int) -> bool:
-        """Whether one of the two has come to the high mark."""
         return items >= self.high * self.max_items or size >= self.high * self.max_bytes
 
     def is_near(self, items: int, size: int) -> bool:
@@ -82,7 +81,6 @@ class Watermarks:
         return items >= near * self.max_items or size >= near * self.max_bytes
 
     def is_low(self, items: int, size: int) -> bool:
-        """Whether both are at the low mark or below."""
         return items <= self.low * self.max_items and size <= self.low * self.max_bytes
 
     def fits(self, items: int, size: int, more: int) -> bool:

@@ -165,9 +165,14 @@ MUTANTS = [
         ),
     ),
     mutant(
-        "what was struck out of the journal is read from it",
-        f"{UNIT}spilling.py::test_what_stands_behind_a_refused_one_is_not_read_while_its_acknowledgement_is_under_way",
-        Edit("leaderq/producing/backlog.py", "            self._struck.add(news.id)\n", ""),
+        "what comes behind a record that the disk refused is stored before it",
+        f"{UNIT}refusing_disks.py::test_what_a_caller_knows_to_be_on_the_disk_outlasts_a_refusal_before_it_and_a_crash",
+        Edit(STORE, "        if batch.payloads and self.halt.is_wanted:\n", "        if False:\n"),
+    ),
+    mutant(
+        "what a disk refused of memory is not written when it has room",
+        f"{UNIT}refusing_disks.py::test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_moment[0-Interval]",
+        Edit(BUFFER, "            self.memory.begin_again()\n", ""),
     ),
     mutant(
         "journal send sends what has expired",

@@ -36,7 +36,6 @@ class Acks:
         self.damages = list(damages)
 
     def ack(self, record_ids: Iterable[int]) -> int:
-        """See :meth:`Journal.ack_many`."""
         wanted = record_ids if isinstance(record_ids, (list, tuple, range)) else list(record_ids)
         newly, last_id = 0, -1
         segment: Segment | None = None
@@ -56,7 +55,6 @@ class Acks:
         return newly
 
     def ack_to(self, record_id: int) -> int:
-        """See :meth:`Journal.ack_to`."""
         newly = 0
         with self._gate:
             for segment in self._index.segments:
@@ -67,7 +65,6 @@ class Acks:
         return newly
 
     def lose(self, segment: Segment, damage: Damage) -> None:
-        """Records cannot be read."""
         with self._gate:
             segment.damaged = True
             newly = segment.mark(*damage.lost_ids) if damage.lost_ids else 0
@@ -106,7 +103,6 @@ class Acks:
             self._committer.want_upkeep()
 
     def take_spent(self, segment: Segment | None) -> bool:
-        """Return whether the segment that is being written is to be closed."""
         with self._gate:
             if segment is None or not self._is_spent(segment):
                 return False

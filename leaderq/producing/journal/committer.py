@@ -12,9 +12,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from threading import Condition, RLock
 from typing import Final
 
+from leaderq.errors import LeaderqError
 from leaderq.producing.journal.records import EXPIRY_BYTES, HEAD_BYTES
 from leaderq.producing.journal.segments import HEADER_BYTES
 from leaderq.threads import Service, Waker
@@ -34,37 +36,25 @@ error for which it is not stored."""
 Action = Callable[[], None]
 
 
+@dataclass(slots=True, eq=False)
 class CommitBatch:
     """Records that are written together, and what became of them: ``first_id``, or ``error``.
 
     Guarded by the journal's gate until the writer has taken it from the line.
     """
 
-    __slots__ = (
-        "callbacks",
-        "error",
-        "expiries",
-        "first_id",
-        "is_done",
-        "payloads",
-        "size",
-        "sync",
-        "waiting",
-    )
-
-    def __init__(self, *, sync: bool = False) -> None:
-        self.payloads: list[bytes] = []
-        self.size = 0 if sync else HEADER_BYTES  # it may have to begin a segment
-        self.expiries: dict[int, int] = {}
-        self.callbacks: list[OnDurable | None] = []
-        self.sync = sync
-        self.first_id = 0
-        self.error: Exception | None = None
-        self.is_done = False
-        self.waiting: list[Waker] = []
+    sync: bool = False
+    size: int = HEADER_BYTES
+    """Bytes it takes at most: it may have to begin a segment."""
+    payloads: list[bytes] = field(default_factory=list)
+    expiries: dict[int, int] = field(default_factory=dict)
+    callbacks: list[OnDurable | None] = field(default_factory=list)
+    first_id: int = 0
+    error: LeaderqError | None = None
+    is_done: bool = False
+    waiting: list[Waker] = field(default_factory=list)
 
     def add(self, payload: bytes, expires_us: int | None) -> None:
-        """Put one more record behind the others."""
         if expires_us is not None:
             self.expiries[len(self.payloads)] = expires_us
             self.size += EXPIRY_BYTES
@@ -72,7 +62,6 @@ class CommitBatch:
         self.size += HEAD_BYTES + len(payload)
 
     def add_callback(self, callback: OnDurable) -> None:
-        """Have it called for the record that was added last."""
         self.callbacks.extend([None] * (len(self.payloads) - 1 - len(self.callbacks)))
         self.callbacks.append(callback)
 
@@ -89,7 +78,6 @@ class CommitBatch:
 
 
 def batch_of(payloads: Iterable[Bytes], expires_us: int | None) -> CommitBatch:
-    """A batch of one caller's own."""
     batch = CommitBatch()
     batch.payloads = [one if type(one) is bytes else bytes(memoryview(one)) for one in payloads]
     count = len(batch.payloads)
@@ -154,7 +142,6 @@ class Committer:
         self._service.start()
 
     def line_up(self, batch: CommitBatch) -> None:
-        """Have a batch written after those that wait."""
         self._line.append(batch)
         self.waiting_bytes += batch.size
         self._wake()
@@ -173,7 +160,6 @@ class Committer:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so much waits that the next has to wait."""
         return self.waiting_bytes > WAITING_BYTES
 
     @property
@@ -182,13 +168,11 @@ class Committer:
         return self._service is not None and self._service.is_current
 
     def kick(self) -> None:
-        """Have the chores done soon."""
         if not self._kicked:
             self._kicked = True
             self._wake()
 
     def want_upkeep(self) -> None:
-        """Have the upkeep done soon."""
         self._upkeep_wanted = True
         self._wake()
 

@@ -71,7 +71,6 @@ class CursorState:
     segments: dict[int, Known] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """The bytes of a slot."""
         count = len(self.segments)
         parts = [_BODY.pack(self.next_id, self.reserved, self.clean, self.boot_id, count)]
         for first_id, known in self.segments.items():
@@ -104,7 +103,6 @@ def decode(data: bytes) -> CursorState | None:
 
 
 def newest(slots: list[CursorState | None]) -> CursorState | None:
-    """The state that was saved last."""
     whole = (slot for slot in slots if slot is not None)
     return max(whole, key=lambda slot: slot.sequence, default=None)
 
@@ -165,7 +163,6 @@ class CursorFile:
         self._disk.sync(fd)
 
     def close(self) -> None:
-        """Close both files."""
         while self._fds:
             self._disk.close(self._fds.pop())
 
@@ -286,5 +283,4 @@ class CursorWriter:
             self._index.remove(segment)
 
     def close(self) -> None:
-        """Close the cursor's files."""
         self._file.close()

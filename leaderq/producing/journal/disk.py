@@ -31,11 +31,9 @@ class Disk:
         path.mkdir(exist_ok=True)
 
     def create(self, path: Path) -> int:
-        """Open a new file for reading and writing; it must not exist."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
 
     def open(self, path: Path, *, writable: bool = False) -> int:
-        """Open a file that exists."""
         return os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> int:

@@ -77,12 +77,10 @@ class JournalView:
 
     @property
     def bytes_used(self) -> int:
-        """Bytes of the segments."""
         return sum(segment.size for segment in self.segments)
 
     @property
     def damages(self) -> tuple[Damage, ...]:
-        """All that is spoilt or missing."""
         return (*(damage for segment in self.segments for damage in segment.damages), *self.missing)
 
 

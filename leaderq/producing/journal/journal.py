@@ -33,7 +33,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from leaderq.errors import (
@@ -154,6 +153,7 @@ class Journal:
             stamp=secrets.randbits(32) if found.stamp is None else found.stamp,
             allot_bytes=allot_bytes,
         )
+        self.halt = self._store.halt
         self._store.begin()
         interval = self.sync.seconds if isinstance(self.sync, Interval) else float("inf")
         self._committer.start(
@@ -263,7 +263,7 @@ class Journal:
         :raises JournalSlow: not in time.
         """
         self._refuse_if_closed()
-        self._through(CommitBatch(sync=True), timeout_s)
+        self._through(CommitBatch(sync=True, size=0), timeout_s)
         with self._translated("saved"):
             self._cursor.save()
 
@@ -451,7 +451,7 @@ class Journal:
                     f"journal {str(self.directory)!r} could not write what waits within "
                     f"{timeout_s} s"
                 )
-            last = CommitBatch(sync=True)
+            last = CommitBatch(sync=True, size=0)
             self._store.store(last)
             try:
                 with self._translated("saved"):
@@ -468,12 +468,7 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def _is_ours(self) -> bool:

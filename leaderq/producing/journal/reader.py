@@ -152,13 +152,11 @@ class SegmentReader:
         )
 
     def forget(self, segment: Segment) -> None:
-        """Close the file of a segment that goes."""
         with self._reading:
             if self._place is not None and self._place.segment is segment:
                 self._close()
 
     def close(self) -> None:
-        """Close the file."""
         with self._reading:
             self._close()
 

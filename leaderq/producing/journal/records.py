@@ -243,7 +243,6 @@ class JournalRecord(NamedTuple):
 
 
 def record_of(raw: Raw) -> JournalRecord:
-    """Return a record as it is given out."""
     record_id, appended_us, flags, body, _ = raw
     if not flags & EXPIRES:
         return JournalRecord(record_id, body, appended_us / 1e6)

@@ -303,7 +303,6 @@ class DirectoryScan:
 
     @property
     def stamp(self) -> int | None:
-        """The journal's stamp, if a file tells it."""
         return self.files[-1].stamp if self.files else None
 
     @property
@@ -314,11 +313,9 @@ class DirectoryScan:
 
     @property
     def is_new(self) -> bool:
-        """Whether no journal was here."""
         return not self.files and not self.bad and all(slot is None for slot in self.slots)
 
     def known(self, first_id: int) -> Known | None:
-        """What the cursor holds of a segment."""
         return self.cursor.segments.get(first_id) if self.cursor else None
 
     def is_finished(self, file: SegmentFile) -> bool:
@@ -343,7 +340,6 @@ class DirectoryScan:
                 yield Damage(name, "the file is gone", 0, known.size, lost)
 
     def foreign(self, file: SegmentFile) -> Damage:
-        """What is to be said of a segment of a later version."""
         version = file.header.version if file.header else 0
         reason = f"its version is {version}, which this leaderq does not know; a later one wrote it"
         records, _ = self.complete.get(file.first_id, (0, 0))

@@ -34,7 +34,6 @@ class Damage:
 
     @property
     def lost(self) -> int:
-        """How many records are lost for certain."""
         return self.lost_ids[1] - self.lost_ids[0] + 1 if self.lost_ids else 0
 
 

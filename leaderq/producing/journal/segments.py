@@ -51,7 +51,6 @@ class SegmentHeader:
     version: int = VERSION
 
     def encode(self) -> bytes:
-        """The header's bytes."""
         fields = _FIELDS.pack(
             MAGIC,
             self.version,
@@ -111,14 +110,12 @@ class AckBitmap:
 
     @property
     def count(self) -> int:
-        """How many are marked."""
         return self.front + self._ahead
 
     def __contains__(self, position: int) -> bool:
         return position < self.front or self._is_set(position)
 
     def add(self, position: int) -> bool:
-        """Mark one; return whether it was not marked."""
         if position == self.front:
             self.front += 1
             self._absorb()
@@ -145,7 +142,6 @@ class AckBitmap:
         return self.count - before
 
     def clip(self, end: int) -> None:
-        """Forget marks from ``end`` on."""
         if self.front > end:
             self.front = end
         if self._ahead:
@@ -171,7 +167,6 @@ class AckBitmap:
             self._bits = bytearray()
 
     def packed_bits(self) -> bytes:
-        """What stands ahead of the front, compressed; empty if nothing does."""
         return zlib.compress(bytes(self._bits), 1) if self._ahead else b""
 
     @classmethod
@@ -188,17 +183,6 @@ class AckBitmap:
 
 class Segment:
     """A segment file. Guarded by the journal's gate."""
-
-    __slots__ = (
-        "damaged",
-        "first_id",
-        "marks",
-        "path",
-        "records",
-        "salt",
-        "sealed",
-        "size",
-    )
 
     def __init__(
         self,
@@ -225,7 +209,6 @@ class Segment:
 
     @property
     def open_records(self) -> int:
-        """How many are not done with."""
         return self.records - self.marks.count
 
     @property
@@ -252,23 +235,19 @@ class SegmentIndex:
 
     @property
     def depth(self) -> int:
-        """Records that are not done with."""
         return sum(segment.open_records for segment in self.segments)
 
     def add(self, segment: Segment) -> None:
-        """Put a new segment behind the others."""
         self.segments.append(segment)
         self._firsts.append(segment.first_id)
         self.bytes_used += segment.size
 
     def grow(self, segment: Segment, *, records: int, size: int) -> None:
-        """Records were committed to a segment."""
         segment.records += records
         segment.size += size
         self.bytes_used += size
 
     def holding(self, record_id: int) -> Segment | None:
-        """The segment that has this id."""
         at = bisect_right(self._firsts, record_id) - 1
         if at < 0 or record_id > self.segments[at].last_id:
             return None
@@ -282,7 +261,6 @@ class SegmentIndex:
         return None
 
     def remove(self, segment: Segment) -> None:
-        """A segment is gone."""
         at = self.segments.index(segment)
         del self.segments[at], self._firsts[at]
         self.bytes_used -= segment.size

@@ -17,6 +17,7 @@ import errno
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,16 @@ from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segme
 
 LAST_ID: Final = (1 << 64) - 1
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@dataclass
+class Halt:
+    """For a user to whom order is more than progress: with ``is_wanted``, all behind a record that
+    could not be stored are refused with its ``error`` until that is set to ``None``, so that none
+    is stored before it."""
+
+    is_wanted: bool = False
+    error: LeaderqError | None = None
 
 
 class BatchStore:
@@ -58,9 +69,12 @@ class BatchStore:
         self._unsynced = 0
         self._unforced: list[Path] = []  # former segments that nobody has synced
         self._failure: OSError | None = None
+        self.halt = Halt()
 
     def store(self, batch: CommitBatch) -> None:
-        """Store a batch: set its ``first_id``, or its ``error``."""
+        if batch.payloads and self.halt.error is not None:
+            batch.error = self.halt.error
+            return
         try:
             if batch.payloads:
                 self._write(batch)
@@ -74,6 +88,8 @@ class BatchStore:
             log.exception("journal: a batch could not be stored")
             batch.error = JournalFailed(f"the journal failed: {type(error).__name__}: {error}")
             batch.error.__cause__ = error
+        if batch.payloads and self.halt.is_wanted:
+            self.halt.error = batch.error
 
     def settle(self, batch: CommitBatch) -> None:
         """Under the gate: what was stored may be read from now on."""
@@ -251,11 +267,9 @@ class BatchStore:
 
     @property
     def current(self) -> Segment | None:
-        """The segment that is being written."""
         return self._writer.segment
 
     def close(self) -> None:
-        """Close the file."""
         self._writer.close()
 
 
@@ -358,7 +372,6 @@ class SegmentWriter:
             raise
 
     def close(self) -> None:
-        """Close the file."""
         if self._fd >= 0:
             if self._is_sound and self._allotted > self.end:
                 self.cut(self.end)

@@ -80,7 +80,6 @@ class QueueSink:
         self._current: _Putting | None = None
 
     def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
-        """See :class:`~leaderq.producing.sinks.sink.Sink`."""
         part = batch[:MAX_ITEMS]
         putting = self._current
         if putting is None or not putting.is_of(part):
@@ -162,7 +161,6 @@ class _Putting:
         Service("leaderq-queue-sink", lambda _: self._run()).start()
 
     def is_of(self, records: Sequence[Any]) -> bool:
-        """Whether it puts these very records."""
         pairs = zip(records, self._records, strict=False)
         return len(records) == len(self._records) and all(a is b for a, b in pairs)
 

@@ -197,7 +197,6 @@ class CallableSink:
             raise SinkBroken("call returned a coroutine, which nobody runs: nothing was stored")
 
     def close(self, timeout_s: float) -> None:
-        """Call ``close``, if it was given."""
         if self._close is not None:
             self._close()
 

@@ -32,9 +32,6 @@ from leaderq.producing import (
     WhenFull,
     admission,
 )
-from leaderq.producing.backlog import JournalBacklog
-from leaderq.producing.memory import BufferedRequest
-from leaderq.producing.spill import Piece, Written
 from leaderq.testing import eventually
 
 
@@ -386,21 +383,6 @@ def test_what_the_disk_refused_to_take_stays_pending_and_is_written_when_it_can(
         assert one.flush(30)
         assert sink.confirmed == list(range(taken + 1))
         one.close()
-
-
-def test_what_stands_behind_a_refused_one_is_not_read_while_its_acknowledgement_is_under_way() -> (
-    None
-):
-    backlog = JournalBacklog(0, 0)
-    refused, behind = (BufferedRequest(number, None, 1, 0.0) for number in range(2))
-    backlog.add(refused)
-    backlog.add(behind)
-    backlog.note(Written(refused, None, OSError("full"), is_told=False))
-    backlog.note(Written(behind, 1, None, is_told=False))
-    assert backlog.take_acks() == [1]  # which the journal has not heard yet
-    assert backlog.read(Piece([BufferedRequest(1, None, 1, 0.0, journal_id=1)], [], 1)) == []
-    again = BufferedRequest(1, None, 1, 0.0, journal_id=3)
-    assert backlog.read(Piece([again], [], 3)) == [again]
 
 
 def test_what_a_full_disk_refuses_at_the_close_is_dropped_and_told(
