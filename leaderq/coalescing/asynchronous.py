@@ -69,19 +69,13 @@ class AsyncQueueCoordinator(Generic[Key]):
     async def enqueue(
         self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET
     ) -> Token[Key]:
-        """Ask to work on ``key``; wait for the turn, if that is the answer. True if it may run now,
-        and then ``dequeue`` must follow.
-
-        :raises WaitTimedOut: its turn did not come within ``timeout_s``; it does not wait any more.
-        :raises WouldDeadlock: this task works on the key itself.
-        :raises CoordinatorClosed: nothing runs any more.
-        """
+        """See ``QueueCoordinator.enqueue``; the owner is this task."""
         token = Token(key, value, _this_task())
         await self._ask_and_wait(token, self._keys.rules.deadline(timeout_s))
         return token
 
     def dequeue(self, token: Token[Key]) -> bool:
-        """The work is done, or given up: the next one runs. Return whether it was current."""
+        """See ``QueueCoordinator.dequeue``."""
         return self._keys.leave(token)
 
     @asynccontextmanager
@@ -141,10 +135,6 @@ class AsyncQueueCoordinator(Generic[Key]):
 
         The run is its caller's: if that is cancelled, those who hoped for its result ask again, and
         are not cancelled.
-
-        :raises WaitTimedOut: neither its turn nor a result came within ``timeout_s``.
-        :raises WouldDeadlock: this task works on the key itself.
-        :raises CoordinatorClosed: nothing runs any more.
         """
         result = await self._result_of(key, function, timeout_s, follows=True)
         assert result is not None  # it is not declined without one

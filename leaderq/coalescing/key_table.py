@@ -326,7 +326,9 @@ class KeyTable(Generic[Key]):
         if call is not None:
             self._calls.append((call, token))
 
-    def _noted(self) -> list[Call]:
+    def _noted(self) -> Sequence[Call]:
+        if not self._calls:
+            return ()
         calls, self._calls = self._calls, []
         return calls
 
@@ -627,6 +629,8 @@ class KeyTable(Generic[Key]):
                 calls = [*calls, *self._noted()]
         if self._is_closed and not self._keys:
             self.emptied.set()
+        if not calls:
+            return
         todo, is_inner = _mine.calls, bool(_mine.calls)
         todo.extend((self, call, token) for call, token in calls)
         error: BaseException | None = None
