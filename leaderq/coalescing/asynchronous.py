@@ -12,6 +12,7 @@ import asyncio
 import logging
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import Any, Generic, ParamSpec, TypeVar, cast
@@ -62,7 +63,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         self._keys = self.coordinator._keys
         self._cover_function = cover
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._covering: set[asyncio.Task[None]] = set()
+        self._covering: set[Future[None]] = set()
         if cover is not None:
             self._keys.cover = self._cover
 
@@ -232,19 +233,12 @@ class AsyncQueueCoordinator(Generic[Key]):
         work = self._repeating(function, token)
         weakref.finalize(work, self._give_back, token).atexit = False
         try:
-            loop.call_soon_threadsafe(self._start_repeating, work, token)
+            covering = asyncio.run_coroutine_threadsafe(work, loop)
         except RuntimeError:  # the loop is closed
             work.close()
-
-    def _start_repeating(self, work: Coroutine[Any, Any, None], token: Token[Key]) -> None:
-        task = asyncio.create_task(work)
-        self._covering.add(task)
-
-        def done(task: asyncio.Task[None]) -> None:
-            self._covering.discard(task)
-            self._give_back(token)  # if it was cancelled before it began
-
-        task.add_done_callback(done)
+            return
+        self._covering.add(covering)
+        covering.add_done_callback(self._covering.discard)
 
     async def _repeating(self, function: Callable[[], Awaitable[Any]], token: Token[Key]) -> None:
         token.owner = _this_task()
