@@ -12,6 +12,7 @@ import asyncio
 import logging
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import Any, Generic, ParamSpec, TypeVar, cast
@@ -62,26 +63,20 @@ class AsyncQueueCoordinator(Generic[Key]):
         self._keys = self.coordinator._keys
         self._cover_function = cover
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._covering: set[asyncio.Task[None]] = set()
+        self._covering: set[Future[None]] = set()
         if cover is not None:
             self._keys.cover = self._cover
 
     async def enqueue(
         self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET
     ) -> Token[Key]:
-        """Ask to work on ``key``; wait for the turn, if that is the answer. True if it may run now,
-        and then ``dequeue`` must follow.
-
-        :raises WaitTimedOut: its turn did not come within ``timeout_s``; it does not wait any more.
-        :raises WouldDeadlock: this task works on the key itself.
-        :raises CoordinatorClosed: nothing runs any more.
-        """
+        """See ``QueueCoordinator.enqueue``; the owner is this task."""
         token = Token(key, value, _this_task())
         await self._ask_and_wait(token, self._keys.rules.deadline(timeout_s))
         return token
 
     def dequeue(self, token: Token[Key]) -> bool:
-        """The work is done, or given up: the next one runs. Return whether it was current."""
+        """See ``QueueCoordinator.dequeue``."""
         return self._keys.leave(token)
 
     @asynccontextmanager
@@ -141,10 +136,6 @@ class AsyncQueueCoordinator(Generic[Key]):
 
         The run is its caller's: if that is cancelled, those who hoped for its result ask again, and
         are not cancelled.
-
-        :raises WaitTimedOut: neither its turn nor a result came within ``timeout_s``.
-        :raises WouldDeadlock: this task works on the key itself.
-        :raises CoordinatorClosed: nothing runs any more.
         """
         result = await self._result_of(key, function, timeout_s, follows=True)
         assert result is not None  # it is not declined without one
@@ -242,19 +233,12 @@ class AsyncQueueCoordinator(Generic[Key]):
         work = self._repeating(function, token)
         weakref.finalize(work, self._give_back, token).atexit = False
         try:
-            loop.call_soon_threadsafe(self._start_repeating, work, token)
+            covering = asyncio.run_coroutine_threadsafe(work, loop)
         except RuntimeError:  # the loop is closed
             work.close()
-
-    def _start_repeating(self, work: Coroutine[Any, Any, None], token: Token[Key]) -> None:
-        task = asyncio.create_task(work)
-        self._covering.add(task)
-
-        def done(task: asyncio.Task[None]) -> None:
-            self._covering.discard(task)
-            self._give_back(token)  # if it was cancelled before it began
-
-        task.add_done_callback(done)
+            return
+        self._covering.add(covering)
+        covering.add_done_callback(self._covering.discard)
 
     async def _repeating(self, function: Callable[[], Awaitable[Any]], token: Token[Key]) -> None:
         token.owner = _this_task()

@@ -59,23 +59,20 @@ class QueueCoordinator(Generic[Key]):
 
     *Guarantees:* at most one token of a key is current (``bool(token)``); at most ``waiters``
     requests wait; they run in the order in which they came; ``token.number`` rises from run to run
-    of a key. **A declined request is covered**: a run begins after it came. If the one that waited
-    for it gives up (a time-out, an interrupt, a cancellation), another one that waits runs for it,
-    or the next that comes; or, if nobody comes before the head is done, whoever ran by ``run`` or
-    ``coalesced`` runs its function again, and otherwise ``cover(key)`` is called, or the function
-    with which the one that gave up had asked by ``run`` or ``coalesced``, by the thread that
-    dequeued. (With ``waiters=0`` somebody ran when it came.)
-    *Not guaranteed:* that without ``cover`` anybody runs, before the next request comes, for
-    requests whose waiter gave up, if neither it nor the head asked by ``run`` or ``coalesced``:
-    that is logged, and counted as ``stats().owed``. That an evicted owner stops: it is told;
-    whatever it writes should carry ``token.number``. That a run which began succeeds; but
-    one that an interrupt or a cancellation ended counts as none.
+    of a key. **A declined request is covered**: a run begins after it came (with ``waiters=0``:
+    somebody ran when it came). If the one that waited for it gives up (a time-out, an interrupt, a
+    cancellation), another one that waits runs for it, or the next that comes. If nobody comes
+    before the head is done, the thread that dequeued runs for it: the function again that ran by
+    ``run`` or ``coalesced``, else ``cover(key)``, else that of the one that gave up, if it had one.
+    *Not guaranteed:* that anybody runs for it before the next request comes if there is no such
+    function: that is logged, and counted as ``stats().owed``. That an evicted owner stops: it is
+    told; whatever it writes should carry ``token.number``. That a run which began succeeds; but one
+    that an interrupt or a cancellation ended counts as none.
 
-    *Asking for a key that one holds*: the owner of a request is its thread (or task). If the owner
-    of the head asks again in a way that would wait, it would wait for itself: ``WouldDeadlock`` at
-    once. Where another request waits already it is declined like anybody's. ``offer`` and
-    ``try_enqueue`` never wait, so they may be used inside; ``owner=None`` says that somebody else
-    will dequeue.
+    *Asking for a key that one holds*: if the owner of the head (its thread, or task) asks again in
+    a way that would wait, it would wait for itself: ``WouldDeadlock`` at once. Where another
+    request waits already it is declined like anybody's. ``offer`` and ``try_enqueue`` never wait;
+    ``owner=None`` says that somebody else will dequeue.
 
     Not to be called from signal handlers or finalizers, but a scope that the garbage collector
     closes gives its key back. A key must not change while it is asked for. A forked child has no

@@ -82,7 +82,7 @@ class Debt:
 
 
 @dataclass(slots=True, eq=False)
-class Merging:
+class PendingMerge:
     """Values that a newcomer's is merged with, without the lock; ``of``: whose they are, a request
     that waits, or all debts of a key. ``value`` is what comes of it.
     """
@@ -171,7 +171,7 @@ class KeyTable(Generic[Key]):
         :raises CoordinatorClosed: nothing runs any more.
         :raises WouldDeadlock: the owner of the head would wait for itself.
         """
-        merging: Merging | None = None
+        merging: PendingMerge | None = None
         try:
             self._deliver()
             while token.stage is _ASKING:
@@ -326,7 +326,9 @@ class KeyTable(Generic[Key]):
         if call is not None:
             self._calls.append((call, token))
 
-    def _noted(self) -> list[Call]:
+    def _noted(self) -> Sequence[Call]:
+        if not self._calls:
+            return ()
         calls, self._calls = self._calls, []
         return calls
 
@@ -360,8 +362,8 @@ class KeyTable(Generic[Key]):
         state: KeyState,
         token: Token[Key],
         wake: Wake | None,
-        merging: Merging | None,
-    ) -> Merging | None:
+        merging: PendingMerge | None,
+    ) -> PendingMerge | None:
         """A request to a key that somebody works on, that is debounced, or that has debts. Return
         what is to be merged first, unless that is what ``merging`` was made of.
         """
@@ -399,7 +401,7 @@ class KeyTable(Generic[Key]):
             self._decline(state, token, Refusal.MERGED, state.line[-1], wake)
         return None
 
-    def _unmerged(self, state: KeyState, merging: Merging | None) -> Merging | None:
+    def _unmerged(self, state: KeyState, merging: PendingMerge | None) -> PendingMerge | None:
         """What the newcomer's value is to be merged with, unless ``merging`` was."""
         if self._merge is None:
             return None
@@ -410,8 +412,8 @@ class KeyTable(Generic[Key]):
         if not values:
             return None
         if merging is None or merging.of is not of:
-            return Merging(of, values)
-        return None if all(map(is_, merging.values, values)) else Merging(of, values)
+            return PendingMerge(of, values)
+        return None if all(map(is_, merging.values, values)) else PendingMerge(of, values)
 
     def _let_wait(self, state: KeyState, token: AnyToken, wake: Wake | None) -> None:
         token.wake = wake
@@ -485,7 +487,6 @@ class KeyTable(Generic[Key]):
         return was_current
 
     def _begin_for(self, state: KeyState, token: AnyToken, debt: Debt) -> None:
-        """The head runs (again) for a debt."""
         self._stats.repeated += 1
         token.value = debt.value
         self._take(state, token, (debt,))
@@ -627,6 +628,8 @@ class KeyTable(Generic[Key]):
                 calls = [*calls, *self._noted()]
         if self._is_closed and not self._keys:
             self.emptied.set()
+        if not calls:
+            return
         todo, is_inner = _mine.calls, bool(_mine.calls)
         todo.extend((self, call, token) for call, token in calls)
         error: BaseException | None = None

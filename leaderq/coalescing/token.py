@@ -17,10 +17,10 @@ lock.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from types import TracebackType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
 from leaderq.coalescing.automaton import EnqueueOutcome, Refusal
@@ -62,7 +62,7 @@ def require_done(returned: object, what: str) -> None:
 
     :raises NotAPlainFunction: ``what`` returned a coroutine or a generator.
     """
-    if isinstance(returned, (Coroutine, Generator, AsyncGenerator)):
+    if isinstance(returned, (CoroutineType, GeneratorType, AsyncGeneratorType)):
         require_finished(returned, what)
 
 
@@ -70,9 +70,11 @@ _PENDING = (TokenStage.ASKING, TokenStage.WAITING, TokenStage.FOLLOWING)
 _ASKING, _RUNNING = TokenStage.ASKING, TokenStage.RUNNING
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunResult:
-    """What a run returned, or the error it raised instead; for all who share it."""
+    """What a run returned, or the error it raised instead; for all who share it, so it does not
+    change.
+    """
 
     value: Any = None
     error: Exception | None = None

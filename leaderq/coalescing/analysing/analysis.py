@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import blake2b
 from heapq import heappop, heappush
@@ -51,7 +51,7 @@ class Duplication(Enum):
     HIGH = "high"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Repeats:
     """What a :class:`RepeatMeter` has seen. ``minimum_distance`` is ``None`` if no key repeats.
 
@@ -61,16 +61,20 @@ class Repeats:
     key twice, and ``hottest`` be too low.
     """
 
-    requests: int
-    keys: int
-    repeats: int
-    near: int
     window: int
-    minimum_distance: int | None
-    distances: dict[int, int]
-    hottest: tuple[tuple[str, int], ...]
-    forgotten: int
-    duplication: Duplication
+    requests: int = 0
+    keys: int = 0
+    repeats: int = 0
+    near: int = 0
+    minimum_distance: int | None = None
+    distances: dict[int, int] = field(default_factory=dict)
+    hottest: tuple[tuple[str, int], ...] = ()
+    forgotten: int = 0
+
+    @property
+    def duplication(self) -> Duplication:
+        """The duplication class within the window."""
+        return classified(self.repeats, self.near, self.requests)
 
     @property
     def near_share(self) -> float:
@@ -94,54 +98,40 @@ class RepeatMeter:
             )
         if problems:
             raise ConfigurationError(*problems)
-        self._window = window
         self._memory = memory
         self._seen: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        self._requests = 0
-        self._keys = 0
-        self._repeats = 0
-        self._near = 0
-        self._minimum: int | None = None
-        self._distances: dict[int, int] = {}
+        self._found = Repeats(window)
 
     def note(self, key: str) -> None:
         """The next request of the stream."""
-        self._requests += 1
+        found = self._found
+        found.requests += 1
         if len(key) > _LONG:
             digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
             key = f"{key[:_LONG]}...{digest}"
         last, count = self._seen.get(key, (0, 0))
-        self._seen[key] = (self._requests, count + 1)
+        self._seen[key] = (found.requests, count + 1)
         if not count:
-            self._keys += 1
+            found.keys += 1
             if len(self._seen) > self._memory:
                 self._seen.popitem(last=False)
             return
         self._seen.move_to_end(key)
-        self._note_distance(self._requests - last)
-
-    def _note_distance(self, distance: int) -> None:
-        self._repeats += 1
-        self._near += distance <= self._window
-        if self._minimum is None or distance < self._minimum:
-            self._minimum = distance
+        distance = found.requests - last
+        found.repeats += 1
+        found.near += distance <= found.window
+        found.minimum_distance = min(distance, found.minimum_distance or distance)
         bound = 1 << (distance - 1).bit_length()
-        self._distances[bound] = self._distances.get(bound, 0) + 1
+        found.distances[bound] = found.distances.get(bound, 0) + 1
 
     def result(self, hottest: int = 5) -> Repeats:
         """What was seen so far, with so many of the hottest keys."""
         top = sorted(self._seen.items(), key=lambda one: -one[1][1])[:hottest]
-        return Repeats(
-            requests=self._requests,
-            keys=self._keys,
-            repeats=self._repeats,
-            near=self._near,
-            window=self._window,
-            minimum_distance=self._minimum,
-            distances=dict(sorted(self._distances.items())),
+        return replace(
+            self._found,
+            distances=dict(sorted(self._found.distances.items())),
             hottest=tuple((key[: _LONG + 3], count) for key, (_, count) in top),
-            forgotten=self._keys - len(self._seen),
-            duplication=classified(self._repeats, self._near, self._requests),
+            forgotten=self._found.keys - len(self._seen),
         )
 
 
@@ -154,19 +144,19 @@ def classified(repeats: int, near: int, requests: int) -> Duplication:
     return Duplication.HIGH if near >= _HIGH_SHARE * requests else Duplication.SPARSE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Saving:
     """What became of the requests. ``waited_s``: of those blocked, the mean; ``keys_at_once``: the
     most keys that were worked on at a time.
     """
 
     service_s: float
-    requests: int
-    accepted: int
-    blocked: int
-    declined: int
-    waited_s: float
-    keys_at_once: int
+    requests: int = 0
+    accepted: int = 0
+    blocked: int = 0
+    declined: int = 0
+    waited_s: float = 0.0
+    keys_at_once: int = 0
 
     @property
     def runs(self) -> int:
@@ -206,27 +196,26 @@ class SavingSimulator:
             )
         if waiters < 0:
             raise ConfigurationError(f"waiters={waiters!r}: give 0 or more")
-        self._service_s = service_s
         self._waiters = waiters
         self._automata: dict[str, TrafficAutomaton[tuple[float, int]]] = {}
         self._ends: list[tuple[float, int, str]] = []
-        self._number = 0
         self._outcomes = dict.fromkeys(EnqueueOutcome, 0)
         self._waited_s = 0.0
-        self._at_once = 0
+        self._found = Saving(service_s)
 
     def note(self, at_s: float, key: str) -> EnqueueOutcome:
         """The next request, at ``at_s`` seconds on any clock; not earlier than the one before."""
         self._end_until(at_s)
-        self._number += 1
+        found = self._found
+        found.requests += 1
         automaton = self._automata.get(key)
         if automaton is None:
             automaton = self._automata[key] = TrafficAutomaton(self._waiters)
-            self._at_once = max(self._at_once, len(self._automata))
-        outcome = automaton.enqueue((at_s, self._number))
+            found.keys_at_once = max(found.keys_at_once, len(self._automata))
+        outcome = automaton.enqueue((at_s, found.requests))
         self._outcomes[outcome] += 1
         if outcome is EnqueueOutcome.ACCEPT:
-            heappush(self._ends, (at_s + self._service_s, self._number, key))
+            heappush(self._ends, (at_s + found.service_s, found.requests, key))
         return outcome
 
     def _end_until(self, at_s: float) -> None:
@@ -240,20 +229,18 @@ class SavingSimulator:
                 continue
             came_s, number = automaton.head
             self._waited_s += end_s - came_s
-            heappush(self._ends, (end_s + self._service_s, number, key))
+            heappush(self._ends, (end_s + self._found.service_s, number, key))
 
     def result(self) -> Saving:
         """What became of the requests so far; those that wait still will run."""
         self._end_until(float("inf"))
-        blocked = self._outcomes[EnqueueOutcome.BLOCK]
-        return Saving(
-            service_s=self._service_s,
-            requests=self._number,
-            accepted=self._outcomes[EnqueueOutcome.ACCEPT],
+        accepted, blocked, declined = self._outcomes.values()
+        return replace(
+            self._found,
+            accepted=accepted,
             blocked=blocked,
-            declined=self._outcomes[EnqueueOutcome.DECLINE],
+            declined=declined,
             waited_s=self._waited_s / blocked if blocked else 0.0,
-            keys_at_once=self._at_once,
         )
 
 

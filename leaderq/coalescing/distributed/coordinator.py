@@ -3,20 +3,9 @@ root in ZooKeeper.
 
 Who is authoritative: the two slots of a key in ZooKeeper (see :mod:`.slots`). The slot taken first,
 by ``czxid``, is the head's; the other one is the waiter's; whoever finds both taken is declined.
-There are no more slots, so there are never two that wait.
-
-States of a key: the table of :mod:`leaderq.coalescing.automaton`, with one waiter.
-
-=======  ===========  =====================  ======================================================
-state    slots taken  event                  next
-=======  ===========  =====================  ======================================================
-Init     none         enqueue                Process; ACCEPT
-Process  one          enqueue                Block; BLOCK
-Block    two          enqueue                Block; DECLINE
-Block    two          the older vanishes     Process: the other is the head at once
-Block    two          the younger vanishes   Process
-Process  one          it vanishes            Init: nothing is left of the key in ZooKeeper
-=======  ===========  =====================  ======================================================
+There are no more slots, so there are never two that wait. A key with no, one, or two slots taken is
+Init, Process, or Block (see :mod:`leaderq.coalescing.automaton`); if the older of two vanishes, the
+other is the head's at once.
 
 A slot vanishes when its owner dequeues it, gives up waiting, dies (with its session, T after it was
 last heard of at most), or is evicted. Each slot goes with a *token*, a znode of a name never used
@@ -25,7 +14,6 @@ refused from the moment at which another may be the head.
 
 What happens on each failure:
 
-* **head killed**: its slots vanish with its session; the waiter is the head;
 * **head frozen, and back**: ``is_current`` is false at the first look (its own clock says so), and
   its fenced write is refused by the servers; what it does beside that is not prevented, as nowhere;
 * **waiter killed, or tired of waiting**: its slot vanishes. Those declined for its sake cover
@@ -34,9 +22,7 @@ What happens on each failure:
   and :mod:`.releases`); no slot is left behind that belongs to nobody;
 * **ZooKeeper is away**: heads go on, in doubt after 2T/3; enqueue fails when its time is up, what
   it may have taken is given back later;
-* **own session over**: tokens are over at once, waiters are told; the next enqueue is in the new
-  session;
-* **the root is deleted**: made again at the next enqueue.
+* **own session over**: tokens are over at once, waiters are told.
 """
 
 from __future__ import annotations

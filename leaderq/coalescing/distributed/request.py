@@ -18,7 +18,6 @@ What happens on each failure:
 
 * **an answer is lost**: the same try again, once connected. If the first was carried out, the
   second is refused, and the reading finds the token in the slot; so one request never has two;
-* **the root is missing**: it is made, and the try repeated;
 * **the session ends while seeking**: a new token in the new session. **While waiting**:
   ``SessionExpired``, because those who were declined meanwhile relied on a place that is gone;
 * **evicted while waiting**: ``TokenOver``;

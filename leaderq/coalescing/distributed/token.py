@@ -1,11 +1,8 @@
 """The right to work on a key, as a value with an end.
 
-States, each reached once: *current*, *over*. In between a token may be *in doubt* and come back:
-ZooKeeper has not been heard of for 2T/3, and whether the session stands is unknown. ``is_current``
-is ``False`` then, and ``True`` again if it is found to have stood all the time.
-
-A token is over when it was dequeued, when its session ended, when it was evicted, or when its
-coordinator was closed; a declined one is from the beginning.
+States, each reached once: *current*, *over* (see :class:`TokenEnding`). In between a token may be
+*in doubt* and come back: ZooKeeper has not been heard of for 2T/3, and whether the session stands
+is unknown.
 """
 
 from __future__ import annotations
