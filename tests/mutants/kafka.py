@@ -166,7 +166,7 @@ MUTANTS = [
     mutant(
         "more is read ahead for one worker than a batch",
         "tests/unit/kafka/test_read_ahead.py::test_one_worker_reads_no_more_ahead_than_a_batch_and_no_more_than_fits",
-        Edit(READ_AHEAD, "if many else limits.max_records", "if True else limits.max_records"),
+        Edit(READ_AHEAD, "spread if limits.workers > 1 else", "spread if True else"),
     ),
     mutant(
         "what a rebuild was tried for is forgotten when positions are set again",

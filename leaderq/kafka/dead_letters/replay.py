@@ -192,8 +192,7 @@ class Resend:
 
 @dataclass(eq=False)
 class DeadLetterReplay:
-    """One replay of the letters on ``topic``, for one ``with`` block; ``counts`` is up to date
-    whatever happens.
+    """One replay of the letters on ``topic``, for one ``with`` block; ``counts`` is up to date.
 
     ``rate_per_s``: letters a second at most (0: no limit). With ``same_partition`` a record goes
     back to where it was read; else where Java's and Python's producers put its key (without one:

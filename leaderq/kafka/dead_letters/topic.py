@@ -43,8 +43,7 @@ _SILENCE_S = 30.0
 
 class DeadLetterSender:
     """Sends the dead letters of one career, on its thread; ``produce`` puts a message into the
-    batch's transaction, where there is one; ``topic_bytes``: the topic's ``max.message.bytes``, if
-    known.
+    batch's transaction, if any; ``topic_bytes``: the topic's ``max.message.bytes``, if known.
     """
 
     def __init__(

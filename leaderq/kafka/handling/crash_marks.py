@@ -157,9 +157,8 @@ class CrashMarks:
         self._term = ""
 
     def begin(self, term: Term, committed: Mapping[Partition, int]) -> None:
-        """Judge what former leaders left, now that this one begins at the offsets ``committed``:
+        """Judge, once a term, what former leaders left, now that this one begins at ``committed``:
         one read, and one write if the term before ended uncleanly or there was something to forget.
-        Once a term.
         """
         if self._term == term.id:
             return
