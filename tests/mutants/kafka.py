@@ -174,8 +174,8 @@ MUTANTS = [
         "test_after_a_rebuild_time_and_polls_are_counted_anew_and_the_same_stall_is_not_told_again",
         Edit(
             "leaderq/kafka/consuming/consumer_check.py",
-            "        if still.tried is not None\n",
-            "        if False\n",
+            "        self._since = {}\n\n\ndef",
+            "        self._since, self._tried = {}, {}\n\n\ndef",
         ),
     ),
     mutant(

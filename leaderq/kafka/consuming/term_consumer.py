@@ -309,7 +309,7 @@ class TermConsumer:
         consumer.seek(handed, [where for where in self._resting if where in handed])
         self._is_to_place = False
         self._look_ahead_at = 0.0
-        self._check.repositioned()
+        self._check.stalls.restart()
 
     def _wake(self, consumer: ConsumerClient) -> None:
         due = [where for where, until_s in self._resting.items() if until_s <= now_s()]
