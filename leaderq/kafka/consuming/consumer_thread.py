@@ -76,7 +76,7 @@ class ConsumerThread:
         self._gate: JoinGate | None = None
         self._question: _Request | None = None
         self._beat = now_s()
-        self.loaded: Offsets | None = None
+        self.loaded: Offsets = {}
         self._next_batch: Batch | None = None
         name = f"leaderq-consumer-{plan.career}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -99,7 +99,7 @@ class ConsumerThread:
     def begin(self, term: Term, wait_s: float) -> bool:
         """Take over for ``term``: whether the former leader was fenced within ``wait_s``."""
         self._gate = gate = JoinGate(term)
-        self.loaded = self._next_batch = None
+        self.loaded, self._next_batch = {}, None
         request = self._asked(_Kind.BEGIN, gate)
         return self._await(request, wait_s, term.ending.is_set) is not _NO_ANSWER
 
@@ -139,7 +139,7 @@ class ConsumerThread:
         """Hand out no more of this partition for so long, then again from what is committed; what
         is in hand of it must not be committed any more. ``False``: there are no others.
         """
-        if len(self.loaded or ()) < 2:
+        if len(self.loaded) < 2:
             return False
         self._asked(_Kind.REST, (partition, for_s))
         return True

@@ -218,9 +218,6 @@ def dead_letter_topic(career: str) -> str:
     return f"{career}-dead"
 
 
-# ---- as the user writes it -----------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ErrorOption:
     """The words of a call; checked by :func:`policy`, which can name the class it stands in."""
