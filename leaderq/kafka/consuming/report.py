@@ -30,13 +30,7 @@ from leaderq.errors import (
     SessionExpired,
     ZooKeeperError,
 )
-from leaderq.events import (
-    DrainProgress,
-    DrainStalled,
-    EventBus,
-    RecordDeadLettered,
-    RecordSkipped,
-)
+from leaderq.events import DrainProgress, DrainStalled, EventBus, RecordDeadLettered, RecordSkipped
 from leaderq.kafka.clients.consumer import Offsets, SerialExecutor, SubmittedWork
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term

@@ -97,12 +97,12 @@ class ConsumingPlan:
     free_group: Callable[[], str] | None = None
 
 
+@dataclass(eq=False)
 class JoinGate:
     """Whether this process may be the group's member: until its term is over or finished."""
 
-    def __init__(self, term: Term) -> None:
-        self.term = term
-        self.is_shut = False
+    term: Term
+    is_shut: bool = False
 
     def __call__(self) -> None:
         if self.is_shut:

@@ -288,17 +288,14 @@ def _sound(value: object) -> OnError:
     if not isinstance(value, ErrorOption):
         return _sound(skip()) if value == "skip" else OnError()
     words = value.words
-    only = None if words["only"] is None else _classes(words["only"])
-    except_ = _classes(words["except_"])
     if value.function == "retry":
-        then = _sound(words["then"])
-        only, except_ = then.only if only is None else only, except_ or then.except_
-        pauses_s = float(words["backoff_s"]), float(words["max_backoff_s"])
-        end = Ending(then.terminal), then.topic, words["n"], *pauses_s, then.deaths
-        return OnError(*end, True, only, except_, then.most_in_a_row)
-    limits = {each: words[each] for each in ("deaths", "most_in_a_row")}
-    found = OnError(Ending(value.function), words.get("topic"), holds_up=True, **limits)
-    return replace(found, only=only, except_=except_)
+        pauses: Any = {each: float(words[each]) for each in ("backoff_s", "max_backoff_s")}
+        found = replace(_sound(words["then"]), retries=words["n"], holds_up=True, **pauses)
+    else:
+        limits = {each: words[each] for each in ("deaths", "most_in_a_row")}
+        found = OnError(Ending(value.function), words.get("topic"), holds_up=True, **limits)
+    only = found.only if words["only"] is None else _classes(words["only"])
+    return replace(found, only=only, except_=_classes(words["except_"]) or found.except_)
 
 
 def _classes(errors: Errors) -> ErrorClasses:
