@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from leaderq.config import KafkaSecurity, Settings
+from leaderq.config import Settings
 from leaderq.election.layout import Layout
 from leaderq.errors import LeaderqError, NoNode
 from leaderq.events import EventBus
@@ -111,11 +111,6 @@ class Assembly:
             self.store.begin(term)
         self.consumer.begin(term, wait_s)
 
-    def begin_marks(self, term: Term) -> None:
-        """Judge, once a term, what former leaders' marks say about the offsets it began at."""
-        if (marks := self.handler.context.marks) is not None:
-            marks.begin(term, self.consumer.loaded or {})
-
     def close(self) -> None:
         self.consumer.close()
         self.handler.close()
@@ -137,15 +132,8 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     store = _store(environment)
     topic = dead_letters_of(declared.on_error, declared.name)
     topic_bytes = None if topic is None else _require_topic(environment, topic)
-    reports = ProgressReports(
-        environment.session,
-        environment.events,
-        layout.progress,
-        career=declared.name,
-        candidate=environment.candidate,
-        group=declared.group,
-        dead_letters=topic,
-    )
+    session, who = environment.session, (declared.name, environment.candidate, declared.group)
+    reports = ProgressReports(session, environment.events, layout.progress, *who, topic)
     limits = declared.max_records, declared.max_bytes, declared.max_wait_s, declared.workers
     consumer = ConsumerThread(
         ConsumingPlan(
@@ -163,14 +151,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     consumer.start(settings.connect_timeout_s + OPEN_MARGIN_S)
     letter_bytes = max(MAX_LETTER_BYTES, declared.max_message_bytes)
     dead_letters = DeadLetterSender(
-        ProducerSettings(
-            settings.kafka,
-            security=environment.access["security"] or KafkaSecurity(),
-            max_message_bytes=letter_bytes,
-            options=declared.client_options
-            if declared.client is ClientLibrary.KAFKA_PYTHON
-            else {},
-        ),
+        ProducerSettings(max_message_bytes=letter_bytes, **environment.connection),
         partial(store.produce, max_bytes=letter_bytes)
         if isinstance(store, TransactionOffsets)
         else None,
@@ -179,7 +160,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     )
     marks = None
     if policy(declared.on_error, declared.where).deaths:
-        marks = CrashMarks(environment.session, layout.attempts, max_records=declared.max_records)
+        marks = CrashMarks(session, layout.attempts, max_records=declared.max_records)
     calls = HandleCalls(environment.handle)
     figures = DrainFigures() if former is None else former.handler.context.figures
     if former is None:

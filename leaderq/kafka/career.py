@@ -227,7 +227,8 @@ class KafkaLeaderCareer(LeaderCareer):
         # The end may have been asked for meanwhile: whoever leads next is handed the batch.
         if batch is None or term.ending.is_set() or term.paused:
             return
-        assembly.begin_marks(term)
+        if (marks := assembly.handler.context.marks) is not None:
+            marks.begin(term, assembly.consumer.loaded)
         try:
             assembly.handler.work(batch, term)
         except BatchLost:

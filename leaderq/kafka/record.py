@@ -37,10 +37,9 @@ class Record(tuple):  # type: ignore[type-arg]
     """One record of a topic; immutable.
 
     ``key`` and ``value`` are ``bytes`` (or ``None`` where the producer sent none) unless the career
-    declares a deserialiser;
-    ``timestamp_ms`` is milliseconds since the epoch, as the producer or the broker set it (-1:
-    unknown); ``headers`` are pairs of name and bytes. Two records with equal fields are equal,
-    whatever client read them.
+    declares a deserialiser; ``timestamp_ms`` is milliseconds since the epoch, as the producer or
+    the broker set it (-1: unknown); ``headers`` are pairs of name and bytes. Two records with equal
+    fields are equal, whatever client read them.
     """
 
     __slots__ = ()

@@ -59,8 +59,7 @@ def create_topics(
     **access: Unpack[Access],
 ) -> list[str]:
     """Create topics with that many partitions (-1: the cluster's default) and these configs each;
-    returns the names of those created, when each partition has a leader. Existing topics are left
-    alone.
+    returns those created, when each partition has a leader. Existing ones are left alone.
     """
     created = []
     options = {"replication_factor": replication, "configs": dict(configs or {})}
@@ -169,8 +168,7 @@ def produce(
 @dataclass(frozen=True)
 class TopicView:
     """A topic as the cluster describes it to one user; ``partitions`` is 0 if it is not there, or
-    hidden; ``replicas`` and ``in_sync``: of the partition that has the fewest. ``operations`` and
-    ``min_in_sync``: if the cluster says so.
+    hidden; ``replicas`` and ``in_sync``: of the partition that has the fewest. ``None``: not said.
     """
 
     partitions: int

@@ -166,7 +166,7 @@ MUTANTS = [
     mutant(
         "more is read ahead for one worker than a batch",
         "tests/unit/kafka/test_read_ahead.py::test_one_worker_reads_no_more_ahead_than_a_batch_and_no_more_than_fits",
-        Edit(READ_AHEAD, "if many else limits.max_records", "if True else limits.max_records"),
+        Edit(READ_AHEAD, "spread if limits.workers > 1 else", "spread if True else"),
     ),
     mutant(
         "what a rebuild was tried for is forgotten when positions are set again",
@@ -174,8 +174,8 @@ MUTANTS = [
         "test_after_a_rebuild_time_and_polls_are_counted_anew_and_the_same_stall_is_not_told_again",
         Edit(
             "leaderq/kafka/consuming/consumer_check.py",
-            "        if still.tried is not None\n",
-            "        if False\n",
+            "        self._since = {}\n\n\ndef",
+            "        self._since, self._tried = {}, {}\n\n\ndef",
         ),
     ),
     mutant(

@@ -151,10 +151,7 @@ _RUN_S = 20.0
 
 
 class _Selector(NetworkSelector):
-    """Waits with a bound (:func:`~leaderq.kafka.clients.private_api.run_bounded`), and leaves no
-    cycle of frames behind where nothing has come in time, on which the answers of fetches hang
-    (B21).
-    """
+    """Waits with a bound, and leaves no cycle of frames behind at a time-out (B21)."""
 
     def run(self, coro: Any, *args: Any) -> Any:
         try:

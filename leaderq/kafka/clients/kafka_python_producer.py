@@ -261,10 +261,7 @@ class IdempotentSender(_Connection):
     """
 
     def send(self, messages: Iterable[Message], timeout_s: float) -> None:
-        """Send all, and return when the cluster has them all; raises ``KafkaAway`` (not within
-        ``timeout_s``), ``ServersUnreachable``, ``AccessRefused``, ``UnknownTopic`` or
-        ``KafkaError``.
-        """
+        """Send all, and return when the cluster has them all; else raise, perhaps ``KafkaAway``."""
         deadline = now_s() + timeout_s
         wanted = [checked(message, self._settings.max_message_bytes) for message in messages]
         if self._client is None:

@@ -54,14 +54,12 @@ HOOKS: Final[Mapping[str, Mapping[str, str]]] = {
 RELIED_ON: Final[Mapping[str, str]] = {
     "kafka.coordinator.base.BaseCoordinator": "request_rejoin need_rejoin join_group_async",
     "kafka.coordinator.consumer.ConsumerCoordinator": (
-        """group_protocols poll need_rejoin
-            fetch_committed_offsets fetch_committed_offsets_async _commit_offsets_sync_async
-            _on_join_prepare_async _on_join_complete_async"""
+        "group_protocols poll need_rejoin fetch_committed_offsets fetch_committed_offsets_async"
+        " _commit_offsets_sync_async _on_join_prepare_async _on_join_complete_async"
     ),
     "kafka.coordinator.assignors.range.RangePartitionAssignor": "metadata on_assignment",
     "kafka.consumer.fetcher.Fetcher": (
-        """_create_fetch_requests fetch_records fetched_records
-            _fetchable_partitions"""
+        "_create_fetch_requests fetch_records fetched_records _fetchable_partitions"
     ),
     "kafka.consumer.group.KafkaConsumer": "position",
     "kafka.consumer.subscription_state.TopicPartitionState": "seek _get_position",
@@ -76,8 +74,8 @@ RELIED_ON: Final[Mapping[str, str]] = {
     "kafka.producer.record_accumulator.RecordAccumulator": "append has_incomplete",
     "kafka.producer.sender.Sender": "force_close wakeup _maybe_send_pending_request",
     "kafka.producer.transaction_manager.TransactionManager": (
-        """initialize_transactions
-            begin_commit begin_abort send_offsets_to_transaction last_error _supports_epoch_bump"""
+        "initialize_transactions begin_commit begin_abort send_offsets_to_transaction last_error"
+        " _supports_epoch_bump"
     ),
 }
 """The functions of kafka-python that we call, override or reason about, by class."""
@@ -306,9 +304,8 @@ def drop(producer: Any, wait_s: float) -> None:
 
 
 def mended(producer: Any) -> Any:
-    """The same producer without two faults, to be called before its first request: where its epoch
-    is refused it is over (B13); where a broker cannot be reached at that moment, ``await_ready``
-    says no, as the sender expects (B14).
+    """The same producer without two faults, before its first request: where its epoch is refused it
+    is over (B13); where a broker cannot be reached now, ``await_ready`` says no (B14).
     """
     net = producer._sender._client
     is_ready = net.await_ready

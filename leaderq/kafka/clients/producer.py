@@ -40,8 +40,7 @@ TRANSACTION_TIMEOUT_S = 60.0
 class Message(NamedTuple):
     """One message to send. ``value`` and ``key`` are bytes or ``None`` (not both); ``headers``
     pairs of name and bytes. Without a ``partition`` the partitioner decides: all messages of one
-    key in one partition, the same with all clients. Without ``timestamp_ms`` it is the time of
-    sending.
+    key in one partition, the same with all clients. ``timestamp_ms``: else the time of sending.
     """
 
     topic: str
@@ -137,9 +136,8 @@ class TransactionalProducer(Protocol):
         """Put a message into the transaction, on any thread; :meth:`commit` raises if it fails."""
 
     def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
-        """Commit the transaction with these offsets of ``group``
-        (``ConsumerClient.group_metadata``): all or nothing; refused if the group knows that
-        membership no more (KIP-447).
+        """Commit the transaction with these offsets of ``group`` (its ``group_metadata``), or
+        nothing; refused if the group knows that membership no more (KIP-447).
         """
 
     def abort(self, timeout_s: float) -> None:

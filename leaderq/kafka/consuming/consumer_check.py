@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from leaderq.errors import UnknownTopic
 from leaderq.kafka.clients.consumer import ConsumerClient, Offsets
@@ -55,52 +55,37 @@ class StallLimits:
 STALL_LIMITS = StallLimits()
 
 
-@dataclass(frozen=True)
-class StallCandidate:
-    """Of one partition: the first look at this position, and what a rebuild was tried for."""
+class StallWatch:
+    """Of each partition the first look at its position, and what a rebuild was tried for."""
 
-    since: Observation
-    tried: tuple[int, int] | None = None
+    def __init__(self) -> None:
+        self._since: dict[Partition, Observation] = {}
+        self._tried: dict[Partition, tuple[int, int]] = {}
 
+    def find(self, looks: Mapping[Partition, Observation], limits: StallLimits) -> list[Partition]:
+        """Which partitions have stalled, as far as is known after these looks."""
+        before, self._since, stalled = self._since, dict(looks), []
+        for where, seen in looks.items():
+            since, at = before.get(where), (seen.position, seen.end)
+            if since is None or since.position != seen.position or seen.position >= seen.end:
+                continue
+            if self._tried.get(where) != at and _has_stalled(since, seen, limits):
+                stalled.append(where)
+                self._tried[where] = at
+            else:
+                self._since[where] = since
+        return stalled
 
-Memory = Mapping[Partition, StallCandidate]
-
-
-def find_stalled(
-    memory: Memory, observations: Mapping[Partition, Observation], limits: StallLimits
-) -> tuple[dict[Partition, StallCandidate], list[Partition]]:
-    """What to remember after these looks, and which partitions have stalled."""
-    after: dict[Partition, StallCandidate] = {}
-    stalled: list[Partition] = []
-    for partition, seen in observations.items():
-        known = memory.get(partition)
-        if known is None or known.since.position != seen.position or seen.position >= seen.end:
-            after[partition] = StallCandidate(seen, known.tried if known else None)
-        elif _has_stalled(known, seen, limits):
-            stalled.append(partition)
-            after[partition] = StallCandidate(seen, tried=(seen.position, seen.end))
-        else:
-            after[partition] = known
-    return after, stalled
+    def restart(self) -> None:
+        """Positions were set again: what stood still before proves nothing."""
+        self._since = {}
 
 
-def restarted(memory: Memory) -> dict[Partition, StallCandidate]:
-    """The memory after positions were set again: nothing has stood still yet."""
-    return {
-        partition: replace(still, since=replace(still.since, position=-1))
-        for partition, still in memory.items()
-        if still.tried is not None
-    }
-
-
-def _has_stalled(known: StallCandidate, seen: Observation, limits: StallLimits) -> bool:
-    since = known.since
-    is_known_silent = seen.empty_polls - since.empty_polls >= limits.empty_polls
-    was_polled = is_known_silent or seen.polls - since.polls >= limits.polls
-    if not was_polled or known.tried == (seen.position, seen.end):
-        return False
+def _has_stalled(since: Observation, seen: Observation, limits: StallLimits) -> bool:
+    is_silent = seen.empty_polls - since.empty_polls >= limits.empty_polls
+    was_polled = is_silent or seen.polls - since.polls >= limits.polls
     factor = 1 if seen.end > since.end else limits.unmoved_factor
-    return seen.at_s - since.at_s >= limits.still_s * factor
+    return was_polled and seen.at_s - since.at_s >= limits.still_s * factor
 
 
 @dataclass(frozen=True)
@@ -118,7 +103,7 @@ class ConsumerCheck:
 
     def __init__(self, by_pattern: bool) -> None:
         self._by_pattern = by_pattern
-        self._memory: dict[Partition, StallCandidate] = {}
+        self.stalls = StallWatch()
         self._missing: frozenset[Partition] = frozenset()
         self._warned = False
         self._polls = self._empty_polls = 0
@@ -140,7 +125,7 @@ class ConsumerCheck:
             for where, end in ends.items()
             if where in positions and where not in resting
         }
-        self._memory, stalled = find_stalled(self._memory, observations, STALL_LIMITS)
+        stalled = self.stalls.find(observations, STALL_LIMITS)
         first = (stalled[0], observations[stalled[0]]) if stalled else None
         return CheckResult(ends, added, first, self.changed_topics(consumer))
 
@@ -167,10 +152,6 @@ class ConsumerCheck:
             log.warning(what, ", ".join(map(str, sorted(missing))))
         self._missing = missing
         return False
-
-    def repositioned(self) -> None:
-        """Positions were set again: what stood still before proves nothing."""
-        self._memory = restarted(self._memory)
 
     def _lacks_topics(self, consumer: ConsumerClient) -> bool:
         """Whether a topic is gone, if they come and go; else that is an error, after some looks."""

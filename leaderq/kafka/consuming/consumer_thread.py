@@ -23,6 +23,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from traceback import extract_stack
 from typing import Any, cast
@@ -75,9 +76,8 @@ class ConsumerThread:
         self._gate: JoinGate | None = None
         self._question: _Request | None = None
         self._beat = now_s()
-        self.loaded: Offsets | None = None
+        self.loaded: Offsets = {}
         self._next_batch: Batch | None = None
-        self._progress: Offsets = {}
         name = f"leaderq-consumer-{plan.career}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -99,7 +99,7 @@ class ConsumerThread:
     def begin(self, term: Term, wait_s: float) -> bool:
         """Take over for ``term``: whether the former leader was fenced within ``wait_s``."""
         self._gate = gate = JoinGate(term)
-        self.loaded = self._next_batch = None
+        self.loaded, self._next_batch = {}, None
         request = self._asked(_Kind.BEGIN, gate)
         return self._await(request, wait_s, term.ending.is_set) is not _NO_ANSWER
 
@@ -122,8 +122,7 @@ class ConsumerThread:
 
     def commit(self, term: Term, ends: Offsets) -> None:
         """Commit these ends of what is in hand, and wait. Raises ``BatchLost`` if it was let go of
-        instead: what the store says is not done is handed out again; ``Deposed`` if a newer leader
-        is there.
+        (what the store says is not done is handed out again), ``Deposed`` for a newer leader.
         """
         request = self._asked(_Kind.COMMIT, ends)
         last_s: float | None = None
@@ -132,16 +131,15 @@ class ConsumerThread:
             if term.ending.is_set():
                 last_s = last_s or now_s() + _LAST_COMMIT_S
                 if now_s() > last_s:
-                    raise KafkaError(
-                        "the last batch was not committed in time; the next leader repeats it"
-                    )
+                    what = "the last batch was not committed in time; the next leader repeats it"
+                    raise KafkaError(what)
         self._next_batch = answer
 
     def rest(self, partition: Partition, for_s: float) -> bool:
         """Hand out no more of this partition for so long, then again from what is committed; what
         is in hand of it must not be committed any more. ``False``: there are no others.
         """
-        if len(self._progress or self.loaded or ()) < 2:
+        if len(self.loaded) < 2:
             return False
         self._asked(_Kind.REST, (partition, for_s))
         return True
@@ -187,10 +185,8 @@ class ConsumerThread:
         frame = sys._current_frames().get(self._thread.ident or 0)
         if frame is None:
             return "has died"
-        places = (
-            f"{one.name} ({one.filename.rpartition('/')[2]}:{one.lineno})"
-            for one in extract_stack(frame)[-8:]
-        )
+        frames = extract_stack(frame)[-8:]
+        places = (f"{one.name} ({Path(one.filename).name}:{one.lineno})" for one in frames)
         return f"hangs in {' > '.join(places)}"
 
     # ---- the consumer thread ---------------------------------------------------------------------
@@ -220,13 +216,17 @@ class ConsumerThread:
 
     def _open_first(self) -> ConsumerClient | None:
         opening = self._requests.get()
-        consumer = self._plan.make()
         try:
-            consumer.open()
+            consumer = self._opened()
         except BaseException as exc:  # noqa: BLE001  (handed to the thread that waits for it)
             opening.answer.put((None, exc))
             return None
         opening.answer.put((True, None))
+        return consumer
+
+    def _opened(self) -> ConsumerClient:
+        consumer = self._plan.make()
+        consumer.open()
         return consumer
 
     def _next_request(self, wait_s: float) -> _Request | None:
@@ -240,13 +240,11 @@ class ConsumerThread:
 
     def _warm(self) -> ConsumerClient | None:
         """A new consumer, not joined; ``None`` if Kafka is away: the next term opens one."""
-        consumer = self._plan.make()
         try:
-            consumer.open()
+            return self._opened()
         except LeaderqError as exc:
             log.warning("no consumer is kept warm for now: %s", exc)
             return None
-        return consumer
 
     def _kept_warm(self, consumer: ConsumerClient | None) -> ConsumerClient | None:
         if consumer is None:
@@ -269,9 +267,7 @@ class _TermLoop:
         self._owner = owner
         self._term_consumer = term_consumer
         self._term: Term = begun.what.term
-        self._begun: _Request | None = begun
-        self._asking: _Request | None = None
-        self._committing: _Request | None = None
+        self._open = {_Kind.BEGIN: begun}
         self._end: BaseException | None = None
         self._breaks = 0
 
@@ -294,13 +290,12 @@ class _TermLoop:
 
     def _note(self, request: _Request) -> None:
         consumer = self._term_consumer
-        if request.kind is _Kind.NEXT:
-            self._asking = request
-        elif request.kind is _Kind.COMMIT:
-            self._committing = request
-            consumer.commits.request(request.what, in_hand=consumer.has_in_hand)
-        elif request.kind is _Kind.REST:
+        if request.kind is _Kind.REST:
             consumer.rest(*request.what)
+        elif request.kind in (_Kind.NEXT, _Kind.COMMIT):
+            self._open[request.kind] = request
+        if request.kind is _Kind.COMMIT:
+            consumer.commits.request(request.what, in_hand=consumer.has_in_hand)
 
     def _round(self) -> None:
         try:
@@ -323,27 +318,23 @@ class _TermLoop:
         self._term_consumer.close()
 
     def _answer(self) -> None:
-        consumer = self._term_consumer
-        if self._begun is not None and consumer.joined:
+        consumer, waiting = self._term_consumer, self._open
+        if _Kind.BEGIN in waiting and consumer.joined:
             self._owner.loaded = consumer.loaded
-            self._begun.answer.put((True, None))
-            self._begun = None
-        committing, outcome = self._committing, consumer.commits.outcome
-        if committing is not None and outcome is not None:
+            self._tell(_Kind.BEGIN, True)
+        if _Kind.COMMIT in waiting and (outcome := consumer.commits.outcome) is not None:
             what = "the batch was let go of; what is not done of it is handed out again"
-            lost = None if outcome else BatchLost(what)
-            self._owner._progress = consumer.loaded
+            self._owner.loaded = consumer.loaded
             # The next one goes along, which spares two changes of thread; else it stays in hand.
             following = None if consumer.has_in_hand else consumer.offer()
-            committing.answer.put((following, lost))
-            self._committing = None
-        asking = None if self._committing is not None else self._asking
-        if asking is not None and (batch := consumer.offer()) is not None:
-            asking.answer.put((batch, None))
-            self._asking = None
+            self._tell(_Kind.COMMIT, following, None if outcome else BatchLost(what))
+        is_free = _Kind.NEXT in waiting and _Kind.COMMIT not in waiting
+        if is_free and (batch := consumer.offer()) is not None:
+            self._tell(_Kind.NEXT, batch)
+
+    def _tell(self, kind: _Kind, value: Any, error: BaseException | None = None) -> None:
+        self._open.pop(kind).answer.put((value, error))
 
     def _refuse(self, error: BaseException) -> None:
-        for request in (self._begun, self._asking, self._committing):
-            if request is not None:
-                request.answer.put((None, error))
-        self._begun = self._asking = self._committing = None
+        for kind in list(self._open):
+            self._tell(kind, None, error)

@@ -4,10 +4,9 @@ For each partition ``committed`` <= ``handed``: ``committed`` is what the store 
 ``handed`` is where the batch in hand ends, and what is read ahead begins. Only this file decides
 where reading goes on after the store was asked again, and where it begins without an offset.
 
-``policy`` is the career's ``auto_offset_reset``: what the *user said*, or ``None``. Saying nothing
-means: a group that never committed begins at the first record, so that nothing is skipped; but a
-position that is *gone* (its records were deleted, or the topic was, and created again) stops the
-leader, because only a person can know what was lost.
+``policy`` is the career's ``auto_offset_reset``; ``None``: a group that never committed begins at
+the first record, so that nothing is skipped; but a position that is *gone* (its records were
+deleted, or the topic created again) stops the leader: only a person can know what was lost.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Reading ahead: what was read and not yet handed out, cut into batches (pure).
 
-It costs the memory of one batch, and buys that the next batch is there when the last one is
-committed: records are taken from the network and unpacked while a handler waits for its database,
-and while an offset is on its way to its store. A second batch ahead would buy nothing: one thread
-at a time runs in Python. What is ahead is dropped without loss whenever positions are set again.
+It costs the memory of one batch, and buys that the next is there when the last one is committed:
+records are unpacked while a handler waits for its database, and while an offset is on its way. A
+second batch ahead would buy nothing: one thread at a time runs in Python. What is ahead is dropped
+without loss whenever positions are set again.
 
 With workers a run of each partition is read ahead (:data:`SPREAD_RECORDS`), and a batch takes as
 much of each: clients return records in long runs of one partition, which would be one worker's.
@@ -11,6 +11,7 @@ much of each: clients return records in long runs of one partition, which would 
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,8 +28,7 @@ Polled = Mapping[Partition, Sequence[Record]]
 @dataclass(frozen=True)
 class BatchLimits:
     """How large a batch may get (``max_bytes`` of keys and values, unless a single record exceeds
-    it), how long after its first record it is handed out all the same, and how many workers share
-    it.
+    it), how long after its first record it is handed out, and how many workers share it.
     """
 
     max_records: int = 1000
@@ -42,6 +42,7 @@ class ReadAhead:
 
     def __init__(self, batch_limits: BatchLimits) -> None:
         self._limits = batch_limits
+        self._max_bytes = math.inf if batch_limits.max_bytes is None else batch_limits.max_bytes
         self._waiting: dict[Partition, deque[_Part]] = {}
         self._counts: dict[Partition, int] = {}
         self._bytes = 0
@@ -50,16 +51,14 @@ class ReadAhead:
     @property
     def room(self) -> int:
         """How many records to poll for now; 0 while enough is ahead."""
-        limits, limit = self._limits, self._limits.max_bytes
-        many = limits.workers > 1
+        limits = self._limits
         spread = max(SPREAD_RECORDS, limits.max_records * limits.workers)
-        enough = spread if many else limits.max_records
-        room = max(0, enough - sum(self._counts.values()))
-        if limit is None or not room:
-            return room
+        enough = spread if limits.workers > 1 else limits.max_records
+        room, bytes_left = enough - sum(self._counts.values()), self._max_bytes - self._bytes
+        if room <= 0 or bytes_left <= 0:
+            return 0
         # No more than will fit, if they are as large as those before: what a poll returns is held.
-        fit = max(1, int((limit - self._bytes) / self._record_bytes))
-        return min(room, fit) if self._bytes < limit else 0
+        return int(min(room, max(1.0, bytes_left / self._record_bytes)))
 
     @property
     def is_empty(self) -> bool:
@@ -68,7 +67,7 @@ class ReadAhead:
     def add(self, polled: Polled, now_s: float) -> None:
         for where, rows in polled.items():
             if rows:
-                part = _Part(now_s, rows, 0 if self._limits.max_bytes is None else size_of(rows))
+                part = _Part(now_s, rows, size_of(rows) if self._max_bytes < math.inf else 0)
                 self._record_bytes = max(1.0, part.size / len(rows))
                 self._waiting.setdefault(where, deque()).append(part)
                 self._counts[where] = self._counts.get(where, 0) + len(rows)
@@ -77,11 +76,10 @@ class ReadAhead:
     def take(self, now_s: float) -> Batch | None:
         if (left_s := self.wait_s(now_s)) is None or left_s > 0:
             return None
-        limit, before = self._limits.max_bytes, self._bytes
+        excess = self._bytes - self._max_bytes
         taken: dict[Partition, Sequence[Record]] = {}
         for where, count in shares(self._counts, self._limits.max_records).items():
-            left = None if limit is None else limit - (before - self._bytes)
-            if rows := self._cut(where, count, left, at_least=not taken):
+            if rows := self._cut(where, count, self._bytes - excess, at_least=not taken):
                 taken[where] = rows
         for where in taken:  # the others come first next time
             if where in self._counts:
@@ -92,8 +90,7 @@ class ReadAhead:
         """Seconds until a batch is handed out; ``None``: there is none."""
         if not self._counts:
             return None
-        limit = self._limits.max_bytes
-        is_large = limit is not None and self._bytes >= limit
+        is_large = self._bytes >= self._max_bytes
         if is_large or sum(self._counts.values()) >= self._limits.max_records:
             return 0.0
         since_s = min(parts[0].at_s for parts in self._waiting.values())
@@ -104,21 +101,21 @@ class ReadAhead:
         self._waiting, self._counts, self._bytes = {}, {}, 0
 
     def _cut(
-        self, where: Partition, count: int, max_bytes: int | None, *, at_least: bool
+        self, where: Partition, count: int, max_bytes: float, *, at_least: bool
     ) -> Sequence[Record]:
         """The first ``count`` records, or fewer if too large; one if ``at_least`` says so."""
         parts = self._waiting[where]
         taken: list[Sequence[Record]] = []
         while count:
             part = parts.popleft()
-            if len(part.rows) > count or (max_bytes is not None and part.size > max_bytes):
+            if len(part.rows) > count or part.size > max_bytes:
                 first, rest = part.cut(count, max_bytes, at_least=at_least and not taken)
                 parts.appendleft(rest)
                 part, count = first, len(first.rows)
             if part.rows:
                 taken.append(part.rows)
             count -= len(part.rows)
-            max_bytes = None if max_bytes is None else max_bytes - part.size
+            max_bytes -= part.size
             self._bytes -= part.size
         self._counts[where] -= sum(map(len, taken))
         if not self._counts[where]:
@@ -133,9 +130,9 @@ class _Part(NamedTuple):
     rows: Sequence[Record]
     size: int
 
-    def cut(self, count: int, max_bytes: int | None, *, at_least: bool) -> tuple[_Part, _Part]:
-        size = 0 if max_bytes is None else size_of(self.rows[:count])
-        if max_bytes is not None and size > max_bytes:
+    def cut(self, count: int, max_bytes: float, *, at_least: bool) -> tuple[_Part, _Part]:
+        size = size_of(self.rows[:count]) if max_bytes < math.inf else 0
+        if size > max_bytes:
             size = 0
             for at, row in enumerate(self.rows[:count]):
                 if size + row.size > max_bytes and not (at_least and at == 0):

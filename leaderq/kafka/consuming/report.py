@@ -1,8 +1,7 @@
 """How far a leader is behind, how fast it goes, when it will have caught up.
 
-Lag and rates count *offsets*, not records: transaction markers, aborted records and what compaction
-took away count too, because nobody knows how many of them lie ahead. The end is the last stable
-offset, so records of a transaction still open are not waited for.
+Lag and rates count *offsets*, not records: markers, aborted records and what compaction took away
+count too, because nobody knows how many of them lie ahead. The end is the last stable offset.
 
 The leader writes its report every few seconds to ``<root>/<career>/progress``, as JSON, through the
 term's fence. It is for people and tools, but for this: a new leader compares the ids of its topics
@@ -31,13 +30,7 @@ from leaderq.errors import (
     SessionExpired,
     ZooKeeperError,
 )
-from leaderq.events import (
-    DrainProgress,
-    DrainStalled,
-    EventBus,
-    RecordDeadLettered,
-    RecordSkipped,
-)
+from leaderq.events import DrainProgress, DrainStalled, EventBus, RecordDeadLettered, RecordSkipped
 from leaderq.kafka.clients.consumer import Offsets, SerialExecutor, SubmittedWork
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term

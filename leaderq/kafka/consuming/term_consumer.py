@@ -97,12 +97,12 @@ class ConsumingPlan:
     free_group: Callable[[], str] | None = None
 
 
+@dataclass(eq=False)
 class JoinGate:
     """Whether this process may be the group's member: until its term is over or finished."""
 
-    def __init__(self, term: Term) -> None:
-        self.term = term
-        self.is_shut = False
+    term: Term
+    is_shut: bool = False
 
     def __call__(self) -> None:
         if self.is_shut:
@@ -309,7 +309,7 @@ class TermConsumer:
         consumer.seek(handed, [where for where in self._resting if where in handed])
         self._is_to_place = False
         self._look_ahead_at = 0.0
-        self._check.repositioned()
+        self._check.stalls.restart()
 
     def _wake(self, consumer: ConsumerClient) -> None:
         due = [where for where, until_s in self._resting.items() if until_s <= now_s()]

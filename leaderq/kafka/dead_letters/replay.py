@@ -117,26 +117,26 @@ class ReplayScan:
 
     def __init__(self, before: ReplayProgress) -> None:
         self._done = set(before.beyond)
-        self._next = before.upto
+        self.next = before.upto
         self._left: int | None = None
 
     def passed(self, offset: int) -> None:
         """The letter at ``offset`` is replayed, or needs no replay."""
-        self._next = offset + 1
+        self.next = offset + 1
         if self._left is not None:
             self._done.add(offset)
 
     def left(self, offset: int) -> None:
         """The letter at ``offset`` is left for another time."""
         self._left = offset if self._left is None else self._left
-        self._next = offset + 1
+        self.next = offset + 1
 
     def ended(self, end: int) -> None:
-        self._next = max(self._next, end)
+        self.next = max(self.next, end)
 
     def now(self) -> ReplayProgress:
         """What has been replayed if it ends here."""
-        upto = self._next if self._left is None else self._left
+        upto = self.next if self._left is None else self._left
         return ReplayProgress(upto, frozenset(offset for offset in self._done if offset >= upto))
 
 
@@ -192,8 +192,7 @@ class Resend:
 
 @dataclass(eq=False)
 class DeadLetterReplay:
-    """One replay of the letters on ``topic``, for one ``with`` block; ``counts`` is up to date
-    whatever happens.
+    """One replay of the letters on ``topic``, for one ``with`` block; ``counts`` is up to date.
 
     ``rate_per_s``: letters a second at most (0: no limit). With ``same_partition`` a record goes
     back to where it was read; else where Java's and Python's producers put its key (without one:
@@ -231,7 +230,6 @@ class DeadLetterReplay:
         self._partitions: dict[str, frozenset[int]] = {}
         self._scans: dict[int, ReplayScan] = {}
         self._stored: dict[int, ReplayProgress] = {}
-        self._seen: dict[int, int] = {}
 
     def __enter__(self) -> DeadLetterReplay:
         self._reader.__enter__()
@@ -273,11 +271,8 @@ class DeadLetterReplay:
             raise KafkaAway("the transaction coordinator has not answered yet")
 
     def _send_all(self, wait: Callable[[float], object]) -> None:
-        most = (
-            min(_BATCH, max(1, int(self.rate_per_s / _BATCHES_PER_S)))
-            if self.rate_per_s
-            else _BATCH
-        )
+        paced = max(1, int(self.rate_per_s / _BATCHES_PER_S))
+        most = min(_BATCH, paced) if self.rate_per_s else _BATCH
         batch: list[Message] = []
         size, due_s, chosen = 0, now_s(), self._chosen()
         while True:
@@ -301,23 +296,20 @@ class DeadLetterReplay:
             begun = replay_progress(self._reader)
             self._stored = dict(begun)
         self._scans = {number: ReplayScan(known) for number, known in begun.items()}
-        starts = self._reader.starts
-        self._seen = {number: max(known.upto, starts[number]) for number, known in begun.items()}
         self._count_unseen()
         for record in self._reader.read({number: known.upto for number, known in begun.items()}):
-            self._seen[record.partition] = record.offset + 1
+            letter = self._letter(record, begun[record.partition])
             self._count_unseen()
-            if (letter := self._letter(record, begun[record.partition])) is not None:
-                self._scans[record.partition].passed(record.offset)
-                self.counts.held += 1
+            if letter is not None:
                 yield Resend(letter, self._message(letter))
         for number, scan in self._scans.items():
             scan.ended(self._reader.ends[number])
-        self.counts.unseen = 0
+        self._count_unseen()
 
     def _count_unseen(self) -> None:
-        ends = self._reader.ends.items()
-        self.counts.unseen = sum(max(0, end - self._seen[number]) for number, end in ends)
+        starts, ends = self._reader.starts, self._reader.ends
+        seen = {number: max(scan.next, starts[number]) for number, scan in self._scans.items()}
+        self.counts.unseen = sum(max(0, ends[number] - at) for number, at in seen.items())
 
     def _letter(self, record: Record, begun: ReplayProgress) -> DeadLetter | None:
         scan = self._scans[record.partition]
@@ -335,6 +327,8 @@ class DeadLetterReplay:
             self.counts.left += 1
             scan.left(record.offset)
             return None
+        scan.passed(record.offset)
+        self.counts.held += 1
         return letter
 
     def _message(self, letter: DeadLetter) -> Message:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kafka import TopicPartition
 
@@ -41,26 +41,22 @@ _POLL_S = 0.2
 _SILENCE_S = 30.0
 
 
+@dataclass(eq=False)
 class DeadLetterSender:
     """Sends the dead letters of one career, on its thread; ``produce`` puts a message into the
-    batch's transaction, where there is one; ``topic_bytes``: the topic's ``max.message.bytes``, if
-    known.
+    batch's transaction, if any; ``topic_bytes``: the topic's ``max.message.bytes``, if known.
     """
 
-    def __init__(
-        self,
-        settings: ProducerSettings,
-        produce: Callable[[Message], None] | None,
-        *,
-        make_topic: Callable[[], object],
-        topic_bytes: int | None = None,
-    ) -> None:
-        self._sender = IdempotentSender(settings)
-        self._produce = produce
-        self.make_topic = make_topic
-        self._topic_bytes = settings.max_message_bytes
-        if topic_bytes is not None:
-            self._topic_bytes = topic_bytes - _FRAME_BYTES
+    settings: ProducerSettings
+    produce: Callable[[Message], None] | None
+    make_topic: Callable[[], object]
+    topic_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        self._sender = IdempotentSender(self.settings)
+        self._topic_bytes = self.settings.max_message_bytes
+        if self.topic_bytes is not None:
+            self._topic_bytes = self.topic_bytes - _FRAME_BYTES
 
     def send(self, term: Term, topic: str, letter: NewDeadLetter) -> None:
         """Send the letter, durable on return or in the transaction; shortened, if too large."""
@@ -77,8 +73,8 @@ class DeadLetterSender:
         self._send(term, _message(topic, shortened(letter)))
 
     def _send(self, term: Term, message: Message) -> None:
-        if self._produce is not None:
-            self._produce(message)
+        if self.produce is not None:
+            self.produce(message)
             return
         was_made = False
         while True:

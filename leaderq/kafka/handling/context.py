@@ -35,10 +35,6 @@ class DrainFigures:
     commit_s: float = 0.0
 
 
-def _unheard(*_: object) -> None:
-    """Nobody wants to be told."""
-
-
 @dataclass(frozen=True)
 class HandlingContext:
     """One career's code, offset store and policies, as handling sees them through all its terms.
@@ -72,9 +68,9 @@ class HandlingContext:
     workers: int = 1
     marks: CrashMarks | None = None
     rate_limit: RateLimiter | None = None
-    on_skipped: Callable[[Record, Exception, int], object] = _unheard
-    on_dead_lettered: Callable[[Record, Exception, int, str], object] = _unheard
-    on_held_up: Callable[[str | None], object] = _unheard
+    on_skipped: Callable[[Record, Exception, int], object] = lambda *_: None
+    on_dead_lettered: Callable[[Record, Exception, int, str], object] = lambda *_: None
+    on_held_up: Callable[[str | None], object] = lambda *_: None
     figures: DrainFigures = field(default_factory=DrainFigures)
 
     @property

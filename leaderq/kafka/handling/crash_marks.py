@@ -157,9 +157,8 @@ class CrashMarks:
         self._term = ""
 
     def begin(self, term: Term, committed: Mapping[Partition, int]) -> None:
-        """Judge what former leaders left, now that this one begins at the offsets ``committed``:
+        """Judge, once a term, what former leaders left, now that this one begins at ``committed``:
         one read, and one write if the term before ended uncleanly or there was something to forget.
-        Once a term.
         """
         if self._term == term.id:
             return
@@ -219,10 +218,7 @@ class CrashMarks:
             try:
                 term.write([SetData(self._path, data)])
             except NoNode:
-                try:
-                    term.write([Create(self._path, data)])
-                except NodeExists:  # made by an earlier try, whose answer was lost
-                    term.write([SetData(self._path, data)])
+                term.write([Create(self._path, data)])
 
         self._asked(term, put)
 
@@ -232,7 +228,7 @@ class CrashMarks:
             term.check()
             try:
                 return request()
-            except ConnectionLost as exc:
+            except (ConnectionLost, NodeExists) as exc:  # made by a try whose answer was lost
                 log.debug("asking again for %s: %s", self._path, exc)
                 term.wait(0.05)
             except (SessionExpired, SessionClosed) as exc:

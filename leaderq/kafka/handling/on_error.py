@@ -93,8 +93,7 @@ _PATH_ERRNOS = frozenset({errno.ENAMETOOLONG, errno.ENOTEMPTY, errno.ELOOP})
 
 
 class PoisonRecord(LeaderqError):
-    """Raised in ``handle`` to name the culprit: everything before ``record`` in the list is done,
-    nothing after it was touched.
+    """Raised in ``handle`` to name the culprit: all before ``record`` is done, nothing after it.
 
     ``raise PoisonRecord(record) from exc`` keeps the error itself: it is what is logged, put into
     the dead letter, or raised where the policy is ``"raise"``. ``record`` must be of the list that
@@ -219,9 +218,6 @@ def dead_letter_topic(career: str) -> str:
     return f"{career}-dead"
 
 
-# ---- as the user writes it -----------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ErrorOption:
     """The words of a call; checked by :func:`policy`, which can name the class it stands in."""
@@ -262,8 +258,7 @@ def retry(
     waits for 0.5 s or longer, with every store, where it is known which record or which partition
     failed (``handle_record``, :class:`PoisonRecord`, ``batches="partition"``, ``workers``). All
     wait with ``delivery="at_most_once"`` and with a rate limit. ``then`` is what follows when all
-    are in vain. ``only``, ``except_``: as for :func:`skip`; written here or in ``then``, not in
-    both.
+    are in vain. ``only``, ``except_``: as for :func:`skip`; here or in ``then``, not in both.
     """
     return ErrorOption("retry", locals())
 
@@ -293,28 +288,14 @@ def _sound(value: object) -> OnError:
     if not isinstance(value, ErrorOption):
         return _sound(skip()) if value == "skip" else OnError()
     words = value.words
-    only = None if words["only"] is None else _classes(words["only"])
-    except_ = _classes(words["except_"])
     if value.function == "retry":
-        then = _sound(words["then"])
-        return replace(
-            then,
-            retries=words["n"],
-            backoff_s=float(words["backoff_s"]),
-            max_backoff_s=float(words["max_backoff_s"]),
-            holds_up=True,
-            only=then.only if only is None else only,
-            except_=except_ or then.except_,
-        )
-    return OnError(
-        Ending(value.function),
-        words.get("topic"),
-        deaths=words["deaths"],
-        holds_up=True,
-        only=only,
-        except_=except_,
-        most_in_a_row=words["most_in_a_row"],
-    )
+        pauses: Any = {each: float(words[each]) for each in ("backoff_s", "max_backoff_s")}
+        found = replace(_sound(words["then"]), retries=words["n"], holds_up=True, **pauses)
+    else:
+        limits = {each: words[each] for each in ("deaths", "most_in_a_row")}
+        found = OnError(Ending(value.function), words.get("topic"), holds_up=True, **limits)
+    only = found.only if words["only"] is None else _classes(words["only"])
+    return replace(found, only=only, except_=_classes(words["except_"]) or found.except_)
 
 
 def _classes(errors: Errors) -> ErrorClasses:
@@ -403,8 +384,7 @@ LONGEST_S = 300.0
 
 
 class HoldUps:
-    """How long the work of one career has been held up, and which records in a row failed alike.
-    For the career thread.
+    """How long a career's work has been held up, and which records in a row failed alike.
 
     A hold-up goes on within the term: the record is tried again after a back-off, as often as it
     takes, and no attempt counts against it. It ends when something was handled; when the term ends

@@ -102,7 +102,7 @@ class DatabaseOffsets:
     all; none by a term older than the newest that has loaded.
     *Not guaranteed:* anything for writes outside the ``with`` block, or for what commits by itself
     (DDL in some databases); a bound on waiting for locks, which the connection's own settings give.
-    Errors of the driver pass through as they are, unless the term is over by then: that is
+    Errors of the driver pass through, unless the term is over by then: that is
     :class:`~leaderq.errors.Deposed`, with the driver's error as its cause.
     """
 
@@ -141,8 +141,7 @@ class DatabaseOffsets:
 
     @contextmanager
     def transaction(self, records: Sequence[Record], term: Term) -> Iterator[DatabaseCursor]:
-        """A transaction for the results of ``records``: gives a cursor, stores the offset after the
-        last of each partition, commits.
+        """A transaction for the results of ``records``: yields a cursor, stores offsets, commits.
 
         Rolled back whole if the block raises. Raises :class:`~leaderq.errors.Deposed` if a newer
         term has loaded, and :class:`~leaderq.errors.AlreadyStored` if an offset past the first

@@ -42,11 +42,9 @@ class OffsetStore(ABC):
     def fence(
         self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
     ) -> bool:
-        """From now on refuse what an earlier leader commits, and hold the partitions; returns
-        whether that is so yet. Called again until it is, and when the consumer was made again
-        within the term.
-
-        Here: become the group's member, or take all partitions; each store says what that means.
+        """From now on refuse what an earlier leader commits, and hold the partitions (as a member
+        of the group, or all of them); returns whether that is so yet. Called again until it is,
+        and when the consumer was made again within the term.
         """
         term.check()
         return consumer.join(allowed, timeout_s)
@@ -119,8 +117,7 @@ class ExternalOffsets(OffsetStore):
 
     *Guarantees:* no record of a term is read before ``load`` has returned for that term. *Not
     guaranteed:* anything against a zombie whose writes the user's store does not compare; that
-    ``auto_offset_reset="latest"`` means the same place to the next leader, if this one ends before
-    the first batch of a partition.
+    ``auto_offset_reset="latest"`` means the same place to a leader after one without a batch.
     """
 
     in_group = False

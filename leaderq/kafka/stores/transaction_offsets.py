@@ -343,22 +343,20 @@ class TransactionOffsets(OffsetStore):
             transacting.close()
 
 
+@dataclass(frozen=True)
 class _Committing:
     """A commit; ``over`` is called when it has happened, or its outcome is ``lost``."""
 
-    def __init__(
-        self, committing: CommitFuture, over: Callable[[], None], lost: type[KafkaError]
-    ) -> None:
-        self._committing = committing
-        self._over = over
-        self._lost = lost
+    committing: CommitFuture
+    over: Callable[[], None]
+    lost: type[KafkaError]
 
     def done(self, wait_s: float) -> bool:
         try:
-            is_done = self._committing.done(wait_s)
+            is_done = self.committing.done(wait_s)
         except BatchLost as exc:
-            self._over()
-            raise self._lost(str(exc)) from exc
+            self.over()
+            raise self.lost(str(exc)) from exc
         if is_done:
-            self._over()
+            self.over()
         return is_done

@@ -62,8 +62,7 @@ class TopicOffsets:
 
 class ZooKeeperOffsets(OffsetStore):
     """Offsets in ZooKeeper, in the folder ``path``: these and the operations added for their batch
-    happen together, once, and only by the newest leader. The fence is the term: every write of an
-    earlier leader fails by now.
+    happen together, once, and only by the newest leader: the term fences all others.
     """
 
     in_group = False

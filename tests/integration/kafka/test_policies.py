@@ -139,7 +139,7 @@ def eventually_done(leader: Driver, ends: dict[int, int]) -> None:
     """Until the store holds the ends of the topic."""
 
     def held() -> bool:
-        draining = leader.career._assembly.consumer.progress()
+        draining = leader.career._assembly.consumer.loaded
         return {where.number: offset for where, offset in draining.items()} == ends
 
     leader.run_until(held)

@@ -68,7 +68,7 @@ def test_one_records_retries_hold_up_its_own_partition_only(
         output=output,
         meanwhile=lambda _career: ends.update(feed(200, 400)),
     ).begin()
-    leader.run_until(lambda: bool(ends) and leader.career._assembly.consumer.progress() == ends)
+    leader.run_until(lambda: bool(ends) and leader.career._assembly.consumer.loaded == ends)
     assert committed(kafka_broker.address, four_partitions, four_partitions) == {
         at.number: end for at, end in ends.items()
     }

@@ -25,6 +25,7 @@ from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings, TransactionalProducer
 from leaderq.kafka.record import Partition
+from leaderq.kafka.stores import transaction_offsets
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 from leaderq.term import Reason
 from leaderq.testing import eventually
@@ -353,10 +354,13 @@ def test_a_store_serves_one_term_after_the_other(
     "said", [KafkaFenced("for its epoch"), KafkaAway("nothing, ever")], ids=["fenced", "nothing"]
 )
 def test_a_transaction_that_the_broker_gave_up_does_not_end_the_term(
-    lead: Callable[[], Leader], output: Output, said: KafkaError
+    lead: Callable[[], Leader],
+    output: Output,
+    said: KafkaError,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     leader = lead()
-    leader.store = TransactionOffsets(leader._make, transaction_timeout_s=0.0)
+    monkeypatch.setattr(transaction_offsets, "TRANSACTION_TIMEOUT_S", 0.0)
     leader.take_over()
     leader.store.produce(Message(output.topic, b"given up"))
 

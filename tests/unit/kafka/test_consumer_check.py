@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.kafka.consuming.consumer_check import (
-    Memory,
-    Observation,
-    StallLimits,
-    find_stalled,
-    restarted,
-)
+from leaderq.kafka.consuming.consumer_check import Observation, StallLimits, StallWatch
 from leaderq.kafka.record import Partition
 
 WHERE = Partition("t", 0)
 LIMITS = StallLimits(still_s=10, polls=100, empty_polls=10, unmoved_factor=3)
 
 
-def looks(*rows: tuple[float, int, int, int, int], memory: Memory | None = None) -> list[float]:
+def looks(*rows: tuple[float, int, int, int, int], watch: StallWatch | None = None) -> list[float]:
     """The instants at which looks (at, position, end, polls, empty polls) are judged a stall."""
-    known = memory or {}
-    fired = []
-    for row in rows:
-        known, stalled = find_stalled(known, {WHERE: Observation(*row)}, LIMITS)
-        if stalled:
-            fired.append(row[0])
-    return fired
+    watch = watch or StallWatch()
+    return [row[0] for row in rows if watch.find({WHERE: Observation(*row)}, LIMITS)]
 
 
 def test_a_position_that_stands_while_the_end_moves_has_stalled() -> None:
@@ -67,30 +56,27 @@ def test_it_is_judged_anew_when_the_end_moves_after_a_rebuild() -> None:
 def test_after_a_rebuild_time_and_polls_are_counted_anew_and_the_same_stall_is_not_told_again() -> (
     None
 ):
-    tail = [(float(at), 5, 6, at * 5, at * 5) for at in range(0, 35, 5)]
-    memory: Memory = {}
-    for row in tail:
-        memory, _ = find_stalled(memory, {WHERE: Observation(*row)}, LIMITS)
-    assert looks((31, 5, 6, 156, 156), (90, 5, 6, 400, 400), memory=restarted(memory)) == []
-    assert looks((31, 5, 6, 156, 156), (41, 5, 9, 166, 166), memory=restarted(memory)) == [41]
-    assert looks((31, 5, 6, 156, 156), (41, 5, 9, 157, 157), memory=restarted(memory)) == []
+    def rebuilt() -> StallWatch:
+        watch = StallWatch()
+        assert looks(*((at, 5, 6, at * 5, at * 5) for at in range(0, 35, 5)), watch=watch) == [30]
+        watch.restart()
+        return watch
+
+    assert looks((31, 5, 6, 156, 156), (90, 5, 6, 400, 400), watch=rebuilt()) == []
+    assert looks((31, 5, 6, 156, 156), (41, 5, 9, 166, 166), watch=rebuilt()) == [41]
+    assert looks((31, 5, 6, 156, 156), (41, 5, 9, 157, 157), watch=rebuilt()) == []
 
 
 def test_each_partition_is_judged_by_itself() -> None:
-    other = Partition("t", 1)
-    memory, _ = find_stalled(
-        {}, {WHERE: Observation(0, 5, 9, 0, 0), other: Observation(0, 5, 9, 0, 0)}, LIMITS
-    )
-    _, stalled = find_stalled(
-        memory,
-        {WHERE: Observation(11, 5, 99, 60, 60), other: Observation(11, 6, 99, 60, 60)},
-        LIMITS,
-    )
-    assert stalled == [WHERE]
+    other, watch = Partition("t", 1), StallWatch()
+    watch.find({WHERE: Observation(0, 5, 9, 0, 0), other: Observation(0, 5, 9, 0, 0)}, LIMITS)
+    later = {WHERE: Observation(11, 5, 99, 60, 60), other: Observation(11, 6, 99, 60, 60)}
+    assert watch.find(later, LIMITS) == [WHERE]
 
 
 @pytest.mark.parametrize("gone", [{}, {Partition("t", 1): Observation(0, 0, 0, 0, 0)}])
 def test_a_partition_not_held_any_more_is_forgotten(gone: dict[Partition, Observation]) -> None:
-    memory, _ = find_stalled({}, {WHERE: Observation(0, 5, 9, 0, 0)}, LIMITS)
-    memory, _ = find_stalled(memory, gone, LIMITS)
-    assert WHERE not in memory
+    watch = StallWatch()
+    watch.find({WHERE: Observation(0, 5, 9, 0, 0)}, LIMITS)
+    watch.find(gone, LIMITS)
+    assert looks((11, 5, 99, 60, 60), watch=watch) == []
