@@ -24,7 +24,7 @@ from leaderq.errors import (
 )
 from leaderq.kafka import Record, assembly
 from leaderq.kafka.consuming.term_consumer import CONFIRM_S
-from leaderq.kafka.topics import committed, end_offsets
+from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
 from leaderq.running import UnitAbandoned
 from leaderq.term import Reason, Term
 from leaderq.testing import eventually
@@ -51,6 +51,21 @@ def test_every_record_is_handled_once_and_in_order_within_its_partition(
     leader.run_until(lambda: len(leader.career.seen) >= 1000)
     assert sorted(leader.career.values(), key=int) == values
     assert in_order(leader.career.seen)
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_a_leader_of_hundreds_of_partitions_handles_and_commits_all_of_them(
+    drive: Drive, kafka_broker: Any, four_partitions: str, client: str
+) -> None:
+    topic = f"{four_partitions}-many"
+    create_topics(kafka_broker.address, {topic: 300})
+    produce(kafka_broker.address, topic, ((b"%d" % n, b"%d" % n) for n in range(3000)))
+    leader = drive(client=client, topics=topic).begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 3000)
+    assert sorted(leader.career.values(), key=int) == [b"%d" % n for n in range(3000)]
+    ends = end_offsets(kafka_broker.address, topic)
+    assert committed(kafka_broker.address, four_partitions, topic) == ends
+    assert len(ends) == 300
 
 
 def test_each_batch_is_committed_before_execute_returns(
