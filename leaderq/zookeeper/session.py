@@ -211,7 +211,10 @@ class Session(Requests):
 
         The znode need not exist. Runs on the thread of watches, in the order things happened; do
         not block it for long. After a reconnection one ``SESSION`` event says: the watch stands
-        again, events may be missing, read again. Needs ZooKeeper 3.6 or newer.
+        again, events may be missing, read again.
+
+        *Not guaranteed:* before ZooKeeper 3.9, both this and :meth:`watch_node` on one path of one
+        session; the later is heard.
 
         :raises ConnectionLost: not connected, or no answer in ``timeout_s``; no watch is left.
         """
