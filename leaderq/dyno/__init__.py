@@ -7,6 +7,7 @@ from leaderq.dyno.delivery import Delivery, Receipt, StaleLease
 from leaderq.dyno.ids import Duplicate, OnConflict, Pushed
 from leaderq.dyno.message import DynoMessage as Message
 from leaderq.dyno.message import Fields, Unique
+from leaderq.dyno.nodes import Leftover
 from leaderq.dyno.queue import DynoQueue, ShardFigures
 from leaderq.dyno.shards import (
     FixedShards,
@@ -16,7 +17,6 @@ from leaderq.dyno.shards import (
     by_key,
     round_robin,
 )
-from leaderq.dyno.stale import Leftover
 from leaderq.dyno.transitions import DeadMessage
 from leaderq.dyno.worker import Kill, Postpone, Worker
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from types import TracebackType
 from typing import Any, TypeVar
 
 from leaderq.clock import now_s
@@ -72,17 +71,9 @@ class AsyncDelivery:
     async def __aenter__(self) -> AsyncDelivery:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None
-    ) -> None:
-        if self.delivery.is_settled:
-            return
-        if exc is None:
-            await self.ack()
-        elif isinstance(exc, Exception):
-            await self.nack(exc)
-        else:  # a cancelled task, or the end of the program: not the message's fault
-            await self.release()
+    async def __aexit__(self, *raised: Any) -> None:
+        if not self.delivery.is_settled:
+            await self._run(partial(self.delivery.__exit__, *raised))
 
 
 class AsyncDynoQueue:

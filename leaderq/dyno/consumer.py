@@ -23,17 +23,15 @@ import logging
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from leaderq.clock import now_s
 from leaderq.dyno import transitions
-from leaderq.dyno.delivery import Delivery, Receipt, StaleLease
+from leaderq.dyno.delivery import Delivery, Known, LeaseKeeper, Receipt, StaleLease
 from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
-from leaderq.dyno.keeper import Known, LeaseKeeper
 from leaderq.dyno.message import DeliveryState, Frame, Seconds, Unique, checked_s, frame_of
 from leaderq.dyno.nodes import QueueNodes
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
@@ -50,7 +48,6 @@ from leaderq.errors import (
     SessionExpired,
     ZooKeeperError,
 )
-from leaderq.retrying import RetryPolicy
 from leaderq.threads import Service
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import batched
@@ -78,29 +75,18 @@ class DynoMembership(NamedTuple):
     writer: SequencedWriter
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerOptions:
-    """As :class:`DynoQueue` has them. ``current``: the shard to serve first."""
-
-    name: str
-    current: str | None
-    lease_s: float
-    retry: RetryPolicy
-    ageing_s: float | None
-
-
 class DynoConsumer:
     """What one process knows of a queue's shards, and which of their messages it has claimed."""
 
-    def __init__(self, nodes: QueueNodes, options: ConsumerOptions, ids: Ids) -> None:
-        self._nodes, self._options, self._ids = nodes, options, ids
+    def __init__(self, nodes: QueueNodes, ids: Ids) -> None:
+        self._nodes, self._ids = nodes, ids
         self._session, self._paths, self._shards = nodes.session, nodes.paths, nodes.shards
-        self._now_ms, self.bodies, self.retry = nodes.now_ms, nodes.bodies, options.retry
+        self._now_ms, self.bodies, self.retry = nodes.now_ms, nodes.bodies, nodes.retry
         self._looking = threading.Lock()
         self._next_look_s, self._next_sweep_s = 0.0, now_s() + SWEEP_S
         self._changed = threading.Condition()
         self._changes = 0
-        view = partial(ShardView, changed=self._notify, ageing_s=options.ageing_s)
+        view = partial(ShardView, changed=self._notify, ageing_s=nodes.ageing_s)
         self.views = {
             shard: view(nodes.session, nodes.paths.shard(shard), now_ms=nodes.now_ms)
             for shard in nodes.shards
@@ -112,7 +98,7 @@ class DynoConsumer:
         self._has_lost_member = True
         self._watch: Subscription | None = None
         self._held: dict[Delivery, None] = {}
-        self._minder = Service.repeating(f"leaderq-dyno-{options.name}", self._mind)
+        self._minder = Service.repeating(f"leaderq-dyno-{nodes.name}", self._mind)
         self.keeper = LeaseKeeper(self.extend_all, self._minder.wake)
 
     def membership(self) -> DynoMembership:
@@ -142,7 +128,7 @@ class DynoConsumer:
                 self._watch = session.watch_node(paths.members, self._member_changed)
             mark, session_id = uuid.uuid4().hex, session.id
             writer = SequencedWriter(
-                session, f"{paths.members}/{mark}", ephemeral=True, data=self._options.name.encode()
+                session, f"{paths.members}/{mark}", ephemeral=True, data=self._nodes.name.encode()
             )
             writer.open()
             self._membership = DynoMembership(mark, session_id, writer)
@@ -236,7 +222,7 @@ class DynoConsumer:
 
     def _in_order(self, membership: DynoMembership) -> list[ShardView]:
         """Our own shard first, then the others."""
-        own = self._options.current
+        own = self._nodes.current
         if own is None:
             members = sorted(self._members)
             rank = members.index(membership.mark) if membership.mark in members else 0
@@ -388,7 +374,7 @@ class DynoConsumer:
             frame = Frame.read(self._session.get(paths.message(receipt.name))[0])
         except NoNode as exc:
             raise StaleLease(f"receipt {receipt} is not valid any more") from exc
-        return Delivery(self, frame, read[0].state, receipt, self._options.lease_s)
+        return Delivery(self, frame, read[0].state, receipt, self._nodes.lease_s)
 
     def acknowledge(
         self, deliveries: Sequence[Delivery], also: Operations = ()
@@ -438,7 +424,7 @@ class DynoConsumer:
             self._settle(delivery, (*dead, *over), is_gone=True)
 
     def settle_extension(self, delivery: Delivery, lease_s: Seconds | None) -> None:
-        seconds = self._options.lease_s if lease_s is None else checked_s("lease_s", lease_s)
+        seconds = self._nodes.lease_s if lease_s is None else checked_s("lease_s", lease_s)
         if not seconds:
             delivery.release()
             return

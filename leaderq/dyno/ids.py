@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from leaderq.dyno import transitions
-from leaderq.dyno.layout import parsed_name
+from leaderq.dyno.layout import kept_until_ms, parsed_name
 from leaderq.dyno.message import Frame, frame_of
 from leaderq.dyno.nodes import QueueNodes
 from leaderq.dyno.shard_view import children_of, read_claims
@@ -134,10 +134,10 @@ class Ids:
     ) -> tuple[Operations, tuple[str, Frame] | None]:
         """What makes this id that of a new message, and which message vanishes with that."""
         path = self._paths.id(id)
-        stat = self._session.exists(path)
-        if stat is None:
+        try:
+            data, stat = self._session.get(path)
+        except NoNode:
             return (Create(path, shard.encode()),), None
-        data, stat = self._session.get(path)
         mine = SetData(path, shard.encode(), stat.version)
         place = self.place(id)
         if place is not None:
@@ -182,8 +182,3 @@ class Ids:
                 gone = (*gone, Delete(path, answer[1].version))
             groups.append(gone)
         apply_all(writer, groups, self._paths.root)
-
-
-def kept_until_ms(data: bytes) -> int | None:
-    """Until when an id is kept whose message was done; ``None`` for that of a message."""
-    return int(data[1:]) if data[:1] == b"=" and data[1:].isdigit() and len(data) < 20 else None

@@ -62,6 +62,11 @@ def parsed_rest(text: str) -> RestName | None:
     return None if found is None else RestName(int(found[1]), int(found[2]), found[3])
 
 
+def kept_until_ms(data: bytes) -> int | None:
+    """Until when an id is kept whose message was done; ``None`` for that of a message."""
+    return int(data[1:]) if data[:1] == b"=" and data[1:].isdigit() and len(data) < 20 else None
+
+
 def group_of(group: str | None) -> str:
     """The group as it stands in a name: a hash, so that two groups may share one. That only makes
     them wait for each other."""

@@ -13,11 +13,10 @@ from typing import NamedTuple
 from leaderq.clock import now_ms
 from leaderq.dyno import transitions
 from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
-from leaderq.dyno.consumer import ConsumerOptions, DynoConsumer
+from leaderq.dyno.consumer import DynoConsumer
 from leaderq.dyno.dead_letters import DynoDeadLetters
-from leaderq.dyno.delivery import Delivery, Receipt
+from leaderq.dyno.delivery import Delivery, Ending, Receipt
 from leaderq.dyno.ids import Ids, OnConflict, Pushed
-from leaderq.dyno.keeper import Ending
 from leaderq.dyno.layout import DynoPaths, MessageName, group_of, name_prefix, parsed_name
 from leaderq.dyno.message import (
     MAX_S,
@@ -30,10 +29,9 @@ from leaderq.dyno.message import (
     checked_type,
     frame_of,
 )
-from leaderq.dyno.nodes import QueueNodes
+from leaderq.dyno.nodes import Leftover, QueueNodes, leftovers
 from leaderq.dyno.shard_view import ClaimRead, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
-from leaderq.dyno.stale import Leftover, leftovers
 from leaderq.dyno.transitions import Operations
 from leaderq.dyno.writes import OVERTAKEN, Outcome, apply_all, outcomes
 from leaderq.errors import (
@@ -116,14 +114,22 @@ class DynoQueue:
             raise ConfigurationError("znode path '/' is everybody's: give the queue one of its own")
         self._session, self._paths, self._now_ms = as_session(client), DynoPaths(root), now_ms
         self._shards, self._bodies = tuple(supplier.shards()), Bodies(body_store, body_bytes)
-        self._nodes = QueueNodes(self._session, self._paths, self._shards, self._bodies, now_ms)
-        self._ids = Ids(self._nodes)
         self._strategy = strategy or round_robin()
         self.lease_s = checked_s("lease_s", lease_s)
-        name, current = name or root.rpartition("/")[2], supplier.current_shard()
-        ageing = None if ageing_s is None else checked_s("ageing_s", ageing_s)
-        options = ConsumerOptions(name, current, self.lease_s, retry or RetryPolicy(), ageing)
-        self._consumer = DynoConsumer(self._nodes, options, self._ids)
+        self._nodes = QueueNodes(
+            self._session,
+            self._paths,
+            self._shards,
+            self._bodies,
+            now_ms,
+            name=name or root.rpartition("/")[2],
+            current=supplier.current_shard(),
+            lease_s=self.lease_s,
+            retry=retry or RetryPolicy(),
+            ageing_s=None if ageing_s is None else checked_s("ageing_s", ageing_s),
+        )
+        self._ids = Ids(self._nodes)
+        self._consumer = DynoConsumer(self._nodes, self._ids)
 
     def __enter__(self) -> DynoQueue:
         return self
@@ -268,6 +274,7 @@ class DynoQueue:
         :raises ConnectionLost: not connected.
         """
         checked_type("most", most, int)
+        checked_type("least", least, int | None)
         if most < 1:
             raise ConfigurationError(f"most={most!r}: give 1 or more")
         wait_s = None if timeout_s is None else checked_s("timeout_s", timeout_s)
@@ -286,9 +293,8 @@ class DynoQueue:
 
         :raises StaleLease: it is not valid any more.
         """
-        return self._consumer.redeem(
-            Receipt.parsed(receipt) if isinstance(receipt, str) else receipt
-        )
+        named = Receipt.parsed(receipt) if isinstance(receipt, str) else receipt
+        return self._consumer.redeem(named)
 
     def __iter__(self) -> Iterator[Delivery]:
         """One message after another, for ever, as they come."""
@@ -297,7 +303,7 @@ class DynoQueue:
 
     def ack(self, deliveries: Iterable[Delivery]) -> list[LeaderqError | None]:
         """Acknowledge many; returns for each its error, or ``None``."""
-        return self._consumer.acknowledge(list(deliveries))
+        return self._consumer.acknowledge(_checked(deliveries))
 
     def keep(
         self,
@@ -314,11 +320,12 @@ class DynoQueue:
         lease that is not extended any more ends; not if the message is settled, or lost, before.
         """
         longest_s = None if most_s is None else checked_s("most_s", most_s)
-        self._consumer.keeper.keep(deliveries, longest_s, ending, checked_s("ending_s", ending_s))
+        ending_s = checked_s("ending_s", ending_s)
+        self._consumer.keeper.keep(_checked(deliveries), longest_s, ending, ending_s)
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
         """Extend these leases no more."""
-        self._consumer.keeper.let_go(deliveries)
+        self._consumer.keeper.let_go(_checked(deliveries))
 
     @property
     def dead_letters(self) -> DynoDeadLetters:
@@ -558,3 +565,10 @@ class DynoQueue:
             unique=frame.unique,
             unique_s=frame.unique_s,
         )
+
+
+def _checked(deliveries: Iterable[Delivery]) -> list[Delivery]:
+    given = list(deliveries)
+    for one in given:
+        checked_type("delivery", one, Delivery)
+    return given

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -158,20 +159,14 @@ class ShardView:
     def read(self, names: Sequence[str]) -> list[Any]:
         """As :meth:`SizedReader.read_now`, but for what was read ahead: a message never changes."""
         with self.lock:
-            ahead, self._ahead = self._ahead, None
+            asked, reading = self._ahead or ([], None)
+            self._ahead = None
         known: dict[str, Any] = {}
-        if ahead is not None:
-            try:
-                answers = ahead[1].result(_ANSWER_S)
-            except (LeaderqError, FutureTimeout):
-                answers = []
-            wanted = set(names)
-            known = {
-                name: answer
-                for name, answer in zip(ahead[0], answers, strict=False)
-                if name in wanted and isinstance(answer, tuple)
-            }
-            self._paused = _PAUSE if 2 * len(known) < len(ahead[0]) else 0
+        if reading is not None:
+            with suppress(LeaderqError, FutureTimeout):  # then these are read now
+                known = dict(zip(asked, reading.result(_ANSWER_S), strict=False))
+            known = {name: known[name] for name in names if isinstance(known.get(name), tuple)}
+            self._paused = _PAUSE if 2 * len(known) < len(asked) else 0
         if missing := [name for name in names if name not in known]:
             known.update(zip(missing, self.reader.read_now(missing), strict=False))
         return [known[name] for name in takewhile(known.__contains__, names)]

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.dyno.delivery import Delivery, StaleLease
-from leaderq.dyno.keeper import Ending
+from leaderq.dyno.delivery import Delivery, Ending, StaleLease
 from leaderq.dyno.message import Seconds, checked_s, checked_type
 from leaderq.dyno.queue import DynoQueue
 from leaderq.errors import ConfigurationError, QueueClosed, told

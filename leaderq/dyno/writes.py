@@ -93,8 +93,4 @@ def apply_all(
 
 def within(error: LeaderqError, path: str) -> bool:
     """Whether it is about a znode below ``path``, and not about one of the user's own."""
-    return (
-        isinstance(error, ZooKeeperError)
-        and error.path is not None
-        and error.path.startswith(f"{path}/")
-    )
+    return isinstance(error, ZooKeeperError) and (error.path or "").startswith(f"{path}/")

@@ -189,7 +189,7 @@ MUTANTS = [
     mutant(
         "what was read ahead is read again",
         f"{HEARD}the_next_message_is_read_once_and_before_it_is_asked_for",
-        Edit(VIEW, "if name in wanted and isinstance(answer, tuple)", "if name not in wanted"),
+        Edit(VIEW, "if isinstance(known.get(name), tuple)", "if name not in known"),
     ),
     mutant(
         "who always comes late goes on reading ahead",

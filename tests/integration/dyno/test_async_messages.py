@@ -140,3 +140,18 @@ def test_the_loop_goes_on_while_a_large_payload_is_read(session: Session, tmp_pa
             assert await reading == b"large"
 
     asyncio.run(main())
+
+
+def test_what_a_block_raised_is_heard_although_its_message_cannot_be_given_back(
+    session: Session,
+) -> None:
+    async def main() -> None:
+        async with AsyncDynoQueue(DynoQueue(session, "/d")) as queue:
+            await queue.push(Message(payload=b"1"))
+            (one,) = await queue.pop(1, 30)
+            with pytest.raises(ValueError):
+                async with one:
+                    assert await queue.run(lambda it: it.remove(one.id))
+                    raise ValueError
+
+    asyncio.run(main())

@@ -215,6 +215,10 @@ def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session
             lambda: queue.push("abc"),  # type: ignore[arg-type]
             lambda: queue.pop(1.5),  # type: ignore[arg-type]
             lambda: queue.pop("1"),  # type: ignore[arg-type]
+            lambda: queue.pop(1, least="1"),  # type: ignore[arg-type]
+            lambda: queue.ack([None]),  # type: ignore[list-item]
+            lambda: queue.keep(["a"]),  # type: ignore[list-item]
+            lambda: queue.let_go([5]),  # type: ignore[list-item]
         ]
         for call in wrong_calls:
             with pytest.raises(ConfigurationError):
