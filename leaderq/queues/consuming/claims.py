@@ -65,47 +65,34 @@ class Membership:
         return self.paths.lock_path is not None
 
 
+@dataclass(slots=True, eq=False)
 class Claim:
     """One item. ``created_ms``: of its znode; ``version``: of the data that was read. ``items``:
     what is left of its values; none if the data cannot be understood, and then ``error`` says why.
-    ``note``: what former consumers left about it. ``count``: values, at first; 1 if that is not
-    known.
+    ``note``: what former consumers left about it; ``deaths``: how many have died over it beside
+    that. ``is_raw``: of a simple queue, one value without a frame or a note. ``count``: values, at
+    first; 1 if that is not known.
     """
 
-    __slots__ = (
-        "count",
-        "created_ms",
-        "data",
-        "deaths",
-        "error",
-        "is_raw",
-        "items",
-        "membership",
-        "name",
-        "note",
-        "version",
-    )
+    name: str
+    data: bytes
+    created_ms: int
+    version: int
+    membership: Membership
+    deaths: int = 0
+    error: CorruptItem | None = None
+    items: Sequence[bytes] = ()
+    note: Note = _NO_NOTE
+    is_raw: bool = False
+    count: int = 1
 
-    def __init__(
-        self, name: str, data: bytes, created_ms: int, version: int, membership: Membership
-    ) -> None:
-        self.name = name
-        self.data = data
-        self.created_ms = created_ms
-        self.version = version
-        self.membership = membership
-        self.deaths = 0
-        """How many consumers have died over it, beside the failures that its note tells of."""
-        self.error: CorruptItem | None = None
-        self.items: Sequence[bytes] = ()
-        self.note = _NO_NOTE
-        self.is_raw = is_item(QueueKind.SIMPLE, name)
-        """Whether it is an item of a simple queue, which is one value without a frame or a note."""
+    def __post_init__(self) -> None:
+        self.is_raw = is_item(QueueKind.SIMPLE, self.name)
         if self.is_raw:
-            self.items = (data,)
+            self.items = (self.data,)
         else:
             try:
-                payload = decode(data)
+                payload = decode(self.data)
                 self.items, self.note = payload.items, payload.note or _NO_NOTE
             except CorruptItem as exc:
                 self.error = exc

@@ -227,8 +227,7 @@ class Engine:
                 log.exception("queue %s: something went wrong; the consumer goes on", self.path)
                 self._listing.invalidate()
                 self.is_closing.wait(_AFTER_ERROR_S)
-        for claiming in self._under_way:
-            self._claimed(claiming.finish())
+        self._await_claims()
         # nobody waited for this thread: what it has claimed goes back here
         if self.ready.is_closed:
             self._give_back(self.ready.drain())
@@ -335,8 +334,7 @@ class Engine:
 
     def _forget(self, former: Membership) -> None:
         """The session of these claims is over: they are anybody's."""
-        while self._under_way:
-            self._claimed(self._under_way.popleft().finish())
+        self._await_claims()
         lost = self.ready.drain(lambda claim: claim.membership is former)
         self._waiting.drop([claim.name for claim in lost])
         log.warning(
@@ -483,9 +481,12 @@ class Engine:
         self.settle([settlement])
         return True
 
-    def _give_back_ahead(self) -> None:
+    def _await_claims(self) -> None:
         while self._under_way:
             self._claimed(self._under_way.popleft().finish())
+
+    def _give_back_ahead(self) -> None:
+        self._await_claims()
         if claims := self.ready.drain():
             log.info("items claimed ahead go back queue=%s items=%d", self.path, len(claims))
             self._give_back(claims, in_place=True)

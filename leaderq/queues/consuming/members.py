@@ -18,9 +18,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from leaderq.clock import now_ms
-from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
+from leaderq.errors import ConnectionLost, LeaderqError, NodeExists
 from leaderq.queues.consuming.claims import Membership
-from leaderq.queues.consuming.deaths import DeathRecords
+from leaderq.queues.consuming.deaths import DeathRecords, children_of
 from leaderq.queues.consuming.pending import Share
 from leaderq.queues.wire.names import QueueKind, due_ms_of, is_item
 from leaderq.queues.wire.znodes import QueuePaths
@@ -96,10 +96,7 @@ class Members:
         try:
             if membership.is_locking:
                 self.deaths.listed()
-            try:
-                names = sorted(self._session.children(self._paths.members, self._changed))
-            except NoNode:
-                names = []
+            names = sorted(children_of(self._session, self._paths.members, self._changed))
             if membership.is_locking:
                 self.deaths.refresh(names)
         except BaseException:
@@ -162,7 +159,7 @@ class ConsumerDeathWatcher:
             return
         if self._subscription is None:
             self._subscription = self._session.watch_node(self._paths.members, self._changed)
-        members = set(self._children(self._paths.members))
+        members = set(children_of(self._session, self._paths.members))
         lost = (join(self._paths.claims, name) for name in self._members - members)
         has_died = any(self._session.exists(path) is not None for path in lost)
         if has_died and self._service.pause(_MOMENT_S + random.random() * _MOMENT_S):
@@ -177,23 +174,17 @@ class ConsumerDeathWatcher:
         there, held = self._session.exists(self._paths.path), self._session.exists(lock_path)
         if there is None or there.num_children <= (0 if held is None else held.num_children):
             return
-        locked = set(self._children(lock_path))
+        locked = set(children_of(self._session, lock_path))
         now = now_ms()
         free = (
             name
-            for name in self._children(self._paths.path)
+            for name in children_of(self._session, self._paths.path)
             if is_item(self._kind, name) and name not in locked
         )
         if any(self._kind is not QueueKind.DELAY or due_ms_of(name) <= now for name in free):
             poke = self._paths.item(POKE)
             self._session.multi([Create(poke), Delete(poke)])
             self.wake_ups += 1
-
-    def _children(self, path: str) -> list[str]:
-        try:
-            return self._session.children(path)
-        except NoNode:
-            return []
 
     def _changed(self, _event: WatchEvent) -> None:
         self._service.wake()

@@ -47,17 +47,17 @@ class Prefetch:
         self._workers = workers
         self._since_refresh = 0
         # the order of the most urgent one that has come into the queue since the last refresh
-        self._came: Any = None
+        self.came: Any = None
         self._changed = threading.Condition()
         self._heap: list[tuple[Any, str, Claim]] = []
-        self._takers = 0
+        self.takers = 0
         self.wanted = 0
         """How many values those who wait for an item would take now."""
         self.asks = self.answered = 0
         """How many have asked whether there is any item, and how many of them know."""
         self.bytes = self.values = 0
         """Of those that are ready."""
-        self._is_closed = False
+        self.is_closed = False
         self._target = 0
         self._taken_s = now_s()
         self._given: dict[int, tuple[float, int]] = {}  # by thread: when, and how many values
@@ -68,14 +68,6 @@ class Prefetch:
 
     def __len__(self) -> int:
         return len(self._heap)
-
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
-
-    @property
-    def takers(self) -> int:
-        return self._takers
 
     @property
     def first(self) -> Claim | None:
@@ -153,21 +145,21 @@ class Prefetch:
             return found
 
     def _await(self, timeout_s: float | None, wants: int, ask: int | None) -> None:
-        self._takers += 1
+        self.takers += 1
         self.wanted += wants
         if not self._heap:
             self._notify_wanted()
         try:
             self._changed.wait_for(
                 lambda: (
-                    self._is_closed
+                    self.is_closed
                     or (bool(self._heap) and self._may_begin())
                     or (ask is not None and self.answered >= ask)
                 ),
                 timeout_s,
             )
         finally:
-            self._takers -= 1
+            self.takers -= 1
             self.wanted -= wants
 
     def has_come(self, name: str) -> None:
@@ -181,20 +173,16 @@ class Prefetch:
             self._note(self._key(name))
 
     def _note(self, key: Any) -> None:
-        if key is not None and (self._came is None or key < self._came):
-            self._came = key
-
-    @property
-    def came(self) -> Any:
-        return self._came
+        if key is not None and (self.came is None or key < self.came):
+            self.came = key
 
     def refreshed(self, came: Any, first: Any) -> None:
         """What had come up to ``came`` is known; ``first`` is the order of the first that waits,
         while nothing is being claimed.
         """
         with self._changed:
-            if self._came == came:
-                self._came = (
+            if self.came == came:
+                self.came = (
                     first
                     if first is not None and any(first < key for key, _, _ in self._heap)
                     else None
@@ -210,7 +198,7 @@ class Prefetch:
             return self._is_overtaken()
 
     def _is_overtaken(self) -> bool:
-        return self._came is not None and bool(self._heap) and self._came < self._heap[0][0]
+        return self.came is not None and bool(self._heap) and self.came < self._heap[0][0]
 
     def _may_begin(self) -> bool:
         return self._is_allowed() and not (
@@ -234,7 +222,7 @@ class Prefetch:
     def close(self) -> None:
         """Nobody waits any more; what is there may still be taken."""
         with self._changed:
-            self._is_closed = True
+            self.is_closed = True
             self._changed.notify_all()
 
     def _learn(self, given: tuple[float, int] | None) -> None:
@@ -258,4 +246,4 @@ class Prefetch:
 
     def busy_s(self) -> float:
         """How long nobody has come for anything (seconds)."""
-        return 0.0 if self._takers else now_s() - self._taken_s
+        return 0.0 if self.takers else now_s() - self._taken_s
