@@ -52,6 +52,7 @@ from leaderq.queues.wire.names import QueueKind, prefix_of
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import retry_until_connected
 from leaderq.writing import SequencedWriter, await_outcomes
+from leaderq.writing.groups import MULTI_BYTES
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
@@ -60,6 +61,7 @@ log = logging.getLogger(__name__)
 _LOOK_S = 0.5
 _LOOK_AGAIN_S = 1.0
 _CLOSE_S = 5.0
+_TOGETHER_BYTES = MULTI_BYTES // 2
 _THEIRS = (NoNode, BadVersion, NodeExists)
 _LEFT = (NotEmpty, TooLarge)
 """What has children, or leaves no room in a request for what we need beside it."""
@@ -187,11 +189,16 @@ class QueueDrain:
         """Take these, and delete what was kept before; returns those that we got."""
         # whoever is interrupted while waiting must put back these
         self._open = {one.name: one for one in found}
-        kept = self._deletion()
-        errors = self._errors([*kept, *map(self._taking, found)])
+        kept, taking = self._deletion(), [self._taking(one) for one in found]
+        together = [[op for group in taking for op in group]]  # costs a third less than many groups
+        is_small = sum(len(one.data) for one in found) < _TOGETHER_BYTES
+        errors = self._errors([*kept, *(together if is_small else taking)])
         self._refuse(errors[: len(kept)])
         self._kept.clear()
-        for one, error in zip(found, errors[len(kept) :], strict=True):
+        errors = errors[len(kept) :]
+        if is_small and found:
+            errors = [None] * len(found) if errors[0] is None else self._errors(taking)
+        for one, error in zip(found, errors, strict=True):
             if error is not None:
                 del self._open[one.name]
                 if isinstance(error, _LEFT):

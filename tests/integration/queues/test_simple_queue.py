@@ -51,24 +51,10 @@ def numbered(count: int) -> list[bytes]:
 # -- equivalents of Curator's TestSimpleDistributedQueue
 
 
-def test_an_item_offered_can_be_removed(queue):
-    queue.offer(b"hello")
-    assert queue.remove() == b"hello"
-
-
-def test_an_item_offered_by_one_client_can_be_removed_by_another(queue, other):
-    queue.offer(b"hello")
-    assert other.remove() == b"hello"
-
-
-def test_an_item_offered_by_one_client_can_be_taken_by_another(queue, other):
-    queue.offer(b"hello")
-    assert other.take() == b"hello"
-
-
-def test_removing_from_an_empty_queue_is_an_error(queue):
-    with pytest.raises(QueueEmpty, match="/queue"):
-        queue.remove()
+def test_an_item_offered_can_be_removed_and_taken_by_the_same_client_and_by_another(queue, other):
+    for takes in (queue.remove, other.remove, other.take):
+        queue.offer(b"hello")
+        assert takes() == b"hello"
 
 
 def test_polling_an_empty_queue_gives_nothing_when_the_time_is_up(queue):
@@ -83,12 +69,6 @@ def test_items_are_removed_in_the_order_they_were_offered(queue, other, offered,
     assert [other.remove() for _ in range(removed)] == numbered(offered)[:removed]
 
 
-def test_the_element_of_an_empty_queue_is_an_error(queue):
-    with pytest.raises(QueueEmpty):
-        queue.element()
-    assert queue.peek() is None
-
-
 @pytest.mark.parametrize(("offered", "removed"), [(1, 0), (10, 5), (1000, 999)])
 def test_the_element_is_what_would_be_removed_next(queue, other, offered, removed):
     queue.offer_many(numbered(offered))
@@ -98,10 +78,13 @@ def test_the_element_is_what_would_be_removed_next(queue, other, offered, remove
     assert queue.element() == other.peek() == other.remove()
 
 
-def test_an_element_that_all_are_removed_before_is_an_error(queue, other):
+def test_an_empty_queue_has_no_element_and_removing_from_it_is_an_error(queue, other):
     queue.offer_many(numbered(10))
     for _ in range(10):
         other.remove()
+    with pytest.raises(QueueEmpty, match="/queue"):
+        queue.remove()
+    assert queue.peek() is None
     with pytest.raises(QueueEmpty):
         queue.element()
 
