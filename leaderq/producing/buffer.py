@@ -375,7 +375,7 @@ class RequestBuffer:
         return (self.memory.pushed if oldest is None else oldest.seq - 1) >= up_to
 
     def tell_losses(self) -> None:
-        self._dispatcher.owe(self._loss_log.finish)
+        self._dispatcher.note(self._loss_log.finish, is_owed=True)
         self._dispatcher.tell()
 
     def write_down(self) -> bool:
@@ -629,7 +629,7 @@ class RequestBuffer:
         if waiter is not None:
             told = RequestGivenUp(reason.value)
             told.__cause__ = error
-            self._dispatcher.owe(lambda: resolve(waiter, error=told))
+            self._dispatcher.note(lambda: resolve(waiter, error=told), is_owed=True)
 
     def _push(self, one: BufferedRequest) -> None:
         worker = self.memory.push(one)
