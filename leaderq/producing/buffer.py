@@ -381,8 +381,12 @@ class RequestBuffer:
     def write_down(self) -> bool:
         """After :meth:`stop`: put what is left into the journal, in order; return whether it has
         taken all, or takes no more."""
+        spill = self.spill
         with self._lock, suppress(JournalSlow):
-            return self._rewrite() or self.spill is None or not self.spill.is_halted
+            if spill is not None and spill.is_halted and spill.is_under_way:
+                return False  # each that it refuses has to be told first
+            self._rewrite()
+            return True
         return False
 
     # -- coming in ---------------------------------------------------------------------------------
