@@ -375,14 +375,18 @@ class RequestBuffer:
         return (self.memory.pushed if oldest is None else oldest.seq - 1) >= up_to
 
     def tell_losses(self) -> None:
-        self._dispatcher.owe(self._loss_log.finish)
+        self._dispatcher.note(self._loss_log.finish, is_owed=True)
         self._dispatcher.tell()
 
     def write_down(self) -> bool:
         """After :meth:`stop`: put what is left into the journal, in order; return whether it has
         taken all, or takes no more."""
+        spill = self.spill
         with self._lock, suppress(JournalSlow):
-            return self._rewrite() or self.spill is None or not self.spill.is_halted
+            if spill is not None and spill.is_halted and spill.is_under_way:
+                return False  # each that it refuses has to be told first
+            self._rewrite()
+            return True
         return False
 
     # -- coming in ---------------------------------------------------------------------------------
@@ -629,7 +633,7 @@ class RequestBuffer:
         if waiter is not None:
             told = RequestGivenUp(reason.value)
             told.__cause__ = error
-            self._dispatcher.owe(lambda: resolve(waiter, error=told))
+            self._dispatcher.note(lambda: resolve(waiter, error=told), is_owed=True)
 
     def _push(self, one: BufferedRequest) -> None:
         worker = self.memory.push(one)

@@ -34,16 +34,13 @@ class ListenerDispatcher:
         self._telling = threading.Lock()
         self.untold = 0
 
-    def note(self, news: Callable[[], object]) -> None:
-        """Leave news; may be called under any lock."""
-        if len(self._news) >= _KEPT:
+    def note(self, news: Callable[[], object], *, is_owed: bool = False) -> None:
+        """Leave news, which must be told in any case if ``is_owed``; may be called under any
+        lock."""
+        if is_owed or len(self._news) < _KEPT:
+            self._news.append(news)
+        else:
             self.untold += 1
-            return
-        self._news.append(news)
-
-    def owe(self, news: Callable[[], object]) -> None:
-        """Leave news that must be told in any case; may be called under any lock."""
-        self._news.append(news)
 
     def tell(self) -> None:
         """Tell what there is, unless another thread is at it; called without any lock."""
@@ -83,7 +80,7 @@ class LossLog:
         self._last[lost.reason] = lost
         if not self._is_due and now_s() >= self._next_s.get(lost.reason, 0.0):
             self._is_due = True
-            self._dispatcher.owe(self._tell)
+            self._dispatcher.note(self._tell, is_owed=True)
 
     def finish(self) -> None:
         self._next_s.clear()

@@ -79,7 +79,7 @@ from leaderq.producing.shutdown import Shutdown
 from leaderq.producing.sinks.sink import Sink, require_sink
 from leaderq.producing.spill import OnDurable, Spill
 from leaderq.producing.states import BufferState
-from leaderq.producing.workers import JournalReader, ProcessWorker
+from leaderq.producing.workers import ProcessWorker, journal_reader
 from leaderq.threads import Waker
 from leaderq.timeouts import AS_SET
 
@@ -213,7 +213,7 @@ class BufferedProducer(Generic[T]):
                 for number in range(workers)
             ]
         if self._spill is not None:
-            services.append(JournalReader(self._buffer, self._spill, name).service)
+            services.append(journal_reader(self._buffer, self._spill, name))
         self._shutdown = Shutdown(self._buffer, sink, services, name)
         for service in services:
             service.start()

@@ -70,8 +70,8 @@ class Shutdown:
     def is_own_thread(self) -> bool:
         """Whether the caller is a thread of the producer, or the journal's that calls it back."""
         own = (*self._services, self._service, self._closing)
-        is_telling = self._spill is not None and self._spill.is_telling_here
-        return is_telling or any(service.is_current for service in own)
+        is_writer = self._spill is not None and self._spill.journal.is_writer
+        return is_writer or any(service.is_current for service in own)
 
     def _run(self) -> None:
         try:

@@ -10,7 +10,6 @@ stored all before it are.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
@@ -89,7 +88,6 @@ class Spill:
         self._most_unwritten = persistence.items if isinstance(persistence, Every) else None
         self._appended = self._told = 0
         self._waiting: deque[Waker] = deque()
-        self._telling = 0
 
     @classmethod
     def of(
@@ -122,10 +120,6 @@ class Spill:
             )
         return cls(journal, persistence, codec, key, is_owned=is_owned)
 
-    @property
-    def is_telling_here(self) -> bool:
-        return self._telling == threading.get_ident()
-
     # -- in ----------------------------------------------------------------------------------------
 
     def append(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
@@ -141,11 +135,7 @@ class Spill:
             self._told += 1
             self._wake()
             if on_durable is not None:
-                self._telling = threading.get_ident()
-                try:
-                    on_durable(error)
-                finally:
-                    self._telling = 0
+                on_durable(error)
 
         payload = self._codec.serialize(one.request) if one.data is None else one.data
         ttl_s = None if one.deadline is None else one.deadline - now_s()

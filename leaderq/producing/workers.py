@@ -95,23 +95,20 @@ class ProcessWorker:
                 return
 
 
-class JournalReader:
+def journal_reader(buffer: RequestBuffer, spill: Spill, name: str) -> Service:
     """Reads the journal into memory, in order, while the state lets it. A journal that cannot be
     read is tried again, twice a second."""
 
-    def __init__(self, buffer: RequestBuffer, spill: Spill, name: str) -> None:
-        self._buffer = buffer
-        self._spill = spill
-        self.service = Service(f"leaderq-{name}-journal-reader", self._run)
-
-    def _run(self, service: Service) -> None:
-        while (order := self._buffer.next_order()) is not None:
+    def run(service: Service) -> None:
+        while (order := buffer.next_order()) is not None:
             try:
-                piece = self._spill.read(*order[:4])
+                piece = spill.read(*order[:4])
             except (LeaderqError, OSError) as exc:
                 log.error("the journal cannot be read at the moment: %s", exc)  # noqa: TRY400 - said again each time
-                self._spill.last_error = exc
-                self._buffer.fill(None, order)
+                spill.last_error = exc
+                buffer.fill(None, order)
                 service.pause(_PAUSE_S)
             else:
-                self._buffer.fill(piece, order)
+                buffer.fill(piece, order)
+
+    return Service(f"leaderq-{name}-journal-reader", run)
