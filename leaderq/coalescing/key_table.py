@@ -477,11 +477,11 @@ class KeyTable(Generic[Key]):
             self._begin_for(state, token, state.debts[0])
             return True
         gives_up = token.stage is _WAITING or (was_current and not has_run)
-        if token.stage.is_pending:
+        if was_current:
+            token.stage = _ENDED
+        elif token.stage.is_pending:
             self._stats.withdrawn += 1
             token.stage = TokenStage.WITHDRAWN
-        elif was_current:
-            token.stage = _ENDED
         self._depart(state, token, result, gives_up=gives_up)
         self._advance(state, token.key)
         return was_current
@@ -507,8 +507,7 @@ class KeyTable(Generic[Key]):
                     one.followers.remove(token)
         state.dequeue(token)
         # those that follow it ask again by themselves
-        count = token.covers - len(token.followers or ())
-        if gives_up and count > 0 and state.waiters:
+        if gives_up and (count := token.covers - len(token.followers or ())) > 0 and state.waiters:
             if len(state.line) > 1 and self._merge is None:
                 state.line[-1].covers += count
             else:

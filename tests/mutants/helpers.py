@@ -171,7 +171,7 @@ MUTANTS = [
     mutant(
         "a waiter that gives up takes along those it covered",
         f"{COVERED}the_next_to_come_takes_the_debt_over_whether_it_waits_or_runs",
-        Edit(KEY_TABLE, "        if gives_up and count", "        if False and count"),
+        Edit(KEY_TABLE, "        if gives_up and (count", "        if False and (count"),
     ),
     mutant(
         "a turn that came to a cancelled task counts as a run",
