@@ -1,11 +1,9 @@
 """Which of a client library's own options a user may set, and why not the others.
 
 A career has ``client_options``, a :class:`~leaderq.kafka.sink.KafkaSink` ``options``: names and
-values as the library has them (``compression_type`` of kafka-python, ``compression.type`` of
-librdkafka). They go on top of what leaderq sets; the consumer takes what a consumer has, the
-producer what a producer has. Refused are those on which a promise of leaderq rests, and those that
-are said elsewhere: each with its reason, all at once. Whether a *value* can be used, and with
-librdkafka whether it knows the name, is found out by the library, when it connects.
+values as the library has them, on top of what leaderq sets; the consumer takes what a consumer has,
+the producer what a producer has. Whether a *value* can be used, and with librdkafka whether it
+knows the name, is found out by the library, when it connects.
 """
 
 from __future__ import annotations

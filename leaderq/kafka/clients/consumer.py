@@ -119,10 +119,9 @@ class ConsumerSettings:
     are simply taken (*assigned*), and a commit is only information for tools.
 
     ``session_timeout_s`` is long on purpose: membership should outlive a time without any leader,
-    as the next join would wait for 3 s when the group has become empty. Its price: for so long the
-    group looks active to tools that reset offsets, and waits for the old name of a renamed career,
-    which is therefore removed. ``partition_fetch_bytes``: how much is fetched of a partition at a
-    time. ``options`` are the client library's own, and go before all else.
+    as the next join would wait for 3 s when the group has become empty. ``partition_fetch_bytes``:
+    how much is fetched of a partition at a time. ``options`` are the client library's own, and go
+    before all else.
     """
 
     address: str

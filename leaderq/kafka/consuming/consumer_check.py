@@ -1,8 +1,7 @@
 """Looks over the consumer every few seconds: partitions missing, positions that stand still, topics
 created again.
 
-What is found is only told; :mod:`leaderq.kafka.consuming.term_consumer` acts on it when nothing is
-in hand.
+What is found is only told; :mod:`leaderq.kafka.consuming.term_consumer` acts on it.
 
 A consumer *stalls* when its position stands still although records wait (B11). The cure is a new
 one. A position may stand still for good reasons, and none of them may count:

@@ -1,12 +1,8 @@
 """Reading ahead: what was read and not yet handed out, cut into batches (pure).
 
-It costs the memory of one batch, and buys that the next is there when the last one is committed:
-records are unpacked while a handler waits for its database, and while an offset is on its way. A
-second batch ahead would buy nothing: one thread at a time runs in Python. What is ahead is dropped
-without loss whenever positions are set again.
-
-With workers a run of each partition is read ahead (:data:`SPREAD_RECORDS`), and a batch takes as
-much of each: clients return records in long runs of one partition, which would be one worker's.
+One batch, since a second one would buy nothing: one thread at a time runs in Python. What is ahead
+is dropped without loss whenever positions are set again. With workers a run of each partition is
+read ahead (:data:`SPREAD_RECORDS`), and a batch takes as much of each.
 """
 
 from __future__ import annotations

@@ -164,14 +164,11 @@ class LagEstimator:
             # The end was asked for before the latest commit, perhaps.
             rows[str(where)] = PartitionLag(position, max(end, position), max(0, end - position))
         rate, arriving = self._rates()
-        lag = sum(row.lag for row in rows.values())
-        return DrainReport(
-            **said,
-            partitions=rows,
-            rate_per_s=rate,
-            arriving_per_s=arriving,
-            catch_up_s=catch_up_s(lag, rate, arriving),
-        )
+        report = DrainReport(**said, partitions=rows, rate_per_s=rate, arriving_per_s=arriving)
+        gain = 0.0 if rate is None or arriving is None else rate - arriving
+        if report.lag and gain <= 0:
+            return report  # it will never catch up, or nobody knows
+        return replace(report, catch_up_s=round(report.lag / gain, 1) if report.lag else 0.0)
 
     def _rates(self) -> tuple[float | None, float | None]:
         if not self._looks:
@@ -181,16 +178,6 @@ class LagEstimator:
             return None, None
         handled, arrived = last.handled - first.handled, last.arrived - first.arrived
         return round(handled / span_s, 3), round(arrived / span_s, 3)
-
-
-def catch_up_s(lag: int, rate_per_s: float | None, arriving_per_s: float | None) -> float | None:
-    """How long until nothing is left at these rates; ``None``: never, or not known."""
-    if lag <= 0:
-        return 0.0
-    if rate_per_s is None or arriving_per_s is None:
-        return None
-    gain = rate_per_s - arriving_per_s
-    return round(lag / gain, 1) if gain > 0 else None
 
 
 def _grown(before: Offsets, after: Offsets) -> int:

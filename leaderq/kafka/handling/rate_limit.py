@@ -1,9 +1,9 @@
 """How fast records may be handed out: so many records or bytes a second, and each key only so
 often.
 
-A :class:`RateLimiter` cuts what was read into parts and says how long to wait before each; waiting
-is the caller's business, so that the end of a term interrupts it. Nothing is dropped and nothing
-changes places: a record that must wait makes all behind it wait.
+A :class:`RateLimiter` cuts what was read into parts and says how long to wait before each; the
+caller waits, so that the end of a term interrupts it. A record that must wait makes all behind it
+wait.
 
 * **Records and bytes** are two token buckets. A bucket holds one second's worth, at least one
   record. A record larger than that passes alone, out of a full bucket, and is paid off after.

@@ -63,8 +63,8 @@ class PartitionWorkers:
 
         asked = 0
         try:
-            for number in range(min(self._count, len(tasks))):
-                self._need_thread(number)
+            while asked < min(self._count, len(tasks)):
+                self._need_thread(asked)
                 self._jobs.put(work)
                 asked += 1
             while asked:

@@ -68,31 +68,9 @@ _TERM_ROW = Partition("", -1)
 class DatabaseOffsets:
     """Offsets of ``career`` in a table of SQLite (``sqlite3``) or PostgreSQL (``psycopg``).
 
-    A career that stores each click in the same transaction as the offset after it, and so stores
-    each once::
-
-        class Clicks(KafkaLeaderCareer):
-            topics = "clicks"
-            offsets = "external"
-
-            def prepare(self):
-                bounds = "-c lock_timeout=20s -c idle_in_transaction_session_timeout=10s"
-                connect = partial(psycopg.connect, "dbname=clicks", options=bounds)
-                self.store = DatabaseOffsets(connect, career="clicks")
-                self.store.create_table()
-                super().prepare()
-
-            def load_offsets(self, term):
-                return self.store.load(term)
-
-            def handle(self, records, term):
-                with self.store.transaction(records, term) as cursor:
-                    for record in records:
-                        cursor.execute("INSERT INTO clicks (body) VALUES (%s)", (record.value,))
-
-            def retire(self):
-                super().retire()
-                self.store.close()
+    For four methods of a career (``docs/offset-stores.rst`` has one, whole): ``prepare`` makes it
+    and its table, ``load_offsets`` returns :meth:`load`, ``handle`` writes within
+    :meth:`transaction`, ``retire`` closes it.
 
     ``connect`` opens a connection (then each :meth:`load` begins with a fresh one, so a broken one
     does not outlive its term), or is one. Transactions are begun here, whatever the connection's

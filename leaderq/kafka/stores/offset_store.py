@@ -1,13 +1,10 @@
 """Where a career's progress is kept: one small interface, chosen by the career's ``offsets``; and
 the two stores that keep nothing themselves, Kafka's and the user's own.
 
-Whatever the store, the order on taking over is the same, and is kept by
-:mod:`leaderq.kafka.consuming.term_consumer`: **fence, then load, then read**. A store that loaded
-first could be handed an offset that a zombie moves a moment later.
-
-A store lives as long as its career's object, through many terms; :meth:`OffsetStore.fence` begins
-each. It is called by the consumer thread, except for what its own class offers to the user's code
-besides (operations to go with the offsets, records to produce).
+Whatever the store, the order on taking over is **fence, then load, then read**: else an offset
+could be loaded that a zombie moves a moment later. A store lives as long as its career's object,
+through many terms; :meth:`OffsetStore.fence` begins each. It is called by the consumer thread,
+except for what it offers to the user's code (operations to go with the offsets, messages).
 """
 
 from __future__ import annotations
