@@ -113,7 +113,7 @@ def rows_of(client: str, scenario: Scenario, session: Session, stores: list[str]
         loop = bare.kafka_python_shared if client == "kafka-python" else bare.confluent_shared
         most = bare.SHARED_BY
         counts = {
-            f"leaderq, workers={n}": partial(ours, kind=Waiting, workers=n) for n in (1, many)
+            f"leaderq, workers={n}": partial(ours, kind=Waiting, workers=n) for n in (1, most)
         }
         return {f"{OURS}, {most} threads": partial(bare.collecting_as_ours, loop), **counts}
     read = bare.kafka_python if client == "kafka-python" else bare.confluent
