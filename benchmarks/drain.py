@@ -16,7 +16,7 @@ group, without a commit, with our settings and Python's garbage collector lookin
 ``partitions``: 100 of them; ``small``: 100 bytes; ``lz4``: compressed so; ``transactions``: each
 batch is produced again in a transaction with its offsets, with the same settings on both sides;
 ``workers``: 16 partitions, and a handler that waits 20 us for each record, with ``workers=8``
-beside ``workers=1``.
+beside ``workers=1``, and beside the same handler in a ``ThreadPoolExecutor`` of eight.
 
 All in records a second; ratios are of medians. ``--cpu``: a second of this process's CPU time,
 which can be compared on a machine that has other things to do as well; it tells nothing of waiting.
@@ -110,7 +110,12 @@ def rows_of(client: str, scenario: Scenario, session: Session, stores: list[str]
             "leaderq, transaction": partial(ours, kind=Transforming),
         }
     if scenario.name == "workers":
-        return {f"leaderq, workers={n}": partial(ours, kind=Waiting, workers=n) for n in (1, 8)}
+        loop = bare.kafka_python_shared if client == "kafka-python" else bare.confluent_shared
+        most = bare.SHARED_BY
+        counts = {
+            f"leaderq, workers={n}": partial(ours, kind=Waiting, workers=n) for n in (1, most)
+        }
+        return {f"{OURS}, {most} threads": partial(bare.collecting_as_ours, loop), **counts}
     read = bare.kafka_python if client == "kafka-python" else bare.confluent
     rows: Rows = {
         OWN: partial(read, commit=True),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gc
+import threading
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
@@ -17,10 +21,15 @@ from leaderq.config.settings import BY_NAME
 from leaderq.kafka.clients.confluent_connection import ErrorCallback
 from leaderq.kafka.clients.confluent_consumer import consumer_options as confluent_consumer_options
 from leaderq.kafka.clients.confluent_producer import producer_options as confluent_producer_options
-from leaderq.kafka.clients.consumer import ConsumerSettings
+from leaderq.kafka.clients.consumer import SHARED_FETCH_BYTES, ConsumerSettings
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options
 from leaderq.kafka.clients.kafka_python_producer import producer_options
 from leaderq.kafka.clients.producer import ProducerSettings
+
+SHARED_BY = 8
+WAIT_S = 20e-6  # for each record, where threads share them
+Parts = dict[Any, list[Any]]
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -190,6 +199,82 @@ def _ends(messages: list[Any]) -> list[ConfluentPartition]:
     return [
         ConfluentPartition(topic, number, offset + 1) for (topic, number), offset in last.items()
     ]
+
+
+def kafka_python_shared(job: Job) -> float:
+    """Batches with as much of each partition, shared by eight threads; each is committed."""
+    options = consumer_options(replace(job.settings, partition_fetch_bytes=SHARED_FETCH_BYTES))
+    consumer = KafkaConsumer(**{**options, "auto_offset_reset": "earliest"})
+    consumer.subscribe([job.topic])
+
+    def commit(parts: Parts) -> None:
+        ends = {at: OffsetAndMetadata(rows[-1].offset + 1, "", -1) for at, rows in parts.items()}
+        consumer.commit(ends)
+
+    def handle(rows: list[Any]) -> None:
+        time.sleep(len(rows) * WAIT_S)
+        with _lock:
+            for row in rows:
+                row.key, row.value, row.offset  # noqa: B018
+
+    rate = _shared(job, lambda most: consumer.poll(50, max_records=most), commit, handle)
+    consumer.close(autocommit=False)
+    return rate
+
+
+def confluent_shared(job: Job) -> float:
+    """The same with librdkafka."""
+    settings = replace(job.settings, partition_fetch_bytes=SHARED_FETCH_BYTES)
+    options = confluent_consumer_options(settings, ErrorCallback())
+    more = {"enable.partition.eof": False, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**options, **more})
+    consumer.subscribe([job.topic])
+
+    def poll(most: int) -> Parts:
+        found: Parts = {}
+        for message in consumer.consume(most, 0.05):
+            found.setdefault(message.partition(), []).append(message)
+        return found
+
+    def commit(parts: Parts) -> None:
+        last = [rows[-1] for rows in parts.values()]
+        consumer.commit(offsets=_ends(last), asynchronous=False)
+
+    def handle(messages: list[Any]) -> None:
+        time.sleep(len(messages) * WAIT_S)
+        with _lock:
+            for message in messages:
+                message.key(), message.value(), message.offset()
+
+    rate = _shared(job, poll, commit, handle)
+    consumer.close()
+    return rate
+
+
+def _shared(
+    job: Job,
+    poll: Callable[[int], Parts],
+    commit: Callable[[Parts], None],
+    handle: Callable[[list[Any]], None],
+) -> float:
+    watch, share = Stopwatch(job.count), job.batch // job.partitions
+    ahead: Parts = defaultdict(list)
+    with ThreadPoolExecutor(SHARED_BY) as pool:
+        while watch.is_running:
+            # Clients return records in runs of one partition: ten batches have some of each.
+            if sum(map(len, ahead.values())) < 10 * job.batch:
+                for where, rows in poll(10 * job.batch).items():
+                    ahead[where] += rows
+            parts = {where: rows[:share] for where, rows in ahead.items() if rows}
+            if not parts:
+                continue
+            watch.batch_came()
+            list(pool.map(handle, parts.values()))
+            commit(parts)
+            for where, rows in parts.items():
+                del ahead[where][: len(rows)]
+            watch.batch_done(sum(map(len, parts.values())))
+    return watch.rate
 
 
 def kafka_python_transactions(job: Job) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from drain_bare import Job, Stopwatch, collecting_seldom
+from drain_bare import WAIT_S, Job, Stopwatch, collecting_seldom
 
 from leaderq.clock import now_s
 from leaderq.config import Settings
@@ -16,8 +16,6 @@ from leaderq.events import EventBus
 from leaderq.kafka import KafkaLeaderCareer, Record
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Session
-
-WAIT_S = 20e-6  # for each record
 
 
 class Reading(KafkaLeaderCareer):
