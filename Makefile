@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-WORKERS ?= 3
+WORKERS ?= 4
 MINUTES ?= 60
 CHANGES ?= 100
 TIMES   ?= 20
@@ -14,7 +14,8 @@ JOBS    ?= 2
 demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; under two minutes
 	@$(BIN)/leaderq demo
 
-# Tests wait more than they compute: three workers keep two cores busy, and each may have to wait for the others, hence the patience.
+# Tests wait more than they compute (a third of their time, measured one by one): four workers keep two
+# cores busy, and each may have to wait for the others, hence the patience.
 # Plain pytest runs them one after the other.
 test: lint  ## linters, types, layers and all tests
 	@LEADERQ_TEST_PATIENCE=$${LEADERQ_TEST_PATIENCE:-3} $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal

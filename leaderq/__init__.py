@@ -5,7 +5,13 @@ A public name is loaded when it is first used, so that importing the package cos
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
+
+if sys.version_info[:2] < (3, 10) or os.name != "posix":
+    _HERE = f"Python {sys.version_info[0]}.{sys.version_info[1]} on {sys.platform}"
+    raise ImportError(f"leaderq needs Python 3.10 or newer, on Linux; this is {_HERE}")
 
 from leaderq.lazy import exported
 

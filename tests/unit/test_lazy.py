@@ -16,7 +16,11 @@ LAZY = ("leaderq", "leaderq.testing", "leaderq.zookeeper")
 def seen_by_type_checkers(package: str) -> dict[str, str]:
     """Name to module, of all that is imported below ``if TYPE_CHECKING``."""
     source = Path(import_module(package).__file__ or "").read_text()
-    (block,) = (one for one in ast.parse(source).body if isinstance(one, ast.If))
+    block = next(
+        one
+        for one in ast.parse(source).body
+        if isinstance(one, ast.If) and "TYPE_CHECKING" in ast.dump(one.test)
+    )
     seen = {}
     for statement in block.body:
         assert isinstance(statement, ast.ImportFrom)
