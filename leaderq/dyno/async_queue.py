@@ -100,7 +100,6 @@ class AsyncDynoQueue:
         await self.close()
 
     async def close(self) -> bool:
-        """As :meth:`DynoQueue.close`."""
         if self._is_closed:
             return True
         self._is_closed = True
@@ -111,11 +110,9 @@ class AsyncDynoQueue:
             self._writes.shutdown(wait=False)
 
     async def push(self, messages: DynoMessage | Iterable[DynoMessage]) -> list[str]:
-        """As :meth:`DynoQueue.push`."""
         return await self._write(partial(self.queue.push, messages))
 
     async def ensure(self, message: DynoMessage) -> bool:
-        """As :meth:`DynoQueue.ensure`."""
         return await self._write(partial(self.queue.ensure, message))
 
     async def pop(

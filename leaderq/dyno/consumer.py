@@ -163,7 +163,6 @@ class DynoConsumer:
                     one.lock.release()
 
     def pop(self, most: int, timeout_s: float | None, least: int, lease_s: float) -> list[Delivery]:
-        """At most that many, waiting until there are ``least`` or the time is over."""
         deadline = None if timeout_s is None else now_s() + timeout_s
         out: list[Delivery] = []
         conflicts = 0
@@ -221,7 +220,6 @@ class DynoConsumer:
         return found[0] if found else None
 
     def _in_order(self, membership: DynoMembership) -> list[ShardView]:
-        """Our own shard first, then the others."""
         own = self._nodes.current
         if own is None:
             members = sorted(self._members)

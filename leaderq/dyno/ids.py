@@ -170,7 +170,6 @@ class Ids:
         return frame, transitions.removal(paths, name, version, resting)
 
     def sweep_windows(self, now_ms: int, writer: SequencedWriter) -> None:
-        """Forget the ids whose windows are over."""
         names = children_of(self._session, self._paths.windows)
         over = [name for name in names if name[:13].isdecimal() and int(name[:13]) <= now_ms]
         paths = {name: f"{self._paths.ids}/{name[14:]}" for name in over[:_AT_A_TIME]}

@@ -57,7 +57,6 @@ class ShardIndex:
         self._groups: dict[str, list[tuple[int, str]]] = {}
 
     def __len__(self) -> int:
-        """The messages that are there, in whatever state."""
         return len(self._names)
 
     def replace(self, names: Iterable[str], markers: Iterable[str], now_ms: int) -> None:
@@ -89,7 +88,6 @@ class ShardIndex:
         self._schedule(name)
 
     def deleted(self, name: str) -> None:
-        """A message is done, dead, or removed."""
         parsed = self._names.pop(name, None)
         if parsed is None:
             return
@@ -100,7 +98,6 @@ class ShardIndex:
             self._schedule(head)
 
     def rested(self, marker: str) -> None:
-        """A message rests, whoever had it."""
         rest = parsed_rest(marker)
         if rest is None or (
             (known := self._rests.get(rest.name)) is not None and known.version >= rest.version
@@ -114,7 +111,6 @@ class ShardIndex:
             self._schedule(rest.name)
 
     def rest_over(self, marker: str) -> None:
-        """A resting message was claimed, or is gone."""
         rest = parsed_rest(marker)
         if rest is not None and self._rests.get(rest.name) == rest:
             del self._rests[rest.name]
@@ -123,7 +119,6 @@ class ShardIndex:
                 self._leased.setdefault(rest.name, KnownLease(0, 0))
 
     def claims_listed(self, names: Iterable[str], now_ms: int) -> None:
-        """All claims that there are."""
         former, new = self._leased, KnownLease(now_ms, now_ms + SETTLING_MS)
         self._leased = {
             name: former.get(name) or replace(new) for name in names if self._may_be_leased(name)
@@ -136,13 +131,11 @@ class ShardIndex:
         self._over = {name: version for name, version in self._over.items() if name in self._leased}
 
     def to_look_at(self, now_ms: int, *, everything: bool = False) -> list[str]:
-        """The leases that may be over."""
         return [
             name for name, known in self._leased.items() if everything or known.look_ms <= now_ms
         ]
 
     def looked_at(self, name: str, next_ms: int) -> None:
-        """The next look at it is then."""
         if (known := self._leased.get(name)) is not None:
             known.look_ms = next_ms
 
@@ -240,7 +233,6 @@ class ShardIndex:
         return self._later[0][0] if self._later else None
 
     def due_ms_of(self, name: str) -> int:
-        """When a message that nobody has may be delivered."""
         rest = self._rests.get(name)
         return self._names[name].due_ms if rest is None else rest.until_ms
 

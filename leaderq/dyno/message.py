@@ -48,7 +48,6 @@ def checked_type(what: str, value: object, kind: type | UnionType) -> None:
 
 
 def is_time(value: object) -> bool:
-    """Whether it is one that :func:`checked_s` returns."""
     seconds: Any = value.total_seconds() if isinstance(value, timedelta) else value
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     return is_number and 0 <= seconds <= MAX_S

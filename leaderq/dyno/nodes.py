@@ -80,7 +80,6 @@ class QueueNodes:
             return self._writer is None or self._writer.close(timeout_s)
 
     def apply(self, operations: Operations) -> LeaderqError | None:
-        """Write these, all or none; returns why they were not."""
         return apply_all(self.writer(), [operations], self.paths.root)[0]
 
     def messages(self, shard: str, may_match: MayMatch | None = None) -> Iterator[Named]:

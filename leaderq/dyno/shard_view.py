@@ -148,7 +148,6 @@ class ShardView:
             self._is_stale = True
 
     def close(self) -> None:
-        """Watch no more."""
         with self._listing:
             for one in self._subscriptions:
                 one.close()
@@ -215,7 +214,6 @@ class ShardView:
         return over
 
     def claimed(self, until_ms: Mapping[str, int]) -> None:
-        """These are this consumer's now, each until then."""
         now_ms = self._now_ms()
         with self.lock:
             for name, end_ms in until_ms.items():

@@ -30,7 +30,6 @@ def delivery(paths: ShardPaths, choice: Choice, state: DeliveryState) -> Operati
 
 
 def completion(paths: ShardPaths, name: str, version: int) -> Operations:
-    """It is done."""
     return Delete(paths.claim(name), version), Delete(paths.message(name))
 
 
@@ -77,7 +76,6 @@ def removal(paths: ShardPaths, name: str, version: int | None, marker: str | Non
 
 
 def burial(paths: ShardPaths, choice: Choice, letter: bytes) -> Operations:
-    """It goes to the dead letters."""
     return *removal(paths, *choice), Create(paths.dead_letter(choice.name), letter)
 
 
