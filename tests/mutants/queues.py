@@ -49,7 +49,7 @@ MUTANTS = [
     mutant(
         "what is not of its own share a consumer leaves lying",
         f"{FAIRNESS}a_free_consumer_takes_what_another_leaves_lying_while_the_flow_lasts[hung-/locks]",
-        Edit(PENDING, "        del self._others[:count]\n", "        return []\n"),
+        Edit(PENDING, "        del self._others[begin:end]\n", "        return []\n"),
     ),
     mutant(
         "what is left to a member that is not at work waits for it again and again",
@@ -157,7 +157,7 @@ MUTANTS = [
     mutant(
         "a name that became free again is claimed twice at once",
         f"{PENDING_TESTS}an_overdue_name_that_became_free_again_is_taken_once",
-        Edit(PENDING, "dict.fromkeys(self._others[:count])", "list(self._others[:count])"),
+        Edit(PENDING, "dict.fromkeys(self._others[begin:end])", "list(self._others[begin:end])"),
     ),
     mutant(
         "an item that is known not to have killed goes alone all the same",

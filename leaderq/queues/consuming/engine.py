@@ -22,6 +22,7 @@ What happens on each failure:
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -419,11 +420,8 @@ class Engine:
         return self._members.share if self._is_shared_out else None
 
     def _names(self, wanted: int) -> list[str]:
-        share, names = self._share, []
-        if now_s() >= self._probe_s:
-            # is the owner of the oldest name of another share at work?
-            self._probe_s = now_s() + _PROBE_S
-            names = self._waiting.take_overdue(1, now_ms())
+        share = self._share
+        names = [] if share is None else self._overdue(wanted, share)
         names += self._waiting.take(wanted - len(names), now_ms(), share)
         if names or self._under_way:
             return names
@@ -431,15 +429,30 @@ class Engine:
             self._listing.look(self._waiting.guesses(min(_GUESSES, self._reader.most), share))
             names = self._waiting.take(wanted, now_ms(), share)
         names += self._waiting.take_overdue(wanted - len(names), now_ms())
+        if share is not None and share.won:
+            names += self._waiting.take_instead(wanted - len(names), share)
         if not names:
             self.ready.answer(self._asks)
         return names
 
+    def _overdue(self, wanted: int, share: Share) -> list[str]:
+        """Names of others' shares that have waited for too long, while our own share does not come
+        to an end: one now and then, to try whether its owner is at work, and if not, as many as of
+        our own.
+        """
+        if share.won:
+            wanted = (wanted + random.randrange(2)) // 2
+        elif now_s() < self._probe_s:
+            return []
+        else:
+            self._probe_s, wanted = now_s() + _PROBE_S, 1
+        return self._waiting.take_overdue(wanted, now_ms())
+
     def _claimed(self, found: ClaimResult) -> None:
         count = sum(map(len, (found.claims, found.resting, found.gone, found.locked, found.again)))
         share, won = self._share, [claim.name for claim in found.claims]
-        if share is not None and share.note(won, [*found.gone, *found.locked]):
-            self._waiting.share_anew()
+        if share is not None:
+            share.note(won, [*found.gone, *found.locked])
         if found.gone or found.again or found.locked:
             self._read_ahead = 0
             self._listing.known.clear()

@@ -17,6 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 from weakref import WeakMethod
 
@@ -195,6 +196,8 @@ class QueueListing:
             except NoNode:
                 self._session.ensure_path(self._paths.lock_path or "")
                 answer = self._ask_locks()
+            except FutureTimeout:
+                raise ConnectionLost("locks were not listed in time") from None
         return set()
 
     def apply_events(self) -> None:

