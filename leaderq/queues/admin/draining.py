@@ -191,12 +191,12 @@ class QueueDrain:
         self._open = {one.name: one for one in found}
         kept, taking = self._deletion(), [self._taking(one) for one in found]
         together = [[op for group in taking for op in group]]  # costs a third less than many groups
-        is_small = sum(len(one.data) for one in found) < _TOGETHER_BYTES
+        is_small = len(found) > 0 and sum(len(one.data) for one in found) < _TOGETHER_BYTES
         errors = self._errors([*kept, *(together if is_small else taking)])
         self._refuse(errors[: len(kept)])
         self._kept.clear()
         errors = errors[len(kept) :]
-        if is_small and found:
+        if is_small:
             errors = [None] * len(found) if errors[0] is None else self._errors(taking)
         for one, error in zip(found, errors, strict=True):
             if error is not None:
