@@ -139,7 +139,6 @@ MUTANTS = [
         "a cover that raises what nobody expects is called again without end",
         f"{RUDE}a_cover_that_raises_anything_gives_the_key_back[Rude]",
         Edit(KEY_TABLE, "if cover is not None and not debt.is_tried:", "if cover is not None:"),
-        may_hang=True,
     ),
     mutant(
         "a cover that asks for its own key waits for itself",

@@ -69,13 +69,16 @@ def test_a_call_that_raises_anything_gives_the_key_back_and_the_one_who_called_h
 
 @pytest.mark.parametrize("raised", [Rude, SystemExit])
 def test_a_cover_that_raises_anything_gives_the_key_back(raised: type[BaseException]) -> None:
-    def cover(_: object) -> None:
-        raise raised
+    def cover(key: str) -> None:
+        covered.append(key)
+        if len(covered) < 10:  # called without end it would never be told
+            raise raised
 
+    covered: list[str] = []
     coordinator: QueueCoordinator[str] = QueueCoordinator(cover=cover)
     with pytest.raises(raised), coordinator.hold("k"):
         declined_for_nobody(coordinator)
-    assert coordinator.state("k") is TrafficState.INIT
+    assert coordinator.state("k") is TrafficState.INIT and covered == ["k"]
 
 
 @pytest.mark.parametrize("raised", [Rude, SystemExit, StopIteration, GeneratorExit])
