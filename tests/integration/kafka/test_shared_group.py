@@ -189,7 +189,7 @@ def test_a_member_whose_career_has_candidates_stays_in_the_group(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     old = drive().begin()
-    old.run_until(lambda: old.career._assembly.consumer.loaded is not None)
+    old.run_until(lambda: bool(old.career._assembly.consumer.loaded))
     old.end()
     session.ensure_path(f"{znode_root}/{four_partitions}/candidates/_c_x-latch-0000000001")
     new = drive(name="other").begin()
