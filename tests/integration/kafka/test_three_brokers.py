@@ -193,9 +193,9 @@ def test_each_broker_of_three_may_fail_in_turn_and_no_term_does(
     leaders: list[Driver], kafka_cluster: Any, topic_name: str
 ) -> None:
     def lead(leader: Driver) -> None:
-        progress = leader.career._assembly.consumer.progress
+        consumer = leader.career._assembly.consumer
         # raises what would fail the term
-        leader.begin().run_until(lambda: bool(ends) and progress() == ends, within_s=200)
+        leader.begin().run_until(lambda: bool(ends) and consumer.loaded == ends, within_s=200)
 
     ends: dict[Partition, int] = {}
     with ThreadPoolExecutor(len(leaders)) as threads:
