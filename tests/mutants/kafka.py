@@ -20,6 +20,7 @@ ON_ERROR = "leaderq/kafka/handling/on_error.py"
 BATCH_HANDLER = "leaderq/kafka/handling/batch_handler.py"
 RESTING = "tests/unit/kafka/test_resting.py::test_"
 CONFLUENT_PRODUCER = "leaderq/kafka/clients/confluent_producer.py"
+CONFLUENT_CONSUMER = "leaderq/kafka/clients/confluent_consumer.py"
 KAFKA_PYTHON = "leaderq/kafka/clients/kafka_python_consumer.py"
 
 UNIT = "tests/unit/kafka/test_positions.py::test_"
@@ -32,6 +33,20 @@ OPTIONS_AT_WORK = "tests/integration/kafka/test_client_options_at_work.py::test_
 READ_BEFORE = "tests/unit/kafka/test_kafka_private_api.py::test_"
 
 MUTANTS = [
+    mutant(
+        "a leader that has changed is not noticed where positions are asked",
+        "tests/integration/kafka/test_three_brokers.py::test_"
+        "where_partitions_end_is_known_soon_after_their_leaders_have_changed[ConfluentConsumer]",
+        Edit(CONFLUENT_CONSUMER, "LEADERS_KNOWN_MS = 1000", "LEADERS_KNOWN_MS = 900_000"),
+    ),
+    mutant(
+        "the end of a partition is where an open transaction has got to",
+        "tests/integration/kafka/test_confluent_consumer.py::TestConfluentConsumer::test_"
+        "the_end_is_the_last_stable_offset",
+        Edit(
+            CONFLUENT_CONSUMER, "IsolationLevel.READ_COMMITTED", "IsolationLevel.READ_UNCOMMITTED"
+        ),
+    ),
     mutant(
         "a partition that comes back is read from the beginning",
         f"{UNIT}what_comes_back_begins_at_what_the_group_has_committed_meanwhile",
