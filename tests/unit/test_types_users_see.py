@@ -1,5 +1,5 @@
-"""The Python of README and the docs, and the programs of tests/acceptance, pass strict type
-checkers.
+"""The Python of README and the docs, the examples, and the programs of tests/acceptance pass strict
+type checkers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def test_mypy_finds_no_mistake_but_the_one_made_on_purpose(folder: Path) -> None
         "--follow-imports=silent",
         "--config-file=",
     ]
-    files = sorted(str(each) for each in folder.glob("*.py"))
+    examples = sorted(str(each) for each in ROOT.glob("examples/*/*.py"))
+    assert len(examples) > 20
+    files = [*sorted(str(each) for each in folder.glob("*.py")), *examples]
     cache = ["--cache-dir", str(ROOT / ".mypy_cache" / "users")]
     environment = {**os.environ, "MYPYPATH": f"{folder}:{ROOT / 'tests' / 'typings'}"}
     done = subprocess.run(

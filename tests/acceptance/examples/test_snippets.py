@@ -240,6 +240,19 @@ def billed(folder: Path) -> list[tuple[bytes]]:
         connection.close()
 
 
+def test_the_python_of_the_readme_is_that_of_the_quickstart() -> None:
+    counter, *_, settling, _ = [lines(snippet) for snippet in python("quickstart")]
+    assert [lines(snippet) for snippet in python("README")] == [
+        counter,
+        [line for line in settling if "max_records_per_s" not in line],
+    ]
+
+
+def lines(snippet: str) -> list[str]:
+    """Without remarks and empty lines."""
+    return [code for line in snippet.splitlines() if (code := line.partition("  #")[0].rstrip())]
+
+
 def test_every_command_of_the_pages_is_run_by_a_test() -> None:
     """What is neither run above nor below is run by the target or the test that is named."""
     elsewhere = {
