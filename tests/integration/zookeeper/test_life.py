@@ -249,7 +249,7 @@ def test_a_connection_thread_that_dies_is_replaced(
     eventually(answer.done)
     assert session.id != first
     assert session.exists("/e") is None
-    assert "the connection thread failed" in caplog.text
+    assert "connection thread failed" in caplog.text
 
 
 @pytest.mark.parametrize("where", ["listener", "answer"])
