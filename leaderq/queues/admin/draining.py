@@ -191,7 +191,7 @@ class QueueDrain:
         self._open = {one.name: one for one in found}
         kept, taking = self._deletion(), [self._taking(one) for one in found]
         together = [[op for group in taking for op in group]]  # costs a third less than many groups
-        is_small = len(found) > 0 and sum(len(one.data) for one in found) < _TOGETHER_BYTES
+        is_small = sum(len(one.data) for one in found) < _TOGETHER_BYTES
         errors = self._errors([*kept, *(together if is_small else taking)])
         self._refuse(errors[: len(kept)])
         self._kept.clear()

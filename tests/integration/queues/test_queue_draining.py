@@ -102,6 +102,13 @@ def test_what_was_not_kept_goes_back_to_its_place_with_its_data(session, places,
         assert drained(draining) == wanted[5:]
 
 
+def test_a_batch_of_which_nothing_can_be_read_stays_where_it_is_and_ends_no_drain(session, places):
+    create_all(session, f"{places.path}/queue-", [b"corrupt"] * 3)
+    with QueueAdmin(session, places).drain() as draining:
+        assert list(draining.batches(corrupt_too=False)) == []
+    assert len(session.children(places.path)) == 3
+
+
 def test_consumers_and_a_drain_share_a_queue_without_loss_or_double(
     session, zookeeper_server, places, put
 ):
