@@ -467,7 +467,7 @@ def test_a_forked_child_has_no_keys_whatever_its_parent_was_doing() -> None:
             with coordinator.hold("k", timeout_s=None):
                 pass
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
     for thread in threads:
         thread.start()
     coordinator.offer("mine", print)
