@@ -25,6 +25,7 @@ SINCE_39 = "the_server_forgets_a_watch or stands_again_after_a_reconnection_and_
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 EXTRAS = "confluent,metrics,sasl,servers"
 TOOLS = ["hypothesis", "psycopg[binary]", "pytest>=8.2", "pytest-timeout", "pytest-xdist"]
+TOOLS += ["setuptools>=68"]  # which newer Pythons do not bring
 
 
 def refuses_what_is_too_old() -> str:
