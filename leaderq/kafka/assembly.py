@@ -259,9 +259,9 @@ def _require_topic(environment: Environment, topic: str) -> int | None:
     size = sizes.get(topic)
     if size is not None and largest is not None and size < largest:
         log.warning(
-            "dead-letter topic takes less than its source topic=%s max.message.bytes=%d; "
-            "a record that is larger and cannot be handled stops its partition; "
-            "kafka-configs --alter --topic %s --add-config max.message.bytes=%d",
+            "dead-letter topic takes less than its source, so a larger record that fails stops its"
+            " partition topic=%s max.message.bytes=%d command=kafka-configs --alter --topic %s"
+            " --add-config max.message.bytes=%d",
             *(topic, size, topic, wanted),
         )
     return size

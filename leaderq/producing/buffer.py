@@ -673,5 +673,5 @@ class RequestBuffer:
 
 def _warn_of_change(one: BufferedRequest, error: BaseException) -> None:
     log.warning(
-        "request changed after it was sent, and kept in memory only key=%r: %s", one.key, error
+        "request changed after it was sent, kept in memory only key=%r error=%s", one.key, error
     )

@@ -57,7 +57,7 @@ class ListenerDispatcher:
         except KeyboardInterrupt:  # of a caller in the main thread
             raise
         except BaseException:  # also SystemExit: it may be the sender's thread, which must go on
-            log.exception("producer %s: a listener failed", self._name)
+            log.exception("listener of a producer failed producer=%s", self._name)
 
 
 class LossLog:

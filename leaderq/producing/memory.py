@@ -179,7 +179,7 @@ def measured(request: Any) -> int:
         return len(request)
     if isinstance(request, (tuple, list)):
         size = 8 * len(request)
-        for part in request:  # the usual request is a pair of bytes: at half the cost of a sum
+        for part in request:  # the usual request is a pair of bytes
             size += len(part) if type(part) is bytes else measured(part)
         return size
     if isinstance(request, dict):

@@ -541,7 +541,7 @@ def _close_at_exit() -> None:
         try:
             producer.close(_EXIT_S)
         except LeaderqError:
-            log.exception("closing %r at exit failed", producer)
+            log.exception("closing at exit failed producer=%r", producer)
 
 
 def _leave_to_parent() -> None:

@@ -189,7 +189,7 @@ class SinkSender:
                 try:
                     batch[at].stored_at = outcome.place_of(at)
                 except Exception:
-                    log.exception("producer %s: the sink cannot tell a place", self._name)
+                    log.exception("sink cannot tell a place producer=%s", self._name)
                     return
 
     def _put_back(self, left: list[BufferedRequest]) -> None:
@@ -228,7 +228,7 @@ class SinkSender:
 
     def _well(self) -> None:
         if self._said is not None:
-            log.info("producer %s: the sink takes records again", self._name)
+            log.info("sink takes records again producer=%s", self._name)
         self._takes_some = True
         self._forget_empty_lines()
         if self._held and not self._is_retry:
@@ -256,7 +256,7 @@ class SinkSender:
             self._quiet_until_s[kind] = now + _QUIET_S
             what = "is behind" if isinstance(error, SinkBusy) else "takes nothing at the moment"
             log.warning(
-                "producer %s: the sink %s, what is sent is kept: %s: %s",
+                "sink takes nothing, what is sent is kept producer=%s sink=%s kind=%s error=%s",
                 self._name,
                 what,
                 kind,

@@ -64,7 +64,7 @@ class Shutdown:
         if self.is_own_thread:
             return
         if not self._over.wait(None if timeout_s is None else timeout_s + _END_S):
-            log.error("producer %s: closing goes on in the background", self._name)
+            log.error("closing goes on in the background producer=%s", self._name)
 
     @property
     def is_own_thread(self) -> bool:
@@ -94,7 +94,7 @@ class Shutdown:
             if service.is_current:
                 continue
             if not service.stop(deadline - now_s()):
-                log.warning("producer %s: %s is left behind", self._name, service.name)
+                log.warning("thread left behind producer=%s thread=%s", self._name, service.name)
 
     def _end_sink(self) -> None:
         try:
@@ -103,13 +103,13 @@ class Shutdown:
             self._close_sink()
             return
         if not self._sink_closed.wait(2 * _STOP_S):
-            log.warning("producer %s: closing its sink hangs, and is left behind", self._name)
+            log.warning("closing the sink hangs, left behind producer=%s", self._name)
 
     def _close_sink(self) -> None:
         try:
             self._sink.close(_STOP_S)
         except Exception:
-            log.exception("producer %s: closing its sink failed", self._name)
+            log.exception("closing the sink failed producer=%s", self._name)
         finally:
             self._sink_closed.set()
 
@@ -130,7 +130,7 @@ class Shutdown:
         self._tell_waiters()
         settlement = buffer.settlement()
         if settlement.journaled or not settlement:
-            log.warning("producer closed producer=%s %s", self._name, settlement)
+            log.warning("producer closed producer=%s outcome=%s", self._name, settlement)
 
     def _give_up_unwritten(self, reason: LossReason) -> None:
         """Under the lock: give up what the journal does not have, and will not get."""

@@ -212,7 +212,7 @@ class Spill:
                     require_hash(key := self._key(request))
             except Exception as exc:  # noqa: BLE001 - the user's codec or key: it costs this request, which is told, and no other
                 told = f"{type(exc).__name__}: {exc}"
-                log.error("journal record is not a request id=%d: %s", record.id, told)  # noqa: TRY400
+                log.error("journal record is not a request id=%d error=%s", record.id, told)  # noqa: TRY400
                 undecodable.append(record.id)
                 continue
             deadline = None if record.expires_at is None else now + record.expires_at - wall
@@ -229,7 +229,9 @@ class Spill:
             self.journal.ack_many(ids)
         except (LeaderqError, ValueError) as exc:
             self.last_error = exc
-            log.warning("acknowledgements lost, records may be sent again after a restart: %s", exc)
+            log.warning(
+                "acknowledgements lost, records may be sent again after a restart error=%s", exc
+            )
 
     def has_room(self, size: int) -> bool:
         """Whether its cap leaves room for so many bytes more."""
@@ -254,4 +256,4 @@ class Spill:
             end()
         except LeaderqError as exc:
             self.last_error = exc
-            log.error("the journal could not be brought to an end: %s", exc)  # noqa: TRY400 - its message says all
+            log.error("journal not closed error=%s", exc)  # noqa: TRY400 - its message says all

@@ -104,7 +104,7 @@ def journal_reader(buffer: RequestBuffer, spill: Spill, name: str) -> Service:
             try:
                 piece = spill.read(*order[:4])
             except (LeaderqError, OSError) as exc:
-                log.error("the journal cannot be read at the moment: %s", exc)  # noqa: TRY400 - said again each time
+                log.error("journal cannot be read now error=%s", exc)  # noqa: TRY400 - said again each time
                 spill.last_error = exc
                 buffer.fill(None, order)
                 service.pause(_PAUSE_S)

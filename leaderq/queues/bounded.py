@@ -95,7 +95,7 @@ class BoundedPut:
             except LeaderqError as exc:
                 is_usual = isinstance(exc, ConnectionLost) or self._is_closed
                 level = logging.DEBUG if is_usual else logging.WARNING
-                log.log(level, "%s cannot be counted for now: %s", self._paths.path, exc)
+                log.log(level, "items not counted now queue=%s error=%s", self._paths.path, exc)
                 self._room = 0
                 service.wait(_POLL_S)
         self._stop_watching()

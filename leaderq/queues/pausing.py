@@ -66,9 +66,10 @@ class PauseSwitch:
             raise
         if paused is not self._by_operator:
             log.info(
-                "queue %s: an operator %s its consumers",
+                "consumers paused by an operator queue=%s"
+                if paused
+                else "consumers resumed by an operator queue=%s",
                 self._paths.path,
-                "paused" if paused else "resumed",
             )
             self._by_operator = paused
             self._notify()

@@ -212,7 +212,7 @@ class QueueRecipe(Generic[T]):
         except LeaderqError:
             if error is None:
                 raise
-            log.exception("queue %s: closing it failed, after an error", self.path)
+            log.exception("closing failed after an error queue=%s", self.path)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "started" if self._is_started else "new"

@@ -92,7 +92,7 @@ class OperationGroup:
         try:
             self.on_outcome(results, error)
         except Exception:
-            log.exception("what should hear of the outcome of %r failed", self.operations)
+            log.exception("callback of a write failed operations=%r", self.operations)
 
 
 class FutureGroup(OperationGroup):

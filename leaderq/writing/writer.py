@@ -161,7 +161,7 @@ class SequencedWriter:
         try:
             self._session.create(self.path, self._data, ephemeral=self.is_ephemeral)
         except NodeExists:  # a former try whose reply was lost: the path is nobody else's
-            log.debug("%s is there already", self.path)
+            log.debug("exists already path=%s", self.path)
         _, stat = self._session.get(self.path)
         with self._lock:
             if self._is_open or self._end is not None:
@@ -197,7 +197,7 @@ class SequencedWriter:
             except NoNode:
                 return is_clean
             except LeaderqError as exc:
-                log.debug("%s is left behind until it is swept: %s", self.path, exc)
+                log.debug("guard left behind until it is swept path=%s error=%s", self.path, exc)
         return is_clean
 
     def submit(self, operations: Sequence[Operation]) -> Future[list[Any] | None]:
@@ -368,7 +368,7 @@ class SequencedWriter:
         try:
             self._session.ensure_path(parent)
         except ConnectionLost as exc:  # then sending fails as well, and waits for the connection
-            log.debug("%s cannot be made for now: %s", parent, exc)
+            log.debug("path not made now path=%s error=%s", parent, exc)
         except LeaderqError as exc:
             self._expel(culprit, exc)
             return
@@ -393,7 +393,7 @@ class SequencedWriter:
             self._session.multi([Delete(self.path), create])
             log.info("sequence guard made again path=%s", self.path)
         except LeaderqError as exc:
-            log.debug("%s may not have been made again: %s", self.path, exc)
+            log.debug("guard perhaps not made again path=%s error=%s", self.path, exc)
         self._recover()
 
     def _recover(self) -> None:
@@ -423,7 +423,7 @@ class SequencedWriter:
         except LeaderqError as exc:
             is_usual = isinstance(exc, ConnectionLost | NodeExists)
             level = logging.DEBUG if is_usual else logging.WARNING
-            log.log(level, "%s cannot be read for now: %s", self.path, exc)
+            log.log(level, "guard not read now path=%s error=%s", self.path, exc)
             return False
         if stat is None or stat.ephemeral_owner != self._owner:
             self._finish(self._expired())
@@ -497,5 +497,5 @@ def sweep(session: Session, parent: str, now_ms: int, *, old_s: float = OLD_S) -
                     old.append(session.delete_async(path, stat.version))
         return sum(error is None for error in await_outcomes(old, _SWEEP_S))
     except LeaderqError as exc:
-        log.debug("the writers below %s were not swept: %s", parent, exc)
+        log.debug("writers not swept path=%s error=%s", parent, exc)
         return 0

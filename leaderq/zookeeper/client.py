@@ -67,7 +67,7 @@ class KazooLog:
     def exception(self, message: str, *args: Any, **kwargs: Any) -> None:
         # kazoo's arguments may hold a request, and with it data; the traceback says enough.
         what = message.partition(":")[0]
-        kazoo_log.error("%s: kazoo failed: %s", self._label, what, exc_info=True)
+        kazoo_log.error("kazoo failed client=%s error=%s", self._label, what, exc_info=True)
 
 
 class Client(KazooClient):

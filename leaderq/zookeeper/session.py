@@ -393,7 +393,7 @@ class Session(Requests):
                     self._listeners.put(SessionState.LOST)
                 self._state, self._credentials = SessionState.LOST, None
                 self._former = credentials
-            log.warning("ZooKeeper client replaced %s reason=%s", self._label(old), reason)
+            log.warning("ZooKeeper client replaced client=%s reason=%s", self._label(old), reason)
             self._listeners.deliver()
             if self._end(old, credentials, REPLACE_TIMEOUT_S):
                 self._former = None

@@ -406,7 +406,7 @@ class ConfluentConsumer(ConsumerBase):
         try:
             ended.done(_CLOSE_S)
         except Exception:
-            log.debug("closing a Kafka consumer failed; it is dropped", exc_info=True)
+            log.debug("closing a Kafka consumer failed, it is dropped", exc_info=True)
 
     @property
     def _known(self) -> ConfluentTopics:
@@ -448,7 +448,7 @@ class ConfluentTopics:
             if self._asking is not None and not self._asking.done(0.0):
                 return
         except Exception:
-            log.debug("topics could not be asked for; asked again later", exc_info=True)
+            log.debug("topics not asked for, asked again later", exc_info=True)
         self._asking = None
         if now_s() > self._asked_at + ASK_EVERY_S:
             self._asked_at = now_s()

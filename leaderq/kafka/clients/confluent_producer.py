@@ -141,7 +141,7 @@ def _drop(clients: list[Any]) -> None:
         clients[0].purge(in_queue=True, in_flight=True, blocking=False)
         clients[0].poll(0)
     except Exception:
-        log.debug("closing a Kafka producer failed; it is dropped", exc_info=True)
+        log.debug("closing a Kafka producer failed, it is dropped", exc_info=True)
     clients.clear()
 
 

@@ -307,4 +307,4 @@ class KafkaPythonConsumer(ConsumerBase):
         try:
             client.close(autocommit=False, timeout_ms=1000)
         except Exception:
-            log.debug("closing a Kafka consumer failed; it is dropped", exc_info=True)
+            log.debug("closing a Kafka consumer failed, it is dropped", exc_info=True)

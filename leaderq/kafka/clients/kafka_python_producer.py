@@ -132,7 +132,7 @@ class _Connection:
             try:
                 private_api.drop(client, _CLOSE_S)
             except Exception:
-                log.debug("closing a Kafka producer failed; it is dropped", exc_info=True)
+                log.debug("closing a Kafka producer failed, it is dropped", exc_info=True)
 
     @contextmanager
     def _errors_translated(self, doing: str) -> Iterator[None]:

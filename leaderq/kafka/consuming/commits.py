@@ -63,7 +63,7 @@ class OffsetCommits:
             if self._dropped is not None and self._dropped.done(_LOOK_S):
                 self._dropped = None
         except KafkaError as exc:
-            log.debug("a commit that nobody waits for has failed: %s", exc)
+            log.debug("commit failed that nobody waits for error=%s", exc)
             self._dropped = None
         return self._dropped is None
 

@@ -243,7 +243,7 @@ class ConsumerThread:
         try:
             return self._opened()
         except LeaderqError as exc:
-            log.warning("no consumer is kept warm for now: %s", exc)
+            log.warning("no consumer is kept warm now error=%s", exc)
             return None
 
     def _kept_warm(self, consumer: ConsumerClient | None) -> ConsumerClient | None:
@@ -252,9 +252,9 @@ class ConsumerThread:
         try:
             consumer.refresh(_REFRESH_S)
         except KafkaAway:
-            log.debug("Kafka is away; the client goes on trying to connect", exc_info=True)
+            log.debug("Kafka is away, the client goes on trying to connect", exc_info=True)
         except Exception:
-            log.warning("the warm consumer broke; it is made again", exc_info=True)
+            log.warning("warm consumer failed, it is made again", exc_info=True)
             consumer.close()
             return self._warm()
         return consumer
@@ -306,7 +306,7 @@ class _TermLoop:
         except Exception as exc:
             self._breaks += 1
             kind = type(exc).__name__
-            log.warning("the Kafka client broke (%s: %s)", kind, exc, exc_info=True)
+            log.warning("Kafka client failed kind=%s error=%s", kind, exc, exc_info=True)
             if self._breaks <= _BREAKS:
                 self._term_consumer.mend()
                 return

@@ -215,7 +215,7 @@ class ProgressReports:
         except NoNode:
             return DrainReport()
         except (CorruptRecord, ZooKeeperError) as exc:
-            log.warning("it cannot be told if topics and offsets are still the same: %s", exc)
+            log.warning("topics and offsets not compared with the stored ones error=%s", exc)
             return DrainReport()
         return report if report.group == self.group else replace(report, partitions={})
 
@@ -252,10 +252,10 @@ class ProgressReports:
             except NoNode:
                 term.write([Create(self.path, data)])
         except (Deposed, ConnectionLost, SessionClosed, SessionExpired) as exc:
-            log.debug("no report of term %d was written: %s", term.number, exc)
+            log.debug("report not written term=%d error=%s", term.number, exc)
         except LeaderqError as exc:
             level = logging.DEBUG if self._has_warned else logging.WARNING
-            log.log(level, "leaderq status cannot show this consumer: %s", exc)
+            log.log(level, "leaderq status cannot show this consumer error=%s", exc)
             self._has_warned = True
 
     def close(self) -> None:

@@ -203,7 +203,7 @@ class TermConsumer:
             self._step(self._consumer or self._made())
             self._outage.over(now_s())
         except KafkaFenced as exc:
-            log.warning("Kafka refuses this leader: %s", exc)
+            log.warning("Kafka refuses this leader error=%s", exc)
             if isinstance(self._term, OpenTerm):
                 self._term.wind_up(Reason.FENCED)
             raise Deposed(term=self._term.number, reason=Reason.FENCED) from exc
@@ -294,7 +294,7 @@ class TermConsumer:
             known = fresh if self._plan.by_pattern and stored else stored
             begin = starts(self._plan.start, fresh, known, first, last)
             self._check_forgotten(forgotten(self._reached, fresh, changed, first))
-            log.info("reading begins where no offset is stored; partitions=%s", _names(fresh))
+            log.info("reading begins where no offset is stored partitions=%s", _names(fresh))
             self.commits.commit_positions_now(consumer, begin, 2 * self._request_s)
             positions.add(begin)
         self._reset(consumer, changed)
@@ -339,11 +339,13 @@ class TermConsumer:
         positions = self._positions
         in_hand, before = positions.in_hand, positions.committed.keys() | held
         if moved := positions.resume(stored, held, *self.commits.own):
-            log.warning("somebody moved the offsets of %s; reading goes on there", _names(moved))
+            log.warning(
+                "offsets moved by somebody else, reading goes on there partitions=%s", _names(moved)
+            )
         if lost := before - held:
-            log.warning("partitions taken away by the group; partitions=%s", _names(lost))
+            log.warning("partitions taken away by the group partitions=%s", _names(lost))
         if in_hand is not None and positions.in_hand is None:
-            log.warning("batch in hand let go of; partitions=%s", _names(in_hand.ends))
+            log.warning("batch in hand let go of partitions=%s", _names(in_hand.ends))
         if self._effects_lost:
             self._effects_lost = False
             wanted = self.commits.wanted
@@ -457,7 +459,7 @@ class TermConsumer:
             if changed and consumer.commit(changed, note).done(self._request_s):
                 self._mirrored.update(changed)
         except KafkaError as exc:
-            log.debug("the group's offsets could not be set for lag tools: %s", exc)
+            log.debug("offsets of the group not set for lag tools error=%s", exc)
 
     def _inspect(self, consumer: ConsumerClient) -> None:
         if self._stalled and not self.has_in_hand:
@@ -522,7 +524,7 @@ class Outage:
             self._told = True
             is_kept_out = isinstance(why, NotLetIn)
             what = "leader is not let into its group" if is_kept_out else "Kafka is away"
-            log.warning("%s (%s); the term goes on and tries again", what, why)
+            log.warning("%s, the term goes on and tries again error=%s", what, why)
         self.not_before_s = now_s + self._backoff.next_s()
         patience_s = REBUILD_JOINING_AFTER_S if joining else REBUILD_AFTER_S
         if now_s - self._client_since_s <= patience_s:
@@ -532,6 +534,6 @@ class Outage:
 
     def over(self, now_s: float) -> None:
         if self._told and self._since_s is not None:
-            log.info("Kafka answers again, after %.1f s", now_s - self._since_s)
+            log.info("Kafka answers again away_s=%.1f", now_s - self._since_s)
         self._since_s, self._told = None, False
         self._backoff.reset()

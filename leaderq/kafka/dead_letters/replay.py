@@ -383,7 +383,7 @@ class DeadLetterReplay:
                 self._producer.abort(5.0)
             except LeaderqError as exc:
                 # closed next; the broker settles it when the next replay begins, or after a while
-                log.debug("the open transaction was left to the broker: %s", exc)
+                log.debug("open transaction left to the broker error=%s", exc)
             raise
         self._stored.update(changed)
         self.counts.sent += len(batch)

@@ -69,7 +69,7 @@ class DeadLetterSender:
             why = f"it has {whole.size} bytes, and topic {topic!r} takes {self._topic_bytes}"
         except MessageTooLarge as exc:
             why = str(exc)
-        log.warning("a dead letter is sent without the error's text: %s", why)
+        log.warning("dead letter sent without the text of its error reason=%s", why)
         self._send(term, _message(topic, shortened(letter)))
 
     def _send(self, term: Term, message: Message) -> None:
@@ -88,7 +88,7 @@ class DeadLetterSender:
                 self.make_topic()
                 was_made = True
             except (KafkaAway, ServersUnreachable) as exc:
-                log.warning("a dead letter waits for Kafka: %s", exc)
+                log.warning("dead letter waits for Kafka error=%s", exc)
                 if not term.wait(_PAUSE_S):
                     what = "the term ends before a dead letter could be sent"
                     raise BatchLost(f"{what}; its record is handed out again") from exc

@@ -167,7 +167,7 @@ class CrashMarks:
         try:
             found = decode(data, path=self._path)
         except CorruptRecord as exc:
-            log.warning("deaths of former leaders are not counted: %s", exc)
+            log.warning("deaths of former leaders not counted error=%s", exc)
         self._mark, careful = assess(found, committed, term.unclean)
         self._left = dict.fromkeys(careful, self._max_records)
         if term.unclean or data:
@@ -176,8 +176,7 @@ class CrashMarks:
         if careful:
             places = [f"{where}@{committed.get(where, 0)}" for where in sorted(careful)[:5]]
             log.warning(
-                "processes have died while they handled the records after %s; these are handled one"
-                " by one now",
+                "processes died over records, which are handled one by one now after=%s",
                 ", ".join([*places, *["..."][: len(careful) > 5]]),
                 extra={"event": "deaths_suspected", "career": term.career, "term": term.number},
             )
@@ -202,7 +201,7 @@ class CrashMarks:
             self._left[where] = left
         else:
             log.info(
-                "%s has got past the records over which processes died; on with whole batches",
+                "past the records over which processes died, batches are whole again partition=%s",
                 where,
                 extra={"event": "deaths_passed", "career": term.career, "term": term.number},
             )
@@ -229,7 +228,7 @@ class CrashMarks:
             try:
                 return request()
             except (ConnectionLost, NodeExists) as exc:  # made by a try whose answer was lost
-                log.debug("asking again for %s: %s", self._path, exc)
+                log.debug("asking again path=%s error=%s", self._path, exc)
                 term.wait(0.05)
             except (SessionExpired, SessionClosed) as exc:
                 raise Deposed(term=term.number, reason=Reason.SESSION) from exc

@@ -158,8 +158,8 @@ class DatabaseOffsets:
         if self._execute(cursor, PUT_ROW, term=term.number, **row).rowcount != 0:
             return
         log.warning(
-            "table of offsets refuses a term that is not the newest; table=%s career=%s term=%d; if"
-            " ZooKeeper was set up again, raise the floor of its term numbers",
+            "table of offsets refuses a term that is not the newest, if ZooKeeper was set up again,"
+            " raise the floor of its term numbers table=%s career=%s term=%d",
             *(self._table, self._career, term.number),
         )
         if isinstance(term, OpenTerm):
@@ -250,7 +250,7 @@ class Database:
         try:
             connection.close()
         except Exception as exc:  # noqa: BLE001  (whatever a driver raises for a broken connection: it is given up)
-            log.debug("a broken database connection did not close: %r", exc)
+            log.debug("broken database connection not closed error=%r", exc)
 
     @contextmanager
     def transaction(self) -> Iterator[DatabaseCursor]:

@@ -110,7 +110,7 @@ class TransactionThread:
         try:
             ended.done(_CLOSE_S)
         except Exception:
-            log.debug("closing a producer failed; it is dropped", exc_info=True)
+            log.debug("closing a producer failed, it is dropped", exc_info=True)
 
     # ---- on the thread of its own ----------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class TransactionThread:
         try:
             producer.abort(_ABORT_S)
         except Exception as exc:  # noqa: BLE001  (another producer takes its place, which aborts it too)
-            log.debug("a transaction could not be aborted (%s); the next producer does it", exc)
+            log.debug("transaction not aborted, the next producer does it error=%s", exc)
             self._discard()
         transaction.commit_asked = transaction.in_doubt = False
         self._open = transaction.began_s = None

@@ -74,7 +74,7 @@ class Acks:
             self.damages.append(damage)
             self._marked(segment)
         log.error(
-            "journal: %d records of %s are lost (ids %s): %s",
+            "journal records lost count=%d file=%s ids=%s reason=%s",
             newly,
             segment.path,
             damage.lost_ids,

@@ -74,7 +74,7 @@ class CommitBatch:
                 try:
                     callback(None if error else number, error)
                 except BaseException:  # also SystemExit: the writer's thread must go on
-                    log.exception("journal: callback for a stored record failed")
+                    log.exception("callback for a stored record failed")
 
 
 def batch_of(payloads: Iterable[Bytes], expires_us: int | None) -> CommitBatch:
@@ -215,4 +215,4 @@ def contained(what: str) -> Iterator[None]:
     try:
         yield
     except Exception:
-        log.exception("journal: %s failed", what)
+        log.exception("journal step failed step=%s", what)

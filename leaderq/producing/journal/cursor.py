@@ -272,7 +272,7 @@ class CursorWriter:
         self._let_go(segment)
         self._counters.set_aside += 1
         log.warning(
-            "journal: %s was damaged; all that is sound in it is done with, and it is kept as %s",
+            "damaged journal file kept, its sound records are done with file=%s kept_as=%s",
             segment.path.name,
             target,
         )

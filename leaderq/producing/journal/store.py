@@ -85,7 +85,7 @@ class BatchStore:
         except OSError as error:
             batch.error = self._refusal(error)
         except Exception as error:  # noqa: BLE001  (a fault of ours must reach the caller, not end the writer's thread)
-            log.exception("journal: a batch could not be stored")
+            log.exception("journal batch not stored")
             batch.error = JournalFailed(f"the journal failed: {type(error).__name__}: {error}")
             batch.error.__cause__ = error
         if batch.payloads and self.halt.is_wanted:
@@ -166,7 +166,7 @@ class BatchStore:
                 self._failure = error
             self._unsynced = 0
             log.error(
-                "journal: %s could not be synced (%s); the next record begins a new file",
+                "journal file not synced, the next record begins a new one folder=%s error=%s",
                 self._directory,
                 error,
             )
@@ -262,7 +262,8 @@ class BatchStore:
                 if error.errno not in _NO_SPACE:
                     raise
                 log.warning(
-                    "journal: no space is left for %s; what is in it can be read", self._directory
+                    "no space left for the journal, what is in it can be read folder=%s",
+                    self._directory,
                 )
 
     @property

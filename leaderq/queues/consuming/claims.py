@@ -244,7 +244,7 @@ class ClaimAttempt:
             or not isinstance(error, ZooKeeperError)
             or error.index is None
         ):
-            log.debug("nothing could be claimed: %s", error)
+            log.debug("nothing claimed error=%s", error)
             return False
         per_item = 2 if self._membership.is_locking else 1
         # somebody took the record away: deaths are not counted then

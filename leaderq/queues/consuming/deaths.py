@@ -43,7 +43,7 @@ class DeathRecords:
         try:
             self._session.create(path)
         except NodeExists:
-            log.debug("%s is there already", path)
+            log.debug("exists already path=%s", path)
         self._own = path
 
     def close(self) -> None:

@@ -221,11 +221,11 @@ class Engine:
             try:
                 self._round()
             except ConnectionLost as exc:
-                log.debug("queue %s: %s", self.path, exc)
+                log.debug("round of a consumer cut short queue=%s error=%s", self.path, exc)
                 self._listing.invalidate()
                 service.wait(_AFTER_LOSS_S)
             except Exception:
-                log.exception("queue %s: something went wrong; the consumer goes on", self.path)
+                log.exception("round of a consumer failed, it goes on queue=%s", self.path)
                 self._listing.invalidate()
                 self.is_closing.wait(_AFTER_ERROR_S)
         self._await_claims()
@@ -271,7 +271,8 @@ class Engine:
                     self.on_state(state)
                 except Exception:
                     log.exception(
-                        "the consumer failed on hearing of %s; the queue goes on", state.name
+                        "state_changed of the consumer failed, the queue goes on state=%s",
+                        state.name,
                     )
 
     def _note_finished(self) -> None:
@@ -281,10 +282,10 @@ class Engine:
             name = settlement.claim.name
             if error is not None:
                 log.warning(
-                    "item could not be %s queue=%s item=%s error=%s",
-                    settlement.outcome.value,
+                    "item not settled queue=%s item=%s outcome=%s error=%s",
                     self.path,
                     name,
+                    settlement.outcome.value,
                     error,
                 )
                 self._listing.invalidate()
@@ -339,7 +340,7 @@ class Engine:
         lost = self.ready.drain(lambda claim: claim.membership is former)
         self._waiting.drop([claim.name for claim in lost])
         log.warning(
-            "queue %s: the session of this consumer is over; %d items claimed ahead go to others",
+            "session over, items claimed ahead go to others queue=%s items=%d",
             self.path,
             len(lost),
         )
@@ -489,7 +490,8 @@ class Engine:
             return False
         outcome = settlement.outcome.value
         log.error(
-            "item %s queue=%s item=%s deaths=%d", outcome, self.path, claim.name, claim.deaths
+            "item taken from dead consumers queue=%s item=%s deaths=%d outcome=%s",
+            *(self.path, claim.name, claim.deaths, outcome),
         )
         self.settle([settlement])
         return True

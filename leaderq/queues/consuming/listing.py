@@ -232,7 +232,7 @@ class QueueListing:
             raise
         except ZooKeeperError as exc:
             log.info(
-                "%s is not watched name by name (%s); it is listed again instead",
+                "queue not watched name by name, listed again instead queue=%s error=%s",
                 self._paths.path,
                 exc,
             )
@@ -274,9 +274,9 @@ class QueueListing:
         if new := names - self._foreign:
             self._foreign |= new
             log.warning(
-                "%s holds what is no item of a %s queue, and is left alone: %s%s",
+                "not items of this kind of queue, left alone queue=%s kind=%s count=%d names=%s",
                 self._paths.path,
                 self._kind.value,
-                ", ".join(sorted(new)[:5]),
-                " ..." if len(new) > 5 else "",
+                len(new),
+                ",".join(sorted(new)[:5]),
             )

@@ -114,7 +114,7 @@ class Members:
             try:
                 self._session.delete(membership.member, timeout_s=1.0)
             except LeaderqError as exc:
-                log.debug("%s goes with its session: %s", membership.member, exc)
+                log.debug("member goes with its session member=%s error=%s", membership.member, exc)
         return is_clean
 
     def _changed(self, _event: WatchEvent) -> None:

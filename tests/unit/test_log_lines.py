@@ -1,0 +1,69 @@
+"""Log lines are fixed phrases with the values behind them, so that an operator can grep."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import leaderq
+
+PRODUCT = Path(leaderq.__file__).parent
+LEVELS = ("debug", "info", "warning", "error", "exception", "critical", "log")
+FIXED = re.compile(r"(%s, )?[^%:;]+( [\w.]+=%[^ =]*)*")
+ELSEWHERE = {
+    # Whole sentences of errors and events, each a fixed phrase where it is made.
+    "%s", "%s %s", "%s: %s", "%s: ",
+    # The source is the name of the value.
+    "figures cannot be read %s=%s",
+    # The command is a value with values in it.
+    "dead-letter topic takes less than its source, so a larger record that fails stops its"
+    " partition topic=%s max.message.bytes=%d command=kafka-configs --alter --topic %s"
+    " --add-config max.message.bytes=%d",
+}  # fmt: skip
+
+
+def lines(text: str) -> Iterator[str]:
+    """The constant texts that ``text``, a Python source, logs."""
+    for node in ast.walk(ast.parse(text)):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in LEVELS
+            and ast.unparse(node.func.value).endswith("log")
+        ):
+            yield from (
+                one.value
+                for one in node.args[:2]
+                if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            )
+
+
+def is_fixed(line: str) -> bool:
+    return line in ELSEWHERE or FIXED.fullmatch(line) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "fixed"),
+    [
+        ('log.warning("item not settled queue=%s item=%s", 1, 2)', True),
+        ('log.log(level, "session over items=%d", 1)', True),
+        ('log.warning("queue %s: the item is lost", 1)', False),
+        ('self._log.error("item lost: %s", 1)', False),
+    ],
+)
+def test_what_is_a_fixed_phrase(text: str, fixed: bool) -> None:
+    assert [is_fixed(line) for line in lines(text)] == [fixed]
+
+
+def test_every_log_line_is_a_fixed_phrase_with_its_values_behind_it() -> None:
+    found = {
+        f"{path.relative_to(PRODUCT)}: {line}"
+        for path in PRODUCT.rglob("*.py")
+        for line in lines(path.read_text())
+        if not is_fixed(line)
+    }
+    assert found == set()
