@@ -20,8 +20,8 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from typing import Any
 
-from leaderq.errors import ConnectionLost, LeaderqError
-from leaderq.zookeeper import GetData, Session, Stat
+from leaderq.errors import ConnectionLost, LeaderqError, NoNode
+from leaderq.zookeeper import GetData, Session, Stat, WatchEvent
 from leaderq.zookeeper.paths import join
 
 READ_BYTES = 1 << 20
@@ -190,6 +190,16 @@ class SizedReader:
         self.sizes.learned([len(one[0]) for one in results if isinstance(one, tuple)])
         if not answer.cancelled():
             answer.set_result(results)
+
+
+def children_of(
+    session: Session, path: str, watch: Callable[[WatchEvent], object] | None = None
+) -> list[str]:
+    """The names of its children; none if it is not there."""
+    try:
+        return session.children(path, watch)
+    except NoNode:
+        return []
 
 
 def _size(stat: Stat | None) -> int:

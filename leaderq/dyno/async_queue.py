@@ -9,9 +9,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
+from leaderq.arguments import Seconds, checked_s
 from leaderq.clock import now_s
 from leaderq.dyno.delivery import Delivery, Receipt
-from leaderq.dyno.message import DynoMessage, Seconds, checked_s
+from leaderq.dyno.message import DynoMessage
 from leaderq.dyno.queue import DynoQueue
 from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed
 from leaderq.zookeeper import Operation

@@ -27,12 +27,13 @@ from functools import partial
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from leaderq.arguments import Seconds, checked_s
 from leaderq.clock import now_s
 from leaderq.dyno import transitions
 from leaderq.dyno.delivery import Delivery, Known, LeaseKeeper, Receipt, StaleLease
 from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
-from leaderq.dyno.message import DeliveryState, Frame, Seconds, Unique, checked_s, frame_of
+from leaderq.dyno.message import DeliveryState, Frame, Unique, frame_of
 from leaderq.dyno.nodes import QueueNodes
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage, Operations

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from leaderq.dyno.layout import group_of, name_prefix, parsed_name
 from leaderq.dyno.message import frame_of
 from leaderq.dyno.nodes import QueueNodes
-from leaderq.dyno.shard_view import children_of
 from leaderq.dyno.transitions import DeadMessage, Operations
 from leaderq.dyno.writes import OVERTAKEN
 from leaderq.errors import ConfigurationError, CorruptItem
-from leaderq.reading import SizedReader
+from leaderq.reading import SizedReader, children_of
 from leaderq.zookeeper import Create, Delete
 
 Wanted = Callable[[DeadMessage], bool]
@@ -35,7 +34,7 @@ class DynoDeadLetters:
         for shard in self._nodes.shards:
             paths = self._paths.shard(shard)
             reader = SizedReader(session := self._nodes.session, paths.dead)
-            for name, answer in reader.read_all(children_of(session, paths.dead)):
+            for name, answer in reader.read_all(sorted(children_of(session, paths.dead))):
                 if not isinstance(answer, tuple) or parsed_name(name) is None:
                     continue
                 try:

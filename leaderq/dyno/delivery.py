@@ -9,10 +9,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from leaderq.arguments import Seconds
 from leaderq.clock import now_s
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import parsed_name
-from leaderq.dyno.message import DeliveryState, Frame, Seconds
+from leaderq.dyno.message import DeliveryState, Frame
 from leaderq.errors import ConfigurationError, LeaderqError, told
 from leaderq.retrying import RetryPolicy
 from leaderq.threads import Service

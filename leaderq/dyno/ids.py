@@ -16,11 +16,13 @@ from leaderq.dyno import transitions
 from leaderq.dyno.layout import kept_until_ms, parsed_name
 from leaderq.dyno.message import Frame, frame_of
 from leaderq.dyno.nodes import QueueNodes
-from leaderq.dyno.shard_view import children_of, read_claims
+from leaderq.dyno.shard_view import read_claims
 from leaderq.dyno.transitions import Operations
-from leaderq.dyno.writes import OVERTAKEN, apply_all, outcomes
+from leaderq.dyno.writes import OVERTAKEN, apply_all
 from leaderq.errors import ConnectionLost, NodeExists, NoNode
+from leaderq.reading import children_of
 from leaderq.writing import SequencedWriter
+from leaderq.writing.outcomes import outcomes
 from leaderq.zookeeper import Check, Create, Delete, GetData, SetData
 from leaderq.zookeeper.paths import name_of
 
@@ -170,7 +172,7 @@ class Ids:
         return frame, transitions.removal(paths, name, version, resting)
 
     def sweep_windows(self, now_ms: int, writer: SequencedWriter) -> None:
-        names = children_of(self._session, self._paths.windows)
+        names = sorted(children_of(self._session, self._paths.windows))
         over = [name for name in names if name[:13].isdecimal() and int(name[:13]) <= now_ms]
         paths = {name: f"{self._paths.ids}/{name[14:]}" for name in over[:_AT_A_TIME]}
         answers = self._session.multi_read([GetData(path) for path in paths.values()])

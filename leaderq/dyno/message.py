@@ -10,11 +10,11 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import Enum
-from types import MappingProxyType, UnionType
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from leaderq.arguments import Seconds, checked_s, is_text, is_time
 from leaderq.dyno.layout import MAX_PRIORITY, MessageName, group_of
 from leaderq.errors import ConfigurationError, CorruptItem
 
@@ -24,38 +24,8 @@ _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _decoded = json.JSONDecoder().decode  # json.loads takes twice as long for what is so short
 _UNREADABLE = (KeyError, ValueError, ArithmeticError, AttributeError, TypeError, RecursionError)
 _HEAD = len(_MAGIC) + _LENGTH.size
-Seconds = float | timedelta
-MAX_S = 3e9
-"""The longest time: a century."""
 MAX_ERROR = 1000
 """Characters kept of the text of an error."""
-
-
-def checked_s(what: str, value: Seconds) -> float:
-    """A time in seconds.
-
-    :raises ConfigurationError: it is negative, longer than a century, or not a time.
-    """
-    if not is_time(value):
-        raise ConfigurationError(f"{what}={value!r}: give seconds from 0 to {MAX_S:.0e}")
-    return float(value.total_seconds() if isinstance(value, timedelta) else value)
-
-
-def checked_type(what: str, value: object, kind: type | UnionType) -> None:
-    """:raises ConfigurationError: it is of another."""
-    if not isinstance(value, kind):
-        raise ConfigurationError(f"{what}={value!r:.100}: give {getattr(kind, '__name__', kind)}")
-
-
-def is_time(value: object) -> bool:
-    seconds: Any = value.total_seconds() if isinstance(value, timedelta) else value
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    return is_number and 0 <= seconds <= MAX_S
-
-
-def is_text(value: object) -> bool:
-    """Whether it is one that UTF-8 can hold: without lone surrogates."""
-    return isinstance(value, str) and value.encode(errors="replace").decode() == value
 
 
 class Unique(Enum):

@@ -18,11 +18,11 @@ from leaderq.dyno.layout import (
     parsed_name,
     parsed_rest,
 )
-from leaderq.dyno.shard_view import children_of, read_claims
+from leaderq.dyno.shard_view import read_claims
 from leaderq.dyno.transitions import Operations, absence
 from leaderq.dyno.writes import apply_all
 from leaderq.errors import LeaderqError, NoNode, QueueClosed
-from leaderq.reading import SizedReader
+from leaderq.reading import SizedReader, children_of
 from leaderq.retrying import RetryPolicy
 from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import Check, Delete, Session
@@ -85,7 +85,7 @@ class QueueNodes:
     def messages(self, shard: str, may_match: MayMatch | None = None) -> Iterator[Named]:
         """Names and data of all messages there that may match, about a megabyte at a time."""
         path = self.paths.shard(shard).messages
-        parsed = {name: parsed_name(name) for name in children_of(self.session, path)}
+        parsed = {name: parsed_name(name) for name in sorted(children_of(self.session, path))}
         names = [
             name
             for name, said in parsed.items()

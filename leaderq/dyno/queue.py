@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from leaderq.arguments import MAX_S, Seconds, checked_s, checked_type
 from leaderq.clock import now_ms
 from leaderq.dyno import transitions
 from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
@@ -18,22 +19,12 @@ from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, Ending, Receipt
 from leaderq.dyno.ids import Ids, OnConflict, Pushed
 from leaderq.dyno.layout import DynoPaths, MessageName, group_of, name_prefix, parsed_name
-from leaderq.dyno.message import (
-    MAX_S,
-    DeliveryState,
-    DynoMessage,
-    Fields,
-    Frame,
-    Seconds,
-    checked_s,
-    checked_type,
-    frame_of,
-)
+from leaderq.dyno.message import DeliveryState, DynoMessage, Fields, Frame, frame_of
 from leaderq.dyno.nodes import Leftover, QueueNodes, leftovers
 from leaderq.dyno.shard_view import ClaimRead, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.transitions import Operations
-from leaderq.dyno.writes import OVERTAKEN, Outcome, apply_all, outcomes
+from leaderq.dyno.writes import OVERTAKEN, apply_all
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -45,6 +36,7 @@ from leaderq.errors import (
 )
 from leaderq.retrying import RetryPolicy
 from leaderq.writing.groups import batched
+from leaderq.writing.outcomes import Outcome, outcomes
 from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SessionState, as_session
 from leaderq.zookeeper.paths import name_of, validated_path
 

@@ -234,14 +234,6 @@ class ShardView:
         self._changed()
 
 
-def children_of(session: Session, path: str) -> list[str]:
-    """The names there, in order; none if there is no such znode."""
-    try:
-        return sorted(session.children(path))
-    except NoNode:
-        return []
-
-
 def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> list[ClaimRead]:
     """The claims of these names, of those that have one. Raises what the session raises."""
     found: list[ClaimRead] = []

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from leaderq.arguments import Seconds, checked_s, checked_type
 from leaderq.clock import now_s
 from leaderq.dyno.delivery import Delivery, Ending, StaleLease
-from leaderq.dyno.message import Seconds, checked_s, checked_type
 from leaderq.dyno.queue import DynoQueue
 from leaderq.errors import ConfigurationError, QueueClosed, told
 from leaderq.plain import require_finished, require_plain_function

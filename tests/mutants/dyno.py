@@ -199,6 +199,6 @@ MUTANTS = [
     mutant(
         "what may have been written is told as surely not sent",
         f"{HEARD}what_was_never_sent_is_told_apart_from_what_may_have_been",
-        Edit(WRITES, "not_sent if one in unsent else lost", "not_sent"),
+        Edit("leaderq/writing/outcomes.py", "not_sent if one in unsent else lost", "not_sent"),
     ),
 ]

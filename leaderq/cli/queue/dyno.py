@@ -20,12 +20,12 @@ from leaderq.dyno import DeadMessage, DynoQueue, MissingBody
 from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.layout import DynoPaths, escaped, parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, frame_of
-from leaderq.dyno.shard_view import children_of, read_claims
+from leaderq.dyno.shard_view import read_claims
 from leaderq.errors import CorruptItem, RequestRefused
 from leaderq.queues.admin import Browsed, DeadItem, Moved, Purged
 from leaderq.queues.admin.bulk import delete_tree
 from leaderq.queues.wire.payload import Note
-from leaderq.reading import SizedReader
+from leaderq.reading import SizedReader, children_of
 from leaderq.writing.groups import batched
 from leaderq.zookeeper import GetData, Session
 from leaderq.zookeeper.paths import join
@@ -176,7 +176,7 @@ class DynoAdmin:
         )
         index, names = (
             ShardIndex(),
-            [name for name in children_of(self._session, paths.messages) if parsed_name(name)],
+            [one for one in sorted(children_of(self._session, paths.messages)) if parsed_name(one)],
         )
         index.replace(names, markers, at_ms)
         index.claims_listed(claims, at_ms)

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.zookeeper import GetData, Operation, Session, SetData, WatchEvent
+from leaderq.reading import children_of
+from leaderq.zookeeper import GetData, Operation, Session, SetData
 from leaderq.zookeeper.paths import join, name_of
 
 log = logging.getLogger(__name__)
-Watch = Callable[[WatchEvent], object]
 
 
 class DeathRecords:
@@ -125,14 +125,6 @@ class DeathRecords:
         except LeaderqError as exc:
             level = logging.DEBUG if isinstance(exc, ConnectionLost) else logging.WARNING
             log.log(level, "claim record stays path=%s error=%s", path, exc)
-
-
-def children_of(session: Session, path: str, watch: Watch | None = None) -> list[str]:
-    """The names of its children; none if it is not there."""
-    try:
-        return session.children(path, watch)
-    except NoNode:
-        return []
 
 
 def _names(data: bytes) -> set[str]:

@@ -20,10 +20,11 @@ from contextlib import suppress
 from leaderq.clock import now_ms
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists
 from leaderq.queues.consuming.claims import Membership
-from leaderq.queues.consuming.deaths import DeathRecords, children_of
+from leaderq.queues.consuming.deaths import DeathRecords
 from leaderq.queues.consuming.pending import Share
 from leaderq.queues.wire.names import QueueKind, due_ms_of, is_item
 from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.reading import children_of
 from leaderq.threads import Service
 from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import Create, Delete, Session, SessionState, Subscription, WatchEvent

@@ -10,11 +10,11 @@ import pytest
 from leaderq.dyno import DynoQueue, Message
 from leaderq.dyno.layout import DynoPaths, ShardPaths, group_of, name_prefix
 from leaderq.dyno.shard_view import ShardView
-from leaderq.dyno.writes import outcomes
 from leaderq.errors import ConnectionLost, NotConnected
 from leaderq.testing import eventually
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import MULTI_BYTES
+from leaderq.writing.outcomes import outcomes
 from leaderq.writing.writer import WINDOW
 from leaderq.zookeeper import Create, GetData, Session, connect
 from leaderq.zookeeper.paths import name_of
