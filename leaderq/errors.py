@@ -342,8 +342,8 @@ class WouldDeadlock(LeaderqError):
 
 
 class NotElected(LeaderqError, TimeoutError):
-    """Nobody of this block led ``career`` within ``waited_s`` seconds; it does not stand any
-    more.
+    """This block was not elected to lead ``career`` within ``waited_s`` seconds, and has left the
+    line.
     """
 
     def __init__(self, career: str, candidate: str, *, waited_s: float) -> None:

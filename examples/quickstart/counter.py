@@ -1,6 +1,4 @@
-"""Counts once a second, in one process at a time; whoever leads next goes on where the last one
-stopped.
-"""
+"""Counts once a second, in one process at a time; each leader goes on where the last stopped."""
 
 from leaderq import LeaderCareer, Term
 from leaderq.zookeeper import SetData
@@ -11,15 +9,13 @@ PATH = "/counter"
 class Counter(LeaderCareer):
     def inaugurate(self, term: Term) -> None:
         self.session.ensure_path(PATH)
-        data, _stat = self.session.get(PATH)
-        self.count = int(data or b"0")
+        self.count = int(self.session.get(PATH)[0] or b"0")
         print(
             f"term {term.number}: {term.candidate} leads and goes on from {self.count}", flush=True
         )
 
     def execute(self, term: Term) -> None:
-        # refused by ZooKeeper if another process leads by now
-        term.write([SetData(PATH, str(self.count + 1).encode())])
+        term.write([SetData(PATH, str(self.count + 1).encode())])  # refused if another leads
         self.count += 1
         print(f"term {term.number}: {self.count}", flush=True)
         term.wait(1.0)  # wakes early when the term ends

@@ -62,9 +62,9 @@ def analyze(
     times or at a rate, for each time that a run may take.
 
     Duplication is "none" if no key repeats, "high" if 5 % of the requests or more repeat a key
-    nearby, else "sparse". Nearby is: within the window, in the first lines; while another of that
-    key is in hand, in the table. Memory is bounded, however long the stream. Lines that cannot be
-    used are counted, and the first of them shown, on standard error.
+    nearby, else "sparse". Nearby means, in the first lines, within --window requests; in the table,
+    while another of that key is worked on. Memory is bounded, however long the stream. Lines that
+    cannot be used are counted, and the first of them shown, on standard error.
 
     \b
     Examples:

@@ -28,7 +28,7 @@ _WITHIN_S = 2.0
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @debug_option
 def completion(shell: str) -> None:
-    """Write what makes SHELL complete verbs, options, careers, candidates and queues.
+    """Write the script that makes SHELL complete verbs, options, careers, candidates and queues.
 
     To switch it on, put the line for your shell into its start file and open a new shell:
 
@@ -37,7 +37,7 @@ def completion(shell: str) -> None:
       zsh, in ~/.zshrc (behind compinit):   eval "$(leaderq completion zsh)"
       fish, in ~/.config/fish/config.fish:  leaderq completion fish | source
 
-    Careers, candidates and queues are asked of ZooKeeper, with the settings typed so far.
+    Careers, candidates and queues are looked up in ZooKeeper, with the settings typed so far.
 
     \b
     Example:
@@ -73,7 +73,7 @@ def _career_option(help: str) -> click.Option:
     return click.Option(["--career"], metavar="NAME", help=text, shell_complete=careers)
 
 
-ONE_CAREER = _career_option("the career; needed")
+ONE_CAREER = _career_option("the career; required")
 SOME_CAREER = _career_option("only this career, instead of all")
 
 

@@ -228,7 +228,7 @@ def _root(session: Session, root: str) -> Finding:
 
 
 @click.command(cls=Verb)
-@switch("--quick", help="leave out Kafka and Java: ZooKeeper and what is local")
+@switch("--quick", help="check only ZooKeeper and what is local, not Kafka and Java")
 @click.option(
     "--career",
     "target",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from leaderq.cli.completion import ONE_CAREER
 from leaderq.cli.connecting import named_career, zookeeper_security
 from leaderq.cli.options import Given, Verb, takes_settings
 from leaderq.cli.run import work
@@ -41,20 +42,20 @@ _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
     show_default=True,
     help="when COMMAND ends by itself: end with its exit code, or stand for election again",
 )
-@takes_settings(*_SECTIONS)
+@takes_settings(*_SECTIONS, career=ONE_CAREER)
 @click.pass_context
 def lead(ctx: click.Context, given: Given, on_exit: str, command: tuple[str, ...]) -> int:
     """Stand for election as NAME, and run COMMAND, in any language, while this process leads.
 
     The first SIGTERM or SIGINT (Ctrl-C), a step-down or a transfer ends the term: COMMAND and all
-    that it has started get SIGTERM, and SIGKILL when the hand-over budget is nearly over. When the
-    lease is lost, they have until a sixth of the session time-out. They are dead before anybody
+    that it has started get SIGTERM, and SIGKILL when the hand-over budget is nearly over. After
+    the end of a lost lease they have a sixth of the session time-out. They are dead before anybody
     else leads, also when this process is killed. After a lost or transferred term it stands again.
-    Standard streams are COMMAND's; SIGUSR1 and SIGUSR2 are passed on to it. A pause lets it run on.
+    Standard streams are COMMAND's; SIGUSR1 and SIGUSR2 are passed on to it. A pause has no effect.
 
     When COMMAND ends by itself, the term ends, and what it has left running is ended: a program
     must stay in the foreground. With --on-exit stop this process ends with its exit code. With
-    stand-again it stands again after --cool-off-s, after a failure (not 0) later each time.
+    stand-again it stands again after --cool-off-s; after each failure (not 0) later and later.
 
     \b
     COMMAND finds in its environment:
@@ -62,10 +63,10 @@ def lead(ctx: click.Context, given: Given, on_exit: str, command: tuple[str, ...
       LEADERQ_TERM_ID             name of the term, unique for ever
       LEADERQ_TERM_CAREER, LEADERQ_TERM_CANDIDATE
       LEADERQ_TERM_UNCLEAN        1 if the term before ended without a hand-over, else 0
-      LEADERQ_TERM_LEASE_S        how long a term outlives the last word of ZooKeeper
+      LEADERQ_TERM_LEASE_S        how long a term goes on when ZooKeeper is silent
       LEADERQ_TERM_BUDGET_S       the hand-over budget
       LEADERQ_TERM_DEADLINE_FILE  a file with the end of the lease, on the clock of /proc/uptime;
-                                  renewed all the time; gone: the term is over
+                                  renewed all the time; if it is gone, the term is over
 
     Exit codes: with --on-exit stop, those of COMMAND: 128+n if signal n ended it, 126 if it cannot
     be executed, 127 if it was not found. Else 0 stopped as asked, 2 bad usage or configuration, 3

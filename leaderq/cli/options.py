@@ -203,7 +203,7 @@ def switch(name: str, *names: str, help: str) -> Callable[[F], F]:
     return click.option(name, *names, is_flag=True, help=help)
 
 
-yes_option: Callable[[F], F] = switch("--yes", help="really do it; needed")
+yes_option: Callable[[F], F] = switch("--yes", help="really do it; required")
 
 
 def needs_yes(yes: bool, what: str) -> None:

@@ -81,8 +81,8 @@ Found = Sequence[tuple["View", "ShownReport | None"]]
 @takes_settings(Section.CAREER, *CONNECTION, career=SOME_CAREER)
 @json_option
 def status(given: Given, partitions: bool, watch: bool, as_json: bool) -> ExitCode:
-    """Show who leads: one career with --career, else all of them; if nobody does, why; and how far
-    behind a leader is that drains Kafka.
+    """Show who leads each career (or only --career), and why if nobody does; and of a leader that
+    drains Kafka, how far behind it is.
 
     LAG counts offsets that are not handled yet, RATE those handled a second, CATCH-UP is how long
     until LAG is 0 at the rate of the last half minute, or "held up" while what the records need is

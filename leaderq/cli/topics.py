@@ -35,7 +35,7 @@ def create(
 ) -> None:
     """Create topics, and return when each of their partitions has a leader.
 
-    A topic that is there already is left as it is, and that is said.
+    A topic that exists already is left as it is, and a line says so.
 
     \b
     Examples:

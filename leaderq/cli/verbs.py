@@ -103,22 +103,22 @@ _CLI = "leaderq.cli"
         "members": ("status", "List candidates in the order of their turns."),
         "history": ("status", "Show the last terms, and why they ended."),
         "step-down": ("operating", "Let the next candidate lead."),
-        "transfer": ("operating", "Let a candidate of choice lead."),
+        "transfer": ("operating", "Let a chosen candidate lead."),
         "pause": ("operating", "Begin no new work, without a change of leader."),
         "resume": ("operating", "End a pause."),
-        "raise-floor": ("operating", "Number the next term at least so high."),
+        "raise-floor": ("operating", "Set the lowest number that the next term may get."),
         "forget": ("operating", "Delete all that is kept of a career."),
         "dead": Verbs(
             "dead",
             package=f"{_CLI}.dead",
             verbs={
                 "ls": ("letters", "List the letters there are."),
-                "show": ("letters", "Show one letter, whole."),
+                "show": ("letters", "Show one letter in full."),
                 "replay": ("replay", "Send records back to where they came from."),
             },
             help="Look at records set aside as dead letters, and replay them.",
         ),
-        "queue": ("queue", "Look into ZooKeeper queues, fill, drain and repair them."),
+        "queue": ("queue", "Inspect, fill, drain and repair ZooKeeper queues."),
         "analyze": ("analyze", "Tell whether coalescing pays on a stream of requests."),
         "journal": Verbs(
             "journal",
@@ -127,10 +127,10 @@ _CLI = "leaderq.cli"
                 "inspect": ("directory", "Show what is in a journal."),
                 "verify": ("directory", "Read every byte, and check every record."),
                 "replay": ("replay", "Write records to standard output."),
-                "send": ("send", "Send to Kafka what nobody sends any more."),
+                "send": ("send", "Send to Kafka what a dead program left in a journal."),
                 "truncate": ("directory", "Give up records, or files set aside."),
             },
-            help="Look into journals of producers, send and repair them.",
+            help="Inspect, send and repair journals of producers.",
         ),
         "config": Verbs(
             "config",
@@ -166,7 +166,7 @@ _CLI = "leaderq.cli"
     help="Show the version; see also leaderq version.",
 )
 def leaderq() -> None:
-    """Leader-elected consumers that stay alone and available.
+    """Run work as an elected leader: one process at a time, another when it dies.
 
     \b
     Examples:

@@ -199,7 +199,7 @@ class Settings:
     kafka_rack: str | None = setting(
         None, kinds.TEXT, _KAFKA, "rack of this host, to read from the nearest replica")
     career: str | None = setting(
-        None, kinds.NAME, _CAREER, "name of the career, instead of that of the class")
+        None, kinds.NAME, _CAREER, "name of the career; default: that of its class")
     id: str = setting(
         "<host>-<pid>-<random>", kinds.TEXT, _CANDIDATE,
         "name of this candidate", make=new_candidate_id)
@@ -222,7 +222,7 @@ class Settings:
     max_bytes_per_s: float | None = setting(
         None, kinds.number(1e-6, 1e12), _DRAIN, "most bytes of keys and values a second")
     key_interval_s: float | None = setting(
-        None, kinds.seconds(0.001, 86400), _DRAIN, "least time between two records of one key")
+        None, kinds.seconds(0.001, 86400), _DRAIN, "shortest time between two records of one key")
     max_message_bytes: int | None = setting(
         None, kinds.count(1, 1_000_000_000), _DRAIN, "largest message to produce")
     handle_budget_s: float | None = setting(
@@ -241,7 +241,7 @@ class Settings:
         3, kinds.count(1, 1_000_000), _TERM,
         "failed terms in a row after which to yield to other candidates")
     yield_s: float = setting(
-        30.0, kinds.seconds(0, 86400), _TERM, "pause before standing again after those failures")
+        30.0, kinds.seconds(0, 86400), _TERM, "pause after --max-failures failed terms")
     guardian: bool = setting(
         True, kinds.SWITCH, _PROCESS,
         "keep a parent process that frees leadership at once after a crash")
@@ -250,7 +250,7 @@ class Settings:
         "objects made before Python's garbage collector looks; 0: Python's own threshold")
     http: str | None = setting(
         None, kinds.LISTENING, _PROCESS,
-        "answer /livez, /readyz, /leader, /status and /metrics there; a port alone: this host only")
+        "serve /livez, /readyz, /leader, /status and /metrics here; a port alone: this host only")
     log_format: str = setting(
         "text", kinds.choice("text", "json"), _PROCESS, "format of the log on standard error")
     log_config: Path | None = setting(

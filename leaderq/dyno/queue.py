@@ -78,7 +78,7 @@ class DynoQueue:
     Nobody's message is delivered to another while its lease and its session stand. Among the
     messages of a shard that are due, the one with the best priority is delivered next, and of these
     the one that was pushed first, with any number of consumers.
-    *Not guaranteed:* that a message is worked on only once: who hangs past a lease may wake up, and
+    *Not guaranteed:* that a message is worked on once: who hangs past its lease may still wake, and
     finds out when it settles (:class:`StaleLease`). An order between shards.
     """
 

@@ -122,7 +122,7 @@ class Worker:
             except Exception as exc:  # noqa: BLE001 - this thread goes on
                 if self._queue.is_over:
                     return
-                log.warning("nothing popped, trying again error=%s", exc)
+                log.warning("pop failed, trying again error=%s", exc)
                 service.pause(backoff.next_s())
                 continue
             backoff.reset()

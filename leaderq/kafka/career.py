@@ -58,7 +58,7 @@ class KafkaLeaderCareer(LeaderCareer):
     How it is handed over:
         ``max_records``, ``max_bytes`` (keys and values), ``max_wait_s``: a batch is handed over
         when one of the first two is reached, or so long after its first record was read. One batch
-        is in hand and one ahead, so memory is bounded by some times ``max_bytes``. A batch is
+        is in hand and one ahead, so memory is bounded by a few times ``max_bytes``. A batch is
         also what may be repeated by the next leader after a crash, and its commit is one round
         trip, so small batches read slower.
         ``batches``: ``"merged"`` (one call for a batch) or ``"partition"`` (one call for the
@@ -77,10 +77,10 @@ class KafkaLeaderCareer(LeaderCareer):
         the last two also a record over which the process dies again and again.
 
         ``handle_budget_s``: one call of :meth:`handle` that takes longer ends the term: it hangs,
-        and nobody else would be told. ``None`` (default): there is no limit. An own :meth:`healthy`
-        must ask ``super().healthy()`` too.
+        and nobody else would be told. ``None`` (default): there is no limit. Your own
+        :meth:`healthy` must ask ``super().healthy()`` too.
 
-    Order at the begin of a term: the former leader is fenced, offsets are loaded,
+    Order at the start of a term: the former leader is fenced, offsets are loaded,
     :meth:`inaugurate`, first :meth:`handle`. At its end: the batch in hand is finished and
     committed, :meth:`handOver`, the consumer is closed without leaving the group.
 

@@ -254,11 +254,11 @@ class SinkSender:
         if self._said != kind and now >= self._quiet_until_s.get(kind, 0.0):
             self._said = kind  # each attempt would say it again
             self._quiet_until_s[kind] = now + _QUIET_S
-            what = "is behind" if isinstance(error, SinkBusy) else "takes nothing at the moment"
+            what = "sink is behind" if isinstance(error, SinkBusy) else "sink takes nothing"
             log.warning(
-                "sink takes nothing, what is sent is kept producer=%s sink=%s kind=%s error=%s",
-                self._name,
+                "%s, what is sent is kept producer=%s kind=%s error=%s",
                 what,
+                self._name,
                 kind,
                 error,
             )

@@ -432,7 +432,7 @@ class QueueSharder(Generic[Q]):
             try:
                 self._look()
                 if not self._queues and now_s() >= own_at:
-                    log.warning("first shard made in the leader's stead queue=%s", self.queue_path)
+                    log.warning("first shard made in place of the leader queue=%s", self.queue_path)
                     self._registry.make_first(None)
                     self._look()
             except (ConnectionLost, SessionExpired) as exc:
@@ -458,7 +458,7 @@ class QueueSharder(Generic[Q]):
             except LeaderqError as exc:
                 is_usual = isinstance(exc, ConnectionLost | SessionExpired)
                 level = logging.DEBUG if is_usual else logging.ERROR
-                log.log(level, "shards not looked at queue=%s", self.queue_path, exc_info=True)
+                log.log(level, "shards cannot be checked queue=%s", self.queue_path, exc_info=True)
 
     def _rest_s(self, is_known: bool) -> float:
         waits_s = [self._policies.threshold_check_s]

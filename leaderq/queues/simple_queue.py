@@ -272,7 +272,7 @@ class SimpleDistributedQueue:
             raise
         if is_late:
             raise ConnectionLost(
-                f"no answer in time; what is claimed of {self.path} goes to the next who asks"
+                f"no answer in time; items of {self.path} claimed late go to the next take"
             )
         engine.settle([done(claim) for claim in got])
         return [claim.data for claim in got]

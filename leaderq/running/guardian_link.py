@@ -69,7 +69,7 @@ class GuardianLink:
         return cls(link)
 
     def use_servers(self, address: str, security: Security | None) -> None:
-        """Tell the guardian where ZooKeeper is, and who it is to be there."""
+        """Tell the guardian where ZooKeeper is, and how to log in there."""
         known = None if security is None else asdict(security)
         self._say({"zookeeper": address, "security": known})
 

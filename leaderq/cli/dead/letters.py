@@ -31,12 +31,12 @@ SECTIONS = (Section.CAREER, Section.KAFKA, *CONNECTION)
 topic_option: Callable[[F], F] = click.option(
     "--topic",
     metavar="TOPIC",
-    help="where the letters are, if not where the career's leader said last, nor on CAREER-dead",
+    help="topic of the letters; default: the one its leader last reported, else CAREER-dead",
 )
 error_option: Callable[[F], F] = click.option(
     "--error",
     metavar="TEXT",
-    help="only letters whose error's class or text contains TEXT, whatever the case of its letters",
+    help="only letters whose error class or text contains TEXT; case is ignored",
 )
 origin_option: Callable[[F], F] = click.option(
     "--origin",

@@ -78,7 +78,7 @@ def replay(
     The letters stay where they are.
 
     Every group that reads those topics gets the records again, also those that could handle them.
-    Where that must not be, send them to a topic of their own with --to, and let the career read it
+    Where that is wrong, send them to a topic of their own with --to, and let the career read it
     too.
 
     What was replayed is kept as committed offsets of the group CAREER-dead-replay. A replay that

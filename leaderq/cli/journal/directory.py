@@ -155,8 +155,8 @@ def verify(directory: Path, as_json: bool) -> ExitCode:
     is spoilt or missing.
 
     Changes nothing and may be used beside the process that has the journal open. What is set aside
-    already (.bad) is not counted as damage. --json writes one object a damage, then one for the
-    whole.
+    already (.bad) is not counted as damage. --json writes one object for each
+    damaged place, then one for the whole.
 
     \b
     Examples:

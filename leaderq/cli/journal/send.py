@@ -28,7 +28,13 @@ _PAUSE_S = 0.2
 @click.command(cls=Verb)
 @takes_settings(Section.KAFKA)
 @click.option("--topic", metavar="TOPIC", help="where records go that name no topic themselves")
-@click.option("--client", type=click.Choice(["kafka-python", "confluent"]), default="kafka-python")
+@click.option(
+    "--client",
+    type=click.Choice(["kafka-python", "confluent"]),
+    default="kafka-python",
+    show_default=True,
+    help="client library",
+)
 @switch("--raw", help="send each record's bytes as the value, whatever they are")
 @number(
     "--away-s",
@@ -49,11 +55,11 @@ def send(
     as_json: bool,
 ) -> None:
     """Send the records of the journal in DIR that Kafka has not confirmed, in their order, as the
-    BufferedProducer with a KafkaSink would that wrote them.
+    BufferedProducer with a KafkaSink that wrote them would.
 
     For a host whose program will not start again. Each record is acknowledged in the journal when
-    Kafka has confirmed it, so what was interrupted is started again and goes on where it was; what
-    was under way then may be there twice. Refused while a process has the journal open.
+    Kafka has confirmed it, so run it again if it was interrupted: it goes on where it was, and what
+    was under way may arrive twice. Refused while a process has the journal open.
 
     A record that is not one for Kafka ends it: nothing is given up. That is so for requests which a
     process step of the program makes records of, or that a codec of its own has written: only that

@@ -11,11 +11,11 @@ from leaderq.cli.verbs import Verbs
     cls=Verbs,
     package=__name__,
     verbs={
-        "ls": ("items", "Show queues, and how they are."),
+        "ls": ("items", "Show queues: depth, consumers, dead letters."),
         "put": ("put", "Put items from arguments or standard input."),
         "peek": ("items", "Show items, without taking them."),
         "stats": ("items", "Show a Dyno queue shard by shard."),
-        "ack": ("items", "Take messages that are done out of a Dyno queue."),
+        "ack": ("items", "Remove messages from a Dyno queue as done."),
         "drain": ("drain", "Write items to standard output, and take them out."),
         "purge": ("items", "Delete all items."),
         "rm": ("items", "Delete queues with everything beside them."),

@@ -133,8 +133,8 @@ def peek(
 ) -> None:
     """Show the items at PATH in the order in which they go; nothing is taken or changed.
 
-    With --lock-path it is said which of them are held by a consumer. ATTEMPT is the one an item
-    waits for: 1 if it has not failed. Corrupt items are shown as such. In JSON, values that are no
+    With --lock-path it says which of them a consumer holds. ATTEMPT is the number of the next
+    attempt: 1 if it has not failed. Corrupt items are shown as such. In JSON, values that are no
     text in UTF-8 are {"base64": ...}.
 
     \b
@@ -163,7 +163,7 @@ def peek(
 @json_option
 def stats(given: Given, path: str, as_json: bool) -> None:
     """Show the Dyno queue at PATH shard by shard: how many messages are DUE, DELAYED (or rest after
-    a failure), HELD by consumers, and DEAD, and for how long the OLDEST of those due has been so.
+    a failure), HELD by consumers, and DEAD, and how long the OLDEST of those due has waited.
 
     \b
     Example:
@@ -188,7 +188,7 @@ def stats(given: Given, path: str, as_json: bool) -> None:
 @switch("--held-too", help="also what a consumer is working on; its acknowledgement will fail")
 @json_option
 def ack(given: Given, path: str, names: tuple[str, ...], held_too: bool, as_json: bool) -> ExitCode:
-    """Take messages that are done by other means out of the Dyno queue at PATH, by NAME or id.
+    """Remove messages, by NAME or id, from the Dyno queue at PATH: they were done by other means.
 
     Each goes as if a consumer had acknowledged it: its id is free again, or kept for its window.
     One that a consumer holds is left to that consumer, which would go on working all the same. Exit

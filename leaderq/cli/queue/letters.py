@@ -25,7 +25,7 @@ names_argument: Callable[[F], F] = click.argument("names", nargs=-1, metavar="[N
 error_option: Callable[[F], F] = click.option(
     "--error",
     metavar="TEXT",
-    help="only letters whose reason or error contains TEXT, whatever the case of its letters",
+    help="only letters whose reason or error contains TEXT; case is ignored",
 )
 
 

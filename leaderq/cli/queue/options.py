@@ -62,7 +62,7 @@ meta_path_option: Callable[[F], F] = click.option(
     metavar="PATH",
     callback=_keep_meta_path,
     expose_value=False,
-    help="where its side data lies, if its processes were given a meta_path",
+    help="where the queue's side data is, if its processes were given a meta_path",
 )
 
 
@@ -86,13 +86,13 @@ kind_option: Callable[[F], F] = click.option(
     "--kind",
     type=click.Choice(_KINDS),
     callback=_as_kind,
-    help="which recipe the queue is of, if the names of its items should not decide",
+    help="the recipe of the queue; default: told by the names of its items",
 )
 lock_path_option: Callable[[F], F] = click.option(
     "--lock-path",
     metavar="PATH",
     callback=_as_path,
-    help="where its consumers lock items; give it if they have one",
+    help="where the queue's consumers lock items; required if they do",
 )
 
 

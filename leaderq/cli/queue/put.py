@@ -102,8 +102,8 @@ def put(
     --priority or --delay-s, or by --kind; else it is a plain one. To a Dyno queue all of these may
     be given together; a message whose id another one has is refused. Each line is an item, an empty
     one too. All are stored when this ends with 0, each once, even if the connection breaks.
-    Interrupted or killed, the first ones are stored, without gaps: as many as it says, or as
-    leaderq queue ls shows by NEXT.
+    If it is interrupted or killed, the first ones are stored, without gaps: as many as it says, or
+    as leaderq queue ls shows by NEXT.
 
     \b
     Examples:

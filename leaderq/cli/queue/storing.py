@@ -69,7 +69,7 @@ class FramedStore(PutListener):
         prefix = _prefix(self._kind, entry.keys)
         if not self._putter.put(entry.values, prefix, PATIENCE_S, is_multi=True):
             raise ConnectionLost(
-                f"nothing was stored for {PATIENCE_S:.0f} s, and no more can be kept"
+                f"nothing was stored for {PATIENCE_S:.0f} s, and no more items fit in memory"
             )
         self._raise()
 

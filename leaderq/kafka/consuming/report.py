@@ -44,7 +44,7 @@ _LEAST_SPAN_S = 0.001  # divided by less, a rate may be infinite, which no repor
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """The offset to be handled next, the one after the last stable record, what is between."""
+    """Next offset to handle, the one after the last stable record, and their difference."""
 
     position: int
     end: int

@@ -404,7 +404,7 @@ class BatchWork:
 
     def _warn_of_passing_on(self, part: BatchPart, error: BaseException) -> None:
         if not isinstance(error, Deposed | KafkaFenced | BatchLost):
-            self._context.warn(part.records, "failed, not for what the records hold", error=error)
+            self._context.warn(part.records, "failed, but no record is to blame", error=error)
 
     def _warn_of_undecided(self, failed: Iterable[tuple[BatchPart, PartFailure]]) -> None:
         for part, failure in failed:

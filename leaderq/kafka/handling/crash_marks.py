@@ -16,7 +16,7 @@ written for that while all goes well:
 The znode ``<root>/<career>/attempts`` holds JSON: ``positions`` (topic, partition, committed
 offset, deaths), ``killers`` (topic, partition, offset, deaths of that very record) and ``in_hand``
 (topic, partition, offset). It is written through the term's fence only, so a zombie cannot blame a
-record that its successor passed; and read at the begin of a term only. One that cannot be
+record that its successor passed; and read at the start of a term only. One that cannot be
 understood is logged and begun again. While ZooKeeper is silent :meth:`CrashMarks.before` waits, at
 most until the lease ends.
 

@@ -30,7 +30,7 @@ _LIST_S = 60.0  # a million names take some seconds to come
 
 @dataclass(frozen=True, slots=True)
 class QueueContents:
-    """``kind``: as told, else as the names say, ``None`` if there is not a item; ``items`` in the
+    """``kind``: as told, else as the names say, ``None`` if there is no item; ``items`` in the
     order in which they go; ``foreign``: what nobody consumes; ``shards``: queues of a
     ``QueueSharder``, which look like items and must never be taken for some.
     """

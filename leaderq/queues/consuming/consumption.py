@@ -75,8 +75,8 @@ class Item(Generic[T]):
     ``put_multi``. ``attempt``: 1 the first time. ``enqueued``: when it was first put, by the clock
     of the servers.
 
-    *Guarantees* with a lock path: nobody else is given it while this session lasts; :meth:`ack`
-    fails, and nothing is written, if it does not any more. A znode goes when all its values are
+    *Guarantees* with a lock path: nobody else is given it while this session lasts; once it is
+    over :meth:`ack` fails, and nothing is written. A znode goes when all its values are
     done. *Not guaranteed* without: it was deleted when it was taken; if this process dies it is
     lost. With: a value that was acknowledged without ``ops`` comes again if the process dies before
     the last value of its znode is acknowledged.

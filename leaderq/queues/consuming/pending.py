@@ -170,8 +170,8 @@ class PendingNames:
 
     def take_overdue(self, most: int, now_ms: int) -> list[str]:
         """Names of others' shares that have waited for too long: the oldest or, so that two who
-        help do not always meet, those behind them. Were it any, some would wait for as long as
-        there are any.
+        help do not always meet, those behind them. If it were any of them, some would wait for
+        ever.
         """
         self._forget_marks(now_ms)
         count = bisect_right(self._others, self._overdue_to, key=sequence_of)

@@ -139,7 +139,7 @@ def sort_key(kind: QueueKind) -> Callable[[str], Any]:
 
 
 def kind_of(names: Iterable[str]) -> QueueKind | None:
-    """Which recipe put these items, as far as names tell; ``None`` if there is not a item among
+    """Which recipe put these items, as far as names tell; ``None`` if there is no item among
     them.
 
     An id queue whose ids all look like hexadecimal times cannot be told from a delay queue, and is
