@@ -114,6 +114,15 @@ def test_a_request_for_a_career_nobody_knows_changes_nothing(shell, stand, root,
     assert [view["career"] for view in lines(shell("status", "--json", **given))] == ["ad-billing"]
 
 
+def test_the_floor_is_raised_for_a_career_that_was_forgotten(shell, stand, root, zookeeper_server):
+    given = {"zookeeper": zookeeper_server.address, "root": root, "career": "ad-billing"}
+    done = shell("raise-floor", "41", **given)
+    assert (done.returncode, done.stderr) == (0, "the next term is numbered 41 or higher\n")
+    stand("a").wait_for("stage_began", stage="execution")
+    (view,) = lines(shell("status", "--json", **given))
+    assert view["term"] == 41
+
+
 def test_a_lonely_leader_does_not_step_down(shell, stand, root, zookeeper_server):
     stand("a").wait_for("stage_began", stage="execution")
     done = shell("step-down", zookeeper=zookeeper_server.address, root=root, career="ad-billing")
