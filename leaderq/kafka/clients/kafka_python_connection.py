@@ -23,7 +23,7 @@ import logging
 import socket as sockets  # a method below must be named socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, TypeVar
 
 from kafka import errors as native
@@ -115,7 +115,15 @@ def quiet_client_logs() -> None:
 
 
 class _Socket(sockets.socket):
+    """Tells its end after its data, not with them; and is closed when nobody knows it any more."""
+
     _has_given = False
+
+    def __del__(self) -> None:
+        # A client that is closed while it connects forgets the socket: the task that would close it
+        # never runs again, and whether it or the socket is collected first is chance.
+        with suppress(OSError):
+            self.close()
 
     def recv(self, bufsize: int, flags: int = 0) -> bytes:
         try:
