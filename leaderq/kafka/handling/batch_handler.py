@@ -323,8 +323,8 @@ class BatchWork:
         elif isinstance(decision, RetryAfter):
             self._retry(part, failure, decision.after_s)
         elif len(part.records) > 1 and not self._context.commits_first:
-            what = "failed together (attempt %d); now one by one"
-            self._context.warn(part.records, what, part.attempts, error=failure.error)
+            what = "records failed together, tried one by one now"
+            self._context.warn(what, part.records, failure.error, {"attempt": part.attempts})
             self._line.appendleft(part.isolated())
         else:
             for record in part.records:
@@ -345,17 +345,16 @@ class BatchWork:
             return decision
         if not self._hold_ups.are_too_many(record, failure.error):
             return decision
-        what = (
-            "is not passed over, as most_in_a_row=%s records before it were, which failed alike; is"
-            " it the records, or what they need?"
-        )
-        self._context.warn(part.records, what, on_error.most_in_a_row, error=failure.error)
+        # Is it the records, or what they need?
+        what = "record not passed over, too many in a row failed alike"
+        most = on_error.most_in_a_row
+        self._context.warn(what, part.records, failure.error, {"most_in_a_row": most})
         return self._hold_ups.decision(now_s())
 
     def _hold_up(self, part: BatchPart, failure: PartFailure, decision: HoldUp) -> None:
-        what = "held up for %.1f s, tried again in %.1f s, nothing is passed over"
-        times = decision.since_s, decision.after_s
-        self._context.warn(part.records, what, *times, error=failure.error)
+        times = {"held_up_s": f"{decision.since_s:.1f}", "again_in_s": f"{decision.after_s:.1f}"}
+        what = "records held up, none is passed over"
+        self._context.warn(what, part.records, failure.error, times)
         self._context.on_held_up(f"{span(part.records)}: {said(failure.error)}")
         part.failure = None
         self._line.appendleft(part)
@@ -363,8 +362,8 @@ class BatchWork:
             raise failure.error  # committed already, so it would be tried until the term is over
 
     def _retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
-        what = "failed (attempt %d); tried again in %.1f s"
-        self._context.warn(part.records, what, part.attempts, after_s, error=failure.error)
+        values = {"attempt": part.attempts, "again_in_s": f"{after_s:.1f}"}
+        self._context.warn("records failed, tried again", part.records, failure.error, values)
         part.failure = None
         if self._may_rest(part, after_s):
             where = _partition(part.records[0])
@@ -392,24 +391,24 @@ class BatchWork:
         try:
             self._commit_done()
         except BaseException:
-            what = "failed; and what was done before it could not be committed"
-            self._context.warn(part.records, what, error=failure.error, trace=True)
+            what = "records failed, what was done before them was not committed"
+            self._context.warn(what, part.records, failure.error, trace=True)
             raise
         raise failure.error
 
     def _warn_of_raising(self, part: BatchPart, failure: PartFailure) -> None:
         at = failure.index
         blamed = part.records if at is None or len(part.records) == 1 else part.records[at : at + 1]
-        self._context.warn(blamed, "failed, and the error is raised", error=failure.error)
+        self._context.warn("records failed, the error is raised", blamed, failure.error)
 
     def _warn_of_passing_on(self, part: BatchPart, error: BaseException) -> None:
         if not isinstance(error, Deposed | KafkaFenced | BatchLost):
-            self._context.warn(part.records, "failed, but no record is to blame", error=error)
+            self._context.warn("records failed, but none is to blame", part.records, error)
 
     def _warn_of_undecided(self, failed: Iterable[tuple[BatchPart, PartFailure]]) -> None:
         for part, failure in failed:
-            what = "failed too, and nothing more is done about it in this batch"
-            self._context.warn(part.records, what, error=failure.error)
+            what = "records failed too, nothing more is done about them in this batch"
+            self._context.warn(what, part.records, failure.error)
 
     def _pending(self) -> list[tuple[BatchPart, PartFailure]]:
         return [(part, part.failure) for part in self._line if part.failure is not None]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 
 from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
 from leaderq.kafka.handling.crash_marks import CrashMarks
@@ -91,25 +92,27 @@ class HandlingContext:
             said = attempts, term.number, self.career, int(time.time() * 1000)
             letter = new_dead_letter(record, error, *said)
             self.send_dead_letter(term, topic, letter)
-            what = "is set aside on %s after %d attempt(s)"
-            self.warn((record,), what, topic, attempts, error=error)
+            self.warn("record set aside", (record,), error, {"topic": topic, "attempts": attempts})
             self.on_dead_lettered(record, error, attempts, topic)
         elif ending is Ending.SKIP:
-            self.warn((record,), "is skipped after %d attempt(s)", attempts, error=error)
+            self.warn("record skipped", (record,), error, {"attempts": attempts})
             self.on_skipped(record, error, attempts)
 
     def warn(
         self,
+        phrase: str,
         records: Sequence[Record],
-        sentence: str,
-        *values: object,
         error: BaseException,
+        values: Mapping[str, object] = MappingProxyType({}),
+        *,
         trace: bool = False,
     ) -> None:
-        """Say of these ``sentence``, with ``values`` in it, and the error behind it."""
-        values = (self.career, span(records), *values, said(error))
-        extra, why = {"career": self.career}, error if trace else None
-        log.warning(f"career %s: %s {sentence}: %s", *values, exc_info=why, extra=extra)
+        """Log a failure: a fixed phrase, which career and records, ``values``, and the error."""
+        first, last = place_of(records[0]), place_of(records[-1])
+        where = {"career": self.career, "records": first if first == last else f"{first}..{last}"}
+        named = {**where, **values, "error": said(error)}
+        text = " ".join((phrase, *(f"{name}=%s" for name in named)))
+        log.warning(text, *named.values(), exc_info=error if trace else None, extra=where)
 
 
 def span(records: Sequence[Record]) -> str:

@@ -73,7 +73,7 @@ def test_payments_are_booked_once_and_what_is_none_is_set_aside(
         process.stop()
     assert booked(database) == (200, sum(range(200)))
     said = [str(line.get("message")) for line in process.lines]
-    assert sum("is set aside on payments-dead" in line for line in said) == 2
+    assert sum("record set aside" in line and "topic=payments-dead" in line for line in said) == 2
 
 
 def booked(database: Path) -> tuple[int, int]:

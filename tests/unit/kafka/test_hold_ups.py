@@ -202,7 +202,7 @@ def test_it_is_told_while_it_lasts_and_when_it_is_over(caplog: pytest.LogCapture
     with caplog.at_level(logging.WARNING):
         assert a_handler(career, skip(), on_held_up=told.append).work(a_batch(A=[1]), a_term())
     assert told == ["t-0@1: OSError: away"] * 2 + [None]
-    assert "t-0@1 held up" in caplog.text
+    assert "records held up, none is passed over career=billing records=t-0@1 " in caplog.text
 
 
 def test_the_pauses_grow_and_the_clock_runs_from_the_first_one(
@@ -253,7 +253,7 @@ def test_so_many_in_a_row_that_fail_alike_stop_the_passing_over(
     with caplog.at_level(logging.WARNING), pytest.raises(Bad):
         a_handler(career, ending(most_in_a_row=4)).work(keyed(keys), a_term())
     assert career.committed == {A: 4}
-    assert "t-0@4 is not passed over, as most_in_a_row=4" in caplog.text
+    assert "records=t-0@4 most_in_a_row=4" in caplog.text
 
 
 def test_they_are_tried_again_and_go_on_when_it_is_over() -> None:

@@ -121,7 +121,7 @@ def _lines(caplog: pytest.LogCaptureFixture) -> str:
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("undoes", [False, True])
 @pytest.mark.parametrize(
-    ("names", "place"), [(True, r"t-0@1 failed"), (False, "t-0@0 to t-0@1 failed")]
+    ("names", "place"), [(True, "records=t-0@1 "), (False, "records=t-0@0..t-0@1 ")]
 )
 def test_the_log_names_what_failed_where_the_error_is_raised(
     names: bool, place: str, undoes: bool, workers: int, caplog: pytest.LogCaptureFixture
@@ -152,6 +152,5 @@ def test_it_also_names_what_was_handled_when_an_error_about_no_record_came(
         pytest.raises(ConfigurationError),
     ):
         handler.work(a_batch(A=[0, 1], B=[5]), a_term())
-    assert "t-0@0 to t-0@1 failed" in _lines(caplog) or "from t-0@0 to t-1@5 failed" in _lines(
-        caplog
-    )
+    lines = _lines(caplog)
+    assert "records=t-0@0..t-0@1 " in lines or "records=t-0@0..t-1@5 " in lines
