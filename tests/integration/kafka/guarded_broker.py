@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
+from certificates import SELF_SIGNED, run_openssl
 from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
@@ -34,13 +33,6 @@ _PLAIN_USERS = (
 )
 
 
-def run_openssl(*words: str) -> None:
-    try:
-        subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=60)
-    except FileNotFoundError:
-        pytest.skip("making a certificate needs the program openssl")
-
-
 class Certificates:
     """An authority, what it has signed, and an authority that nobody knows; all are PEM files in
     ``folder``.
@@ -48,49 +40,14 @@ class Certificates:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        for name in ("ca", "unknown-ca"):
-            run_openssl(
-                *(
-                    "req",
-                    "-x509",
-                    "-newkey",
-                    "rsa:2048",
-                    "-nodes",
-                    "-days",
-                    "2",
-                    "-subj",
-                    f"/CN={name}",
-                ),
-                *("-keyout", str(self.key(name)), "-out", str(self.certificate(name))),
-            )
+        for name in ("ca", "unknown-ca", "stranger"):
+            pair = ("-keyout", self.key(name), "-out", self.certificate(name))
+            run_openssl(*SELF_SIGNED, "-subj", f"/CN={name}", *pair)
         self._sign("server", "subjectAltName=DNS:localhost,IP:127.0.0.1")
         self._sign("elsewhere", "subjectAltName=DNS:elsewhere.example")
         self._sign("client", "extendedKeyUsage=clientAuth")
-        run_openssl(
-            *(
-                "pkcs8",
-                "-topk8",
-                "-in",
-                str(self.key("client")),
-                "-out",
-                str(self.key("client-locked")),
-            ),
-            *("-passout", f"pass:{KEY_PASSWORD}"),
-        )
-        run_openssl(
-            *(
-                "req",
-                "-x509",
-                "-newkey",
-                "rsa:2048",
-                "-nodes",
-                "-days",
-                "2",
-                "-subj",
-                "/CN=stranger",
-            ),
-            *("-keyout", str(self.key("stranger")), "-out", str(self.certificate("stranger"))),
-        )
+        pair = ("-in", self.key("client"), "-out", self.key("client-locked"))
+        run_openssl("pkcs8", "-topk8", *pair, "-passout", f"pass:{KEY_PASSWORD}")
 
     def key(self, name: str) -> Path:
         return self._folder / f"{name}.key"
@@ -109,21 +66,12 @@ class Certificates:
         extensions.write_text(extension + "\n")
         run_openssl(
             *("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}"),
-            *("-keyout", str(self.key(name)), "-out", str(request)),
+            *("-keyout", self.key(name), "-out", request),
         )
         run_openssl(
-            *(
-                "x509",
-                "-req",
-                "-in",
-                str(request),
-                "-days",
-                "2",
-                "-CA",
-                str(self.certificate("ca")),
-            ),
-            *("-CAkey", str(self.key("ca")), "-CAcreateserial", "-extfile", str(extensions)),
-            *("-out", str(self.certificate(name))),
+            *("x509", "-req", "-in", request, "-days", "2", "-CA", self.certificate("ca")),
+            *("-CAkey", self.key("ca"), "-CAcreateserial", "-extfile", extensions),
+            *("-out", self.certificate(name)),
         )
 
 

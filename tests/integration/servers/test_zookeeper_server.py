@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from certificates import self_signed
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError
 
@@ -230,7 +231,7 @@ def _sasl_acl(user: str) -> object:
 
 
 def test_a_server_with_a_secure_port_can_be_had(tmp_path: Path) -> None:
-    certificate, keystore = _self_signed(tmp_path)
+    certificate, keystore = self_signed(tmp_path, "server", "DNS:localhost,IP:127.0.0.1")
     tls = Tls(keystore=keystore, truststore=certificate)
     with (
         ZooKeeperServer(tls=tls) as server,
@@ -239,36 +240,6 @@ def test_a_server_with_a_secure_port_can_be_had(tmp_path: Path) -> None:
         ) as kazoo,
     ):
         assert kazoo.exists("/zookeeper")
-
-
-def _self_signed(folder: Path) -> tuple[Path, Path]:
-    key, certificate, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
-    command += [
-        "-addext",
-        "subjectAltName=DNS:localhost,IP:127.0.0.1",
-        "-keyout",
-        str(key),
-        "-out",
-        str(certificate),
-    ]
-    try:
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
-    except FileNotFoundError:
-        pytest.skip("making a certificate needs the program openssl")
-    both.write_text(key.read_text() + certificate.read_text())
-    return certificate, both
 
 
 def is_running(pid: int) -> bool:

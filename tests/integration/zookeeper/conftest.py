@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import self_signed
 from sasl_logins import JAAS
 
 from leaderq.testing import ZooKeeperServer
@@ -62,34 +62,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Two self-signed certificates, of which one is the server's."""
     folder, made = tmp_path_factory.mktemp("tls"), {}
     for name in ("server", "other"):
-        key, certificate, both = (
-            folder / f"{name}-{part}.pem" for part in ("key", "certificate", "both")
-        )
-        command = [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=localhost",
-        ]
-        command += [
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-keyout",
-            str(key),
-            "-out",
-            str(certificate),
-        ]
-        try:
-            subprocess.run(command, check=True, capture_output=True, timeout=60)
-        except FileNotFoundError:
-            pytest.skip("making a certificate needs the program openssl")
-        both.write_text(key.read_text() + certificate.read_text())
+        certificate, both = self_signed(folder, name, "IP:127.0.0.1")
         made |= {name: certificate, f"{name}-both": both}
     return made
 
