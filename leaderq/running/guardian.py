@@ -87,6 +87,10 @@ class KnownSession:
     timeout_s: float
 
 
+_EARLY_ENDS: dict[int, ExitCode] = {signal.SIGINT: ExitCode.FORCED, signal.SIGTERM: ExitCode.OK}
+"""What a worker that such a signal has killed before it had a session ends with."""
+
+
 class Guardian:
     """Watches over one worker; all other children of this process must be the guardian's own."""
 
@@ -318,6 +322,8 @@ class Guardian:
         status = self._exit_status or 0
         if status >= 0:
             return status
+        if self._told_to_stop and self._session is None and -status in _EARLY_ENDS:
+            return _EARLY_ENDS[-status]  # the signal was quicker than what handles it
         name = signal.Signals(-status).name
         log.error("worker died signal=%s", name, extra={"event": "worker_died"})
         return ExitCode.FORCED if self._told_to_stop > 2 else ExitCode.FAILED

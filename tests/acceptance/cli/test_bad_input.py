@@ -135,28 +135,35 @@ def test_a_zookeeper_that_accepts_and_never_answers_is_told_in_bounded_time(shel
     assert_refused(done, 3, f"ZooKeeper at '{silent_address}' did not answer within 0.5 s")
 
 
+ANNOUNCED = """
+class Announced(AdBilling):
+    def __init__(self):
+        print("made", flush=True)
+"""
+KILLED = """
+import signal, time
+class Announced(AdBilling):
+    def __init__(self):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        print("made", flush=True)
+        time.sleep(60)
+"""
+
+
 @pytest.mark.parametrize(("told", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-@pytest.mark.parametrize("guardian", ["--guardian", "--no-guardian"])
+@pytest.mark.parametrize(
+    ("guardian", "career"),
+    [("--guardian", ANNOUNCED), ("--no-guardian", ANNOUNCED), ("--guardian", KILLED)],
+    ids=["guardian", "alone", "killed by the signal itself"],
+)
 def test_a_candidate_that_still_looks_for_zookeeper_leaves_when_told(
-    folder, environment, silent_address, told, code, guardian
+    folder, environment, silent_address, told, code, guardian, career
 ):
-    command = [
-        sys.executable,
-        "-m",
-        "leaderq",
-        "run",
-        "billing:Announced",
-        guardian,
-        "--zookeeper",
-        silent_address,
-    ]
-    (folder / "billing.py").write_text(
-        (folder / "billing.py").read_text()
-        + "\nclass Announced(AdBilling):\n    def __init__(self):\n        print('made',"
-        " flush=True)\n"
-    )
+    command = [sys.executable, "-m", "leaderq", "run", "billing:Announced", guardian]
+    (folder / "billing.py").write_text((folder / "billing.py").read_text() + career)
     with subprocess.Popen(
-        command,
+        [*command, "--zookeeper", silent_address],
         cwd=folder,
         env=environment(connect_timeout_s="60"),
         stdout=subprocess.PIPE,

@@ -180,7 +180,7 @@ def test_an_item_claimed_for_a_caller_whose_time_was_up_goes_to_the_next(proxy, 
         assert queue.poll() == b"0"
         settle(session)
         proxy.freeze_direction("to_client")
-        with pytest.raises(ConnectionLost, match="next who asks"):
+        with pytest.raises(ConnectionLost, match="go to the next take"):
             queue.poll(timeout_s=0.01)
         proxy.heal()
         eventually(lambda: len(session.children("/queue")) == 2)
