@@ -11,8 +11,6 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from leaderq.kafka.topics import create_topics
 from leaderq.producing import BufferedProducer, KafkaSink
 from leaderq.testing import eventually
@@ -26,13 +24,6 @@ def run(program: str, *arguments: str) -> str:
     return subprocess.run(
         command, check=True, text=True, stdout=subprocess.PIPE, timeout=150
     ).stdout
-
-
-def test_all_of_them_pass_the_strict_checker():
-    mypy = pytest.importorskip("mypy.api", reason="the types are checked where mypy is installed")
-    programs = [str(HERE / name) for name in ("payments.py", "service.py", "report.py")]
-    said, _, code = mypy.run(["--strict", "--config-file=", *programs])
-    assert code == 0, said
 
 
 def test_a_block_and_a_loop_lead(zookeeper_server, znode_root):
