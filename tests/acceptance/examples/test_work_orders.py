@@ -115,25 +115,6 @@ def test_an_allocator_that_another_has_followed_orders_nothing(
         assert queue.shard_sizes()["0"]["leased"] == 0
 
 
-def test_the_example_passes_the_strict_checker() -> None:
-    pytest.importorskip("mypy.api", reason="the types are checked where mypy is installed")
-    strictly_checked(*sorted(README.parent.glob("*.py")))
-
-
-def strictly_checked(*files: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--config-file=",
-        "--follow-imports=silent",
-        *map(str, files),
-    ]
-    said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=EXAMPLES.parent)
-    assert said.returncode == 0, said.stdout
-
-
 def test_the_worker_of_the_page_about_messages_runs(
     zookeeper_server: Any, znode_root: str, tmp_path: Path, session: Session
 ) -> None:
