@@ -112,9 +112,10 @@ def connected(given: Given, *, one_career: bool = False) -> Iterator[tuple[Sessi
 
 
 @contextmanager
-def operator(given: Given) -> Iterator[Operator]:
-    """An operator of the career that is named."""
+def operator(given: Given, *, must_be_known: bool = True) -> Iterator[Operator]:
+    """An operator of the career that is named, and that somebody must have stood for."""
     with connected(given, one_career=True) as (session, settings):
         from leaderq.election import Operator
 
-        yield Operator(session, known_career(session, settings), root=settings.root)
+        career = known_career(session, settings) if must_be_known else named_career(settings)
+        yield Operator(session, career, root=settings.root)

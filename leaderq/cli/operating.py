@@ -7,7 +7,7 @@ from __future__ import annotations
 import click
 
 from leaderq.cli.completion import ONE_CAREER, candidates
-from leaderq.cli.connecting import connected, named_career, operator
+from leaderq.cli.connecting import named_career, operator
 from leaderq.cli.options import (
     CONNECTION,
     Given,
@@ -110,11 +110,9 @@ def raise_floor(given: Given, number: int) -> None:
     Example:
       leaderq raise-floor 1200 --career ad-billing
     """
-    # Not known_career(): after leaderq forget, or on a rebuilt ensemble, nobody has stood for it.
-    with connected(given, one_career=True) as (session, settings):
-        from leaderq.election import Operator
-
-        Operator(session, named_career(settings), root=settings.root).raise_floor(number)
+    # After leaderq forget, or on a rebuilt ensemble, nobody has stood for it.
+    with operator(given, must_be_known=False) as requests:
+        requests.raise_floor(number)
     click.echo(f"the next term is numbered {number} or higher", err=True)
 
 
