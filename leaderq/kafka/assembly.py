@@ -221,7 +221,7 @@ def _free_group(environment: Environment) -> str:
         gone = sorted(name for name in others if _is_abandoned(session, Layout(root, name)))
         if gone:
             remove_static_members(address, group, gone, **access)
-            what = "members without candidates removed from group; group=%s members=%s"
+            what = "members without candidates removed from group group=%s members=%s"
             log.warning(what, group, ", ".join(gone))
     except LeaderqError as exc:
         return f"group={group} waits for other members, which are not known: {exc}"

@@ -201,7 +201,7 @@ class KafkaLeaderCareer(LeaderCareer):
             return True
         name, overdue = self._assembly.declared.name, self._assembly.calls.overdue(budget_s)
         for each in overdue:
-            what = "handler over its budget career=%s handle_budget_s=%g: %s"
+            what = "handler over its budget career=%s handle_budget_s=%g running=%s"
             log.error(what, name, budget_s, each)
         return not overdue
 

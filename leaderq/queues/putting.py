@@ -263,7 +263,7 @@ class SequenceMonitor:
         number = sequence_of(name_of(made))
         if not 0 <= number < WARN_FROM:
             self.has_warned = True
-            why = "numbers near their end, then order is lost: use a new path queue=%s number=%d"
+            why = "numbers near their end, then order is lost, use a new path queue=%s number=%d"
             log.warning(why, self._path, number)
 
 

@@ -214,7 +214,7 @@ class Latch:
         strangers = {name for name in names if _BASE not in name} - self._warned
         self._warned |= strangers
         for name in strangers:
-            why = "not a candidate; in front of all others it keeps everybody from leading path=%s"
+            why = "not a candidate, in front of all others it keeps everybody from leading path=%s"
             log.warning(why, join(self._path, name))
 
 

@@ -27,19 +27,28 @@ ELSEWHERE = {
 
 
 def lines(text: str) -> Iterator[str]:
-    """The constant texts that ``text``, a Python source, logs."""
-    for node in ast.walk(ast.parse(text)):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in LEVELS
-            and ast.unparse(node.func.value).endswith("log")
-        ):
-            yield from (
-                one.value
-                for one in node.args[:2]
-                if isinstance(one, ast.Constant) and isinstance(one.value, str)
-            )
+    """The texts that ``text``, a Python source, logs: constants, and variables that hold one."""
+    tree = ast.parse(text)
+    for scope in (tree, *(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))):
+        held = {
+            target.id: node.value.value
+            for node in ast.walk(scope)
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(scope):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in LEVELS
+                and ast.unparse(node.func.value).endswith("log")
+            ):
+                for one in node.args[:2]:
+                    said = held.get(one.id) if isinstance(one, ast.Name) else None
+                    said = one.value if isinstance(one, ast.Constant) else said
+                    if isinstance(said, str):
+                        yield said
 
 
 def is_fixed(line: str) -> bool:
@@ -53,10 +62,11 @@ def is_fixed(line: str) -> bool:
         ('log.log(level, "session over items=%d", 1)', True),
         ('log.warning("queue %s: the item is lost", 1)', False),
         ('self._log.error("item lost: %s", 1)', False),
+        ('what = "queue %s is lost"\nlog.info(what, 1)', False),
     ],
 )
 def test_what_is_a_fixed_phrase(text: str, fixed: bool) -> None:
-    assert [is_fixed(line) for line in lines(text)] == [fixed]
+    assert {is_fixed(line) for line in lines(text)} == {fixed}
 
 
 def test_every_log_line_is_a_fixed_phrase_with_its_values_behind_it() -> None:

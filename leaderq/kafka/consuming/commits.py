@@ -87,7 +87,7 @@ class OffsetCommits:
             # Some clients and stores wait for a server without a word; an operator should know.
             if self._tell_at_s is not None and now_s() > self._tell_at_s:
                 self._tell_at_s = None
-                what = "offset commit takes longer than %.0f s; the term goes on and waits"
+                what = "offset commit takes long, the term goes on and waits longer_than_s=%.0f"
                 log.warning(what, TELL_AFTER_S)
             return None
         if self._tell_at_s is None:

@@ -147,7 +147,7 @@ class ConsumerCheck:
             return True
         if missing and not self._warned:
             self._warned = True
-            what = "partitions %s are not given to this leader; who else uses its group?"
+            what = "partitions not given to this leader, somebody else uses its group partitions=%s"
             log.warning(what, ", ".join(map(str, sorted(missing))))
         self._missing = missing
         return False

@@ -208,7 +208,7 @@ class TermConsumer:
                 self._term.wind_up(Reason.FENCED)
             raise Deposed(term=self._term.number, reason=Reason.FENCED) from exc
         except BatchLost as exc:
-            what = "effects of a batch are lost (%s); the offsets tell if it is to be repeated"
+            what = "effects of a batch are lost, the offsets tell if it is to be repeated error=%s"
             log.warning(what, exc)
             self._effects_lost, self.joined = True, False
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
@@ -332,7 +332,7 @@ class TermConsumer:
                 " (kafka-consumer-groups --reset-offsets), or set auto_offset_reset to 'earliest'"
                 " or 'latest' if reading shall go on there"
             )
-        what = "reached offsets are gone; reading goes on at the %s records; reached=%s"
+        what = "reached offsets are gone, reading goes on where it may begin=%s reached=%s"
         log.warning(what, self._plan.start, where)
 
     def _resume(self, stored: Offsets, held: frozenset[Partition]) -> None:
@@ -411,7 +411,7 @@ class TermConsumer:
         first, last = consumer.start_offsets(self._request_s), consumer.end_offsets(self._request_s)
         new = resets(self._plan.start, self._positions.handed, recreated, first, last)
         if new:
-            what = "positions are gone; reading goes on at the %s records; partitions=%s"
+            what = "positions are gone, reading goes on where it may begin=%s partitions=%s"
             log.warning(what, self._plan.start, _names(new))
             self.commits.commit_positions_now(consumer, new, 2 * self._request_s)
             self._positions.add(new)
@@ -482,7 +482,7 @@ class TermConsumer:
         if found.stalled and not self._stalled:
             where, at = found.stalled
             self._stalled = True
-            what = "consumer stalled, it is made again; partition=%s position=%d end=%d"
+            what = "consumer stalled, it is made again partition=%s position=%d end=%d"
             log.warning(what, where, at.position, at.end)
             reports.stalled(where, at.position, at.end)
 

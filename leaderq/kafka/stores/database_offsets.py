@@ -303,7 +303,7 @@ class Database:
             if self._begin is None or self._is_in_transaction() is not False:
                 self._end("ROLLBACK")
         except Exception as exc:  # noqa: BLE001  (the first error is the one to raise; the server rolls a lost session back itself)
-            what = "database transaction could not be rolled back (%r); its connection is given up"
+            what = "database transaction not rolled back, its connection is given up error=%r"
             log.warning(what, exc)
             self.close()
 

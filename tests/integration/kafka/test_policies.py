@@ -326,7 +326,7 @@ def test_a_handler_that_hangs_makes_its_career_unhealthy_and_is_named(
     finally:
         goes_on.set()
         working.join(60)
-    assert "handle_budget_s=0.2: handle has been called for" in caplog.text
+    assert "handle_budget_s=0.2 running=handle has been called for" in caplog.text
     assert f"from {leader.career.topics}-" in caplog.text
     assert leader.career.healthy()
 
