@@ -9,7 +9,7 @@ CHANGES ?= 100
 TIMES   ?= 20
 JOBS    ?= 2
 
-.PHONY: demo test quick docs help lint unit faults soak queue-soak dyno-soak losses rude histories mutants compat bench smoke servers clean
+.PHONY: demo test quick docs help lint unit faults soak queue-soak dyno-soak losses rude histories mutants compat lock bench smoke servers clean
 
 demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; under two minutes
 	@$(BIN)/leaderq demo
@@ -48,8 +48,8 @@ faults: $(READY)  ## each offset store under 30 faults
 
 # The nemesis against rude careers: make soak MINUTES=60 SEED=7. History and logs stay in logs/.
 soak: $(READY)  ## the nemesis against rude careers: MINUTES=60 SEED=7
-	@$(BIN)/python -m leaderq.testing.nemesis --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
-	  --folder logs/nemesis-$$(date +%Y%m%d-%H%M%S)
+	@PYTHONPATH=tests/faults/careers $(BIN)/python -m leaderq.testing.nemesis --career bad_manners:Rude \
+	  --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --folder logs/nemesis-$$(date +%Y%m%d-%H%M%S)
 
 # What queues cost servers of 256, 512 and 1000 MB, a queue of 300,000, and 100 kills, freezes and cuts
 # of consumers, pulled and pushed, on one server and on three; the ordinary test run does a few.
@@ -94,6 +94,10 @@ mutants: $(READY)  ## edits that tests must notice: ONLY="a text"
 # of an hour. ONLY="3.6" tries those whose name contains it.
 compat: $(READY)  ## the supported servers and Pythons: ONLY="a text"
 	@PYTHONPATH=.:tests $(BIN)/python -m compat $(ONLY)
+
+# What the pinned servers and those of make compat need, resolved again. Review the difference.
+lock: $(READY)  ## the locked jars of all servers, resolved again
+	@PYTHONPATH=.:tests $(BIN)/python -m compat.locking
 
 # The peers that some of them are measured beside come with the extra "bench".
 bench: $(READY)  ## all benchmarks

@@ -6,20 +6,21 @@ interleaved in one run.
                                [--stores kafka,zookeeper,external] [--cpu]
 
 Batches of 1,000, and everything else of leaderq at its defaults. Every loop, and leaderq's handler,
-reads key, value and offset of each record. leaderq saves every batch before it hands out the next;
-so do the bare loops, as members of a group. *own settings* are the library's defaults, *our
-settings* those that leaderq gives to the library. The fastest bare loop of a library, without a
-group, without a commit, with our settings and Python's garbage collector looking as seldom as under
-``leaderq run``, stands beside them: that is what the library can do at all.
+reads key, value and offset of each record. leaderq commits every batch before it hands out the
+next; so do the bare loops, as members of a group. *own settings* are the library's defaults, *our
+settings* those that leaderq sets. The last row of each library is its fastest loop: without a
+group, without a commit, with our settings, and with the garbage collector as under ``leaderq run``.
+That is the most that the library can do.
 
 ``plain``: records of 1 KB in 4 partitions on one broker. The others differ from it in one thing:
-``partitions``: 100 of them; ``small``: 100 bytes; ``lz4``: compressed so; ``transactions``: each
-batch is produced again in a transaction with its offsets, with the same settings on both sides;
-``workers``: 16 partitions, and a handler that waits 20 us for each record, with ``workers=8``
-beside ``workers=1``, and beside the same handler in a ``ThreadPoolExecutor`` of eight.
+``partitions``: 100 of them; ``small``: 100 bytes; ``lz4``: compressed with lz4; ``transactions``:
+each batch is produced again in a transaction with its offsets, with the same settings on both
+sides; ``workers``: 16 partitions, and a handler that waits 20 us for each record, with
+``workers=8`` beside ``workers=1``, beside the same handler in a ``ThreadPoolExecutor`` of eight,
+and beside a loop that does not wait at all.
 
-All in records a second; ratios are of medians. ``--cpu``: a second of this process's CPU time,
-which can be compared on a machine that has other things to do as well; it tells nothing of waiting.
+All figures are records a second; ratios are of medians. With ``--cpu`` the second is one of this
+process's CPU time, which can be compared on a busy machine, but does not show waiting.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ def feed(address: str, scenario: Scenario, count: int) -> None:
 def rows_of(client: str, scenario: Scenario, session: Session, stores: list[str]) -> Rows:
     """What is measured with one client, the bare loops first."""
     ours = partial(drained, session=session, client=client)
+    read = bare.kafka_python if client == "kafka-python" else bare.confluent
     if scenario.name == "transactions":
         loop = (
             bare.kafka_python_transactions
@@ -115,8 +117,11 @@ def rows_of(client: str, scenario: Scenario, session: Session, stores: list[str]
         counts = {
             f"leaderq, workers={n}": partial(ours, kind=Waiting, workers=n) for n in (1, most)
         }
-        return {f"{OURS}, {most} threads": partial(bare.collecting_as_ours, loop), **counts}
-    read = bare.kafka_python if client == "kafka-python" else bare.confluent
+        return {
+            f"{OURS}, {most} threads": partial(bare.collecting_as_ours, loop),
+            f"{OURS}, no waiting": partial(read, commit=True, ours=True),
+            **counts,
+        }
     rows: Rows = {
         OWN: partial(read, commit=True),
         OURS: partial(read, commit=True, ours=True),

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
@@ -21,7 +21,7 @@ from leaderq.config.settings import BY_NAME
 from leaderq.kafka.clients.confluent_connection import ErrorCallback
 from leaderq.kafka.clients.confluent_consumer import consumer_options as confluent_consumer_options
 from leaderq.kafka.clients.confluent_producer import producer_options as confluent_producer_options
-from leaderq.kafka.clients.consumer import SHARED_FETCH_BYTES, ConsumerSettings
+from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options
 from leaderq.kafka.clients.kafka_python_producer import producer_options
 from leaderq.kafka.clients.producer import ProducerSettings
@@ -203,7 +203,7 @@ def _ends(messages: list[Any]) -> list[ConfluentPartition]:
 
 def kafka_python_shared(job: Job) -> float:
     """Batches with as much of each partition, shared by eight threads; each is committed."""
-    options = consumer_options(replace(job.settings, partition_fetch_bytes=SHARED_FETCH_BYTES))
+    options = consumer_options(job.settings)
     consumer = KafkaConsumer(**{**options, "auto_offset_reset": "earliest"})
     consumer.subscribe([job.topic])
 
@@ -224,8 +224,7 @@ def kafka_python_shared(job: Job) -> float:
 
 def confluent_shared(job: Job) -> float:
     """The same with librdkafka."""
-    settings = replace(job.settings, partition_fetch_bytes=SHARED_FETCH_BYTES)
-    options = confluent_consumer_options(settings, ErrorCallback())
+    options = confluent_consumer_options(job.settings, ErrorCallback())
     more = {"enable.partition.eof": False, "auto.offset.reset": "earliest"}
     consumer = Consumer({**options, **more})
     consumer.subscribe([job.topic])

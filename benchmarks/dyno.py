@@ -5,10 +5,10 @@
 
 Needs a JDK, Maven (it fetches Dyno-queues when first run) and ``redis-server``. Both servers force
 every answered write to the disk: Redis with ``appendfsync always``, ZooKeeper with its ordinary
-settings and a heap of 512 MB. ``--fsync everysec`` shows Redis as it is mostly run, which may lose
-a second. One shard, payloads of ``--size`` bytes, ids made beforehand. V1 has a pooled plain Jedis,
-V2 a ``JedisPool``; the producer and each consumer have connections of their own. The sides run in
-turn, after ``--warm-up`` rounds for the JITs; ratios are of medians of one run.
+settings and a heap of 512 MB. ``--fsync everysec`` shows Redis as it is usually run, which may lose
+a second of messages. One shard, payloads of ``--size`` bytes, ids made beforehand. V1 has a pooled
+plain Jedis, V2 a ``JedisPool``; the producer and each consumer have connections of their own. The
+sides run in turn, after ``--warm-up`` rounds for the JITs; ratios are of medians of one run.
 
 ==========  ====================================================================================
 push        1 (one after the other), 100 and 1,000 messages a call
@@ -20,8 +20,8 @@ beside      milliseconds from push to acknowledgement at 50 messages/s, beside a
 deep        microseconds a message to pop and acknowledge with 1,000 and with ``--deep`` waiting
 ==========  ====================================================================================
 
-"Bare multis" are the same znodes written by multis of as many messages, without choosing, leases,
-counters and idempotence: what ZooKeeper itself can do. Their wake-up is a watch.
+"Bare multis" write the same znodes, as many messages at a time, without choosing, leases, counters
+and idempotence: what ZooKeeper itself can do. Their wake-up is a watch.
 """
 
 from __future__ import annotations

@@ -5,13 +5,12 @@ same session time-out.
     [--no-kazoo]
 
 Rows: *killed*: ``kill -9`` of the process that does the work, until ``inaugurate`` (kazoo: the
-function given to ``run``) begins in the next one. *SIGTERM* and *planned*: the leader is asked to
-go, until the next begins. On equal terms are *leaderq, SIGTERM* and *kazoo, planned*: both are told
-by a signal. *leaderq, planned* is ``leaderq step-down``: a wish that is written to ZooKeeper and
-read there, so it has two round trips more. *killed, Kafka*: until the first record of the new term
-is handled. All in milliseconds, from just before the signal or wish is sent; every process reads
-the same clock. The server is warmed up first, for both sides: a production server has compiled what
-it does.
+function given to ``run``) begins in the next one. *SIGTERM* and *planned*: from asking the leader
+to go until the next one begins. Compare *leaderq, SIGTERM* with *kazoo, planned*: both are told by
+a signal. *leaderq, planned* is ``leaderq step-down``: a wish that is written to ZooKeeper and read
+there, so it has two round trips more. *killed, Kafka*: until the first record of the new term is
+handled. All in milliseconds, from just before the signal or wish is sent; every process reads the
+same clock. The server is warmed up first, for both sides, because a production server is warm too.
 """
 
 from __future__ import annotations

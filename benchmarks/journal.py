@@ -1,24 +1,24 @@
 """The producer's journal beside persist-queue, litequeue, diskcache and a bare file: one run, one
 disk, 256 B, rounds in turn, medians.
 
-    pip install 'leaderq[bench]'    # persist-queue, litequeue, diskcache; what lacks is left out
+    pip install 'leaderq[bench]'    # persist-queue, litequeue, diskcache; a missing one is left out
     python benchmarks/journal.py [--rounds 5] [--records 2000] [--gib 1] [--only KIND ...]
         [--place DIR]
 
 Durable means on all sides that a record is on the disk when the call returns: fdatasync, or
 SQLite's ``synchronous=FULL`` in its write-ahead log. Relaxed means left to the system: ``NO_SYNC``,
-``synchronous=NORMAL``. A first round, which warms up, is not counted. The quick sides take
+``synchronous=NORMAL``. A first round warms up and is not counted. The quick sides take
 ``--records`` times 50. The bare file is a write at its end and fdatasync, with neither ids nor
 checksums; once as it grows, and once with zeros written ahead before the clock starts, as our
-journal writes them while it runs. Everything lies in ``--place`` (the system's temporary folder
-unless told); a place in memory measures no disk.
+journal writes them while it runs. Everything lies in ``--place`` (default: the
+system's temporary folder); a folder in memory measures no disk.
 
 =========  =========================================================================================
 single     one caller, durable
 relaxed    one caller, left to the system
 group      durable, in groups of the same size on all sides: 100 and 2,000 records a commit
 pipelined  durable, many on their way: ``append_soon`` with a callback each, which chooses its own
-           groups; how large they were is told
+           groups; their size is printed
 callers    durable, 4 and 16 threads of ``append``
 take       read and acknowledge all, 100 at a time; ours notes that on disk half a second later, or
            at once and forced out (``flush``); SQLite in one transaction where the library has one

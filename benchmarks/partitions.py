@@ -1,13 +1,13 @@
-"""What many partitions cost a leader: taking over, being idle, draining, being succeeded.
+"""What many partitions cost a leader: taking over, being idle, draining, handing over.
 
     python benchmarks/partitions.py [--partitions 1000,10000] [--records 200000] [--idle-s 20]
                                     [--clients kafka-python,confluent]
 
 Records of 100 bytes, spread over all partitions of one broker, topics of 2,500 partitions each;
 batches and all else at the defaults. Two candidates are warm. The first takes over and drains; its
-successor takes over while some records wait. *open*: from nothing to being warm. *take over*: from
+successor takes over while some records wait. *open*: until a candidate is warm. *take over*: from
 the beginning of a term to the first record handled and committed. *idle*: the share of a core that
-the process takes while it leads and nothing comes. *report*: the znode that ``leaderq status``
+the process takes while it leads and no record comes. *report*: the znode that ``leaderq status``
 reads. The bare row is the same client with our settings, polled every 200 ms, and does nothing
 else.
 """

@@ -5,17 +5,17 @@ libraries, interleaved in one run.
     python benchmarks/producing.py --outage 60 [--rate 20000] [--client confluent]
 
 Keyed messages into 4 partitions of one broker; idempotent producers, acks of all replicas, the same
-batch size and linger on all sides. *Accepted* is over when the call for the last message has
-returned, *confirmed* when the broker has acknowledged all; both in messages a second. *CPU* is what
-this process used for a million messages, in seconds. Rows of leaderq: without a journal; with one
-that only catches what does not fit (idle here); with every message written ahead. Ratios are
+batch size and linger on all sides. *Accepted* counts until the call for the last message has
+returned, *confirmed* until the broker has acknowledged all; both in messages a second. *CPU* is
+what this process used for a million messages, in seconds. Rows of leaderq: without a journal; with
+one that only catches what does not fit (idle here); with every message written ahead. Ratios are
 medians, over the bare loop with the same client and settings; the bar is 0.8 without a journal.
 
 ``--outage 60``: instead, the broker is killed for so long under ``--rate`` messages a second, or
 half of what this machine confirms in the first seconds, if that is less (no producer catches up
-under more than that). Checked are what is lost or doubled, the order within each key, how much
-memory it took, and how long catching up took after the broker was back, the load going on for two
-minutes at most. The exit code is 1 if anything is lost, doubled or out of order.
+under more than that). It checks what is lost or doubled, the order within each key, how much
+memory it took, and how long it took to catch up after the broker was back, while the load continues
+for two minutes at most. The exit code is 1 if anything is lost, doubled or out of order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The sides of ``queues.py``: leaderq and kazoo in this process, Java Curator in a JVM of its own.
 
-Every method returns seconds. A consumption lasts from the start of the consumer until it has seen
+Every method returns seconds. Consuming is timed from the start of the consumer until it has seen
 every item and the queue's path is empty; Curator's last acknowledgements are left out.
 """
 

@@ -22,7 +22,7 @@ lock            with lock path, the same (``lock-more``)
 consume-multi   ``--more`` values in znodes of 100, without and with lock path
 kinds           id, priority and delay queues: put in the background, and consume
 latency         milliseconds from put to begin at 100 puts/s: one consumer, two, two unequal
-fair            the same, ours, beside a consumer that is hung, slow, paused, idle or asks no more
+fair            the same, ours, beside a consumer that is hung, slow, paused, idle or not asking
 simple          SimpleDistributedQueue: offer, poll, ``poll_many(100)``; kazoo's ``Queue``
 kazoo           kazoo's ``Queue`` and ``LockingQueue`` beside ours
 ensemble        put, consume and lock on an ensemble of three

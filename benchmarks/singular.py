@@ -5,10 +5,10 @@ handlers, all sides in turn, medians.
     python benchmarks/singular.py [--rounds 7] [--requests 20000] [--capacity 1000]
         [--only post ...]
 
-The handler is a function that does nothing, so what is measured is the handing over. All rates are
-from the first request until the last is *applied*, not until it is put; all bounds are exact. A
-first round, which warms up, is not counted; every other round goes through the sides backwards. The
-quick sides take ``--requests`` times 25, or they would be through before a clock shows it.
+The handler does nothing, so only the handing over is measured. All rates count from the first
+request until the last is *applied*, not until it is put; all bounds are exact. A first round warms
+up and is not counted; every other round goes through the sides backwards. The quick sides take
+``--requests`` times 25, because otherwise they would be too short to measure.
 
 =========  ========================================================================================
 post       one producer, no bound, no answer
@@ -22,7 +22,7 @@ pipelined  futures of all requests first, then their outcomes
 tasks      one task puts, ``--capacity`` requests may wait; the loop goes on when the queue is full
 asyncio    one task that awaits each outcome
 room       a thread waits in front of a full queue: microseconds from the end of the request in hand
-           until it goes on
+           until it continues
 aroom      the same for a task
 =========  ========================================================================================
 

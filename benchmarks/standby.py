@@ -4,8 +4,9 @@ turn.
     python benchmarks/standby.py [--minutes 10] [--timeout-s 10]
 
 One leader and one standby of a plain career, one leader and one standby of a Kafka career whose
-topic is being written to; the standbys' workers and guardians are looked at, over the whole time.
-CPU is a share of one core; the rest is first and last reading after a minute of warming up.
+topic is being written to. The workers and guardians of the standbys are measured over the whole
+time. CPU is a share of one core; the other figures are the first and the last reading after a
+minute of warming up.
 """
 
 from __future__ import annotations

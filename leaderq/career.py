@@ -6,8 +6,9 @@ and always on the same thread, so that a career may keep a database connection f
 next. ``handOver`` runs however the term ended, also after ``inaugurate`` or ``execute`` raised and
 also when the leader was deposed; ``term.reason`` tells why. A career is made with no arguments.
 
-What a career's class has that is no good is refused before it stands: a method that would only make
-a coroutine or a generator, and a public name that is nearly one of leaderq's, so would do nothing.
+A class that cannot work is refused before it stands: a method that would only make a coroutine or
+a generator, or cannot be called with what leaderq passes, and a public name that is nearly one of
+leaderq's, and so would do nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from inspect import isroutine
+from inspect import getattr_static, isfunction, isroutine, signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from leaderq.errors import ConfigurationError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _SHORT = 5
-"""Names up to this length are too easily like another one to be taken for a slip."""
+"""Names up to this length resemble others too easily to be taken for a slip."""
 
 
 _STAGES = ("prepare", "inaugurate", "execute", "handOver", "hand_over", "healthy", "retire")
@@ -49,7 +50,7 @@ class ILeaderCareer(ABC):
 
     @abstractmethod
     def handOver(self, term: EndingTerm) -> None:  # noqa: N802  (the user's name)
-        """Give back what ``inaugurate`` took. The next leader waits ``handover_budget_s``."""
+        """Release what ``inaugurate`` took. The next leader waits ``handover_budget_s``."""
 
 
 class LeaderCareer(ILeaderCareer):
@@ -80,16 +81,16 @@ class LeaderCareer(ILeaderCareer):
     _stands_again: bool = True  # set to False: the runner ends after this term, also a failed one
 
     def prepare(self) -> None:
-        """Open, before standing for election, what would be slow to open after winning.
+        """Open resources, before standing for election, that would be slow to open after winning.
 
-        Called once in the life of the process. What it raises ends the process with an error.
+        Called once in the life of the process. An exception ends the process with an error.
         """
 
     def inaugurate(self, term: Term) -> None:
         """Do nothing; override it to load what the work needs."""
 
     def handOver(self, term: EndingTerm) -> None:  # noqa: N802  (the user's name)
-        """Do nothing; override it to give back what :meth:`inaugurate` took."""
+        """Do nothing; override it to release what :meth:`inaugurate` took."""
         self.hand_over(term)
 
     def hand_over(self, term: EndingTerm) -> None:
@@ -105,6 +106,9 @@ class LeaderCareer(ILeaderCareer):
     def _is_watched(self) -> bool:
         """Whether there is a reason to ask :meth:`healthy`."""
         return type(self).healthy is not LeaderCareer.healthy
+
+    def _check_declared(self, settings: Settings) -> None:
+        """For leaderq's own careers: refuse what cannot be run, before anything is connected to."""
 
     def _begin(self, term: Term) -> None:
         """For leaderq's own careers: runs before ``inaugurate``, even an overridden one."""
@@ -129,6 +133,7 @@ def career_problems(kind: type[ILeaderCareer]) -> Iterator[str]:
             require_plain_function(getattr(kind, name, print), f"{name} of {kind.__qualname__}")
         except ConfigurationError as exc:
             yield from exc.problems
+        yield from _wrong_parameters(kind, name)
     written = {
         name: value for one in reversed(kind.__mro__) for name, value in _public(one, ours=False)
     }
@@ -146,14 +151,26 @@ def career_problems(kind: type[ILeaderCareer]) -> Iterator[str]:
             )
 
 
+def _wrong_parameters(kind: type, name: str) -> Iterator[str]:
+    written = getattr_static(kind, name, None)
+    ours = [vars(one)[name] for one in kind.__mro__ if name in dict(_public(one, ours=True))]
+    if isfunction(written) and ours:
+        wanted = [*signature(ours[0]).parameters]
+        try:
+            signature(written).bind(*wanted)
+        except TypeError:
+            call, whole = (f"({', '.join(names)})" for names in (wanted[1:], wanted))
+            yield f"{name} of {kind.__qualname__} is called with {call}; write def {name}{whole}"
+
+
 def _public(one: type, *, ours: bool) -> Iterator[tuple[str, Any]]:
     if (one.__module__.partition(".")[0] == "leaderq") is ours and one is not object:
         yield from ((name, value) for name, value in vars(one).items() if not name.startswith("_"))
 
 
 def _meant(name: str, value: Any, known: Mapping[str, Any], written: Container[str]) -> str | None:
-    """The known name that ``name`` is a slip of: the same but for case and underscores, or near and
-    for the same kind of thing. One that is written too was not meant.
+    """The known name that ``name`` is a slip of: the same except for case and underscores, or
+    similar and for the same kind of value. A name that the class has as well was not meant.
     """
     same = [one for one in known if _folded(one) == _folded(name)]
     if same:
@@ -170,7 +187,7 @@ def _folded(name: str) -> str:
 
 
 def _kind(value: Any) -> type | None:
-    """What a value stands for; ``None`` where anything may: the default is ``None``."""
+    """The kind of a value; ``None`` where any kind may stand: the default is ``None``."""
     if isroutine(value):
         return type(isroutine)
     return None if value is None else float if isinstance(value, int) else type(value)

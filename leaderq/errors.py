@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Sequence
 from enum import Enum
+from typing import TypeVar
 
 Failures = Sequence[tuple[object, BaseException]]
 
@@ -80,28 +81,41 @@ class AccessRefused(LeaderqError):
     """A server answered, and refused the credentials or the operation."""
 
 
+class UnitAbandoned(BaseException):
+    """Raised in a unit whose term has ended; undo what the unit began, and let it pass."""
+
+
 class CareerFailed(LeaderqError):
     """The user's career raised the exception that is the ``__cause__``."""
 
     def __init__(self, career: str, stage: str, error: BaseException) -> None:
         self.career = career
         self.stage = stage
-        super().__init__(f"career {career!r} failed in {stage}: {type(error).__name__}: {error}")
+        super().__init__(f"career {career!r} failed in {stage}: {told(error)}")
 
 
 def told(error: BaseException) -> str:
-    """``error`` in one line, for operators: its class, and what it says."""
+    """``error`` in one line, for operators: its class and its text."""
     try:
         return f"{type(error).__name__}: {error}".removesuffix(": ")
     except Exception as exc:  # noqa: BLE001 - an error of the user's, whose __str__ fails
         return f"{type(error).__name__}, which cannot be told: {type(exc).__name__}"
 
 
+Error = TypeVar("Error", bound=BaseException)
+
+
+def with_cause(error: Error, cause: BaseException | None) -> Error:
+    """``error``, as if it had been raised from ``cause``."""
+    error.__cause__ = cause
+    return error
+
+
 class CommandFailed(LeaderqError):
     """The command of ``leaderq lead`` cannot be run, or has failed.
 
-    ``exit_code`` is what a shell would make of it: the command's own, 128 + n for signal n, 126 for
-    what cannot be executed, 127 for what is not there.
+    ``exit_code`` is as in a shell: the command's own, 128 + n for signal n, 126 if it cannot be
+    executed, 127 if it is not there.
     """
 
     def __init__(self, command: str, how: str, exit_code: int) -> None:
@@ -206,7 +220,7 @@ class TooLarge(ZooKeeperError):
 
 
 class OffsetOutOfRange(KafkaError):
-    """The offset to go on from is gone: deleted, truncated, or the topic was created again."""
+    """The offset to continue from is gone: deleted, truncated, or the topic was created again."""
 
 
 class AlreadyStored(LeaderqError):
@@ -254,7 +268,7 @@ class PutsFailed(LeaderqError):
         self.failed = failed
         self.failures = tuple(failures)
         first = failures[0][1] if failures else None
-        text = f"; the first: {type(first).__name__}: {first}" if first is not None else ""
+        text = f"; the first: {told(first)}" if first is not None else ""
         share = f"{failed} of {stored + failed} items"
         super().__init__(f"{share} were not stored, or it is not known{text}")
 
@@ -307,7 +321,7 @@ class SinkAway(LeaderqError):
 
 
 class SinkBusy(SinkAway):
-    """A sink accepted a batch and goes on trying to store it; send the same batch again."""
+    """A sink accepted a batch and keeps trying to store it; send the same batch again."""
 
 
 class SinkBroken(LeaderqError):
@@ -342,9 +356,7 @@ class WouldDeadlock(LeaderqError):
 
 
 class NotElected(LeaderqError, TimeoutError):
-    """This block was not elected to lead ``career`` within ``waited_s`` seconds, and has left the
-    line.
-    """
+    """The block was not elected to lead ``career`` in ``waited_s`` seconds, and left the line."""
 
     def __init__(self, career: str, candidate: str, *, waited_s: float) -> None:
         self.career = career
@@ -404,7 +416,7 @@ class JournalSlow(LeaderqError, TimeoutError):
 
 
 class JournalRecordTooLarge(LeaderqError):
-    """What was to be appended exceeds one segment; nothing was stored. Sizes are bytes."""
+    """The bytes to append exceed one segment; nothing was stored. Sizes are bytes."""
 
     def __init__(self, *, size: int, limit: int) -> None:
         self.size = size

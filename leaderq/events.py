@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from leaderq.errors import Reason
+from leaderq.errors import Reason, UnitAbandoned
 from leaderq.plain import require_plain_function
 
 log = logging.getLogger(__name__)
@@ -229,10 +229,17 @@ class EventBus:
         return unsubscribe
 
     def publish(self, event: Event) -> None:
-        """Call every listener; raises nothing that a listener raises."""
+        """Call every listener; raises nothing that a listener raises. What strikes it from outside,
+        an interrupt or the abandonment of a unit, is raised after the last one.
+        """
+        struck: BaseException | None = None
         for kind, listener in self._listeners:
             if isinstance(event, kind):
                 try:
                     listener(event)
-                except Exception:
+                except (KeyboardInterrupt, UnitAbandoned) as exc:
+                    struck = exc
+                except BaseException:  # SystemExit too: this may be the thread that leads
                     log.exception("listener failed listener=%r event=%s", listener, event.name)
+        if struck is not None:
+            raise struck

@@ -8,7 +8,7 @@ class ExitCode(IntEnum):
 
     OK = 0
     FAILED = 1
-    """The career failed, or the servers refused what was asked."""
+    """The career failed, or the servers refused a request."""
     USAGE = 2
     """An option, a class, an address, a file or credentials cannot be used."""
     UNREACHABLE = 3

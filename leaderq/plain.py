@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -25,8 +26,9 @@ def require_plain_function(value: object, what: str) -> None:
     if not callable(value):
         raise NotAPlainFunction(f"{what} is {value!r}, which cannot be called; give a function")
     if kind := _kind(value):
+        name = getattr(value, "__qualname__", None) or repr(value)
         raise NotAPlainFunction(
-            f"{what} is {value!r}, {kind}: calling it would not run it; give a plain function"
+            f"{what} is {name}, {kind}: calling it would not run it; give a plain function"
         )
 
 
@@ -40,20 +42,21 @@ def require_coroutine_function(value: object, what: str) -> None:
 
 
 def require_finished(returned: object, what: str) -> None:
-    """Refuse what ``what`` returned if it is work that nobody will do: an awaitable, a generator.
+    """Refuse the return value of ``what`` if it is work that nobody will do or wait for: an
+    awaitable, a generator, a future.
 
     :raises NotAPlainFunction: it is one.
     """
     if isinstance(returned, _UNFINISHED):
         if isinstance(returned, Coroutine | Generator):
-            returned.close()  # lest Python warns that it was never awaited
+            returned.close()  # otherwise Python warns that it was never awaited
         raise NotAPlainFunction(
-            f"{what} returned {returned!r}, whose work nobody would do; "
-            "do the work before returning, with asyncio.run or list(...)"
+            f"{what} returned {returned!r}, whose work nobody would do or wait for; "
+            "do the work before returning, with asyncio.run, list(...) or result()"
         )
 
 
-_UNFINISHED = (Awaitable, Generator, AsyncGenerator)
+_UNFINISHED = (Awaitable, Generator, AsyncGenerator, Future)
 _COROUTINE = "a coroutine function"
 
 

@@ -21,8 +21,7 @@ from functools import partial
 from typing import Any
 
 from leaderq.errors import ConnectionLost, LeaderqError, NoNode
-from leaderq.zookeeper import GetData, Session, Stat, WatchEvent
-from leaderq.zookeeper.paths import join
+from leaderq.zookeeper import GetData, Session, Stat
 
 READ_BYTES = 1 << 20
 """Bytes that one read asks for, unless one item is larger."""
@@ -35,7 +34,7 @@ _ANSWER_S = 10.0
 
 
 class ReadSizes:
-    """What is known of the sizes of a queue's items, and how many may be read next (pure).
+    """The known sizes of a queue's items, and how many items may be read next (pure).
 
     Not synchronised: what one thread learns while another asks counts for the next read.
     """
@@ -53,7 +52,7 @@ class ReadSizes:
         return max(1, min(self._most, fits))
 
     def to_measure(self, count: int) -> list[int]:
-        """The positions among ``count`` items whose sizes are to be known before they are read."""
+        """The positions among ``count`` items whose sizes must be known before they are read."""
         if count == 1:
             return []
         if self._careful > 0:
@@ -91,7 +90,7 @@ class ReadSizes:
 
 
 class SizedReader:
-    """Reads children of one znode; see the module. May be used from any thread."""
+    """Reads children of one znode, by names; see the module. For any thread."""
 
     def __init__(self, session: Session, path: str) -> None:
         self._session = session
@@ -100,7 +99,7 @@ class SizedReader:
 
     @property
     def most(self) -> int:
-        """How many to ask for at a time; of more, only the first are read."""
+        """How many to ask for at a time; of a longer list, only the first are read."""
         return self.sizes.most
 
     def read(self, names: Sequence[str]) -> Future[list[Any]]:
@@ -134,7 +133,7 @@ class SizedReader:
             raise ConnectionLost(f"items were not read in time path={self._path}") from None
 
     def read_all(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        """Each of ``names`` with what :meth:`read` says of it, in order, as many at a time as fit.
+        """Each of ``names`` with its result of :meth:`read`, in order, as many at a time as fit.
 
         :raises ConnectionLost: as :meth:`read_now`.
         """
@@ -152,15 +151,8 @@ class SizedReader:
         positions: Sequence[int],
         then: Callable[[list[int]], None],
     ) -> None:
-        try:
-            asked = [self._session.exists_async(join(self._path, names[at])) for at in positions]
-        except LeaderqError as exc:
-            _fail(answer, exc)
-            return
-        # answers come in the order of the requests
-        asked[-1].add_done_callback(
-            lambda _: _forward(answer, lambda: then([_size(one.result(0)) for one in asked]))
-        )
+        asked = self._session.child_sizes_async(self._path, [names[at] for at in positions])
+        asked.add_done_callback(lambda sizes: _forward(answer, lambda: then(sizes.result())))
 
     def _measured(self, answer: Future[list[Any]], names: Sequence[str], sizes: list[int]) -> None:
         """On the session's thread: read what fits, or first ask for all sizes."""
@@ -171,43 +163,39 @@ class SizedReader:
         self._read(answer, names[: self.sizes.fitting(len(names), sizes)])
 
     def _read(self, answer: Future[list[Any]], names: Sequence[str]) -> None:
-        try:
-            reading = self._session.multi_read_async(
-                [GetData(join(self._path, name)) for name in names]
-            )
-        except LeaderqError as exc:
-            _fail(answer, exc)
-            return
+        reading = self._session.child_data_async(self._path, names)
         reading.add_done_callback(
             lambda future: _forward(answer, lambda: self._finish(answer, future))
         )
 
     def _finish(self, answer: Future[list[Any]], reading: Future[list[Any]]) -> None:
-        results = [
-            (one[0], one[1].ctime_ms, one[1].version) if isinstance(one, tuple) else one
-            for one in reading.result()
-        ]
+        results = reading.result()
         self.sizes.learned([len(one[0]) for one in results if isinstance(one, tuple)])
         if not answer.cancelled():
             answer.set_result(results)
 
 
-def children_of(
-    session: Session, path: str, watch: Callable[[WatchEvent], object] | None = None
-) -> list[str]:
+def children_of(session: Session, path: str) -> list[str]:
     """The names of its children; none if it is not there."""
     try:
-        return session.children(path, watch)
+        return session.children(path)
     except NoNode:
         return []
 
 
-def _size(stat: Stat | None) -> int:
-    return 0 if stat is None else stat.data_length
+def existing(session: Session, paths: Sequence[str]) -> dict[str, tuple[bytes, Stat]]:
+    """Those of these names that are there, read in one request. Raises any error but ``NoNode``."""
+    found = {}
+    for path, answer in zip(paths, session.multi_read(list(map(GetData, paths))), strict=True):
+        if isinstance(answer, tuple):
+            found[path] = answer
+        elif isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
+            raise answer
+    return found
 
 
 def _forward(answer: Future[list[Any]], step: Callable[[], object]) -> None:
-    """Take the next step; what goes wrong in it is the answer."""
+    """Take the next step; its error, if any, becomes the answer."""
     try:
         step()
     except InvalidStateError:  # nobody waits for it any more

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import TypeVar
 
 from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, ConnectionLost, SessionExpired
+from leaderq.threads import BackoffPolicy
 from leaderq.zookeeper import Session, SessionState
 
 T = TypeVar("T")
@@ -40,20 +40,17 @@ class RetryPolicy:
     jitter: float = 0.2
 
     def __post_init__(self) -> None:
-        problems = []
-        if self.attempts is not None and self.attempts < 1:
-            problems.append(f"attempts={self.attempts!r}: give 1 or more, or None for no limit")
-        if self.backoff_s < 0 or self.max_backoff_s < 0:
-            problems.append(
-                f"backoff_s={self.backoff_s!r}, max_backoff_s={self.max_backoff_s!r}: give 0 or"
-                " more seconds"
-            )
-        if self.factor < 1:
-            problems.append(f"factor={self.factor!r}: give 1 or more")
-        if not 0 <= self.jitter <= 1:
-            problems.append(f"jitter={self.jitter!r}: give a share from 0 to 1")
-        if problems:
-            raise ConfigurationError(*problems)
+        least_s = min(self.backoff_s, self.max_backoff_s)
+        waits = f"backoff_s={self.backoff_s!r}, max_backoff_s={self.max_backoff_s!r}"
+        ConfigurationError.unless(
+            (
+                self.attempts is None or self.attempts >= 1,
+                f"attempts={self.attempts!r}: give 1 or more, or None for no limit",
+            ),
+            (least_s >= 0, f"{waits}: give 0 or more seconds"),
+            (self.factor >= 1, f"factor={self.factor!r}: give 1 or more"),
+            (0 <= self.jitter <= 1, f"jitter={self.jitter!r}: give a share from 0 to 1"),
+        )
 
     def is_exhausted(self, failures: int) -> bool:
         """Whether an item that has failed so often goes to the dead letters."""
@@ -63,32 +60,37 @@ class RetryPolicy:
         """Seconds until the next attempt, after that many failures; ``chance`` (0 to 1) stands for
         the dice.
         """
-        share = self.jitter * (random.random() if chance is None else chance)
-        exponent = min(failures - 1, 64)
-        return float(min(self.max_backoff_s, self.backoff_s * self.factor**exponent) * (1 - share))
+        first_s, most_s = min(self.backoff_s, self.max_backoff_s), self.max_backoff_s
+        return BackoffPolicy(first_s, most_s, self.factor, self.jitter).delay_s(failures, chance)
 
 
 def retry_until_connected(
-    session: Session, ask: Callable[[], T], patience_s: float | None = None
+    session: Session,
+    ask: Callable[[], T],
+    patience_s: float | None = None,
+    *,
+    check: Callable[[], object] = lambda: None,
 ) -> T:
-    """What ``ask`` returns, asked again while the connection is away; it must do no harm when it is
-    asked twice.
+    """The result of ``ask``, which is asked again while the servers are unreachable; it must do no
+    harm when it is asked twice. ``check``: called before each try, and now and then; raises if
+    nobody waits any more.
 
     :raises ConnectionLost: there was no answer in ``patience_s`` (:data:`PATIENCE_S`).
     """
     deadline = now_s() + (PATIENCE_S if patience_s is None else patience_s)
     while True:
+        check()
         try:
             return ask()
         except (ConnectionLost, SessionExpired):
             if now_s() >= deadline:
                 raise
-            await_connection(session, deadline)
+            await_connection(session, min(deadline, now_s() + _LOOK_S))
 
 
 def await_connection(session: Session, deadline: float) -> None:
     """Return when there seems to be a connection, when the session is closed, or at the deadline;
-    never at once.
+    after a short wait at least.
     """
     woken = threading.Event()
 

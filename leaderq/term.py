@@ -1,20 +1,18 @@
 """One uninterrupted stretch of leadership, as a value with an end.
 
-Who is authoritative: ZooKeeper decides who wins a term; the leader's own clock decides, without
-asking anybody, when the term may no longer be believed. The candidate that won keeps the
-:class:`OpenTerm`; the career is handed the same object as a :class:`Term` and cannot prolong it.
+ZooKeeper decides who wins a term; the leader's own clock decides when the term may no longer be
+believed. The candidate that won keeps the :class:`OpenTerm`; the career is handed the same object
+as a :class:`Term` and cannot prolong it.
 
 States, each reached once and never left again:
 
 * **on**: work may be taken; while it is *paused*, no new unit begins;
 * **ending**: ``ending`` is set (by an operator, a stop, the career's own ``resign``), the unit in
-  hand is finished (or abandoned) and ``handOver`` follows. After a planned
-  end the leadership is still held: ``check()`` and ``write()`` pass;
-* **over**: leadership is gone (deposed) or given back. ``check()`` and ``write()`` raise
-  :class:`Deposed`.
-
-A process that was frozen finds its term over at its very next ``check()``: the deadline is compared
-with the clock at that moment and needs no other thread to have run.
+  hand is finished (or abandoned) and ``handOver`` follows. After a planned end the leadership is
+  still held: ``check()`` and ``write()`` pass;
+* **over**: leadership is gone (deposed) or released. ``check()`` and ``write()`` raise
+  :class:`Deposed`. ``check()`` compares the deadline with the clock itself, so a process that was
+  frozen notices at once.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ class Term:
 
     ``number`` is the fencing token: dense, and never lower than that of an earlier leader; store it
     beside the data and refuse lower ones. ``id`` is unique for ever. ``unclean`` says that the term
-    before ended without a hand-over: what its leader had in hand may be half done. ``ending`` is a
+    before ended without a hand-over: its last unit of work may be half done. ``ending`` is a
     :class:`threading.Event`, set as soon as the term should wind up.
 
     Guarantees: once :meth:`check` or :meth:`write` has raised :class:`Deposed` they always will; no
@@ -92,7 +90,7 @@ class Term:
 
     @property
     def reason(self) -> Reason | None:
-        """Why the term is ending or over; ``None`` while it is on."""
+        """Why the term is ending or over; ``None`` before that."""
         return self._reason
 
     def check(self) -> None:
@@ -174,7 +172,7 @@ class Term:
 
 
 class EndingTerm(Term):
-    """For annotations: a term as ``handOver`` is given it, whose :attr:`reason` is known."""
+    """For annotations: the term that ``handOver`` receives, whose :attr:`reason` is known."""
 
     @property
     def reason(self) -> Reason:
@@ -187,7 +185,7 @@ class OpenTerm(Term):
 
     @property
     def stand_again_after_s(self) -> float | None:
-        """What the career has asked for when it resigned."""
+        """The time that the career asked for when it resigned."""
         return self._stand_again_after_s
 
     @property

@@ -8,11 +8,11 @@ from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError
 
 AS_SET: Final = -1.0
-"""The default of a ``timeout_s`` that an object was given when it was made."""
+"""The default of a ``timeout_s``: the one that the object was made with."""
 
 
 def timeout_problem(name: str, value: Any) -> str | None:
-    """Return what is wrong with a time-out, as a sentence; ``None`` if nothing is."""
+    """Return the problem of a time-out, as a sentence; ``None`` if it is valid."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
@@ -21,7 +21,7 @@ def timeout_problem(name: str, value: Any) -> str | None:
 
 
 def require_timeout(name: str, value: Any) -> None:
-    """Refuse what is no time-out.
+    """Refuse a value that is not a time-out.
 
     :raises ConfigurationError: ``value`` is neither seconds nor ``None``.
     """
@@ -43,7 +43,12 @@ class Deadline:
         """Seconds left, at least 0; ``None`` without an end."""
         return None if self._end_s is None else max(0.0, self._end_s - now_s())
 
+    def left_s(self, most_s: float) -> float:
+        """Seconds left, at least 0 and at most ``most_s``."""
+        left_s = self.remaining_s
+        return most_s if left_s is None else min(left_s, most_s)
+
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left."""
+        """Whether no time is left."""
         return self._end_s is not None and now_s() >= self._end_s

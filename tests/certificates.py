@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from leaderq.testing import ZooKeeperServer
+from leaderq.testing.ports import lease_port
 
 SELF_SIGNED = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
 
@@ -35,3 +40,24 @@ def self_signed(folder: Path, name: str, alternatives: str) -> Pem:
     run_openssl(*SELF_SIGNED, *said, "-keyout", key, "-out", certificate)
     both.write_text(key.read_text() + certificate.read_text())
     return Pem(certificate, both)
+
+
+@contextmanager
+def secure_zookeeper(pem: Pem) -> Iterator[str]:
+    """The address of the TLS port of a ZooKeeper server with this certificate."""
+    port = lease_port()
+    settings = {
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "secureClientPort": str(port.number),
+        "secureClientPortAddress": "127.0.0.1",
+        "ssl.keyStore.location": str(pem.both),
+        "ssl.keyStore.type": "PEM",
+        "ssl.keyStore.password": "",
+        "ssl.trustStore.location": str(pem.certificate),
+        "ssl.trustStore.type": "PEM",
+        "ssl.trustStore.password": "",
+        "ssl.clientAuth": "none",
+    }
+    with ZooKeeperServer(settings=settings):
+        yield port.address
+    port.release()

@@ -11,6 +11,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from postgres import postgres, postgres_server  # noqa: F401  (fixtures)
 
+from leaderq.kafka.clients.kafka_python_connection import DIRECT
+
+import kafka  # isort: skip  (leaderq.kafka keeps the warnings of it to itself)
+
 pytest_plugins = ["leaderq.testing.plugin"]
 
 # An example that took long tells of a busy machine, not of the program.
@@ -18,6 +22,12 @@ settings.register_profile(
     "patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("patient")
+
+
+# A client that is closed while it connects forgets its socket, and the collector would tell of it
+# at random, in another test. leaderq's way to connect closes it: bare clients of tests go that way.
+for _client in (kafka.KafkaAdminClient, kafka.KafkaConsumer, kafka.KafkaProducer):
+    _client.DEFAULT_CONFIG["proxy_url"] = DIRECT
 
 
 def pytest_configure(config: pytest.Config) -> None:

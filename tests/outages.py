@@ -56,7 +56,7 @@ def loses_nothing(
         eventually(lambda: outage.attempts >= 3 and producer.snapshot().sink_error is not None)
         balance = producer.snapshot().balance
         assert (balance.failed, balance.dropped, balance.pending) == ({}, {}, RECORDS)
-        assert "sink takes nothing, what is sent is kept" in caplog.text
+        assert "sink takes nothing, requests are kept" in caplog.text
         assert type(outage.error).__name__ in caplog.text
         end()
         outage.is_out = False

@@ -1,12 +1,21 @@
-"""What README and the pages of ``docs/`` show: their Python, and the commands to type."""
+"""What README and the pages of ``docs/`` show: their Python, and the commands to type; and what
+pyright says of what users write.
+"""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import textwrap
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.rst", *sorted((ROOT / "docs").glob("*.rst"))]
+# The second is the first with its own Node.js; make test installs it.
+PYRIGHT = next((name for name in ("pyright", "basedpyright") if find_spec(name)), None)
 _PAGE = {path.stem: path for path in PAGES}
 
 # What the snippets of a page take for granted. Each is run, and checked by type checkers, behind
@@ -42,6 +51,16 @@ GIVEN = {
         " Written"
     ),
 }
+
+
+def pyright(folder: Path, **options: Any) -> dict[str, Any]:
+    """Return what it reports of the files in ``folder``; ``options`` are those of its file."""
+    (folder / "pyrightconfig.json").write_text(json.dumps(options))
+    command = [sys.executable, "-m", str(PYRIGHT), "--outputjson", "--project", str(folder)]
+    command += ["--pythonpath", sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from leaderq import LeaderqError
 from leaderq.kafka.topics import end_offsets
 
-from .billing import DEFAULT_LEDGER, LEDGER_VARIABLE, AdBilling
+from .billing import DEFAULT_LEDGER, LEDGER_VARIABLE, TOPIC
 from .ledger import Entry
 from .shared_ledger import is_shared
 from .shared_totals import Totals
@@ -159,7 +159,7 @@ def _database_audited(url: str, ends: Mapping[int, int]) -> Audit:
 
 
 def main() -> int:
-    """Audit; gives 0 if all is well, 1 if not, 2 if it could not be found out."""
+    """Audit; return 0 if all is well, 1 if not, 2 if that could not be found out."""
     parser = argparse.ArgumentParser(
         prog="python -m ad_billing.audit", description="Compare the ledger with the topic clicks."
     )
@@ -171,7 +171,7 @@ def main() -> int:
     given = parser.parse_args()
     ledger = os.environ.get(LEDGER_VARIABLE) or DEFAULT_LEDGER
     try:
-        ends = end_offsets(given.kafka, AdBilling.topics)
+        ends = end_offsets(given.kafka, TOPIC)
         result = (
             _database_audited(ledger, ends)
             if is_shared(ledger)

@@ -16,6 +16,7 @@ from .clicks import parse
 from .ledger import Bill, Ledger, TermRefused
 from .prices import charge
 
+TOPIC = "clicks"
 LEDGER_VARIABLE = "AD_BILLING_LEDGER"
 DEFAULT_LEDGER = "ad-billing.sqlite3"
 NUMBER = "number"  # the header in which a feeder counts its records
@@ -29,7 +30,7 @@ class AdBilling(KafkaLeaderCareer):
     allow, adds nothing to it.
     """
 
-    topics = "clicks"
+    topics = TOPIC
     max_records = 500
 
     def prepare(self) -> None:
@@ -79,7 +80,7 @@ def ledger_path() -> Path:
 
 
 def bill_for(record: Record) -> Bill:
-    """What ``record`` costs; one that is no line of an access log is entered all the same, at no
+    """What ``record`` costs; one that is not a line of an access log is entered too, at no
     charge.
     """
     click = parse((record.value or b"").decode(errors="replace"))

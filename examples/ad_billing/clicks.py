@@ -21,7 +21,7 @@ class Click(NamedTuple):
 
 
 def parse(line: str) -> Click | None:
-    """The click in ``line``; ``None`` if it is no line of an access log."""
+    """The click in ``line``; ``None`` if it is not a line of an access log."""
     found = _LINE.match(line)
     if found is None:
         return None

@@ -15,7 +15,7 @@ from pathlib import Path
 from leaderq import LeaderqError
 from leaderq.kafka.topics import create_topics, end_offsets, produce
 
-from .billing import NUMBER, AdBilling
+from .billing import NUMBER, TOPIC
 from .traffic import client_of, generated, read
 
 PARTITIONS = 4
@@ -30,7 +30,7 @@ def numbered(lines: Iterable[str], *, start: int = 1) -> Iterator[Feed]:
 
 
 def main() -> int:
-    """Feed; gives the exit code."""
+    """Feed the topic; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m ad_billing.feed", description="Feed an access log to the topic clicks."
     )
@@ -48,13 +48,13 @@ def main() -> int:
     given = parser.parse_args()
     try:
         lines = read(given.file, given.records) if given.file else generated(given.records or 8000)
-        create_topics(given.kafka, {AdBilling.topics: PARTITIONS})
-        held = sum(end_offsets(given.kafka, AdBilling.topics).values())
-        fed = produce(given.kafka, AdBilling.topics, numbered(lines, start=held + 1))
+        create_topics(given.kafka, {TOPIC: PARTITIONS})
+        held = sum(end_offsets(given.kafka, TOPIC).values())
+        fed = produce(given.kafka, TOPIC, numbered(lines, start=held + 1))
     except (OSError, ValueError, LeaderqError) as exc:
         print(f"feed: error: {exc}", file=sys.stderr)
         return 2
-    print(f"fed {fed} records; {AdBilling.topics} holds {held + fed}")
+    print(f"fed {fed} records; {TOPIC} holds {held + fed}")
     return 0
 
 

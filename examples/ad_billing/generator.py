@@ -1,10 +1,10 @@
-"""Clicks that go on and on, at a set rate: ``python -m ad_billing.generator``.
+"""Sends clicks without end, at a set rate: ``python -m ad_billing.generator``.
 
 Each record is a made-up line of an access log: key = client, header ``number`` counts on from the
-highest number on the topic, so that no two records have the same. At SIGTERM or Ctrl-C it sends no
-more, waits until Kafka has everything, and says how much that is: what Kafka has acknowledged must
-stand in the ledger. A generator that is killed may leave out a few numbers, which were never
-acknowledged; it does not give them out again.
+highest number on the topic, so that no two records have the same. At SIGTERM or Ctrl-C it stops
+sending, waits until Kafka has everything, and says how much that is: what Kafka has acknowledged
+must be in the ledger. A generator that is killed may leave out a few numbers, which Kafka never
+acknowledged; they are not used again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from leaderq import LeaderqError
 from leaderq.kafka.dead_letters.topic import DeadLetterReader
 from leaderq.kafka.topics import create_topics, produce
 
-from .billing import NUMBER, AdBilling
+from .billing import NUMBER, TOPIC
 from .feed import PARTITIONS, Feed, numbered
 from .traffic import generated
 
@@ -55,7 +55,7 @@ def paced(
     while not stopped.wait(_TICK_S):
         tell(given)
         due = int((time.monotonic() - began_s) * rate)
-        # Kafka was away: go on at the rate, do not make up for it in one burst
+        # Kafka was unreachable: continue at the rate, do not catch up in one burst
         if due - given > 2 * rate:
             began_s += (due - given) / rate
             continue
@@ -65,7 +65,7 @@ def paced(
 
 
 class Pulse:
-    """A file that is touched while the generator goes on, for the health check; and a line now and
+    """A file that is touched while the generator runs, for the health check; and a line now and
     then.
     """
 
@@ -75,7 +75,7 @@ class Pulse:
         self._next_s = time.monotonic() + _SAY_EVERY_S
 
     def beat(self, given: int) -> None:
-        """The generator goes on, with ``given`` records given to the producer."""
+        """The generator runs; the producer has ``given`` records."""
         self._path.touch()
         if time.monotonic() >= self._next_s:
             self._next_s += _SAY_EVERY_S
@@ -83,14 +83,14 @@ class Pulse:
 
     @staticmethod
     def is_felt(path: Path) -> bool:
-        """Whether the generator went on lately."""
+        """Whether the generator ran a moment ago."""
         return path.exists() and time.time() - path.stat().st_mtime < _ALIVE_FOR_S
 
 
 def generate(
     address: str, topic: str, rate: float, stopped: threading.Event, pulse: Path
 ) -> tuple[int, int]:
-    """Send to ``topic`` until ``stopped``; gives the first number and how many were sent, all of
+    """Send to ``topic`` until ``stopped``; return the first number and how many were sent, all of
     them acknowledged.
     """
     create_topics(address, {topic: PARTITIONS})
@@ -102,7 +102,7 @@ def generate(
 
 
 def main() -> int:
-    """Generate; gives 0 if all that was sent was acknowledged, 1 if not (``--check``: if it stands
+    """Generate; return 0 if all that was sent was acknowledged, 1 if not (``--check``: if it stands
     still), 2 for bad input.
     """
     parser = argparse.ArgumentParser(
@@ -115,7 +115,7 @@ def main() -> int:
         help="records a second",
     )
     parser.add_argument(
-        "--check", action="store_true", help="say whether the generator in this container goes on"
+        "--check", action="store_true", help="exit with 1 if the generator here stands still"
     )
     parser.add_argument(
         "--kafka",
@@ -137,7 +137,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     try:
-        first, sent = generate(given.kafka, AdBilling.topics, given.rate, stopped, pulse)
+        first, sent = generate(given.kafka, TOPIC, given.rate, stopped, pulse)
     except LeaderqError as exc:
         print(f"generator: error: {exc}", file=sys.stderr)
         return 1
@@ -156,7 +156,7 @@ def _rate(text: str) -> float:
         rate = 0.0
     if not 0.1 <= rate <= 100_000:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no rate; give a number of records a second, from 0.1 to 100000"
+            f"{text!r} is not a rate; give a number of records a second, from 0.1 to 100000"
         )
     return rate
 

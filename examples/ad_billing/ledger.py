@@ -6,12 +6,12 @@ bills. So a leader that was deposed without noticing (it was frozen, say) cannot
 transaction is refused as a whole.
 
 Why nothing is billed twice: a bill is stored together with the place of its record (topic,
-partition, offset), and that place is the primary key. A batch that is handed out again after a
-change of leader finds its bills there and adds none. Why nothing is lost: the transaction is on
+partition, offset), and that place is the primary key. If a batch is handed out again after a change
+of leader, its bills are there already and none is added. Why nothing is lost: the transaction is on
 disk before :meth:`Ledger.post` returns, and only then is the batch committed to Kafka.
 
 A process that is stopped (SIGSTOP) in the middle of a transaction keeps the file locked until it
-goes on or is killed: that is how SQLite works. Others wait for it for ``LOCK_WAIT_S``. A database
+continues or is killed: that is how SQLite works. Others wait for it for ``LOCK_WAIT_S``. A database
 server would end that transaction by itself.
 """
 
@@ -118,10 +118,10 @@ class Ledger:
     def post(
         self, bills: Sequence[Bill], term: int, candidate: str, check: Callable[[], None]
     ) -> int:
-        """Add ``bills`` in one transaction, in their order; gives how many were new. On disk when
+        """Add ``bills`` in one transaction, in their order; return how many were new. On disk when
         it returns.
 
-        ``check`` is called while the ledger is locked by somebody else, and ends the wait by
+        ``check`` is called while another process locks the ledger, and ends the wait by
         raising. Raises :class:`TermRefused` if a newer term has taken office, ``sqlite3.Error`` if
         the file cannot be written; nothing was added then.
         """

@@ -12,7 +12,7 @@ from leaderq.errors import ConfigurationError
 from leaderq.kafka import Record
 from leaderq.kafka.record import Partition
 
-from .billing import LEDGER_VARIABLE, AdBilling, bill_for
+from .billing import LEDGER_VARIABLE, TOPIC, bill_for
 from .shared_ledger import SharedLedger, is_shared
 
 CAREER = "ad-billing"
@@ -24,7 +24,7 @@ class SharedAdBilling(KafkaLeaderCareer):
     """
 
     name = CAREER
-    topics = AdBilling.topics
+    topics = TOPIC
     offsets = "external"
     max_records = 500
 

@@ -9,7 +9,7 @@ own offsets are not needed.
 
 What happens on each failure: a leader frozen, or cut off, in mid-transaction holds the row until
 ``FROZEN_FOR_MS`` later, when the server ends its session; its successor waits for that. The server
-is away: the term ends as failed, and whoever leads next connects anew. A lost answer to COMMIT: the
+is unreachable: the term fails, and the next leader connects again. A lost answer to COMMIT: the
 next term reads the offsets, and finds the batch billed or not.
 """
 
@@ -95,8 +95,8 @@ class SharedLedger:
             raise went_away(exc) from exc
 
     def take_office(self, term: Term) -> Mapping[Partition, int]:
-        """Refuse all terms before ``term`` from now on, and give the offsets at which to read
-        on.
+        """Refuse all terms before ``term`` from now on, and return the offsets at which to
+        continue.
         """
         return self._offsets.load(term)
 
@@ -135,7 +135,7 @@ def connected(url: str) -> psycopg.Connection[Any]:
         )
     except psycopg.ProgrammingError as exc:
         raise ConfigurationError(
-            f"AD_BILLING_LEDGER is no address of a database: {_said(exc)}"
+            f"AD_BILLING_LEDGER is not the address of a database: {_said(exc)}"
         ) from exc
     except psycopg.OperationalError as exc:
         raise LedgerAway(

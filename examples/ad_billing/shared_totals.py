@@ -1,5 +1,5 @@
 """What can be read from the ledger in PostgreSQL while it is written: how far it is, and how long
-it stood still. Writes nothing.
+billing stood still. Writes nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from .shared_ledger import connected, went_away
 
 if TYPE_CHECKING:
     import psycopg
+    from typing_extensions import LiteralString
 
 _BILLED = (
     "SELECT coalesce(sum(next_offset), 0)::bigint FROM ad_billing_offsets WHERE partition >= 0"
@@ -53,7 +54,7 @@ class Begun:
 
 class Totals:
     """The ledger in the database ``url``, looked at again and again over one connection, which is
-    opened anew if it breaks.
+    opened again if it breaks.
 
     Raises :class:`~.shared_ledger.LedgerAway` while the database does not answer.
     """
@@ -102,7 +103,7 @@ class Totals:
             self._connection.close()
         self._connection = None
 
-    def _rows(self, statement: str, *parameters: object) -> list[Any]:
+    def _rows(self, statement: LiteralString, *parameters: object) -> list[Any]:
         import psycopg
 
         try:

@@ -9,12 +9,12 @@ import sys
 from leaderq import LeaderqError
 from leaderq.kafka.topics import create_topics
 
-from .billing import AdBilling
+from .billing import TOPIC
 from .feed import PARTITIONS
 
 
 def main() -> int:
-    """Create; gives 0 if the topic is there, 2 if it cannot be had."""
+    """Create the topic; return 0 if it exists, 2 if it cannot be created."""
     parser = argparse.ArgumentParser(
         prog="python -m ad_billing.topic", description="Create the topic clicks."
     )
@@ -25,11 +25,11 @@ def main() -> int:
     )
     given = parser.parse_args()
     try:
-        create_topics(given.kafka, {AdBilling.topics: PARTITIONS})
+        create_topics(given.kafka, {TOPIC: PARTITIONS})
     except LeaderqError as exc:
         print(f"topic: error: {exc}", file=sys.stderr)
         return 2
-    print(f"topic {AdBilling.topics} is there, with {PARTITIONS} partitions")
+    print(f"topic {TOPIC} is there, with {PARTITIONS} partitions")
     return 0
 
 

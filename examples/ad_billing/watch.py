@@ -1,10 +1,9 @@
-"""Prints who leads the billing, how it goes on, and each change with its gap: ``python -m
+"""Prints who leads the billing, its progress, and each change with its gap: ``python -m
 ad_billing.watch``.
 
-Changes are told when ZooKeeper tells of them. The gap of a change is how long *billing* stood
-still, from the last bill of one term to the first of the next, by the clock of the ledger's
-database; so it is told when the new leader has billed something. Whatever is away (ZooKeeper, the
-database) is said once, and looked for again.
+The gap of a change is how long *billing* stood still: from the last bill of one term to the first
+of the next, by the clock of the ledger's database. So it is printed when the new leader has billed
+something. If ZooKeeper or the database is unreachable, that is printed once, and tried again.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def _why(view: View, term: int) -> str:
     if view.term != term:
         return ""
     if view.ended is None or view.reason is None:
-        return ": nothing was heard of it any more"
+        return ": it fell silent"
     known = {reason.value: reason.sentence for reason in Reason}
     return f": {known.get(view.reason, view.reason)}"
 
@@ -162,10 +161,7 @@ class Watch:
                 continue
             self._story.awaited.remove(term)
             if begun.stood_still_s is not None:
-                self._tell(
-                    f"billing goes on in term {term}; it had stood still for"
-                    f" {begun.stood_still_s:.2f} s"
-                )
+                self._tell(f"billing resumed in term {term}, after {begun.stood_still_s:.2f} s")
 
     def _asked(self, ask: Callable[[], T]) -> T | None:
         try:
@@ -187,7 +183,7 @@ class Watch:
 
     def _is_away(self, what: str, error: LeaderqError) -> None:
         if what not in self._away:
-            self._tell(f"{what} is away: {error}")
+            self._tell(f"{what} is unreachable: {error}")
         self._away[what] = str(error)
 
     def _is_back(self, what: str) -> None:
@@ -196,7 +192,7 @@ class Watch:
 
 
 def main() -> int:
-    """Watch; gives 0 when told to stop, 2 for bad input."""
+    """Watch; return 0 when stopped, 2 for bad input."""
     stopped = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""A web site whose pages change, and the cache before it."""
+"""A web site whose pages change, and the cache in front of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Origin:
         self.reads = 0
 
     def change(self, page: str) -> None:
-        """Somebody has changed a page."""
+        """A page has changed."""
         self.versions[page] += 1
 
     async def read(self, page: str) -> int:
@@ -34,8 +34,8 @@ class Cache:
         self._versions: dict[str, int] = {}
 
     async def refresh(self, page: str) -> None:
-        """Take the page's *current* state from the origin. That it reads when it begins is what
-        makes coalescing safe.
+        """Take the page's *current* state from the origin. Coalescing is safe because this reads
+        when it begins.
         """
         self._versions[page] = await self._origin.read(page)
 

@@ -1,7 +1,5 @@
-"""Refreshes a cache whenever a page changes; of the changes of a page that come while it is
-refreshed, one refresh does for all.
-
-python refresh.py [ACCESS_LOG] [--rate CHANGES_PER_SECOND] [--read-s SECONDS] [--count CHANGES]
+"""Refreshes a cache whenever a page changes. For all changes that come while a page is refreshed,
+one more refresh is enough.
 """
 
 from __future__ import annotations
@@ -20,9 +18,7 @@ from leaderq.coalescing.asynchronous import AsyncQueueCoordinator
 
 
 class CacheUpdater:
-    """Refreshes the pages of a cache: one refresh of a page runs, one waits, more would be in
-    vain.
-    """
+    """Refreshes the pages of a cache: one refresh of a page runs, one waits, more are useless."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -30,8 +26,8 @@ class CacheUpdater:
         self.outcomes: Counter[EnqueueOutcome] = Counter()
 
     async def page_changed(self, page: str) -> None:
-        """Returns when the page in the cache is at least as new as this call, or will be by a
-        refresh that waits.
+        """Return when the page in the cache is at least as new as this call, or when a waiting
+        refresh will make it so.
         """
         async with self._coordinator.hold(page) as token:
             if token:
@@ -40,7 +36,7 @@ class CacheUpdater:
 
 
 async def replay(pages: list[str], rate: float, origin: Origin, updater: CacheUpdater) -> float:
-    """Change the pages one after the other, at this rate; gives the changes per second that were
+    """Change the pages one after the other, at this rate; return the changes per second that were
     really made.
     """
     began = time.perf_counter()

@@ -1,15 +1,13 @@
-"""A refresher that shares its work with others through ZooKeeper: run several, and each page is
-refreshed by one of them at a time.
+"""A refresher that shares its work with others through ZooKeeper: run several, and only one of
+them refreshes a page at a time.
 
-python together.py NAME [ACCESS_LOG]
-
-The cache is in ZooKeeper here (znodes below /cache), so that it can be written with the fence: a
-refresher that was frozen during its work, and replaced, cannot overwrite what its successor has
-written.
+The cache is in ZooKeeper here (znodes below /cache), so that it can be written with the fence. If a
+refresher was frozen and replaced, it cannot overwrite what its successor has written.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +15,7 @@ from urllib.parse import quote
 
 from changes import changes
 
-from leaderq import connect
+from leaderq import LeaderqError, connect
 from leaderq.coalescing import DistributedQueueCoordinator, EnqueueOutcome
 from leaderq.errors import TokenOver
 from leaderq.zookeeper import Session, SetData
@@ -49,9 +47,10 @@ class SharedUpdater:
             return token.outcome
 
 
-def main(name: str, log: str | None = None) -> None:
+def main(name: str, log: str | None) -> None:
     """Work on the first few hundred changes, sixteen at a time."""
-    with connect(os.environ["LEADERQ_ZOOKEEPER"]) as session, ThreadPoolExecutor(_AT_ONCE) as pool:
+    address = os.environ.get("LEADERQ_ZOOKEEPER", "127.0.0.1:2181")
+    with connect(address) as session, ThreadPoolExecutor(_AT_ONCE) as pool:
         updater = SharedUpdater(session, name)
         outcomes = list(pool.map(updater.page_changed, changes(log, _COUNT)))
     saved = outcomes.count(EnqueueOutcome.DECLINE)
@@ -62,4 +61,13 @@ def main(name: str, log: str | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("name", help="what this refresher is called")
+    parser.add_argument("log", nargs="?", help="an access log; without it changes are made up")
+    asked = parser.parse_args()
+    try:
+        main(asked.name, asked.log)
+    except (OSError, LeaderqError) as exc:
+        sys.exit(f"together: error: {exc}")

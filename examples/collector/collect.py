@@ -2,15 +2,15 @@
 
 ``POST /clicks`` with lines of an access log as the body is answered
 
-* 202 when all of them are on this host's disk: they will be in Kafka, whatever happens to this
-  process or to Kafka meanwhile;
-* 400 if one of them is no line of an access log: none was taken;
-* 503 if the disk has no room, or refuses: send them again later (those before the failure may be
-  taken, and be there twice then).
+* 202 when all of them are on this host's disk: they will reach Kafka, whatever happens to this
+  process or to Kafka;
+* 400 if one of them is not a line of an access log: none was taken;
+* 503 if the disk is full or fails: send them again later (some may have been taken, and are then
+  there twice).
 
-``GET /stats`` gives the account. Each record has the client as its key, so that a client's clicks
-stay in order, and a header ``id`` of its own, by which a reader tells a click that came twice:
-after a crash that can happen.
+``GET /stats`` returns the account. The key of a record is its client, so that a client's clicks
+stay in order. Its header ``id`` is unique, so that a reader can recognise a click that was sent
+twice, which can happen after a crash.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Receipt:
         self._error: BaseException | None = None
 
     def note(self, error: BaseException | None) -> None:
-        """Called by the journal's thread, once for each."""
+        """The journal's thread calls this once for each click."""
         self._error = self._error or error
         self._left -= 1
         if not self._left:
             self._over.set()
 
     def wait(self) -> None:
-        """Until that is so; raises what the disk said against it."""
+        """Return when all are on the disk; raise the error of the disk."""
         if not self._over.wait(DURABLE_WITHIN_S):
             raise JournalSlow(f"the disk did not answer within {DURABLE_WITHIN_S:g} s")
         if self._error is not None:
@@ -69,7 +69,7 @@ class Clicks(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Take clicks."""
         if self.path != "/clicks":
-            self._answer(404, "there is only /clicks, and GET /stats")
+            self._answer(404, f"{self.path} does not exist; POST to /clicks, or GET /stats")
             return
         size = int(self.headers.get("Content-Length") or 0)
         if not 0 < size <= MOST_BYTES:
@@ -79,9 +79,8 @@ class Clicks(BaseHTTPRequestHandler):
         lines = [line for line in self.rfile.read(size).splitlines() if line.strip()]
         wrong = next((line for line in lines if parse(line.decode(errors="replace")) is None), None)
         if wrong is not None or not lines:
-            self._answer(
-                400, f"no line of an access log: {(wrong or b'').decode(errors='replace')[:200]!r}"
-            )
+            shown = (wrong or b"").decode(errors="replace")[:200]
+            self._answer(400, f"not a line of an access log: {shown!r}")
             return
         try:
             self._take(lines)
@@ -102,7 +101,7 @@ class Clicks(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """The account."""
         if self.path != "/stats":
-            self._answer(404, "there is only GET /stats, and POST /clicks")
+            self._answer(404, f"{self.path} does not exist; GET /stats, or POST to /clicks")
             return
         self._answer(200, json.dumps(stats(self.producer), indent=2))
 
@@ -116,6 +115,12 @@ class Clicks(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing of each request."""
+
+
+def client_of(record: Any) -> bytes:
+    """The client of a click: its key."""
+    key: bytes = record[0]
+    return key
 
 
 def stats(producer: BufferedProducer) -> dict[str, Any]:
@@ -134,7 +139,7 @@ class Server(ThreadingHTTPServer):
 
 
 def main() -> int:
-    """Serve until Ctrl-C or SIGTERM; gives the exit code."""
+    """Serve until Ctrl-C or SIGTERM; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m collector.collect", description="Collect clicks over HTTP into Kafka."
     )
@@ -146,9 +151,7 @@ def main() -> int:
         default=Path("clicks-journal"),
         help="folder for clicks that Kafka does not have yet",
     )
-    parser.add_argument(
-        "--most-mb", type=int, default=1024, help="what the journal may take on the disk"
-    )
+    parser.add_argument("--most-mb", type=int, default=1024, help="most megabytes on the disk")
     parser.add_argument(
         "--kafka",
         default=os.environ.get("LEADERQ_KAFKA", "127.0.0.1:9092"),
@@ -161,7 +164,7 @@ def main() -> int:
             Journal(given.journal, sync=EVERY_ITEM, max_bytes=given.most_mb << 20) as journal,
             BufferedProducer(
                 KafkaSink(given.kafka, given.topic),
-                key=lambda record: record[0],
+                key=client_of,
                 journal=journal,
                 persistence=EVERY_ITEM,
                 when_full=Block(1.0),

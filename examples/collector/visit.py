@@ -12,7 +12,7 @@ AT_A_TIME = 20
 
 
 def main() -> int:
-    """Send; gives the exit code."""
+    """Send clicks; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m collector.visit", description="Send made-up clicks to the collector."
     )
@@ -33,7 +33,8 @@ def main() -> int:
                 break
             taken += len(piece)
     except OSError as exc:
-        print(f"visit: error: no collector on port {given.port}: {exc}", file=sys.stderr)
+        remedy = "start one with python -m collector.collect"
+        print(f"visit: error: no collector on port {given.port}: {exc}; {remedy}", file=sys.stderr)
         return 2
     finally:
         connection.close()

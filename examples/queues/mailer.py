@@ -1,5 +1,5 @@
 """Sends the mails that others put into a queue; run several, kill any of them, and every mail is
-sent.
+still sent.
 
 python mailer.py [NAME]
 """
@@ -11,11 +11,11 @@ import signal
 import sys
 import threading
 
-from leaderq import connect
+from leaderq import LeaderqError, connect
 from leaderq.queues import TEXT, DistributedQueue, RetryPolicy
 
 
-def main(name: str = "mailer") -> None:
+def main(name: str) -> None:
     """Work on the queue /mail until Ctrl-C."""
 
     def send(mail: str) -> None:
@@ -39,4 +39,7 @@ def main(name: str = "mailer") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(sys.argv[1] if len(sys.argv) > 1 else "mailer")
+    except LeaderqError as exc:
+        sys.exit(f"mailer: error: {exc}")

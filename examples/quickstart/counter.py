@@ -1,4 +1,4 @@
-"""Counts once a second, in one process at a time; each leader goes on where the last stopped."""
+"""Counts once a second, in one process at a time; each leader counts on from the last one."""
 
 from leaderq import LeaderCareer, Term
 from leaderq.zookeeper import SetData

@@ -1,4 +1,4 @@
-"""Reads the Kafka topic ``words``, in one process at a time; whoever leads next goes on where the
+"""Reads the Kafka topic ``words``, in one process at a time; the next leader continues where the
 last one stopped.
 """
 

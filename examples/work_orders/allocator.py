@@ -1,16 +1,16 @@
-"""The career: whoever leads makes work orders of the rules that are due, the urgent ones first.
+"""The career: the leader turns rules that are due into work orders, the urgent ones first.
 
 Who is authoritative: ZooKeeper. An order is written and its message acknowledged in one multi,
 which also checks that ``/work-orders/office`` is as this term has left it. So however a term ends,
-a rule has its order and no message, or its message and no order; and of two who believe that they
-lead, one is refused.
+a rule has its order and no message, or its message and no order. If two processes believe that they
+lead, one of them is refused.
 """
 
 from __future__ import annotations
 
 from leaderq import Deposed, LeaderCareer, Term
 from leaderq.dyno import Delivery, StaleLease
-from leaderq.errors import BadVersion, NodeExists
+from leaderq.errors import BadVersion, NodeExists, NoNode
 from leaderq.term import Reason
 from leaderq.zookeeper import Check, Create, Session, SetData
 
@@ -25,9 +25,7 @@ class Allocator(LeaderCareer):
     """Alone, so the plan is in memory and nobody locks a row."""
 
     def inaugurate(self, term: Term) -> None:
-        """Take office, then read what the terms before have ordered: nothing is added to it
-        meanwhile.
-        """
+        """Take office, then read what former terms have ordered: they cannot add to it any more."""
         self.session.ensure_path(OFFICE)
         self.session.ensure_path(ORDERS)
         (stat,) = term.write([SetData(OFFICE, b"%d" % term.number)])
@@ -36,7 +34,7 @@ class Allocator(LeaderCareer):
         self.rules = rules_queue(self.session)
 
     def execute(self, term: Term) -> None:
-        """Allocate the next rules; what is not begun goes back when the queue is closed."""
+        """Allocate the next rules; those not begun are released when the queue is closed."""
         for message in self.rules.pop(20, 0.5, least=1):
             if term.ending.is_set():
                 return
@@ -52,7 +50,7 @@ class Allocator(LeaderCareer):
         try:
             message.ack([self.office, Create(f"{ORDERS}/{order.rule}", order.packed())])
         except StaleLease:
-            return  # somebody has taken it out of the queue
+            return  # the message is not ours any more
         except NodeExists:
             message.ack()  # the same rule was fed again, long after
             return
@@ -61,12 +59,15 @@ class Allocator(LeaderCareer):
         self.plan.add(order)
 
     def handOver(self, term: Term) -> None:  # noqa: N802
-        """What is still leased goes back, and counts no failure."""
+        """Release what is still leased; that counts no failure."""
         if hasattr(self, "rules"):
             self.rules.close()
 
 
 def orders(session: Session) -> list[Order]:
-    """All that stand."""
-    found = [session.get(f"{ORDERS}/{name}")[0] for name in session.children(ORDERS)]
-    return [Order.read(data) for data in found]
+    """All orders there are; none before the first allocator leads."""
+    try:
+        names = session.children(ORDERS)
+    except NoNode:
+        return []
+    return [Order.read(session.get(f"{ORDERS}/{name}")[0]) for name in names]

@@ -4,8 +4,6 @@ do not agree.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import Counter
 
 from leaderq import connect
@@ -13,7 +11,7 @@ from leaderq.zookeeper import Session
 
 from .allocator import orders
 from .plan import Plan
-from .rules import made_up, rules_queue
+from .rules import ZOOKEEPER, made_up, rules_queue, run
 
 
 def audit(session: Session, count: int) -> list[str]:
@@ -45,14 +43,14 @@ def summary(session: Session) -> str:
     return ", ".join(f"{times} orders in term {term}" for term, times in by_term)
 
 
-def main(count: str = "300") -> int:
+def main(count: int) -> int:
     """Print what is wrong."""
-    with connect(os.environ.get("LEADERQ_ZOOKEEPER", "127.0.0.1:2181")) as session:
-        problems = audit(session, int(count))
+    with connect(ZOOKEEPER) as session:
+        problems = audit(session, count)
         print(summary(session))
     print("\n".join(problems) or "every rule has one order, and no constraint is broken")
     return 1 if problems else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    run(main, "audit")

@@ -23,13 +23,13 @@ from leaderq.zookeeper import Session
 from .allocator import ORDERS
 from .audit import audit, summary
 from .feed import feed
-from .rules import made_up
+from .rules import ZOOKEEPER, made_up, run
 
 PATIENCE_S = 60.0
 
 
 def await_that(what: str, is_so: Callable[[], object]) -> None:
-    """Return when it is so. Raises ``TimeoutError`` when it is not for a minute."""
+    """Return when it is so. Raises ``TimeoutError`` after a minute."""
     deadline = time.monotonic() + PATIENCE_S
     while not is_so():
         if time.monotonic() > deadline:
@@ -45,31 +45,20 @@ def order_count(session: Session) -> int:
         return 0
 
 
-def candidate(name: str, address: str) -> subprocess.Popen[bytes]:
+def candidate(name: str) -> subprocess.Popen[bytes]:
     """An allocator, in a process of its own."""
-    options = [
-        "--id",
-        name,
-        "--zookeeper",
-        address,
-        "--session-timeout-s",
-        "4",
-        "--log-level",
-        "error",
-    ]
-    command = [sys.executable, "-m", "leaderq", "run", "work_orders:Allocator", *options]
+    options = f"--id {name} --session-timeout-s 4 --log-level error"
+    command = [sys.executable, "-m", "leaderq", "run", "work_orders:Allocator", *options.split()]
     return subprocess.Popen(command, cwd=Path(__file__).parents[1])
 
 
-def main(count: str = "300") -> int:
-    """Let it be done; returns 1 if the audit finds anything."""
-    wanted = int(count)
-    address = os.environ.get("LEADERQ_ZOOKEEPER", "127.0.0.1:2181")
+def main(wanted: int) -> int:
+    """Run the day; raises ``TimeoutError`` if it does not end well."""
     with ExitStack() as stack:
-        session = stack.enter_context(connect(address))
+        session = stack.enter_context(connect(ZOOKEEPER))
         allocator = Operator(session, "allocator")
         for name in "ab":
-            process = candidate(name, address)
+            process = candidate(name)
             stack.callback(process.wait, 30)
             stack.callback(process.terminate)
         await_that(
@@ -91,8 +80,10 @@ def main(count: str = "300") -> int:
         )
 
         await_that("two thirds are ordered", lambda: order_count(session) >= wanted * 2 / 3)
+        await_that("somebody leads", lambda: allocator.view().pid)
         leading = allocator.view()
-        os.kill(leading.pid or 0, signal.SIGKILL)
+        if leading.pid is not None:
+            os.kill(leading.pid, signal.SIGKILL)
         print(f"{order_count(session)} ordered: {leading.leader} killed", flush=True)
 
         await_that("all is ordered", lambda: order_count(session) >= wanted)
@@ -103,4 +94,4 @@ def main(count: str = "300") -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    run(main, "day")

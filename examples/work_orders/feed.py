@@ -1,21 +1,19 @@
 """Queues made-up rules: ``python -m work_orders.feed [COUNT]``.
 
-Due at once, or at random in the next seconds. A rule that was fed before, in the last hour or by
-somebody who was killed in the middle, is not queued again: its id and ``unique_s`` see to that.
+They are due at once, or at random in the next seconds. A rule that was fed in the last hour is not
+queued again, because of its id and ``unique_s``.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import sys
 from collections.abc import Iterable
 
 from leaderq import connect
 from leaderq.dyno import Message
 from leaderq.zookeeper import Session
 
-from .rules import PRIORITIES, Rule, made_up, rules_queue
+from .rules import PRIORITIES, ZOOKEEPER, Rule, made_up, rules_queue, run
 
 OVER_S = 6.0
 
@@ -34,11 +32,12 @@ def feed(session: Session, rules: Iterable[Rule]) -> int:
     return count
 
 
-def main(count: str = "300") -> None:
+def main(count: int) -> int:
     """Feed so many rules."""
-    with connect(os.environ.get("LEADERQ_ZOOKEEPER", "127.0.0.1:2181")) as session:
-        print(f"{feed(session, made_up(int(count)))} rules fed")
+    with connect(ZOOKEEPER) as session:
+        print(f"{feed(session, made_up(count))} rules fed")
+    return 0
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run(main, "feed")

@@ -1,7 +1,7 @@
 """Who does what on which day (pure).
 
-Whether a rule fits depends on every order there is. With many allocators that would take locks on
-engineers, machines and days, or a retry for each conflict; there is one, so it is a loop.
+Whether a rule fits depends on every order there is. Many allocators would need locks on engineers,
+machines and days, or a retry for each conflict. There is only one, so it is a loop.
 """
 
 from __future__ import annotations

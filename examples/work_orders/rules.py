@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import random
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
+from leaderq import LeaderqError
 from leaderq.dyno import DynoQueue
 from leaderq.zookeeper import Session
 
 QUEUE = "/work-orders/rules"
+ZOOKEEPER = os.environ.get("LEADERQ_ZOOKEEPER", "127.0.0.1:2181")
 SKILLS = ("electric", "hydraulic", "mechanic")
 PRIORITIES = {"safety": 0, "quality": 5, "comfort": 9}
 
@@ -43,7 +48,7 @@ def read(message_id: str, payload: bytes) -> Rule:
         str(said["concern"]),
     )
     if not 1 <= rule.hours <= 8:
-        raise ValueError(f"{rule.hours} hours are no day's work")
+        raise ValueError(f"{rule.hours} hours are not a day's work")
     return rule
 
 
@@ -51,6 +56,16 @@ def rules_queue(session: Session) -> DynoQueue:
     """The queue, as all who use it must open it."""
     session.ensure_path(QUEUE)
     return DynoQueue(session, QUEUE, lease_s=10)
+
+
+def run(main: Callable[[int], int], program: str) -> None:
+    """Run ``main(COUNT)`` as a program, and exit with what it returns."""
+    parser = argparse.ArgumentParser(prog=f"python -m work_orders.{program}")
+    parser.add_argument("count", nargs="?", type=int, default=300, help="rules (default: 300)")
+    try:
+        sys.exit(main(parser.parse_args().count))
+    except (LeaderqError, TimeoutError) as exc:
+        sys.exit(f"{program}: error: {exc}")
 
 
 def made_up(count: int, *, seed: int = 1) -> Iterator[Rule]:

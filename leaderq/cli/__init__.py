@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (:class:`leaderq.exits.ExitCode`); never raises for
-    what a user did.
+    a user's mistake.
 
     ``arguments`` are those behind the program's name; default: the process's own.
     """

@@ -13,84 +13,71 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
-from leaderq.cli.options import Verb, debug_option, json_option, number
-from leaderq.cli.output import harmless, quiet, write_json, write_table
+from leaderq.cli.options import JSON, Given, number, verb
+from leaderq.cli.output import harmless, quiet, say, write_json, write_table
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from leaderq.coalescing.analysing import Analysis, Repeats, RequestLines, Saving
 
-_SERVICES_S = (0.1, 1.0, 10.0)
 
-
-@click.command(cls=Verb)
-@click.argument("file", metavar="FILE")
-@click.option(
-    "--key", metavar="FIELD", help="FILE is an access log; the field whose repetition counts"
+@verb(
+    click.Argument(["file"], metavar="FILE"),
+    click.Option(
+        ["--key"], metavar="FIELD", help="FILE is an access log; the field whose repetition counts"
+    ),
+    click.Option(
+        ["--service-s"],
+        type=click.FloatRange(min=0, min_open=True),
+        multiple=True,
+        default=(0.1, 1.0, 10.0),
+        show_default=True,
+        metavar="SECONDS",
+        help="how long one run takes; repeatable",
+    ),
+    number("--rate", "simulate N requests a second, evenly, not at the stream's times", least=1e-6),
+    number("--waiters", "how many may wait for a key", least=0, default=1),
+    JSON,
 )
-@click.option(
-    "--service-s",
-    type=click.FloatRange(min=0, min_open=True),
-    multiple=True,
-    default=_SERVICES_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="how long one run takes; may be given again",
-)
-@number(
-    "--rate", "simulate N requests a second, evenly, instead of the stream's own times", least=1e-6
-)
-@number("--waiters", "how many may wait for a key", least=0, default=1)
-@number("--window", "a repeat is near within so many requests", most=1_000_000, default=100)
-@json_option
-@debug_option
-def analyze(
-    file: str,
-    key: str | None,
-    service_s: tuple[float, ...],
-    rate: float | None,
-    waiters: int,
-    window: int,
-    as_json: bool,
-) -> None:
+def analyze(given: Given) -> None:
     """Tell whether coalescing pays on the requests in FILE (- for standard input; .gz is unpacked).
 
-    FILE has a key a line, and behind a tab, if it is known, the time of the request: seconds since
-    the epoch, or ISO 8601. With --key it is an access log of Apache or nginx (fields: client,
-    ident, user, time, request, method, path, protocol, status, bytes, referer, agent). What
-    coalescing saves is simulated with the automaton that the coordinators use, at the stream's own
-    times or at a rate, for each time that a run may take.
+    Each line of FILE is a key, or a key, a tab and the time of the request: seconds since the
+    epoch, or ISO 8601. With --key, FILE is an access log of Apache or nginx (fields: client, ident,
+    user, time, request, method, path, protocol, status, bytes, referer, agent). What coalescing
+    saves is simulated with the automaton of the coordinators, for each time that a run may take.
 
     Duplication is "none" if no key repeats, "high" if 5 % of the requests or more repeat a key
-    nearby, else "sparse". Nearby means, in the first lines, within --window requests; in the table,
-    while another of that key is worked on. Memory is bounded, however long the stream. Lines that
-    cannot be used are counted, and the first of them shown, on standard error.
+    nearby, else "sparse". Nearby means within 100 requests, or, in the table, while another request
+    for that key is worked on. Memory is bounded. Unusable lines are counted on standard error.
 
     \b
     Examples:
-      leaderq analyze access.log --key path
-      leaderq analyze access.log.gz --key client --service-s 0.5 --service-s 5 --json
+      leaderq analyze access.log.gz --key path --service-s 0.5 --service-s 5
       jq -r '[.user.id, .at] | @tsv' events.jsonl | leaderq analyze -
       cut -f3 clicks.tsv | leaderq analyze - --rate 2000
     """
     quiet()
-    from leaderq.coalescing.analysing import RequestLines, access_log, analyse, key_and_time
-    from leaderq.coalescing.analysing.requests import ACCESS_LOG_RESOLUTION_S
+    from leaderq.coalescing.analysing import (
+        ACCESS_LOG_RESOLUTION_S,
+        RequestLines,
+        access_log,
+        analyse,
+        key_and_time,
+    )
 
-    parse = key_and_time if key is None else access_log(key)
-    with _opened(file) as stream:
-        lines = RequestLines(stream, parse)
+    is_log = given.key is not None
+    with _opened(given.file) as stream:
+        lines = RequestLines(stream, access_log(given.key) if is_log else key_and_time)
         found = analyse(
             lines,
-            services_s=service_s,
-            waiters=waiters,
-            rate=rate,
-            resolution_s=0.0 if key is None else ACCESS_LOG_RESOLUTION_S,
-            window=window,
-            memory=max(window, 100_000),
+            services_s=given.service_s,
+            waiters=given.waiters,
+            rate=given.rate,
+            resolution_s=ACCESS_LOG_RESOLUTION_S if is_log else 0.0,
         )
-    _check(file, lines, found)
-    if as_json:
+    _check(given.file, lines, found)
+    if given.as_json:
         write_json(_as_json(lines, found))
     else:
         _show(found)
@@ -100,19 +87,19 @@ def analyze(
 def _opened(file: str) -> Iterator[BinaryIO]:
     """The bytes of a file, or of standard input.
 
-    :raises ConfigurationError: it cannot be read; also while it is.
+    :raises ConfigurationError: it cannot be read; also later, while it is being read.
     """
     try:
         if file == "-":
             if sys.stdin is None:
                 raise ConfigurationError("FILE is -, and standard input is closed")
             yield sys.stdin.buffer
-            return
-        path = Path(file)
-        with (
-            cast("BinaryIO", gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
-        ) as stream:
-            yield stream
+        elif file.endswith(".gz"):
+            with gzip.open(file) as unpacked:
+                yield cast("BinaryIO", unpacked)
+        else:
+            with Path(file).open("rb") as stream:
+                yield stream
     except FileNotFoundError as exc:
         raise ConfigurationError(
             f"there is no file {file!r}; give its path, or - for standard input"
@@ -125,95 +112,62 @@ def _opened(file: str) -> Iterator[BinaryIO]:
 
 
 def _check(file: str, lines: RequestLines, found: Analysis) -> None:
-    """Say what could not be used; refuse what could not be used at all."""
-    bad = lines.undecodable + lines.unusable
-    if bad:
-        click.echo(
-            f"{bad} of {lines.lines} lines left out ({lines.undecodable} undecodable,"
-            f" {lines.unusable} unusable):",
-            err=True,
-        )
+    """Report the unusable lines; refuse input without any usable one."""
+    if bad := lines.undecodable + lines.unusable:
+        kinds = f"{lines.undecodable} undecodable, {lines.unusable} unusable"
+        say(f"{bad} of {lines.lines} lines left out ({kinds}):")
         for complaint in lines.complaints:
-            click.echo(f"  {complaint}", err=True)
+            say(f"  {complaint}")
         if bad > len(lines.complaints):
-            click.echo(f"  and {bad - len(lines.complaints)} more", err=True)
-    if bad and not lines.requests:
-        raise ConfigurationError(
-            f"no line of {file!r} can be used; give lines of a key and, behind a tab, a time, "
-            "or an access log with --key FIELD"
-        )
+            say(f"  and {bad - len(lines.complaints)} more")
+        if not lines.requests:
+            raise ConfigurationError(
+                f"no line of {file!r} can be used; give lines of a key and, after a tab, a time, "
+                "or an access log with --key FIELD"
+            )
     if not lines.requests:
-        click.echo(f"no requests in {file!r}", err=True)
+        say(f"no requests in {file!r}")
     if found.late:
-        click.echo(
-            f"{found.late} requests were too far out of order, and were taken to come with the one"
-            " before",
-            err=True,
-        )
+        say(f"{found.late} requests were too far out of order; they count as the one before them")
     if found.untimed and found.savings:
-        click.echo(
-            f"{found.untimed} requests have no time, and were left out of the simulation", err=True
-        )
+        say(f"{found.untimed} requests have no time, and were left out of the simulation")
     if lines.requests and not found.savings:
-        click.echo(
-            "no saving is shown, because nothing says when requests come; add a time behind a tab,"
-            " or give --rate N",
-            err=True,
+        say(
+            "no saving is shown, because nothing says when requests come; add a time after a tab,"
+            " or give --rate N"
         )
 
 
 def _show(found: Analysis) -> None:
-    repeats = found.repeats
     for name, value in _facts(found):
         click.echo(f"{name:<23} {value}")
-    if repeats.hottest:
+    hottest = [(count, harmless(key[:80]) or "(empty)") for key, count in found.repeats.hottest]
+    if hottest:
         click.echo("")
-        write_table(
-            ("REQUESTS", "HOTTEST KEYS"), [(count, _shown(key)) for key, count in repeats.hottest]
-        )
+        write_table(("REQUESTS", "HOTTEST KEYS"), hottest)
     if found.savings:
         click.echo("")
-        headings = (
-            "ONE RUN TAKES",
-            "RUNS",
-            "SAVED",
-            "SHARE",
-            "WAITED",
-            "MEAN WAIT",
-            "KEYS AT ONCE",
-            "DUPLICATION",
-        )
-        write_table(headings, [_row(one) for one in found.savings])
+        headings = ("ONE RUN TAKES", "RUNS", "SAVED", "SHARE", "WAITED", "MEAN WAIT")
+        write_table((*headings, "KEYS AT ONCE", "DUPLICATION"), map(_row, found.savings))
 
 
-def _facts(found: Analysis) -> Iterator[tuple[str, str]]:
-    repeats = found.repeats
-    least = "" if repeats.forgotten == 0 else " at most"
-    yield "requests", f"{repeats.requests}"
-    yield "keys", f"{repeats.keys}{least}"
-    yield "repeats", f"{repeats.repeats}"
-    yield (
-        "minimum repeat distance",
-        "-" if repeats.minimum_distance is None else f"{repeats.minimum_distance}",
-    )
-    yield (
-        "near repeats",
-        f"{repeats.near} ({repeats.near_share:.1%} of all requests), within {repeats.window}",
-    )
+def _facts(found: Analysis) -> Iterator[tuple[str, object]]:
+    repeats, least = found.repeats, found.repeats.minimum_distance
+    near = f"{repeats.near} ({repeats.near_share:.1%} of all requests), within {repeats.window}"
+    yield "requests", repeats.requests
+    yield "keys", f"{repeats.keys}{' at most' if repeats.forgotten else ''}"
+    yield "repeats", repeats.repeats
+    yield "minimum repeat distance", "-" if least is None else least
+    yield "near repeats", near
     yield "duplication", f"{repeats.duplication.value} (within {repeats.window} requests)"
     if found.rate is not None and found.span_s is not None:
         yield "rate", f"{found.rate:.4g} requests/s over {found.span_s:.0f} s"
 
 
 def _row(one: Saving) -> tuple[Any, ...]:
-    wait = f"{one.waited_s:.3g} s"
     saved = (f"{one.service_s:g} s", one.runs, one.declined, f"{one.share:.1%}")
-    return (*saved, one.blocked, wait, one.keys_at_once, one.duplication.value)
-
-
-def _shown(key: str) -> str:
-    """A key that does no harm to a terminal."""
-    return harmless(key[:80]) or "(empty)"
+    waited = (one.blocked, f"{one.waited_s:.3g} s", one.keys_at_once)
+    return (*saved, *waited, one.duplication.value)
 
 
 def _as_json(lines: RequestLines, found: Analysis) -> dict[str, Any]:

@@ -7,48 +7,49 @@ input and kept as the cause.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import pkgutil
 import sys
 import traceback
+from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from leaderq.career import ILeaderCareer, career_problems
-from leaderq.errors import ConfigurationError
+from leaderq.cli.options import meant
+from leaderq.errors import ConfigurationError, told
 
 _EXAMPLE = "write package.module:Class, like billing:AdBilling"
 
 
-def find_career(target: str, folder: Path) -> type[ILeaderCareer]:
-    """The career class that ``target`` names; modules are also looked for in ``folder``. Nothing is
-    made of it yet.
+class _Wrong(Exception):
+    """The part of an error's sentence that follows the target."""
 
-    Raises :class:`~leaderq.errors.ConfigurationError`.
+
+def find_career(target: str, folder: Path) -> type[ILeaderCareer]:
+    """The career class that ``target`` names; modules are also looked for in ``folder``.
+
+    It is not instantiated yet. Raises :class:`~leaderq.errors.ConfigurationError`.
     """
-    module_name, colon, class_name = target.partition(":")
-    if not (colon and module_name and class_name):
-        raise ConfigurationError(f"{target!r} names no class; {_EXAMPLE}")
-    if "/" in module_name or module_name.endswith(".py"):
-        dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
-        raise ConfigurationError(
-            f"{target!r} begins with a file, not a module; write {dotted}:{class_name}"
-        )
-    if not all(part.isidentifier() for part in [*module_name.split("."), *class_name.split(".")]):
-        raise ConfigurationError(f"{target!r} is not made of Python names; {_EXAMPLE}")
-    found = _attribute(_imported(module_name, target, folder), class_name, target)
-    _check(found, target)
-    career: type[ILeaderCareer] = found
-    return career
+    try:
+        found = _named(target, folder)
+    except _Wrong as wrong:
+        raise ConfigurationError(f"{target!r}{wrong}") from wrong.__cause__
+    if not isinstance(found, type):
+        what = "an instance of" if isinstance(found, ILeaderCareer) else "a"
+        kind = f"{what} {type(found).__name__}"
+        remedy = "name a subclass of leaderq.LeaderCareer"
+        raise ConfigurationError(f"{target!r} is {kind}, not a class; {remedy}")
+    if problems := [f"{target!r} ({_definition(found)}){each}" for each in _problems(found)]:
+        raise ConfigurationError(*problems)
+    return found
 
 
 def make_career(career: type[ILeaderCareer], target: str) -> ILeaderCareer:
-    """An instance of ``career``; raises :class:`~leaderq.errors.ConfigurationError` if its
-    constructor does.
-    """
+    """An instance of ``career``; a ConfigurationError if its constructor raises."""
     try:
         return career()
     except Exception as exc:
@@ -58,109 +59,72 @@ def make_career(career: type[ILeaderCareer], target: str) -> ILeaderCareer:
         ) from exc
 
 
-def _imported(name: str, target: str, folder: Path) -> ModuleType:
+def _named(target: str, folder: Path) -> Any:
+    module_name, colon, class_name = target.partition(":")
+    if not (colon and module_name and class_name):
+        raise _Wrong(f" names no class; {_EXAMPLE}")
+    if "/" in module_name or module_name.endswith(".py"):
+        dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        raise _Wrong(f" begins with a file, not a module; write {dotted}:{class_name}")
+    if not all(part.isidentifier() for part in [*module_name.split("."), *class_name.split(".")]):
+        raise _Wrong(f" is not made of Python names; {_EXAMPLE}")
+    module = _imported(module_name, folder)
+    try:
+        return attrgetter(class_name)(module)
+    except AttributeError:
+        own = {key: each for key, each in vars(module).items() if isinstance(each, type)}
+        careers = [
+            key
+            for key, each in own.items()
+            if issubclass(each, ILeaderCareer) and each.__module__ == module.__name__
+        ]
+        others = f"its careers: {', '.join(careers) or 'none'}"
+        remedy = meant(class_name, careers or vars(module), others)
+        has = f"module {module.__name__!r} ({module.__file__}) has no {class_name!r}"
+        raise _Wrong(f": {has}; {remedy}") from None
+
+
+def _imported(name: str, folder: Path) -> ModuleType:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as exc:
-        raise ConfigurationError(_missing(exc, name, target, folder)) from exc
+        raise _Wrong(_missing(exc, name, folder)) from exc
     except SyntaxError as exc:
-        raise ConfigurationError(
-            f"{target!r}: {exc.filename}:{exc.lineno} is not valid Python: {exc.msg}; correct that"
-            " line"
-        ) from exc
+        place = f"{exc.filename}:{exc.lineno}"
+        raise _Wrong(f": {place} is not valid Python: {exc.msg}; correct that line") from exc
     except (Exception, SystemExit) as exc:
-        raise ConfigurationError(
-            f"{target!r}: importing module {name!r} raised {_described(exc)}; correct it"
-        ) from exc
+        raise _Wrong(f": importing module {name!r} raised {_described(exc)}; correct it") from exc
 
 
-def _missing(exc: ModuleNotFoundError, name: str, target: str, folder: Path) -> str:
+def _missing(exc: ModuleNotFoundError, name: str, folder: Path) -> str:
     if exc.name is None or not f"{name}.".startswith(f"{exc.name}."):
-        return (
-            f"{target!r}: module {name!r} needs module {exc.name!r}, which is not installed"
-            f" ({_place(exc)}); install it"
-        )
-    near = difflib.get_close_matches(
-        name, [module.name for module in pkgutil.iter_modules([str(folder)])], n=1
-    )
-    remedy = (
-        f"did you mean {near[0]!r}?"
-        if near
-        else "run leaderq where the module lies, or put its folder on PYTHONPATH"
-    )
-    return (
-        f"{target!r}: module {exc.name!r} was not found in {folder} nor where Python looks;"
-        f" {remedy}"
-    )
+        needs = f"module {name!r} needs module {exc.name!r}, which is not installed"
+        return f": {needs} ({_place(exc)}); install it"
+    there = [module.name for module in pkgutil.iter_modules([str(folder)])]
+    remedy = meant(name, there, "run leaderq in the module's folder, or put that on PYTHONPATH")
+    return f": module {exc.name!r} was not found in {folder} nor where Python looks; {remedy}"
 
 
-def _attribute(module: ModuleType, name: str, target: str) -> Any:
-    found: Any = module
-    for part in name.split("."):
-        if not hasattr(found, part):
-            own = {
-                key: value
-                for key, value in vars(module).items()
-                if getattr(value, "__module__", "") == module.__name__
-            }
-            careers = [
-                key
-                for key, value in own.items()
-                if isinstance(value, type) and issubclass(value, ILeaderCareer)
-            ]
-            near = difflib.get_close_matches(name, careers or list(vars(module)), n=1)
-            remedy = (
-                f"did you mean {near[0]!r}?"
-                if near
-                else f"its careers: {', '.join(careers) or 'none'}"
-            )
-            raise ConfigurationError(
-                f"{target!r}: module {module.__name__!r} ({module.__file__}) has no {name!r};"
-                f" {remedy}"
-            )
-        found = getattr(found, part)
-    return found
-
-
-def _check(found: Any, target: str) -> None:
-    if not isinstance(found, type):
-        what = (
-            f"an instance of {type(found).__name__}"
-            if isinstance(found, ILeaderCareer)
-            else f"a {type(found).__name__}"
-        )
-        raise ConfigurationError(
-            f"{target!r} is {what}, not a class; name a subclass of leaderq.LeaderCareer"
-        )
-    place = _definition(found)
+def _problems(found: type) -> Iterator[str]:
     if not issubclass(found, ILeaderCareer):
-        raise ConfigurationError(
-            f"{target!r} ({place}) is not a career; make it a subclass of leaderq.LeaderCareer"
-        )
-    missing = sorted(getattr(found, "__abstractmethods__", ()))
-    if missing:
-        raise ConfigurationError(
-            f"{target!r} ({place}) is not complete; it still needs {', '.join(missing)}"
-        )
-    if problems := [f"{target!r} ({place}): {each}" for each in career_problems(found)]:
-        raise ConfigurationError(*problems)
-    needed = _needed_arguments(found)
-    if needed:
-        raise ConfigurationError(
-            f"{target!r} ({place}) cannot be made without arguments: its constructor needs"
-            f" {', '.join(needed)}; give them defaults, or read them in prepare() from self.options"
-        )
-
-
-def _needed_arguments(career: type) -> list[str]:
-    free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    parameters = inspect.signature(career).parameters.values()
-    return [
-        each.name for each in parameters if each.default is each.empty and each.kind not in free
-    ]
+        yield " is not a career; make it a subclass of leaderq.LeaderCareer"
+    elif missing := sorted(getattr(found, "__abstractmethods__", ())):
+        yield f" is not complete; it still needs {', '.join(missing)}"
+    elif problems := list(career_problems(found)):
+        yield from (f": {each}" for each in problems)
+    else:
+        free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        parameters = inspect.signature(found).parameters.values()
+        needed = [one for one in parameters if one.default is one.empty and one.kind not in free]
+        if needed:
+            yield (
+                " cannot be made without arguments: its constructor needs"
+                f" {', '.join(one.name for one in needed)}; give them defaults, or read them in"
+                " prepare() from self.options"
+            )
 
 
 def _definition(found: type) -> str:
@@ -171,13 +135,12 @@ def _definition(found: type) -> str:
 
 
 def _described(exc: BaseException) -> str:
-    message = f": {exc}" if str(exc) else ""
-    return f"{type(exc).__name__}{message} ({_place(exc)})"
+    return f"{told(exc)} ({_place(exc)})"
 
 
 def _place(exc: BaseException) -> str:
-    """Where the user's code went wrong: the innermost frame that is neither ours nor the import
-    machinery's.
+    """The place of the error in the user's code: the innermost frame of neither us nor
+    an import.
     """
     machinery = (str(Path(__file__).parent), "<frozen", str(importlib.__file__))
     frames = [

@@ -1,5 +1,5 @@
-"""``leaderq config`` and ``leaderq version``: every setting, its value and where it comes from; a
-file to begin with; what runs here.
+"""``leaderq config``, ``version`` and ``completion``: every setting, its value and where it comes
+from; a file to begin with; what runs here; what makes a shell complete it.
 """
 
 from __future__ import annotations
@@ -9,50 +9,36 @@ import platform
 
 import click
 
-from leaderq.cli.options import (
-    EVERYTHING,
-    AllSettings,
-    Given,
-    Verb,
-    debug_option,
-    json_option,
-    takes_settings,
-)
+from leaderq.cli.options import JSON, AllSettings, Given, verb
 from leaderq.cli.output import write_json, write_rows
 from leaderq.config.settings import TABLE, Section
+from leaderq.errors import ConfigurationError
 
 _OPTIONAL = ("confluent-kafka", "prometheus-client")
 
 
-@click.command(cls=AllSettings)
-@takes_settings(*EVERYTHING)
-@json_option
-def show(given: Given, as_json: bool) -> None:
+@verb(JSON, *Section, cls=AllSettings)
+def show(given: Given) -> None:
     """Show every setting with its value and source; secrets are masked.
 
     Sources, last wins: defaults; leaderq.toml (settings at its top, those of one career in
-    [careers.NAME]); LEADERQ_* variables; options. With a mistake anywhere, all mistakes are listed
-    and the exit code is 2.
+    [careers.NAME]); LEADERQ_* variables; options. If anything is wrong, every mistake is listed and
+    the exit code is 2.
 
     \b
     Examples:
-      leaderq config show
-      leaderq config show --json --career ad-billing
+      leaderq config show --career ad-billing
       leaderq config show --json | jq 'select(.source != "default")'
     """
     rows = (
-        (row.name, value if as_json else _text(value), source)
+        {"setting": row.name, "value": value if given.as_json else _text(value), "source": source}
         for row, value, source in given.load().rows()
     )
-    write_rows(
-        (dict(zip(("setting", "value", "source"), row, strict=True)) for row in rows),
-        as_json=as_json,
-    )
+    write_rows(rows, given.as_json)
 
 
-@click.command(cls=Verb)
-@debug_option
-def sample() -> None:
+@verb()
+def sample(given: Given) -> None:
     """Write a leaderq.toml with every setting, explained, its default behind a #.
 
     \b
@@ -62,11 +48,9 @@ def sample() -> None:
     for section in Section:
         click.echo(f"# -- {section.value}\n")
         for row in (row for row in TABLE if row.section is section):
-            click.echo(f"# {row.help}  [{row.variable}]")
             is_fixed = row.default is not None and "<" not in str(row.default)
-            click.echo(
-                f"#{row.key} = {json.dumps(row.default) if is_fixed else ''}".rstrip() + "\n"
-            )
+            assignment = f"#{row.key} = {json.dumps(row.default) if is_fixed else ''}".rstrip()
+            click.echo(f"# {row.help}  [{row.variable}]\n{assignment}\n")
     click.echo("# [careers.ad-billing]                  these, for one career only")
     click.echo('# class = "billing:AdBilling"            what leaderq run --all runs')
     click.echo("# [careers.ad-billing.options]          its own, read from self.options")
@@ -78,10 +62,8 @@ def _text(value: object) -> object:
     return f"{value:g}" if isinstance(value, float) else value
 
 
-@click.command(cls=Verb)
-@debug_option
-@json_option
-def version(as_json: bool) -> None:
+@verb(JSON)
+def version(given: Given) -> None:
     """Show the versions of leaderq, Python and the client libraries.
 
     \b
@@ -92,14 +74,40 @@ def version(as_json: bool) -> None:
     from importlib.metadata import version as installed  # slow, and --help shows no versions
 
     found = {"leaderq": installed("leaderq"), "python": platform.python_version()}
-    found |= {name: installed(name) for name in ("kazoo", "kafka-python", "click")}
-    for name in _OPTIONAL:
+    for name in ("kazoo", "kafka-python", "click", *_OPTIONAL):
         try:
             found[name] = installed(name)
         except PackageNotFoundError:
             found[name] = "not installed"
-    if as_json:
+    if given.as_json:
         write_json(found)
         return
     for name, number in found.items():
         click.echo(f"{name} {number}")
+
+
+@verb(click.Argument(["shell"], type=click.Choice(["bash", "zsh", "fish"])))
+def completion(given: Given) -> None:
+    """Write the script that makes SHELL complete verbs, options, careers, candidates and queues.
+
+    To switch it on, put the line for your shell into its start file and open a new shell:
+
+    \b
+      bash, in ~/.bashrc:                   eval "$(leaderq completion bash)"
+      zsh, in ~/.zshrc (after compinit):    eval "$(leaderq completion zsh)"
+      fish, in ~/.config/fish/config.fish:  leaderq completion fish | source
+
+    Careers, candidates and queues are looked up in ZooKeeper, with the settings typed so far.
+
+    \b
+    Example:
+      leaderq completion bash >> ~/.bash_completion
+    """
+    from click.shell_completion import get_completion_class
+
+    from leaderq.cli.verbs import leaderq
+
+    kind = get_completion_class(given.shell)
+    if kind is None:
+        raise ConfigurationError(f"click cannot complete in {given.shell}")
+    click.echo(kind(leaderq, {}, "leaderq", "_LEADERQ_COMPLETE").source())

@@ -1,23 +1,36 @@
-"""From settings to a ZooKeeper session, and to the careers that a verb is about."""
+"""From settings to a ZooKeeper session, and to the careers, candidates and queues that a verb is
+about; also while a shell completes them.
+
+Completion must never disturb the person who types: what cannot be had within two seconds is left
+out without a word.
+"""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leaderq.cli.options import Given
+import click
+
+from leaderq.cli.options import Given, meant
 from leaderq.cli.output import quiet
 from leaderq.config import Settings
+from leaderq.config.settings import BY_NAME
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from leaderq.election import Operator, View
     from leaderq.zookeeper import Security, Session
 
+    Completer = Callable[[click.Context, click.Parameter, str], list[str]]
+
 _MECHANISMS = {"none": "digest", "digest": "digest", "sasl": "DIGEST-MD5"}
+_FILES = ("ca", "cert", "key", "key_password")
+_SECURITY = ("user", "password", "tls", *_FILES, "verify", "check_hostname")
+_COMPLETED_WITHIN_S = 2.0
 
 
 def open_session(settings: Settings) -> Session:
@@ -36,31 +49,41 @@ def open_session(settings: Settings) -> Session:
 
 
 def zookeeper_security(settings: Settings) -> Security | None:
-    """What ZooKeeper must be told and shown; ``None`` for a server that takes everybody."""
+    """The credentials and TLS settings for ZooKeeper; ``None`` for a server that needs none."""
     from leaderq.zookeeper import Security
 
     if settings.zookeeper_auth == "none" and not settings.zookeeper_tls:
         return None
-    names = (
-        "user",
-        "password",
-        "tls",
-        "ca",
-        "cert",
-        "key",
-        "key_password",
-        "verify",
-        "check_hostname",
-    )
-    values: dict[str, Any] = {name: getattr(settings, f"zookeeper_{name}") for name in names}
-    paths = {name: str(value) for name, value in values.items() if isinstance(value, Path)}
-    return Security(mechanism=_MECHANISMS[settings.zookeeper_auth], **values | paths)
+    values: dict[str, Any] = {}
+    for name in _SECURITY:
+        value = getattr(settings, f"zookeeper_{name}")
+        values[name] = str(value) if isinstance(value, Path) else value
+    return Security(mechanism=_MECHANISMS[settings.zookeeper_auth], **values)
+
+
+@contextmanager
+def connected(given: Given) -> Iterator[Session]:
+    settings = given.settings
+    quiet()
+    with open_session(settings) as session:
+        yield session
+
+
+@contextmanager
+def operator(given: Given, *, must_be_known: bool = True) -> Iterator[Operator]:
+    """An operator of the career that is named; a candidate must have stood for it before."""
+    settings = given.settings
+    career = named_career(settings)
+    with connected(given) as session:
+        from leaderq.election import Operator
+
+        if must_be_known:
+            known_career(session, settings)
+        yield Operator(session, career, root=settings.root)
 
 
 def named_career(settings: Settings) -> str:
-    """The career of a verb that must be told one; raises
-    :class:`~leaderq.errors.ConfigurationError`.
-    """
+    """The career of a verb that needs one; raises :class:`~leaderq.errors.ConfigurationError`."""
     if settings.career is None:
         raise ConfigurationError(
             "no career is named; give --career NAME, or set LEADERQ_CAREER (leaderq status lists"
@@ -70,21 +93,13 @@ def named_career(settings: Settings) -> str:
 
 
 def known_career(session: Session, settings: Settings) -> str:
-    """As :func:`named_career`, and somebody must have stood for it, so that a slip of the pen
-    changes nothing.
-    """
-    from leaderq.election import Observer
-
-    career = named_career(settings)
-    careers = Observer.careers(session, root=settings.root)
+    """As :func:`named_career`; a candidate must have stood for it, against typing errors."""
+    career, careers = named_career(settings), _careers(session, settings)
     if career not in careers:
-        near = difflib.get_close_matches(career, careers, n=1)
-        known = (
-            f"known: {', '.join(careers)}" if careers else "nobody has stood for any career there"
-        )
+        known = f"known: {', '.join(careers)}" if careers else "no career is known there"
         raise ConfigurationError(
             f"nobody has ever stood for career {career!r} below {settings.root} at"
-            f" {settings.zookeeper}; " + (f"did you mean {near[0]!r}?" if near else known)
+            f" {settings.zookeeper}; {meant(career, careers, known)}"
         )
     return career
 
@@ -93,29 +108,62 @@ def views(session: Session, settings: Settings) -> list[View]:
     """The view of the career that is set, which must be known, else of every career there is."""
     from leaderq.election import Observer
 
-    named = [known_career(session, settings)] if settings.career else None
-    careers = named or Observer.careers(session, root=settings.root)
+    careers = [known_career(session, settings)] if settings.career else _careers(session, settings)
     return [Observer(session, career, root=settings.root).view() for career in careers]
 
 
-@contextmanager
-def connected(given: Given, *, one_career: bool = False) -> Iterator[tuple[Session, Settings]]:
-    """A session and the settings; with ``one_career`` it refuses before connecting if none is
-    named.
-    """
-    settings = given.load().settings
-    if one_career:
-        named_career(settings)
-    quiet()
-    with open_session(settings) as session:
-        yield session, settings
+def _careers(session: Session, settings: Settings) -> list[str]:
+    from leaderq.election import Observer
+
+    return Observer.careers(session, root=settings.root)
 
 
-@contextmanager
-def operator(given: Given, *, must_be_known: bool = True) -> Iterator[Operator]:
-    """An operator of the career that is named, and that somebody must have stood for."""
-    with connected(given, one_career=True) as (session, settings):
-        from leaderq.election import Operator
+def _candidates(session: Session, settings: Settings) -> list[str]:
+    from leaderq.election import Observer
 
-        career = known_career(session, settings) if must_be_known else named_career(settings)
-        yield Operator(session, career, root=settings.root)
+    return list(Observer(session, str(settings.career), root=settings.root).view().candidates)
+
+
+def _completer(ask: Callable[[Session, Settings], list[str]]) -> Completer:
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        flags = {
+            name: value
+            for name, value in ctx.params.items()
+            if name.removesuffix("_file") in BY_NAME
+        }
+        try:
+            settings = Given(flags, ctx.params.get("config")).settings
+            within_s = min(_COMPLETED_WITHIN_S, settings.connect_timeout_s)
+            quiet()
+            with open_session(replace(settings, connect_timeout_s=within_s)) as session:
+                return [one for one in ask(session, settings) if one.startswith(incomplete)]
+        except Exception:  # noqa: BLE001  (the person who types is told nothing)
+            return []
+
+    return complete
+
+
+def queues(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The znodes below the path typed so far; side data of queues is left out."""
+    parent = incomplete.rpartition("/")[0]
+
+    def below(session: Session, _: Settings) -> list[str]:
+        names = sorted(session.children(parent or "/"))
+        return [f"{parent}/{name}" for name in names if not name.endswith("-meta")]
+
+    return _completer(below)(ctx, param, incomplete)
+
+
+def _career_option(help: str) -> click.Option:
+    return click.Option(
+        ["--career"],
+        metavar="NAME",
+        help=f"{help}  [env var: LEADERQ_CAREER]",
+        shell_complete=_completer(_careers),
+    )
+
+
+ONE_CAREER = _career_option("the career; required")
+SOME_CAREER = _career_option("only this career, instead of all")
+candidates: Completer = _completer(_candidates)
+"""The ids of the candidates of the career typed so far."""

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -22,37 +20,45 @@ import click
 
 from leaderq.career import ILeaderCareer, career_name
 from leaderq.cli.career_loading import find_career, make_career
+from leaderq.cli.connecting import open_session
 from leaderq.cli.entry import exit_code
-from leaderq.cli.options import CONNECTION, Given, Verb, json_option, switch, takes_settings
+from leaderq.cli.options import CONNECTION, JSON, Given, switch, verb
 from leaderq.cli.output import Shade, quiet, shaded, write_json
 from leaderq.clock import now_s
-from leaderq.config import Configuration, Section, Settings
-from leaderq.errors import ConfigurationError, LeaderqError
+from leaderq.config import Section, Settings, current_folder
+from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
 
 if TYPE_CHECKING:
+    from leaderq.kafka import KafkaLeaderCareer
+    from leaderq.kafka.topics import Access, TopicView
     from leaderq.zookeeper import Session
 
 _PROBES = 9
-_OPTIONAL = {"confluent-kafka": "confluent", "prometheus-client": "metrics"}
 
 
 class Verdict(str, Enum):
-    """How a check came out; the value is the word shown."""
+    """The result of a check; the value is the word shown."""
 
     OK = "ok"
     ADVICE = "advice"
     FAILED = "failed"
 
 
-_SHADES = {Verdict.OK: Shade.GOOD, Verdict.ADVICE: Shade.WARNING, Verdict.FAILED: Shade.BAD}
+_OK, _ADVICE, _FAILED = Verdict
+_SHADES = {_OK: Shade.GOOD, _ADVICE: Shade.WARNING, _FAILED: Shade.BAD}
+_PACKAGES = {
+    "kazoo": (_FAILED, "; run: pip install leaderq"),
+    "kafka-python": (_FAILED, "; run: pip install leaderq"),
+    "crc32c": (_ADVICE, ", and Kafka is read many times slower; run: pip install crc32c"),
+    "confluent-kafka": (_OK, "; if you want it: pip install 'leaderq[confluent]'"),
+    "prometheus-client": (_OK, "; if you want it: pip install 'leaderq[metrics]'"),
+}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at. ``error`` is what a failed check raised, if it raised: it decides the
-    exit code.
-    """
+    """The result of one check. ``error``: what a failed check raised; decides the exit code."""
 
     check: str
     verdict: Verdict
@@ -61,128 +67,43 @@ class Finding:
 
 
 def _python() -> Iterator[Finding]:
-    """The interpreter, and the clock that leases are measured on."""
-    yield Finding(
-        "python",
-        Verdict.OK,
-        f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})",
-    )
+    """The interpreter, the clock that leases are measured on, and the client libraries."""
+    found = f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})"
+    yield Finding("python", _OK, found)
     if hasattr(time, "CLOCK_BOOTTIME"):
-        yield Finding(
-            "lease clock", Verdict.OK, "CLOCK_BOOTTIME: goes on while this host is suspended"
-        )
+        yield Finding("lease clock", _OK, "CLOCK_BOOTTIME: goes on while this host is suspended")
     else:
-        yield Finding(
-            "lease clock",
-            Verdict.ADVICE,
-            "CLOCK_MONOTONIC: do not suspend this host while it leads",
-        )
-
-
-def _packages() -> Iterator[Finding]:
-    """The client libraries, and the one that makes reading Kafka fast."""
-    for name in ("kazoo", "kafka-python"):
+        advice = "CLOCK_MONOTONIC: do not suspend this host while it leads"
+        yield Finding("lease clock", _ADVICE, advice)
+    for name, (verdict, without) in _PACKAGES.items():
         try:
-            yield Finding(name, Verdict.OK, version(name))
+            yield Finding(name, _OK, version(name))
         except PackageNotFoundError:
-            yield Finding(name, Verdict.FAILED, "is not installed; run: pip install leaderq")
-    if find_spec("crc32c") is not None:
-        yield Finding("crc32c", Verdict.OK, version("crc32c"))
-    else:
-        yield Finding(
-            "crc32c",
-            Verdict.ADVICE,
-            "is not installed, and Kafka is read many times slower; run: pip install crc32c",
-        )
-    for name, extra in _OPTIONAL.items():
-        try:
-            yield Finding(name, Verdict.OK, version(name))
-        except PackageNotFoundError:
-            yield Finding(
-                name,
-                Verdict.OK,
-                f"is not installed; if you want it: pip install 'leaderq[{extra}]'",
-            )
+            yield Finding(name, verdict, f"is not installed{without}")
 
 
-def _configuration(found: Configuration) -> Iterator[Finding]:
-    """Where settings come from."""
-    given = sorted({source for name in found.sources if (source := found.source(name))})
-    yield Finding(
-        "configuration", Verdict.OK, f"from {', '.join(given)}" if given else "defaults only"
-    )
+def _java() -> Finding:
+    """Whether ``servers up`` and ``demo`` have a Java to run on; nothing else needs one."""
+    from leaderq.testing.java import find_java
+
+    try:
+        found = find_java()
+    except LeaderqError as error:
+        return Finding("java", _ADVICE, str(error))
+    java = f"{found.version} ({found.source}: {found.program})"
+    return Finding("java", _OK, f"{java}, for leaderq servers and leaderq demo")
 
 
 def _zookeeper(settings: Settings) -> Iterator[Finding]:
-    """Whether a session can be had, how quick it is, and whether careers can be kept in it."""
-    from leaderq.cli.connecting import open_session
-
+    """Whether a session can be opened, how fast it is, and whether it can store careers."""
     try:
         with open_session(settings) as session:
-            yield Finding(
-                "zookeeper",
-                Verdict.OK,
-                f"{settings.zookeeper} answers; a round trip takes"
-                f" {_round_trip_ms(session):.1f} ms",
-            )
+            took = f"a round trip takes {_round_trip_ms(session):.1f} ms"
+            yield Finding("zookeeper", _OK, f"{settings.zookeeper} answers; {took}")
             yield _session_timeout(session, settings)
             yield _root(session, settings.root)
     except LeaderqError as error:
-        yield Finding("zookeeper", Verdict.FAILED, str(error), error)
-
-
-def _kafka(settings: Settings) -> Iterator[Finding]:
-    """Whether a broker answers."""
-    try:
-        from leaderq.kafka.topics import check_reachable
-
-        check_reachable(settings.kafka, settings.kafka_security, settings.connect_timeout_s)
-    except LeaderqError as error:
-        yield Finding("kafka", Verdict.FAILED, str(error), error)
-    else:
-        yield Finding("kafka", Verdict.OK, f"{settings.kafka} answers")
-
-
-def _career(career: type[ILeaderCareer], target: str, settings: Settings) -> Iterator[Finding]:
-    """Whether a career could be run. Nothing of its code is called but its constructor."""
-    from leaderq.kafka.career import KafkaLeaderCareer
-    from leaderq.kafka.career_check import Severity, check_career
-
-    verdicts = {
-        Severity.FINE: Verdict.OK,
-        Severity.ADVICE: Verdict.ADVICE,
-        Severity.FATAL: Verdict.FAILED,
-    }
-    name = settings.career or career_name(career)
-    try:
-        made = make_career(career, target)
-        if not isinstance(made, KafkaLeaderCareer):
-            yield Finding(
-                "career", Verdict.OK, f"{name} can be made from {target}; it drains no topics"
-            )
-            return
-        for found in check_career(made, name, settings):
-            yield Finding(found.what, verdicts[found.severity], found.sentence, found.error)
-    except LeaderqError as error:
-        problems = error.problems if isinstance(error, ConfigurationError) else (str(error),)
-        yield from (Finding("career", Verdict.FAILED, problem, error) for problem in problems)
-
-
-def _java() -> Iterator[Finding]:
-    """Whether ``servers up`` and ``demo`` have a Java to run on; nothing else needs one."""
-    try:
-        from leaderq.testing.java import find_java
-
-        found = find_java()
-    except LeaderqError as error:
-        yield Finding("java", Verdict.ADVICE, str(error))
-    else:
-        yield Finding(
-            "java",
-            Verdict.OK,
-            f"{found.version} ({found.source}: {found.program}), for leaderq servers and leaderq"
-            " demo",
-        )
+        yield Finding("zookeeper", _FAILED, str(error), error)
 
 
 def _round_trip_ms(session: Session) -> float:
@@ -197,13 +118,10 @@ def _round_trip_ms(session: Session) -> float:
 def _session_timeout(session: Session, settings: Settings) -> Finding:
     granted, wanted = session.timeout_s, settings.session_timeout_s
     if abs(granted - wanted) < 0.001:
-        return Finding("session time-out", Verdict.OK, f"{granted:g} s, as asked for")
-    return Finding(
-        "session time-out",
-        Verdict.ADVICE,
-        f"{granted:g} s were granted, not {wanted:g} s; see minSessionTimeout and maxSessionTimeout"
-        " of the servers",
-    )
+        return Finding("session time-out", _OK, f"{granted:g} s, as asked for")
+    limits = "see minSessionTimeout and maxSessionTimeout of the servers"
+    detail = f"{granted:g} s were granted, not {wanted:g} s; {limits}"
+    return Finding("session time-out", _ADVICE, detail)
 
 
 def _root(session: Session, root: str) -> Finding:
@@ -214,33 +132,140 @@ def _root(session: Session, root: str) -> Finding:
     paths = ["/" + "/".join(parts[: at + 1]) for at in range(len(parts))]
     missing = [path for path in paths if session.exists(path) is None]
     probes = [*missing, f"{root}/doctor-{os.urandom(4).hex()}"]
+    creates, deletes = (Create(path, b"") for path in probes), map(Delete, reversed(probes))
     try:
-        session.multi(
-            [*(Create(path, b"") for path in probes), *(Delete(path) for path in reversed(probes))]
-        )
+        session.multi([*creates, *deletes])
     except LeaderqError as error:
-        return Finding("root", Verdict.FAILED, f"{root} cannot be written: {error}", error)
-    return Finding(
-        "root",
-        Verdict.OK,
-        f"{root} can be written" + (" (made when first used)" if missing else ""),
-    )
+        return Finding("root", _FAILED, f"{root} cannot be written: {error}", error)
+    return Finding("root", _OK, f"{root} can be written{' (made when first used)' * bool(missing)}")
 
 
-@click.command(cls=Verb)
-@switch("--quick", help="check only ZooKeeper and what is local, not Kafka and Java")
-@click.option(
-    "--career",
-    "target",
-    metavar="MODULE:CLASS",
-    help=(
-        "also check this career: topics, what this user may do, dead letters; needs ZooKeeper and"
-        " Kafka"
+def _kafka(settings: Settings) -> Finding:
+    """Whether a broker answers."""
+    from leaderq.kafka.topics import check_reachable
+
+    try:
+        check_reachable(settings.kafka, settings.kafka_security, settings.connect_timeout_s)
+    except LeaderqError as error:
+        return Finding("kafka", _FAILED, str(error), error)
+    return Finding("kafka", _OK, f"{settings.kafka} answers")
+
+
+def _career(career: type[ILeaderCareer], target: str, settings: Settings) -> Iterator[Finding]:
+    """Whether a career could be run. Only its constructor is called."""
+    from leaderq.kafka.career import KafkaLeaderCareer
+
+    name = settings.career or career_name(career)
+    try:
+        made = make_career(career, target)
+        if isinstance(made, KafkaLeaderCareer):
+            yield from check_kafka_career(made, name, settings)
+        else:
+            detail = f"{name} can be made from {target}; it drains no topics"
+            yield Finding("career", _OK, detail)
+    except LeaderqError as error:
+        problems = error.problems if isinstance(error, ConfigurationError) else (str(error),)
+        yield from (Finding("career", _FAILED, problem, error) for problem in problems)
+
+
+def check_kafka_career(
+    career: KafkaLeaderCareer, name: str, settings: Settings
+) -> Iterator[Finding]:
+    """Whether a career that nobody runs could do its work as this user; no record is read or
+    written. Raises what asking Kafka raises, and for a career that cannot be run as declared.
+    """
+    from leaderq.kafka.assembly import access_for
+    from leaderq.kafka.clients.consumer import TopicPattern
+    from leaderq.kafka.declaration import StoreKind, check, dead_letters_of, declaration_of
+    from leaderq.kafka.topics import describe_topics, existing_topics
+
+    declared = declaration_of(career, name, settings)
+    check(declared, career._problems())
+    letters = dead_letters_of(declared.on_error, name)
+    address, topics, access = settings.kafka, declared.topics, access_for(declared, settings)
+    if isinstance(topics, TopicPattern):
+        topics = topics.among(existing_topics(address, **access))
+    views = describe_topics(address, [*topics, *([letters] if letters else [])], **access)
+    reads = f"reads {', '.join(topics) or 'no topic yet'} as group {declared.group!r}"
+    yield Finding("career", _OK, f"{name} {reads}, offsets in {declared.offsets.value!r}")
+    for topic in topics:
+        yield judge_topic(topic, views[topic])
+    if letters:
+        yield judge_dead_letters(letters, views[letters])
+    if topics and declared.offsets is StoreKind.KAFKA and views[topics[0]].partitions:
+        yield _group(address, declared.group, topics[0], access)
+
+
+def judge_topic(topic: str, view: TopicView) -> Finding:
+    refused = None
+    if not view.may("DESCRIBE"):
+        refused = "this user may not see it, or it is not there; it needs READ and DESCRIBE"
+    elif not view.partitions:
+        refused = f"is not there; create it: leaderq topics create {topic}"
+    elif not view.may("READ"):
+        refused = "this user may not read it; it needs the operation READ"
+    return _health(topic, view, refused)
+
+
+def judge_dead_letters(topic: str, view: TopicView) -> Finding:
+    refused = None
+    if not view.may("WRITE"):
+        refused = ": this user may not write there; it needs WRITE, and CREATE if it is missing"
+    elif not view.partitions and view.may("CREATE"):
+        what = "for dead letters; it is made when the career is run"
+        return Finding(f"topic {topic}", _OK, what)
+    elif not view.partitions:
+        refused = ", is not there, and this user may not create it: leaderq topics create " + topic
+    elif view.min_in_sync is not None and view.in_sync < view.min_in_sync:
+        refused = (
+            f", takes no record: {view.in_sync} replicas are in sync, and min.insync.replicas is"
+            f" {view.min_in_sync}"
+        )
+    return _health(topic, view, refused and f"for dead letters{refused}")
+
+
+def _health(topic: str, view: TopicView, refused: str | None) -> Finding:
+    verdict, detail = _ADVICE, refused or ""
+    copies = f"{view.partitions} partitions, {view.in_sync} of {view.replicas} replicas in sync"
+    if refused is not None:
+        verdict = _FAILED
+    elif view.leaderless:
+        verdict = _FAILED
+        detail = (
+            f"{view.leaderless} of {view.partitions} partitions have no leader; is a broker down?"
+        )
+    elif view.replicas == 1:
+        detail = f"{copies}: its records are lost with the disk of one broker"
+    elif view.in_sync < view.replicas:
+        detail = f"{copies}; is a broker down?"
+    else:
+        verdict, detail = _OK, copies
+    return Finding(f"topic {topic}", verdict, detail)
+
+
+def _group(address: str, group: str, topic: str, access: Access) -> Finding:
+    from leaderq.kafka.topics import committed
+
+    try:
+        found = committed(address, group, topic, **access)
+    except AccessRefused as error:
+        return Finding("group", _FAILED, f"{error}; it needs READ on group {group!r}", error)
+    begun = f"committed {len(found)} partitions of {topic}" if found else "committed nothing yet"
+    return Finding("group", _OK, f"{group!r} may be used; it has {begun}")
+
+
+@verb(
+    switch("--quick", help="check only ZooKeeper and what is local, not Kafka and Java"),
+    click.Option(
+        ["--career", "target"],
+        metavar="MODULE:CLASS",
+        help="also check this career: its topics, permissions and dead letters; needs both servers",
     ),
+    JSON,
+    *CONNECTION,
+    Section.KAFKA,
 )
-@takes_settings(*CONNECTION, Section.KAFKA)
-@json_option
-def doctor(given: Given, quick: bool, target: str | None, as_json: bool) -> int:
+def doctor(given: Given) -> int:
     """Check Python, packages, configuration, ZooKeeper, Kafka and Java, and say what to do about
     each fault; with --career, whether that career could be run.
 
@@ -249,43 +274,43 @@ def doctor(given: Given, quick: bool, target: str | None, as_json: bool) -> int:
 
     \b
     Examples:
-      leaderq doctor
       leaderq doctor --quick --zookeeper zk1:2181
       leaderq doctor --career billing:AdBilling
       leaderq doctor --json | jq -r 'select(.verdict == "failed").detail'
     """
     quiet()
     code: int = ExitCode.OK
-    for finding in _findings(given, quick, target):
-        if as_json:
-            write_json(
-                {"check": finding.check, "verdict": finding.verdict.value, "detail": finding.detail}
-            )
+    for found in _findings(given):
+        check, verdict, detail = found.check, found.verdict, found.detail
+        if given.as_json:
+            write_json({"check": check, "verdict": verdict.value, "detail": detail})
         else:
-            verdict = shaded(f"{finding.verdict.value:<7}", _SHADES[finding.verdict])
-            click.echo(f"{verdict} {finding.check:<17} {finding.detail}")
-        if finding.verdict is Verdict.FAILED and code is ExitCode.OK:
-            code = exit_code(finding.error) if finding.error else ExitCode.FAILED
+            click.echo(f"{shaded(f'{verdict.value:<7}', _SHADES[verdict])} {check:<17} {detail}")
+        if verdict is _FAILED and code is ExitCode.OK:
+            code = exit_code(found.error) if found.error else ExitCode.FAILED
     return code
 
 
-def _findings(given: Given, quick: bool, target: str | None) -> Iterator[Finding]:
+def _findings(given: Given) -> Iterator[Finding]:
     yield from _python()
-    yield from _packages()
-    if not quick:
-        yield from _java()
+    if not given.quick:
+        yield _java()
     career: type[ILeaderCareer] | None = None
     try:
-        if target is not None:
-            career = find_career(target, Path.cwd())
+        if given.target is not None:
+            career = find_career(given.target, current_folder())
         configuration = given.load(career=career_name(career) if career else None)
     except ConfigurationError as error:
         for problem in error.problems:
-            yield Finding("configuration", Verdict.FAILED, problem, error)
+            yield Finding("configuration", _FAILED, problem, error)
         return
-    yield from _configuration(configuration)
+    given_by = sorted(
+        {source for name in configuration.sources if (source := configuration.source(name))}
+    )
+    detail = f"from {', '.join(given_by)}" if given_by else "defaults only"
+    yield Finding("configuration", _OK, detail)
     yield from _zookeeper(configuration.settings)
-    if not quick:
-        yield from _kafka(configuration.settings)
+    if not given.quick:
+        yield _kafka(configuration.settings)
     if career is not None:
-        yield from _career(career, str(target), configuration.settings)
+        yield from _career(career, given.target, configuration.settings)

@@ -24,6 +24,7 @@ from leaderq.errors import (
     ServersUnreachable,
     SessionExpired,
     UnknownTopic,
+    told,
 )
 from leaderq.exits import ExitCode
 
@@ -34,8 +35,8 @@ _OFF = frozenset({"", "0", "false", "no", "off"})
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _fill_closed_streams()
     try:
         code = _contained(given)
         sys.stdout.flush()
@@ -45,6 +46,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = ExitCode.OK
     return int(code)
+
+
+def _fill_closed_streams() -> None:
+    """Have the null device take the numbers of standard streams that are closed: else the next
+    socket gets one of them, and what is printed goes there. ``sys.stdin`` stays ``None``.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(null, True)
+            if name != "stdin":
+                setattr(sys, name, open(null, "w", closefd=False))  # noqa: SIM115
 
 
 def _contained(arguments: list[str]) -> int:
@@ -57,16 +70,21 @@ def _contained(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return ExitCode.FORCED
     except click.ClickException as error:
-        _say(error.format_message().rstrip("."), _help_hint(error))
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        said = error.format_message().rstrip(".")
+        _complain(said, f"see {context.command_path} --help" if context else "")
         return ExitCode.USAGE
     except BrokenPipeError:
         raise
     except LeaderqError as error:
-        return _refuse(error, arguments)
+        _trace(error, arguments)
+        for problem in error.problems if isinstance(error, ConfigurationError) else (str(error),):
+            _complain(problem)
+        return exit_code(error)
     except Exception as error:  # noqa: BLE001  (a fault of ours: said in one sentence, shown whole with --debug)
         _trace(error, arguments)
-        _say(
-            f"unexpected {type(error).__name__}: {error}",
+        _complain(
+            f"unexpected {told(error)}",
             "this is a fault in leaderq; run it again with --debug to see where",
         )
         return ExitCode.FAILED
@@ -83,34 +101,16 @@ def _invoked(arguments: list[str]) -> object:
         return leaderq.invoke(context)
 
 
-def _refuse(error: LeaderqError, arguments: list[str]) -> int:
-    _trace(error, arguments)
-    for problem in error.problems if isinstance(error, ConfigurationError) else (str(error),):
-        _say(problem)
-    return exit_code(error)
-
-
-def _say(sentence: str, remedy: str = "") -> None:
+def _complain(sentence: str, remedy: str = "") -> None:
     comma = " " if sentence.endswith("?") else "; "
-    click.echo(f"leaderq: error: {sentence}" + (f"{comma}{remedy}" if remedy else ""), err=True)
-
-
-def _help_hint(error: click.ClickException) -> str:
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    return f"see {context.command_path} --help" if context else ""
+    click.echo(f"leaderq: error: {sentence}{comma + remedy if remedy else ''}", err=True)
 
 
 def _trace(error: Exception, arguments: list[str]) -> None:
-    if wants_debug(arguments):
+    """Show where an error came from, if asked for; an error may come before options are parsed."""
+    own = takewhile(lambda each: each != "--", arguments)  # after it: options of a command
+    if "--debug" in own or os.environ.get("LEADERQ_DEBUG", "").lower() not in _OFF:
         traceback.print_exception(error)
-
-
-def wants_debug(arguments: Sequence[str]) -> bool:
-    """Whether tracebacks were asked for; looked up here, because an error may come before any
-    option is parsed.
-    """
-    own = list(takewhile(lambda each: each != "--", arguments))  # behind it: those of a command
-    return "--debug" in own or os.environ.get("LEADERQ_DEBUG", "").lower() not in _OFF
 
 
 def exit_code(error: LeaderqError) -> int:

@@ -1,16 +1,18 @@
-"""Command line options made from the table of settings, so that no setting is described twice.
+"""What a verb takes: options of its own, and those made from the table of settings, so that no
+setting is described twice.
 
-Click is told neither defaults nor variables of settings: the resolver alone decides who wins, and
-knows where a value came from.
+Click is told neither defaults nor variables of settings: the resolver alone decides which one wins,
+and knows where a value came from.
 """
 
 from __future__ import annotations
 
-import functools
+import difflib
+import inspect
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,43 +20,47 @@ from leaderq.config.settings import TABLE, Row, Section
 from leaderq.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from leaderq.config import Configuration
-
-F = TypeVar("F", bound=Callable[..., Any])
+    from leaderq.config import Configuration, Settings
 
 CONNECTION = (Section.CONNECTION, Section.ZOOKEEPER_SECURITY)
-EVERYTHING = tuple(Section)
 _LEFT_COLUMN = 30  # leaves room for the longest name of a variable in 80 columns
 
 
-@dataclass(frozen=True)
 class Given:
-    """What the command line said about settings; absent ones are ``None``."""
+    """The parsed command line. The verb's own options are attributes, by their names."""
 
-    flags: Mapping[str, Any]
-    config: str | None
+    def __init__(self, flags: Mapping[str, Any], config: str | None, **own: Any) -> None:
+        self._flags = flags
+        self._config = config
+        vars(self).update(own)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the verb has no option {name!r}")
 
     def load(self, *, career: str | None = None) -> Configuration:
         """All settings, resolved; ``career`` is the class's own name where one is run."""
         from leaderq.config import load  # not needed for --help
 
-        return load(self.flags, config=self.config, career=career)
+        return load(self._flags, config=self._config, career=career)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Raises :class:`~leaderq.errors.ConfigurationError`."""
+        return self.load().settings
 
 
 class SettingOption(click.Option):
-    """An option that help shows under the heading of its section, or folded into one line with it;
-    ``None``: what every command takes.
+    """An option that help shows below the heading of its section, or folded into one line with it;
+    ``None``: an option of every command.
     """
 
-    def __init__(self, *names: str, section: Section | None, **attributes: Any) -> None:
+    def __init__(self, *names: str, section: Section | None = None, **attributes: Any) -> None:
         super().__init__(list(names), **attributes)
         self.section = section
 
 
 class Verb(click.Command):
-    """A command whose help shows its own options first, and how to reach servers on one line for
-    each section.
-    """
+    """A command whose help shows its own options first, and those for servers a line a section."""
 
     unfolded: tuple[Section | None, ...] = (
         Section.CAREER,
@@ -63,22 +69,28 @@ class Verb(click.Command):
         Section.PROCESS,
     )
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = [param for param in self.get_params(ctx) if param.name == "career"]
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as wrong:
+            wrong.ctx = wrong.ctx or ctx  # click forgets it where an option lacks its value
+            if not named or not wrong.message.startswith("Got unexpected extra argument"):
+                raise
+            ctx.fail(f"{wrong.message}; a career is named with --career NAME")
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options of help."""
         shown: dict[str, list[tuple[str, str]]] = {"Options": []}
         folded: dict[str, list[str]] = {}
         for option in self.get_params(ctx):
-            if (
-                not isinstance(option, click.Option)
-                or (record := option.get_help_record(ctx)) is None
-            ):
+            record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
+            if record is None:
                 continue
-            section = option.section if isinstance(option, SettingOption) else None
             if not isinstance(option, SettingOption):
                 shown["Options"].append(record)
                 continue
-            heading = section.value if section else "Any command"
-            if section in self.unfolded:
+            heading = option.section.value if option.section else "Any command"
+            if option.section in self.unfolded:
                 shown.setdefault(heading, []).append(record)
             else:
                 folded.setdefault(heading, []).append(option.opts[0])
@@ -87,21 +99,16 @@ class Verb(click.Command):
                 formatter.write_dl(records, col_max=_LEFT_COLUMN)
         if folded:
             with formatter.section("Settings (leaderq config show --help explains them)"):
+                margin = " " * formatter.current_indent
                 for heading, flags in folded.items():
-                    _write_flags(formatter, heading, flags)
-
-
-def _write_flags(formatter: click.HelpFormatter, heading: str, flags: Sequence[str]) -> None:
-    """Flags are not broken at their hyphens, as click would."""
-    margin = " " * formatter.current_indent
-    lines = textwrap.wrap(
-        f"{heading}: {' '.join(flags)}",
-        formatter.width,
-        initial_indent=margin,
-        subsequent_indent=margin + "  ",
-        break_on_hyphens=False,
-    )
-    formatter.write("\n".join(lines) + "\n")
+                    lines = textwrap.wrap(
+                        f"{heading}: {' '.join(flags)}",
+                        formatter.width,
+                        initial_indent=margin,
+                        subsequent_indent=margin + "  ",
+                        break_on_hyphens=False,  # as click would break them
+                    )
+                    formatter.write("\n".join(lines) + "\n")
 
 
 class AllSettings(Verb):
@@ -110,34 +117,39 @@ class AllSettings(Verb):
     unfolded = (*Section, None)
 
 
-def takes_settings(
-    *sections: Section, career: click.Option | None = None, hidden: Collection[str] = ()
-) -> Callable[[F], F]:
-    """Give a command the options of ``sections``, ``--config`` and ``--debug``; it is called with a
-    :class:`Given` first. ``career``: its own ``--career``, instead of the table's. ``hidden``:
-    settings that are accepted, as by all commands, and mean nothing to this one.
+def verb(
+    *takes: Section | click.Parameter,
+    hidden: Collection[str] = (),
+    cls: type[click.Command] = Verb,
+    **attributes: Any,
+) -> Callable[[Callable[[Given], object]], click.Command]:
+    """Make a command of a function; its docstring is the help, and its result the exit code.
+
+    ``takes``: its own options and arguments, and the sections of settings that it takes; an option
+    of its own may stand for a setting of that name. ``hidden``: settings that are accepted, as by
+    all commands, and mean nothing to this one.
     """
-    rows = [row for row in TABLE if row.section in sections]
+    own = [each for each in takes if isinstance(each, click.Parameter)]
+    rows = [row for row in TABLE if row.section in takes]
+    settings = [_option(row) for row in rows if row.name not in {each.name for each in own}]
+    for option in settings:
+        option.hidden = option.name in hidden
+    common = [_CONFIG, _DEBUG] if rows else [_DEBUG]
 
-    def decorate(function: F) -> F:
-        @functools.wraps(function)
-        def wrapper(config: str | None, **options: Any) -> Any:
-            flags = {row.key: options.pop(row.key) for row in rows if row.key in options}
-            return function(Given(flags, config), **options)
+    def made(function: Callable[[Given], object]) -> click.Command:
+        def called(config: str | None = None, **values: Any) -> object:
+            flags = {row.key: values.pop(row.key) for row in rows}
+            return function(Given(flags, config, **values))
 
-        decorated = debug_option(_config_option(wrapper))
-        known: list[click.Parameter] = decorated.__click_params__
-        # Click keeps parameters in the order of decorators, that is upside down.
-        settings = [_option(row) for row in rows if career is None or row.name != "career"]
-        for option in settings:
-            option.hidden = option.name in hidden
-        known[:0] = reversed(settings)
-        if career is not None:
-            known.append(career)
-        result: F = decorated
-        return result
+        return cls(
+            function.__name__.replace("_", "-"),
+            params=[*own, *settings, *common],
+            callback=called,
+            help=inspect.getdoc(function),
+            **attributes,
+        )
 
-    return decorate
+    return made
 
 
 def takes_value(argument: str) -> bool | None:
@@ -153,18 +165,6 @@ def takes_value(argument: str) -> bool | None:
     return {"--config": not equals, "--debug": False}.get(name)
 
 
-def json_option(function: F) -> F:
-    """``--json``, for verbs that read."""
-    return click.option(
-        "--json",
-        "as_json",
-        is_flag=True,
-        envvar="LEADERQ_JSON",
-        show_envvar=True,
-        help="write JSON, one object a line",
-    )(function)
-
-
 def number(
     name: str,
     help: str,
@@ -173,73 +173,72 @@ def number(
     most: float | None = None,
     default: float | None = None,
     metavar: str = "N",
-) -> Callable[[F], F]:
+) -> click.Option:
     """An option with a number, a whole one if ``least`` is one."""
     within: Any = click.IntRange if isinstance(least, int) else click.FloatRange
-    shown = default is not None
-    return click.option(
-        name,
+    return click.Option(
+        [name],
         type=within(least, most),
         default=default,
         metavar=metavar,
-        show_default=shown,
+        show_default=default is not None,
         help=help,
     )
 
 
-timeout_option: Callable[[F], F] = number(
-    "--timeout-s",
-    "how long to wait until the next leader is inaugurated",
-    least=0.1,
-    most=86400.0,
-    default=60.0,
-    metavar="SECONDS",
+def switch(*names: str, help: str) -> click.Option:
+    return click.Option(names, is_flag=True, help=help)
+
+
+def pairs(name: str, dest: str, help: str) -> click.Option:
+    """An option that may be given several times, and is a mapping."""
+    return click.Option(
+        [name, dest], multiple=True, metavar="KEY=VALUE", callback=_as_pairs, help=help
+    )
+
+
+def _as_pairs(_: click.Context, param: click.Parameter, texts: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        key, equals, found[key] = text.partition("=")
+        if not (key and equals):
+            raise ConfigurationError(f"{param.opts[0]} {text!r} is not KEY=VALUE")
+    return found
+
+
+JSON = click.Option(
+    ["--json", "as_json"],
+    is_flag=True,
+    envvar="LEADERQ_JSON",
+    show_envvar=True,
+    help="write JSON, one object a line",
 )
-"""For verbs that wait for leadership to change."""
+YES = switch("--yes", help="really do it; required")
+_CONFIG = SettingOption(
+    "--config",
+    metavar="FILE",
+    help="configuration file  [env var: LEADERQ_CONFIG; default: leaderq.toml, if it is here]",
+)
+_DEBUG = SettingOption(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    envvar="LEADERQ_DEBUG",
+    show_envvar=True,
+    help="show the traceback of an error",
+)
 
 
-def switch(name: str, *names: str, help: str) -> Callable[[F], F]:
-    """An option without a value."""
-    return click.option(name, *names, is_flag=True, help=help)
-
-
-yes_option: Callable[[F], F] = switch("--yes", help="really do it; required")
-
-
-def needs_yes(yes: bool, what: str) -> None:
-    """Refuse to destroy anything that was not meant; before there is a connection."""
-    if not yes:
+def needs_yes(given: Given, what: str) -> None:
+    """Refuse to destroy anything without ``--yes``; before there is a connection."""
+    if not given.yes:
         raise ConfigurationError(f"{what}; give --yes if that is what you want")
 
 
-def _config_option(function: Any) -> Any:
-    return click.option(
-        "--config",
-        cls=_AnyCommand,
-        metavar="FILE",
-        help=(
-            "configuration file  [env var: LEADERQ_CONFIG; default: leaderq.toml, if there is one"
-            " here]"
-        ),
-    )(function)
-
-
-def debug_option(function: Any) -> Any:
-    """``--debug``."""
-    return click.option(
-        "--debug",
-        cls=_AnyCommand,
-        is_flag=True,
-        expose_value=False,
-        envvar="LEADERQ_DEBUG",
-        show_envvar=True,
-        help="show the traceback of an error",
-    )(function)
-
-
-class _AnyCommand(SettingOption):
-    def __init__(self, names: Sequence[str], **attributes: Any) -> None:
-        super().__init__(*names, section=None, **attributes)
+def meant(name: str, known: Iterable[str], otherwise: str) -> str:
+    """The remedy for an unknown name: take the nearest one, or ``otherwise``."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 def _off_flag(row: Row) -> str:
@@ -247,12 +246,10 @@ def _off_flag(row: Row) -> str:
 
 
 def _option(row: Row) -> SettingOption:
-    if row.is_switch:
-        names, metavar = [f"{row.flag}/{_off_flag(row)}"], None
-    else:
-        names, metavar = [row.flag], "FILE" if row.secret else row.kind.metavar
+    flag = f"{row.flag}/{_off_flag(row)}" if row.is_switch else row.flag
+    metavar = None if row.is_switch else "FILE" if row.secret else row.kind.metavar
     return SettingOption(
-        *names, row.key, section=row.section, default=None, metavar=metavar, help=_help(row)
+        flag, row.key, section=row.section, default=None, metavar=metavar, help=_help(row)
     )
 
 
@@ -264,11 +261,9 @@ def _help(row: Row) -> str:
         )
     if row.default is None:
         return f"{row.help}  [env var: {row.variable}]"
-    default = (
-        ("on" if row.default else "off")
-        if row.is_switch
-        else f"{row.default:g}"
-        if isinstance(row.default, float)
-        else row.default
-    )
+    default = row.default
+    if row.is_switch:
+        default = "on" if default else "off"
+    elif isinstance(default, float):
+        default = f"{default:g}"
     return f"{row.help}  [env var: {row.variable}; default: {default}]"

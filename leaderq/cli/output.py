@@ -1,5 +1,5 @@
-"""How data reaches standard output: tables for people, one JSON object a line for programs. And
-how much else is said: a progress bar for a person who watches, and no log but of errors.
+"""How data reaches standard output: tables for people, one JSON object a line for programs; and
+what else is said: a line or a progress bar for a person who watches, and only errors are logged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import Enum
 from itertools import islice
@@ -20,6 +19,7 @@ from typing import Any, TypeVar
 
 import click
 
+from leaderq.errors import ConfigurationError
 from leaderq.observability.logging import configure
 
 T = TypeVar("T")
@@ -29,45 +29,67 @@ _REDRAW_S = 1.0
 
 
 class Shade(Enum):
-    """What a colour says; the value is its name."""
+    """The meaning of a colour; the value is its name."""
 
     GOOD = "green"
     WARNING = "yellow"
     BAD = "red"
 
 
-@dataclass(frozen=True)
-class Column:
-    """A heading. Where the terminal is too narrow, columns are left out: the highest ``spare``
-    first, and never those with 0.
-    """
-
-    heading: str
-    spare: int = 0
-
-
 def quiet() -> None:
-    """Log errors only."""
     configure("text", "error")
 
 
+def say(sentence: str) -> None:
+    """A line for people: on standard error, where it does not disturb programs."""
+    click.echo(sentence, err=True)
+
+
+def require_output() -> None:
+    """Return if standard output is open.
+
+    :raises ConfigurationError: it was closed when this process began.
+    """
+    if sys.__stdout__ is None:
+        what = "standard output is closed, and what is written would be lost"
+        raise ConfigurationError(f"{what}; redirect it to a file, a pipe or /dev/null")
+
+
 def write_json(value: Mapping[str, Any]) -> None:
-    """One object on one line."""
     click.echo(json.dumps(value, default=str, ensure_ascii=False))
 
 
-def write_rows(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> int:
-    """Write each as JSON as it comes, or all as a table under its names; returns how many there
-    were.
+def conclude(sentence: str, as_json: bool, **values: Any) -> None:
+    """Report what a verb has done: its last line, and with ``--json`` one object."""
+    if as_json:
+        write_json(values)
+    say(sentence)
+
+
+def write_rows(
+    found: Iterable[Any],
+    as_json: bool,
+    nothing: str = "",
+    *,
+    said: Callable[[Any], Mapping[str, Any]] = dict,
+    columns: Sequence[str] = (),
+    row: Callable[[Any], Sequence[Any]] | None = None,
+) -> None:
+    """Write results: each as JSON, ``said`` as it comes; or all as a table, and ``nothing`` to
+    people if there are none. Without ``columns`` the table is that of the objects.
     """
-    if not as_json:
-        found = list(rows)
-        headings = [name.replace("_", " ").upper() for name in (found[0] if found else ())]
-        return write_table(headings, [list(row.values()) for row in found])
-    count = 0
-    for count, row in enumerate(rows, 1):  # noqa: B007  (the last one is the answer)
-        write_json(row)
-    return count
+    if as_json:
+        for each in found:
+            write_json(said(each))
+        return
+    if row is None:
+        objects = [said(each) for each in found]
+        columns = [name.replace("_", " ").upper() for name in (objects[0] if objects else ())]
+        rows: Iterable[Sequence[Any]] = [list(each.values()) for each in objects]
+    else:
+        rows = map(row, found)
+    if not write_table(columns, rows) and nothing:
+        say(nothing)
 
 
 def shaded(text: object, shade: Shade | None) -> str:
@@ -78,24 +100,23 @@ def shaded(text: object, shade: Shade | None) -> str:
     return click.style(str(text), fg=shade.value) if wants and shade else str(text)
 
 
-def write_table(columns: Sequence[str | Column], rows: Iterable[Sequence[Any]]) -> int:
+def write_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], spare: Mapping[str, int] = {}
+) -> int:
     """Write rows below headings; returns how many there were. Without a row nothing is written.
 
-    Columns are as wide as the widest cell of the first hundred rows; nothing is kept of the others.
-    ``None`` is shown as a dash.
+    Columns are as wide as the widest cell of the first hundred rows; later rows are not kept.
+    ``None`` is shown as a dash. Where the terminal is too narrow, columns are left out: those with
+    the highest number in ``spare`` first.
     """
     source = iter(rows)
     first = [[_text(cell) for cell in row] for row in islice(source, _SAMPLE)]
     if not first:
         return 0
-    known = [one if isinstance(one, Column) else Column(one) for one in columns]
-    headings = [one.heading for one in known]
-    widths = [
-        max(_width(row[column]) for row in (headings, *first)) for column in range(len(known))
-    ]
-    shown = _that_fit(known, widths)
+    widths = [max(map(_width, cells)) for cells in zip(columns, *first, strict=True)]
+    shown = _that_fit([spare.get(one, 0) for one in columns], widths)
     count = len(first)
-    for row in (headings, *first):
+    for row in (columns, *first):
         _write_row(row, widths, shown)
     for each in source:
         _write_row([_text(cell) for cell in each], widths, shown)
@@ -104,8 +125,13 @@ def write_table(columns: Sequence[str | Column], rows: Iterable[Sequence[Any]]) 
 
 
 def harmless(text: str) -> str:
-    """``text`` as it may be written to a terminal, whoever it comes from."""
+    """``text`` made safe for a terminal, whoever it comes from."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def cut(text: str, width: int, *, is_longer: bool = False) -> str:
+    """``text``, with an ellipsis if it does not fit or ``is_longer``."""
+    return text if len(text) <= width and not is_longer else text[: width - 1] + "…"
 
 
 def json_value(data: bytes | None) -> str | dict[str, str] | None:
@@ -126,43 +152,23 @@ def iso(at_ms: int | None) -> str | None:
 
 def local(at_ms: int | None) -> str | None:
     """As a person's clock shows it; ms since the epoch where no calendar reaches."""
-    moment = _moment(at_ms)
-    return (
-        f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
-        if moment
-        else at_ms
-        if at_ms is None
-        else f"{at_ms} ms"
-    )
+    if moment := _moment(at_ms):
+        return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
+    return None if at_ms is None else f"{at_ms} ms"
 
 
 def _moment(at_ms: int | None) -> datetime | None:
+    if at_ms is None or at_ms < 0:
+        return None
     try:
-        return (
-            None
-            if at_ms is None or at_ms < 0
-            else datetime.fromtimestamp(at_ms / 1000, timezone.utc)
-        )
+        return datetime.fromtimestamp(at_ms / 1000, timezone.utc)
     except (OverflowError, ValueError, OSError):
         return None
 
 
-def since(began: float | None, now: float) -> str | None:
-    """An instant (epoch seconds) as local time, with how long ago it was."""
-    if began is None:
-        return None
-    local = datetime.fromtimestamp(began, timezone.utc).astimezone()
-    return f"{local:%Y-%m-%d %H:%M:%S} ({duration(max(0.0, now - began))})"
-
-
-def clock_time(at: float) -> str:
-    """An instant (epoch seconds) of today as local time."""
-    return f"{datetime.fromtimestamp(at, timezone.utc).astimezone():%H:%M:%S}"
-
-
 def duration(seconds: float) -> str:
-    """The two largest units: ``4 s``, ``3 m 20 s``, ``2 h 5 m``, ``6 d 1 h``."""
-    whole = int(seconds)
+    """The two largest units: ``4 s``, ``3 m 20 s``, ``2 h 5 m``, ``6 d 1 h``; never negative."""
+    whole = max(0, int(seconds))
     units = [
         (whole // 86400, "d"),
         (whole // 3600 % 24, "h"),
@@ -174,7 +180,7 @@ def duration(seconds: float) -> str:
 
 
 def redrawn(look: Callable[[], T], show: Callable[[T], None]) -> T:
-    """Look and show every second, until Ctrl-C; returns what was seen last."""
+    """Look and show every second, until Ctrl-C; returns the last result."""
     seen = look()
     try:
         while True:
@@ -192,8 +198,9 @@ def redrawn(look: Callable[[], T], show: Callable[[T], None]) -> T:
 def progress(
     total: int | None, label: str, *, wanted: bool = True
 ) -> Iterator[Callable[[int], None]]:
-    """Yields what is to be told how many more are done. The bar is drawn on standard error, and
-    only if that is a terminal.
+    """Yields a function to call with the number of newly done items.
+
+    The bar is drawn on standard error, and only if that is a terminal.
     """
     if not (wanted and total and sys.stderr.isatty()):
         yield lambda _count: None
@@ -204,14 +211,14 @@ def progress(
         yield bar.update
 
 
-def _that_fit(columns: Sequence[Column], widths: Sequence[int]) -> list[int]:
-    shown = list(range(len(columns)))
+def _that_fit(spare: Sequence[int], widths: Sequence[int]) -> list[int]:
+    shown = list(range(len(spare)))
     if not sys.stdout.isatty():
         return shown
     room = shutil.get_terminal_size().columns
     while sum(widths[at] for at in shown) + len(_GAP) * (len(shown) - 1) > room:
-        last = max(shown, key=lambda at: columns[at].spare)
-        if columns[last].spare == 0:
+        last = max(shown, key=lambda at: spare[at])
+        if spare[last] == 0:
             break
         shown.remove(last)
     return shown

@@ -1,4 +1,5 @@
-"""``leaderq run``: stand for election with a user's career, under a guardian.
+"""``leaderq run`` and ``leaderq lead``: stand for election with a user's career, or to run a
+command, under a guardian.
 
 The parent becomes the guardian and runs the same command again as the worker, which finds the link
 to its guardian in its environment, checks everything and does the work. The guardian never imports
@@ -7,26 +8,33 @@ the user's module: what that takes at import (a port, memory, a lock) is free fo
 
 from __future__ import annotations
 
-import functools
 import gc
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from leaderq.career import ILeaderCareer, career_name, kebab_case
+from leaderq.career import ILeaderCareer, LeaderCareer, career_name, kebab_case
 from leaderq.cli.career_loading import find_career, make_career
-from leaderq.cli.connecting import open_session, zookeeper_security
-from leaderq.cli.options import EVERYTHING, Given, Verb, switch, takes_settings
+from leaderq.cli.connecting import ONE_CAREER, named_career, open_session, zookeeper_security
+from leaderq.cli.options import Given, switch, verb
 from leaderq.cli.signals import stop_early
-from leaderq.config import DEFAULT, TABLE, Section, Settings, new_candidate_id
+from leaderq.config import (
+    DEFAULT,
+    TABLE,
+    Section,
+    Settings,
+    current_folder,
+    new_candidate_id,
+)
 from leaderq.errors import CareerFailed, ConfigurationError
 from leaderq.exits import ExitCode
 from leaderq.observability.logging import configure, log_failure
@@ -40,26 +48,25 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 Careers = Sequence[tuple[Settings, ILeaderCareer]]
 Wanted = tuple["str | None", str]  # the name, if it is not to be that of the class; and the class
+_OWN_ID = new_candidate_id()  # one for all careers of the process
 _OF_THE_PROCESS = (Section.CONNECTION, Section.ZOOKEEPER_SECURITY, Section.PROCESS)
 
 
-@click.command(cls=Verb)
-@click.argument("targets", metavar="MODULE:CLASS...", nargs=-1)
-@switch(
-    "--all",
-    "all_careers",
-    help="run every career of the configuration file: [careers.NAME] with its class",
+@verb(
+    click.Argument(["targets"], metavar="MODULE:CLASS...", nargs=-1),
+    switch(
+        "--all",
+        "all_careers",
+        help="run every career of the configuration file: [careers.NAME] with its class",
+    ),
+    *Section,
 )
-@takes_settings(*EVERYTHING)
-@click.pass_context
-def run(ctx: click.Context, given: Given, targets: tuple[str, ...], all_careers: bool) -> int:
+def run(given: Given) -> int:
     """Stand for election with the career MODULE:CLASS, and lead when elected, until told to stop.
 
-    Several careers share this process and its session. Each has a candidate and failures of its
-    own, and one that cannot go on does not end the others; but what ends the process (an overrun
-    hand-over, a unit that outlives its lease) ends all, and what they start in a term may outlive
-    it. --all runs those of the configuration file: each [careers.NAME] in it has class =
-    "MODULE:CLASS".
+    Several careers share this process and its session. Each has its own candidate and failures; one
+    that ends does not end the others. But an overrun hand-over, or a unit that outlives its lease,
+    ends the process and all of them; and processes that they start in a term may outlive it.
 
     The module is looked for in the current directory too. The first SIGTERM or SIGINT (Ctrl-C)
     winds the work up and hands over; the second one leaves at once.
@@ -72,21 +79,21 @@ def run(ctx: click.Context, given: Given, targets: tuple[str, ...], all_careers:
     Examples:
       leaderq run billing:AdBilling
       leaderq run billing:AdBilling --id a --zookeeper zk1:2181,zk2:2181 --kafka kafka1:9092
-      leaderq run billing:AdBilling --http 8080
-      leaderq run billing:AdBilling caching:Refresh
+      leaderq run billing:AdBilling caching:Refresh --http 8080
       leaderq run --all
-      LEADERQ_LOG_FORMAT=json leaderq run billing:AdBilling --no-guardian
     """
     signal.signal(signal.SIGTERM, stop_early)
     from leaderq.running.guardian import GUARDIAN_FD, watch_over  # not needed for --help
 
-    if all_careers == bool(targets):
+    context = click.get_current_context()
+    if given.all_careers == bool(given.targets):
         raise click.UsageError(
-            "name careers as MODULE:CLASS, or give --all for those of the configuration file", ctx
+            "name careers as MODULE:CLASS, or give --all for those of the configuration file",
+            context,
         )
-    wanted = _of_file(given) if all_careers else [(None, target) for target in targets]
+    wanted = _of_file(given) if given.all_careers else [(None, target) for target in given.targets]
     if GUARDIAN_FD not in os.environ and _wants_guardian(given, *wanted[0]):
-        return watch_over(ctx.find_root().obj)
+        return watch_over(context.find_root().obj)
     from leaderq.running.guardian_link import GuardianLink
 
     link = GuardianLink.from_environment()
@@ -96,19 +103,91 @@ def run(ctx: click.Context, given: Given, targets: tuple[str, ...], all_careers:
     configure(settings.log_format, settings.log_level, settings.log_config)
     if link is not None:
         link.use_servers(settings.zookeeper, zookeeper_security(settings))
-    return work([(each, make_career(career, target)) for target, each, career in classes], link)
+    return _work(_made(classes), link)
 
 
-def _collect_seldom(threshold: int) -> None:
-    """Let Python's garbage collector look after so many objects made, if it looks sooner.
+@verb(
+    click.Argument(
+        ["command"], nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND [ARGS]..."
+    ),
+    click.Option(
+        ["--on-exit"],
+        type=click.Choice(["stop", "stand-again"]),
+        default="stop",
+        envvar="LEADERQ_ON_EXIT",
+        show_envvar=True,
+        show_default=True,
+        help="when COMMAND ends by itself: end with its exit code, or stand for election again",
+    ),
+    ONE_CAREER,
+    *(each for each in Section if each not in (Section.KAFKA, Section.DRAIN)),
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="--career NAME [OPTIONS] --",
+)
+def lead(given: Given) -> int:
+    """Stand for election as NAME, and run COMMAND, in any language, while this process leads.
 
-    Batches of records are thousands of objects that live for milliseconds and hold no cycle: with
-    the usual threshold of 700 a drain spends up to half of its time on looking at them in vain. A
-    library must leave that to the program; here, the process is leaderq's.
+    The first SIGTERM or SIGINT (Ctrl-C), a step-down or a transfer ends the term: COMMAND and
+    everything it has started get SIGTERM, and SIGKILL when the hand-over budget is nearly over; if
+    the lease was lost, after a sixth of the session time-out. They are dead before anybody else
+    leads, also when this process is killed. After a lost or transferred term it stands again.
+    Standard streams are COMMAND's; SIGUSR1 and SIGUSR2 are passed on to it. A pause has no effect.
+
+    When COMMAND ends by itself, the term ends, and so do all processes that it has left: a program
+    must stay in the foreground. With --on-exit stop this process then ends with its exit code. With
+    stand-again it stands again after --cool-off-s; after each failure (not 0) later and later.
+
+    \b
+    COMMAND finds in its environment:
+      LEADERQ_TERM_NUMBER         fencing token: store it with the data, refuse lower ones
+      LEADERQ_TERM_ID             name of the term, unique for ever
+      LEADERQ_TERM_CAREER, LEADERQ_TERM_CANDIDATE
+      LEADERQ_TERM_UNCLEAN        1 if the term before ended without a hand-over, else 0
+      LEADERQ_TERM_LEASE_S        how long a term lasts when ZooKeeper is silent
+      LEADERQ_TERM_BUDGET_S       the hand-over budget
+      LEADERQ_TERM_DEADLINE_FILE  a file with the end of the lease, on the clock of /proc/uptime;
+                                  renewed all the time; if it is gone, the term is over
+
+    Exit codes: with --on-exit stop, those of COMMAND: 128+n if signal n ended it, 126 if it cannot
+    be executed, 127 if it was not found. Else 0 stopped as asked, 2 bad usage or configuration, 3
+    ZooKeeper unreachable, 4 the hand-over took longer than its budget, 1 this process was killed,
+    130 left at the second signal.
+
+    \b
+    Examples:
+      leaderq lead --career report -- java -jar report.jar --daily
+      leaderq lead --career poller --on-exit stand-again -- ./poll.sh
+      leaderq lead --career web --zookeeper zk1:2181,zk2:2181 -- nginx -g 'daemon off;'
     """
-    young, *others = gc.get_threshold()
-    if 0 < young < threshold:
-        gc.set_threshold(threshold, *others)
+    signal.signal(signal.SIGTERM, stop_early)
+    settings = given.settings
+    named_career(settings)
+    if not settings.guardian:
+        raise ConfigurationError(
+            "leaderq lead needs its guardian, which ends the command when this process is killed;"
+            " leave --guardian on"
+        )
+    if not Path("/proc/thread-self/children").exists():
+        raise ConfigurationError(
+            "leaderq lead needs Linux with /proc: elsewhere what a command has started is not found"
+        )
+    from leaderq.running.command import CommandCareer, OnExit, check_command
+    from leaderq.running.guardian import GUARDIAN_FD, watch_over
+
+    check_command(given.command[0])
+    is_worker = GUARDIAN_FD in os.environ
+    configure(settings.log_format, settings.log_level, settings.log_config if is_worker else None)
+    if not is_worker:
+        return watch_over(click.get_current_context().find_root().obj)
+    from leaderq.running.guardian_link import GuardianLink
+
+    link = GuardianLink.from_environment()
+    assert link is not None  # just looked for
+    link.use_servers(settings.zookeeper, zookeeper_security(settings))
+    career = CommandCareer(given.command, OnExit(given.on_exit))
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda got, _frame: career.pass_on(got))
+    return _work([(settings, career)], link) or career.exit_code
 
 
 def _of_file(given: Given) -> list[Wanted]:
@@ -133,8 +212,8 @@ def _of_file(given: Given) -> list[Wanted]:
 
 
 def _wants_guardian(given: Given, name: str | None, target: str) -> bool:
-    """Whether this process is to be a guardian; sets its log up. Wrong settings: the worker says
-    so.
+    """Whether this process is to be a guardian; sets its log up. The worker tells of
+    bad settings.
     """
     class_name = target.rpartition(".")[2].rpartition(":")[2]
     try:
@@ -145,7 +224,90 @@ def _wants_guardian(given: Given, name: str | None, target: str) -> bool:
     return settings.guardian
 
 
-def work(careers: Careers, link: GuardianLink | None) -> int:
+class _Problems(list[str]):
+    """The problems of several steps, collected one by one."""
+
+    cause: ConfigurationError | None = None
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        try:
+            yield
+        except ConfigurationError as error:
+            self += error.problems
+            self.cause = error
+
+    def tell(self) -> None:
+        if self:
+            raise ConfigurationError(*self) from self.cause
+
+
+def _all_checked(
+    given: Given, wanted: Sequence[Wanted]
+) -> list[tuple[str, Settings, type[ILeaderCareer]]]:
+    """Settings and class of each that is wanted; raises with the problems of all."""
+    problems, found = _Problems(), []
+    for name, target in wanted:
+        with problems.noted():
+            found.append((target, *_checked(given, name, target)))
+    problems.tell()
+    _check_together([settings for _, settings, _ in found])
+    return found
+
+
+def _checked(given: Given, name: str | None, target: str) -> tuple[Settings, type[ILeaderCareer]]:
+    """Settings and class, or the problems of both at once."""
+    problems, career = _Problems(), None
+    with problems.noted():
+        career = find_career(target, current_folder())
+    with problems.noted():
+        found = given.load(career=name or (career_name(career) if career else None))
+    problems.tell()
+    assert career is not None
+    is_own = found.source("id") == DEFAULT
+    return replace(found.settings, id=_OWN_ID) if is_own else found.settings, career
+
+
+def _check_together(settings: Sequence[Settings]) -> None:
+    """Whether careers with these settings can share a process."""
+    problems = []
+    names = [each.career for each in settings]
+    for name in sorted({str(one) for one in names if names.count(one) > 1}):
+        remedy = "leave --career out, and give each class a name of its own"
+        problems.append(f"several of these careers stand as {name!r}; {remedy}")
+    for row in (row for row in TABLE if row.section in _OF_THE_PROCESS):
+        if len({str(getattr(each, row.name)) for each in settings}) > 1:
+            remedy = "set it at the top of the file, not in a career's table"
+            problems.append(f"{row.name} differs between careers that share a process; {remedy}")
+    if problems:
+        raise ConfigurationError(*problems)
+
+
+def _made(classes: Iterable[tuple[str, Settings, type[ILeaderCareer]]]) -> Careers:
+    """An instance of each class; raises with all that is wrong with what they declare."""
+    problems, made = _Problems(), []
+    for target, settings, kind in classes:
+        with problems.noted():
+            made.append((settings, career := make_career(kind, target)))
+            if isinstance(career, LeaderCareer):
+                career._check_declared(settings)
+    problems.tell()
+    return made
+
+
+def _collect_seldom(threshold: int) -> None:
+    """Let Python's garbage collector run after ``threshold`` new objects, if it runs sooner.
+
+    Batches of records are thousands of objects that live for milliseconds and hold no cycle: with
+    the usual threshold of 700 a drain spends up to half of its time looking at them in vain. A
+    library must leave that to the program; here, leaderq is the program.
+    """
+    young, *others = gc.get_threshold()
+    if 0 < young < threshold:
+        gc.set_threshold(threshold, *others)
+
+
+def _work(careers: Careers, link: GuardianLink | None) -> int:
     """Stand with each career, with its settings, in this process; returns the exit code."""
     settings = careers[0][0]
     if settings.http is None:
@@ -212,42 +374,6 @@ def _run_together(runners: Sequence[Runner]) -> int:
     return ExitCode.OK
 
 
-def _all_checked(
-    given: Given, wanted: Sequence[Wanted]
-) -> list[tuple[str, Settings, type[ILeaderCareer]]]:
-    """Settings and class of each that is wanted; raises with the problems of all."""
-    problems: list[str] = []
-    found = []
-    for name, target in wanted:
-        try:
-            found.append((target, *_checked(given, name, target)))
-        except ConfigurationError as error:
-            problems += error.problems
-            cause = error
-    if problems:
-        raise ConfigurationError(*problems) from cause
-    _check_together([settings for _, settings, _ in found])
-    return found
-
-
-def _check_together(settings: Sequence[Settings]) -> None:
-    """Whether careers with these settings can share a process."""
-    problems = []
-    names = [each.career for each in settings]
-    for name in sorted({str(one) for one in names if names.count(one) > 1}):
-        remedy = "leave --career out, and give each class a name of its own"
-        problems.append(f"several of these careers stand as {name!r}; {remedy}")
-    for row in TABLE if len(settings) > 1 else ():
-        differs = any(
-            getattr(each, row.name) != getattr(settings[0], row.name) for each in settings
-        )
-        if row.section in _OF_THE_PROCESS and differs:
-            remedy = "set it at the top of the file, not in a career's table"
-            problems.append(f"{row.name} differs between careers that share a process; {remedy}")
-    if problems:
-        raise ConfigurationError(*problems)
-
-
 def _answer(endpoint: HttpEndpoint, runners: Sequence[Runner]) -> None:
     from leaderq.observability.health import Health
     from leaderq.observability.http import health_routes
@@ -258,39 +384,12 @@ def _answer(endpoint: HttpEndpoint, runners: Sequence[Runner]) -> None:
 
 
 def _leave(code: int) -> None:
-    """End the process and what it has started: what still runs was told to stop, and did not."""
+    """End the process and all it has started: its code was told to stop, and did not."""
     if code == ExitCode.FORCED and sys.stderr is not None and sys.stderr.isatty():
-        # Past the log: this is a signal handler, and what it has interrupted may hold its lock.
+        # Past the log: this is a signal handler, and the interrupted code may hold its lock.
         os.write(sys.stderr.fileno(), b"leaderq: left at the second signal, without a hand-over\n")
     from leaderq.running.descendants import end_all
 
     end_all(os.getpid(), within_s=0.2)
     logging.shutdown()  # bounded: see BackgroundHandler
     os._exit(code)
-
-
-def _checked(given: Given, name: str | None, target: str) -> tuple[Settings, type[ILeaderCareer]]:
-    """Settings and class, or the problems of both at once."""
-    problems: list[str] = []
-    career = configuration = None
-    try:
-        career = find_career(target, Path.cwd())
-    except ConfigurationError as error:
-        problems += error.problems
-        cause = error
-    try:
-        configuration = given.load(career=name or (career_name(career) if career else None))
-    except ConfigurationError as error:
-        problems += error.problems
-        cause = error
-    if career is None or configuration is None:
-        raise ConfigurationError(*problems) from cause
-    settings = configuration.settings
-    return (
-        settings if configuration.source("id") != DEFAULT else replace(settings, id=_own_id())
-    ), career
-
-
-@functools.cache
-def _own_id() -> str:
-    return new_candidate_id()  # one for all careers of the process

@@ -1,8 +1,8 @@
 """Ctrl-C and SIGTERM: before there is anything to wind up, and in verbs that have items in hand.
 
-Python raises ``KeyboardInterrupt`` wherever it happens to be, also amid what must stay whole to be
-of any use afterwards. In :class:`Stopping` the first signal is only noted, and raised where the
-verb says that it may be: while it reads, writes, or waits. A second one is raised at once.
+Python raises ``KeyboardInterrupt`` anywhere, also in the middle of steps that must stay whole. In
+:class:`Stopping` the first signal is only noted, and raised where the verb says that it may be:
+while it reads, writes, or waits. A second one is raised at once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -28,9 +28,7 @@ def stop_early(_number: int, _frame: FrameType | None) -> None:
 
 
 class Stopping:
-    """A context manager; signals are handled this way inside. ``on_ask``: called, in the handler,
-    at the first one.
-    """
+    """A context manager that handles signals this way. ``on_ask``: called at the first one."""
 
     def __init__(self) -> None:
         self.is_asked = False
@@ -42,12 +40,7 @@ class Stopping:
         self._former = [signal.signal(number, self._heard) for number in _SIGNALS]
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in zip(_SIGNALS, self._former, strict=True):
             signal.signal(number, handler)
 

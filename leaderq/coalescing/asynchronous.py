@@ -1,9 +1,6 @@
 """The coordinator for asyncio: tasks ask, wait and share results as threads do, and may compete
-with threads for the same keys.
-
-Waiting costs a future, no thread. A task that is cancelled while it waits leaves the line; if its
-turn came in the same moment, the next one gets it. A loop that is closed while its tasks wait does
-not hold up a key: what cannot be told leaves the line.
+with threads for the same keys. A task that is cancelled while it waits, or whose loop is closed,
+leaves the line; if its turn came in the same moment, the next one gets it.
 """
 
 from __future__ import annotations
@@ -41,7 +38,7 @@ class AsyncQueueCoordinator(Generic[Key]):
     that would wait gets ``WouldDeadlock``. A task that awaits *another* one that asks for the key
     it holds is not noticed; ``timeout_s`` ends it.
 
-    :raises ConfigurationError: as ``QueueCoordinator``, or ``cover`` is no ``async`` function.
+    :raises ConfigurationError: as ``QueueCoordinator``, or ``cover`` is not an ``async`` function.
     """
 
     def __init__(
@@ -59,24 +56,23 @@ class AsyncQueueCoordinator(Generic[Key]):
         self.coordinator: QueueCoordinator[Key] = (
             QueueCoordinator(**rules) if coordinator is None else coordinator
         )
-        """For what does not wait: ``try_enqueue``, ``offer``, ``state``, ``stats``..."""
+        """For methods that do not wait: ``try_enqueue``, ``offer``, ``state``, ``stats``..."""
         self._keys = self.coordinator._keys
         self._cover_function = cover
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._covering: set[Future[None]] = set()
+        # asyncio itself keeps no task alive; a closed loop would be kept with its task for ever
+        self._covering: dict[Future[None], tuple[asyncio.AbstractEventLoop, Token[Key]]] = {}
         if cover is not None:
             self._keys.cover = self._cover
 
     async def enqueue(
         self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET
     ) -> Token[Key]:
-        """See ``QueueCoordinator.enqueue``; the owner is this task."""
         token = Token(key, value, _this_task())
         await self._ask_and_wait(token, self._keys.rules.deadline(timeout_s))
         return token
 
     def dequeue(self, token: Token[Key]) -> bool:
-        """See ``QueueCoordinator.dequeue``."""
         return self._keys.leave(token)
 
     @asynccontextmanager
@@ -84,16 +80,8 @@ class AsyncQueueCoordinator(Generic[Key]):
         self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET
     ) -> AsyncIterator[Token[Key]]:
         """``async with coordinator.hold(key) as token: if token: ...``"""
-        token = await self.enqueue(key, value, timeout_s=timeout_s)
-        try:
+        with self._keys.ended(await self.enqueue(key, value, timeout_s=timeout_s)) as token:
             yield token
-        except Exception:
-            self._keys.leave(token)
-            raise
-        except BaseException:
-            self._keys.drop(token)
-            raise
-        self._keys.leave(token)
 
     def coalesced(
         self,
@@ -102,10 +90,10 @@ class AsyncQueueCoordinator(Generic[Key]):
         share: bool = False,
         declined: D = None,  # type: ignore[assignment]
     ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | D]]]:
-        """A decorator of coroutine functions: calls whose arguments give the same
+        """A decorator of coroutine functions: calls whose arguments have the same
         ``key(*args, **kwargs)`` are coalesced; see ``QueueCoordinator.coalesced``.
 
-        :raises ConfigurationError: what is decorated is no ``async`` function.
+        :raises ConfigurationError: what is decorated is not an ``async`` function.
         """
         require_plain_function(key, "key")
 
@@ -125,17 +113,13 @@ class AsyncQueueCoordinator(Generic[Key]):
         return decorate
 
     async def run(
-        self,
-        key: Key,
-        function: Callable[[], Awaitable[R]],
-        *,
-        timeout_s: float | None = AS_SET,
+        self, key: Key, function: Callable[[], Awaitable[R]], *, timeout_s: float | None = AS_SET
     ) -> R:
-        """Await ``function()``, or return what the run does that covers this request; see
+        """Await ``function()``, or return the result of the run that covers this request; see
         ``QueueCoordinator.run``.
 
-        The run is its caller's: if that is cancelled, those who hoped for its result ask again, and
-        are not cancelled.
+        A run belongs to its caller: if that is cancelled, those who hoped for its result ask again,
+        and are not cancelled.
         """
         result = await self._result_of(key, function, timeout_s, follows=True)
         assert result is not None  # it is not declined without one
@@ -150,8 +134,6 @@ class AsyncQueueCoordinator(Generic[Key]):
 
     async def __aexit__(self, *error: object) -> None:
         await self.drain()
-
-    # -- inside --------------------------------------------------------------------------------
 
     async def _result_of(
         self,
@@ -175,6 +157,9 @@ class AsyncQueueCoordinator(Generic[Key]):
     async def _ask_and_wait(self, token: Token[Key], deadline: Deadline) -> None:
         keys, loop = self._keys, asyncio.get_running_loop()
         self._loop = loop
+        for covering, (its_loop, covered) in list(self._covering.items()):
+            if its_loop.is_closed():
+                self._release(covered, covering)
         try:
             if keys.start(token):
                 return
@@ -228,37 +213,38 @@ class AsyncQueueCoordinator(Generic[Key]):
         token: Token[Key],
     ) -> None:
         """In any thread: have a task of the loop do the work of a request that gave up. If the loop
-        ends before that has begun, the next request covers it.
+        ends before that is done, the next request covers it.
         """
         work = self._repeating(function, token)
-        weakref.finalize(work, self._give_back, token).atexit = False
+        # for a loop that ends before the task is there
+        weakref.finalize(work, self._release, token).atexit = False
         try:
             covering = asyncio.run_coroutine_threadsafe(work, loop)
         except RuntimeError:  # the loop is closed
             work.close()
             return
-        self._covering.add(covering)
-        covering.add_done_callback(self._covering.discard)
+        self._covering[covering] = loop, token
+        # A task that is cancelled before it begins runs nothing of this.
+        covering.add_done_callback(partial(self._release, token))
 
     async def _repeating(self, function: Callable[[], Awaitable[Any]], token: Token[Key]) -> None:
         token.owner = _this_task()
-        try:
-            await function()
-        except Exception:
-            log.exception("covering a key failed key=%r", token.key)
-        except BaseException:
-            self._keys.drop(token)
-            raise
-        self._keys.leave(token)
+        with self._keys.ended(token):
+            try:
+                await function()
+            except Exception:
+                log.exception("covering a key failed key=%r", token.key)
 
-    def _give_back(self, token: Token[Key]) -> None:
+    def _release(self, token: Token[Key], covering: Future[None] | None = None) -> None:
+        if covering is not None:
+            self._covering.pop(covering, None)
         if token:
             self._keys.drop(token)
 
 
 def _this_task() -> object:
-    """The owner of its requests; no more than a reference, or a key would keep the task of a loop
-    that is closed, and nobody would give the key back.
+    """The owner of its requests, as a weak reference: otherwise a key would keep the task of a
+    closed loop, and nobody would release the key.
     """
     task = asyncio.current_task()
     return None if task is None else weakref.ref(task)

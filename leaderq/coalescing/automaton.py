@@ -1,13 +1,8 @@
 """The traffic rule of one key: who may work on it, who waits, who is declined. Pure.
 
-The *head* runs, the *tails* wait (one, unless told otherwise). Two promises, whatever the order of
-events:
-
-* **process uniqueness**: at any moment at most one owner is the head;
-* **waiting uniqueness**: at most ``waiters`` owners wait; a further one is declined.
-
-A request may be declined safely because whoever waits will begin *after* it came: work that reads
-the current state when it begins does what the declined request wanted done.
+The *head* runs, the *tails* wait (one, unless told otherwise). Whatever the order of events, at
+most one owner is the head, and at most ``waiters`` owners wait. ``docs/design/coalescing.md`` says
+why a request may be declined.
 
 ========  =======  ========================  ===================  =================================
 state     event    of, when                  next state           answer
@@ -26,12 +21,10 @@ Block     dequeue  one of several that wait  Block                WITHDRAWN: it 
 any       dequeue  anybody else              the same             UNKNOWN: nothing changes
 ========  =======  ========================  ===================  =================================
 
-Decline is passed through within one enqueue and never rested in. An overflow rule other than
-"decline the newcomer" is ``displace``: the one that has waited longest is declined, and the
-newcomer waits.
+Decline is passed through within one enqueue. With an overflow rule other than "decline the
+newcomer", ``displace`` declines the one that has waited longest, and the newcomer waits.
 
-After the ``QueueCoordinator`` of D. Liu (2016), whose per-key automaton this is, without its
-polling and its ways out of the promise.
+After the ``QueueCoordinator`` of D. Liu (2016).
 """
 
 from __future__ import annotations
@@ -59,8 +52,9 @@ class Refusal(Enum):
     """Why a request was declined, and by whom it is covered."""
 
     FULL = "full"
-    """All waiting places are taken. Whoever waits begins after this request came, and does its
-    work. With no waiting places at all, somebody ran when this request came, and began before."""
+    """All waiting places are taken. The waiter begins after this request came, and does its work.
+    With no waiting places at all, somebody ran when this request came, and began before.
+    """
     REPLACED = "replaced"
     """It waited, and a newer request took its place, which begins later still."""
     MERGED = "merged"
@@ -70,7 +64,7 @@ class Refusal(Enum):
 
 
 class TrafficState(Enum):
-    """Where a key stands."""
+    """The state of a key."""
 
     INIT = "init"
     PROCESS = "process"
@@ -128,12 +122,12 @@ class TrafficAutomaton(Generic[Owner]):
 
     @property
     def head(self) -> Owner | None:
-        """Who runs; ``None`` in Init."""
+        """The owner that runs; ``None`` in Init."""
         return self.line[0] if self.line else None
 
     @property
     def waiting(self) -> tuple[Owner, ...]:
-        """Who waits, the next head first."""
+        """The owners that wait, the next head first."""
         return self.line[1:]
 
     def enqueue(self, owner: Owner) -> EnqueueOutcome:
@@ -153,8 +147,8 @@ class TrafficAutomaton(Generic[Owner]):
         return _BLOCK
 
     def displace(self, owner: Owner) -> Owner:
-        """Let ``owner`` wait in place of the one that has waited longest; return that one, which is
-        declined. Of several who wait, the others move up: ``owner`` comes last.
+        """Let ``owner`` wait, behind the others, in place of the one that has waited longest;
+        return that one, which is declined.
 
         :raises ValueError: nobody waits, or this very owner runs or waits already; nothing changed.
         """
@@ -165,10 +159,7 @@ class TrafficAutomaton(Generic[Owner]):
         return line[1]
 
     def dequeue(self, owner: Owner) -> Departure:
-        """The owner is done, or waits no more.
-
-        After HANDED_OVER, ``head`` is who runs now.
-        """
+        """The owner is done, or waits no more. After HANDED_OVER, ``head`` runs now."""
         line = self.line
         if owner not in line:
             return _UNKNOWN

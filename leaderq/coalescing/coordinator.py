@@ -42,12 +42,12 @@ THIS_THREAD: Final = object()
 
 
 class QueueCoordinator(Generic[Key]):
-    """Of all who want to work on a key, one runs, ``waiters`` wait, the rest are declined: who
-    waits will begin after they came.
+    """Of all requests for a key, one runs, ``waiters`` wait, the rest are declined: a waiter will
+    begin after they came.
 
     Use it where work *reads the current state when it begins* (refresh a cache, rebuild an index,
-    send the newest position): then one run does what any number of requests before its begin
-    wanted done. All forms may be mixed on one key:
+    send the newest position): then one run does the work of all requests that came before it began.
+    All forms may be mixed on one key:
 
     * ``@coordinator.coalesced(key=...)`` on the function that does the work;
     * ``run(key, function)``: those declined get the result, or the exception, of the run that
@@ -63,19 +63,17 @@ class QueueCoordinator(Generic[Key]):
     somebody ran when it came). If the one that waited for it gives up (a time-out, an interrupt, a
     cancellation), another one that waits runs for it, or the next that comes. If nobody comes
     before the head is done, the thread that dequeued runs for it: the function again that ran by
-    ``run`` or ``coalesced``, else ``cover(key)``, else that of the one that gave up, if it had one.
-    *Not guaranteed:* that anybody runs for it before the next request comes if there is no such
-    function: that is logged, and counted as ``stats().owed``. That an evicted owner stops: it is
-    told; whatever it writes should carry ``token.number``. That a run which began succeeds; but one
-    that an interrupt or a cancellation ended counts as none.
+    ``run`` or ``coalesced``, else ``cover(key)``, else that of the one that gave up. Without any of
+    these it is logged, counted as ``stats().owed``, and covered by the next request. *Not
+    guaranteed:* that an evicted owner stops: it is told; whatever it writes should carry
+    ``token.number``. That a run which began succeeds; but one that an interrupt or a cancellation
+    ended does not count.
 
-    *Asking for a key that one holds*: if the owner of the head (its thread, or task) asks again in
-    a way that would wait, it would wait for itself: ``WouldDeadlock`` at once. Where another
-    request waits already it is declined like anybody's. ``offer`` and ``try_enqueue`` never wait;
-    ``owner=None`` says that somebody else will dequeue.
+    If the owner of the head (its thread, or task) asks again in a way that would wait, it gets
+    ``WouldDeadlock`` at once. ``owner=None`` says that somebody else will dequeue.
 
     Not to be called from signal handlers or finalizers, but a scope that the garbage collector
-    closes gives its key back. A key must not change while it is asked for. A forked child has no
+    closes releases its key. A key must not change while it is asked for. A forked child has no
     keys: who ran or waited does so in the parent.
 
     :param waiters: how many requests may wait for a key: 0, 1 or more.
@@ -97,7 +95,7 @@ class QueueCoordinator(Generic[Key]):
         timed by the machine's own.
     :param background: whether a thread may evict, end debounce windows and forget idle keys by
         itself; if not, ``sweep`` does it (in tests with a clock of their own).
-    :raises ConfigurationError: these do not fit together, or a function is no plain function.
+    :raises ConfigurationError: these do not fit together, or a function is not a plain function.
 
     After the ``QueueCoordinator`` of D. Liu (2016).
     """
@@ -126,8 +124,6 @@ class QueueCoordinator(Generic[Key]):
         if not background:
             self._keys.timer.stop()
         _all.add(self)
-
-    # -- asking, and being done ----------------------------------------------------------------
 
     def enqueue(
         self,
@@ -187,7 +183,7 @@ class QueueCoordinator(Generic[Key]):
         withdraws a token that waits.
 
         :raises CoordinatorClosed: nothing runs any more.
-        :raises ConfigurationError: ``on_turn`` is no plain function.
+        :raises ConfigurationError: ``on_turn`` is not a plain function.
         """
         require_plain_function(on_turn, "on_turn")
         token = Token(key, value, None)
@@ -198,19 +194,10 @@ class QueueCoordinator(Generic[Key]):
     def hold(
         self, key: Key, value: Any = None, *, timeout_s: float | None = AS_SET
     ) -> Iterator[Token[Key]]:
-        """``with coordinator.hold(key) as token: if token: ...``: asks at the beginning as
-        ``enqueue`` does, raises what that raises, and dequeues at the end.
-        """
-        token = self.enqueue(key, value, timeout_s=timeout_s)
-        try:
+        """``with coordinator.hold(key) as token: if token: ...``: ``enqueue``, and ``dequeue`` at
+        the end."""
+        with self._keys.ended(self.enqueue(key, value, timeout_s=timeout_s)) as token:
             yield token
-        except Exception:
-            self._keys.leave(token)
-            raise
-        except BaseException:
-            self._keys.drop(token)
-            raise
-        self._keys.leave(token)
 
     def coalesced(
         self,
@@ -219,13 +206,13 @@ class QueueCoordinator(Generic[Key]):
         share: bool = False,
         declined: D = None,  # type: ignore[assignment]
     ) -> Callable[[Callable[P, R]], Callable[P, R | D]]:
-        """A decorator: calls whose arguments give the same ``key(*args, **kwargs)`` are coalesced.
+        """A decorator: calls whose arguments have the same ``key(*args, **kwargs)`` are coalesced.
 
         A declined call returns ``declined``; with ``share`` it returns, or raises, what the run
         does that covers it. A call runs again, for the same arguments, if it has to do so for
         declined calls whose waiter gave up; it returns what the first run returned.
 
-        :raises ConfigurationError: ``key``, or what is decorated, is no plain function.
+        :raises ConfigurationError: ``key``, or what is decorated, is not a plain function.
         """
         require_plain_function(key, "key")
 
@@ -243,25 +230,23 @@ class QueueCoordinator(Generic[Key]):
         return decorate
 
     def run(self, key: Key, function: Callable[[], R], *, timeout_s: float | None = AS_SET) -> R:
-        """Run ``function``, or return what the run does that covers this request: one that began
-        after it came (with ``waiters=0``: the one that runs, as Go's singleflight does). An
+        """Run ``function``, or return the result of the run that covers this request: one that
+        began after it came (with ``waiters=0``: the current one, as Go's singleflight does). An
         exception is shared too: the same object is raised to all.
 
         If the covering run ends without a result (evicted, interrupted, dequeued by hand), the
         request asks again. ``function`` runs again if it has to do so for declined requests whose
-        waiter gave up; what the first run returned is returned.
+        waiter gave up; the result of the first run is returned.
 
         :raises WaitTimedOut: neither its turn nor a result came within ``timeout_s``.
         :raises WouldDeadlock: the caller works on the key itself.
         :raises CoordinatorClosed: nothing runs any more.
-        :raises ConfigurationError: ``function`` is no plain function.
+        :raises ConfigurationError: ``function`` is not a plain function.
         """
         require_plain_function(function, "function")
         result = self._result_of(key, function, timeout_s, follows=True)
         assert result is not None  # it is not declined without one
         return cast(R, result.get())
-
-    # -- how it stands -------------------------------------------------------------------------
 
     def state(self, key: Key) -> TrafficState:
         """Init, Process or Block."""
@@ -269,7 +254,7 @@ class QueueCoordinator(Generic[Key]):
         return TrafficAutomaton(max(len(line) - 1, 0), line=line).state
 
     def stats(self) -> CoordinatorStats:
-        """What was done so far, and what is in hand."""
+        """The counts since the beginning, and the work in hand now."""
         return self._keys.stats()
 
     def counts_of(self, key: Key) -> KeyCounts | None:
@@ -277,20 +262,14 @@ class QueueCoordinator(Generic[Key]):
         return self._keys.counts_of(key)
 
     def sweep(self) -> None:
-        """Evict overdue heads, end debounce windows that are over, forget keys idle for too long. A
-        loop over all keys.
-        """
+        """Evict overdue heads, end windows that are over, forget keys idle for too long."""
         self._keys.sweep()
-
-    # -- the end -------------------------------------------------------------------------------
 
     def drain(self, timeout_s: float | None = 30.0) -> tuple[Token[Key], ...]:
         """Take no further request, let all who run and wait finish, and return the tokens that
-        still run after ``timeout_s``: mostly none.
-
-        Those who still wait then are told (``CoordinatorClosed``) and do not run. Debounce windows
-        are cut short. May be called again, to wait for longer. A caller that holds a key itself
-        waits for itself until the time is over.
+        still run after ``timeout_s``: mostly none. Those who still wait then are told
+        (``CoordinatorClosed``) and do not run. Debounce windows are cut short. May be called again,
+        to wait for longer.
         """
         require_timeout("timeout_s", timeout_s)
         self._keys.close()
@@ -305,14 +284,10 @@ class QueueCoordinator(Generic[Key]):
     def __exit__(self, *error: object) -> None:
         self.drain()
 
-    # -- inside --------------------------------------------------------------------------------
-
     def _result_of(
         self, key: Key, function: Callable[[], Any], timeout_s: float | None, *, follows: bool
     ) -> RunResult | None:
-        """What this run returned, or if it ``follows``, the one that covers it; ``None``:
-        declined.
-        """
+        """The result of this run or, if it ``follows``, of the covering one; ``None``: declined."""
         deadline = self._keys.rules.deadline(timeout_s)
         while True:
             token = Token(key, None, get_ident())
@@ -325,7 +300,6 @@ class QueueCoordinator(Generic[Key]):
                 return result
 
     def _ask_and_wait(self, token: Token[Key], deadline: Deadline) -> None:
-        """Ask with this token, and let this thread wait for the outcome."""
         keys = self._keys
         try:
             if keys.start(token):
@@ -339,8 +313,8 @@ class QueueCoordinator(Generic[Key]):
             raise
 
     def _run_as(self, token: Token[Key], function: Callable[[], Any]) -> RunResult | None:
-        """Do the work of a current token, and again as long as there is a debt; leave. Return the
-        first result; ``None`` if the token is not current, or was evicted before it began.
+        """Do the work of a current token, and again as long as there is a debt; then leave. Return
+        the first result; ``None`` if the token is not current, or was evicted before it began.
         """
         first: RunResult | None = None
         try:

@@ -1,25 +1,15 @@
 """The keys of a coordinator, and all that happens to them under one lock.
 
-Who is authoritative: the key's state (the automaton with what is kept beside it). The lock is held
-for about a microsecond, never while anything is waited for or a function of the user's runs (but
-``__hash__`` and ``__eq__`` of keys). Who has to be told is noted under the lock and called after it
-is released.
+The lock is held for about a microsecond, never during a wait or a call of the user's functions
+(except ``__hash__`` and ``__eq__`` of keys). Whoever has to be told is noted under the lock and
+called after it is released. ``docs/design/coalescing.md`` says what becomes of declined requests
+whose waiter gives up (a *debt*), and how debouncing works. Under a merging overflow a debt has a
+value, which nobody else has: each is merged, or run for, by itself.
 
-**Debt.** A request is declined because somebody waits who begins later. If that one gives up, those
-it covered pass to another one that still waits; if nobody does, the key has a *debt*. Whoever comes
-next takes it over. If nobody comes before the head leaves, then the head runs again, if it knows
-its function (``run``, ``coalesced``); or ``cover`` is called, or the function of the one that gave
-up; or the debt is kept and logged. Under a merging overflow a debt has a value, which nobody else
-has: each is merged, or run for, by itself.
-
-**Debouncing** needs no state of its own: the *debounce window* is a head like any other. A request
-to an idle key finds it running, so it waits; further ones are declined, or replace it, and prolong
-the window; when that is over it leaves, and the waiting one is the head.
-
-What happens on each failure: an exception in a call is logged, and its token leaves; an owner that
-never dequeues is evicted after the safe time-out, if there is one; an interrupt after a change and
-before the calls leaves them to the next event. A scope that is closed by the garbage collector may
-find its own thread holding the lock: it leaves a note then.
+On each failure: an exception in a call is logged, and its token leaves; an owner that never
+dequeues is evicted after the safe time-out, if there is one; an interrupt after a change and before
+the calls leaves them to the next event. A scope that the garbage collector closes may find its own
+thread holding the lock: then it only leaves a note.
 """
 
 from __future__ import annotations
@@ -27,7 +17,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import is_
@@ -45,7 +36,7 @@ log = logging.getLogger(__name__)
 AnyToken = Token[Any]
 Wake = Callable[[AnyToken], object]
 Call = tuple[Wake, AnyToken]
-"""Whom to call once the lock is released, and with what."""
+"""The function to call once the lock is released, and its argument."""
 _ASKING, _WAITING = TokenStage.ASKING, TokenStage.WAITING
 _RUNNING, _ENDED = TokenStage.RUNNING, TokenStage.ENDED
 _LOOK_S = 60.0
@@ -62,16 +53,15 @@ class DebounceWindow:
     due_s: float = 0.0
 
     def request_came(self, now: float) -> None:
-        """Prolong the window, if it may be."""
         self.first_s = now if self.first_s is None else self.first_s
         self.due_s = min(now + self.debounce.delay_s, self.first_s + self.debounce.max_delay_s)
 
 
 @dataclass(slots=True, eq=False)
 class Debt:
-    """Requests declined, ``count`` of them, whose waiter gave up; ``value``: what it waited with;
-    ``repeat``: does its work with the token that it is called with, if it said how. ``is_tried``:
-    a run in the background was begun for it and did not come to its end; the next request pays.
+    """``count`` declined requests whose waiter gave up; ``value``: what it waited with; ``repeat``:
+    does its work, if it said how. ``is_tried``: a run in the background was begun for it and did
+    not finish; the next request pays.
     """
 
     count: int
@@ -83,9 +73,7 @@ class Debt:
 
 @dataclass(slots=True, eq=False)
 class PendingMerge:
-    """Values that a newcomer's is merged with, without the lock; ``of``: whose they are, a request
-    that waits, or all debts of a key. ``value`` is what comes of it.
-    """
+    """Values to merge with the newcomer's, without the lock; ``of``: their owner; the result."""
 
     of: AnyToken | tuple[Debt, ...]
     values: tuple[Any, ...]
@@ -108,11 +96,10 @@ class KeyState(TrafficAutomaton[AnyToken]):
 
     @property
     def is_debouncing(self) -> bool:
-        """Whether the head is the debounce window."""
         return self.window is not None and bool(self.line) and self.line[0] is self.window.token
 
     def due_s(self, safe_timeout_s: float | None) -> float | None:
-        """When something is to be done about this key although nobody comes."""
+        """When something must be done about this key although nobody comes."""
         if self.is_debouncing and self.window is not None:
             return self.window.due_s
         if safe_timeout_s is None or not self.line:
@@ -124,12 +111,7 @@ class KeyState(TrafficAutomaton[AnyToken]):
 class KeyTable(Generic[Key]):
     """See the module. ``cover`` is called with a token that is current."""
 
-    def __init__(
-        self,
-        rules: Rules,
-        clock: Callable[[], float],
-        on_evicted: Wake | None,
-    ) -> None:
+    def __init__(self, rules: Rules, clock: Callable[[], float], on_evicted: Wake | None) -> None:
         self.rules = rules
         self.cover: Wake | None = None
         self.emptied = threading.Event()
@@ -148,13 +130,7 @@ class KeyTable(Generic[Key]):
         self._calls: list[Call] = []
         self._dropped: deque[AnyToken] = deque()
 
-    # -- requests ------------------------------------------------------------------------------
-
     def start(self, token: Token[Key]) -> bool:
-        """Let the request run if nobody works on its key; return whether it does.
-
-        :raises CoordinatorClosed: nothing runs any more.
-        """
         with self._lock:
             state = self._state(token.key)
             if state.line or state.window is not None or (state.debts and self._merge):
@@ -164,12 +140,9 @@ class KeyTable(Generic[Key]):
             return True
 
     def ask(self, token: Token[Key], wake: Wake | None) -> None:
-        """Let the request run, wait, follow or be declined: its stage says which.
-
-        :param wake: called if the request waited and is pending no more; without it, the request
-            is declined rather than wait.
-        :raises CoordinatorClosed: nothing runs any more.
-        :raises WouldDeadlock: the owner of the head would wait for itself.
+        """Let the request run, wait, follow or be declined: its stage says which. ``wake`` is
+        called if the request waited and is pending no more; without it, the request is declined
+        rather than wait.
         """
         merging: PendingMerge | None = None
         try:
@@ -187,20 +160,15 @@ class KeyTable(Generic[Key]):
             raise
 
     def wait_s(self, token: Token[Key], deadline: Deadline) -> float | None:
-        """For how long to wait to be woken, at most; ``None``: the wait is over.
-
-        :raises WaitTimedOut: the deadline came first; the request waits no more.
-        :raises CoordinatorClosed: the token waited when the coordinator was closed.
-        """
-        left_s = deadline.remaining_s
-        if token.stage.is_pending and left_s == 0.0:
+        """For how long to wait to be woken, at most; ``None``: the wait is over."""
+        if token.stage.is_pending and deadline.is_over:
             with self._lock:
                 if token.stage.is_pending:
                     self._leave(token)
                 calls = self._noted()
             self._deliver(calls)
         if token.stage.is_pending:
-            return _LOOK_S if left_s is None else min(left_s, _LOOK_S)
+            return deadline.left_s(_LOOK_S)
         if token.stage is TokenStage.WITHDRAWN:
             raise WaitTimedOut(token.key, waited_s=deadline.timeout_s or 0.0, covers=token.covers)
         if token.stage is TokenStage.ABANDONED:
@@ -210,11 +178,9 @@ class KeyTable(Generic[Key]):
     def leave(
         self, token: Token[Key], result: RunResult | None = None, *, may_repeat: bool = False
     ) -> bool:
-        """The request is over: it ran, or waits no more. Return whether it was current; if not,
-        nobody else is disturbed.
-
-        With ``may_repeat``, a current token is current again, with a new number, if there is a
-        debt that nobody waits to pay: its owner runs again.
+        """The request is over: it ran, or waits no more. Return whether it was current. With
+        ``may_repeat`` it is current again, with a new number, if there is a debt that nobody waits
+        to pay: its owner runs again.
         """
         with self._lock:
             was_current = self._leave(token, result, may_repeat=may_repeat)
@@ -222,10 +188,20 @@ class KeyTable(Generic[Key]):
         self._deliver(calls)
         return was_current
 
+    @contextmanager
+    def ended(self, token: Token[Key]) -> Iterator[Token[Key]]:
+        """The block is the run: leave at its end, and drop what it was if it is interrupted."""
+        try:
+            yield token
+        except BaseException as exc:
+            (self.leave if isinstance(exc, Exception) else self.drop)(token)
+            raise
+        self.leave(token)
+
     def drop(self, token: Token[Key]) -> None:
         """As :meth:`leave`, for one that was interrupted, or whose owner never knew that its turn
-        had come: those it covers are still to be covered. Perhaps by the garbage collector while
-        this very thread holds the lock: then whoever has it does it, or comes next.
+        had come: those it covers are still to be covered. If the garbage collector calls this in
+        the thread that holds the lock, that thread does it later, or the next caller.
         """
         self._dropped.append(token)
         if self._lock.acquire(timeout=0.05):
@@ -233,9 +209,7 @@ class KeyTable(Generic[Key]):
             self._deliver()
 
     def tend(self, key: Key) -> None:
-        """Evict an overdue head, end a debounce window, forget an old idle key; have the key looked
-        at again when something else is due.
-        """
+        """Evict an overdue head, end a debounce window, forget an old idle key."""
         with self._lock:
             state = self._keys.get(key)
             if state is not None:
@@ -251,17 +225,13 @@ class KeyTable(Generic[Key]):
             calls = self._noted()
         self._deliver(calls)
 
-    # -- how it stands, and the end ------------------------------------------------------------
-
     def sweep(self) -> None:
-        """Tend all keys."""
         with self._lock:
             keys = [*self._keys, *self._idle]
         for key in keys:
             self.tend(key)
 
     def close(self) -> None:
-        """Take no further request; whoever waits for a debounce window runs as soon as it may."""
         with self._lock:
             self._is_closed = True
         self.sweep()
@@ -286,7 +256,7 @@ class KeyTable(Generic[Key]):
         return heads
 
     def begin_again(self) -> None:
-        """In a forked child: whoever ran or waited does so in the parent, as do all threads."""
+        """In a forked child: all who ran or waited do so in the parent, and so do the threads."""
         self._lock = threading.Lock()
         self.emptied = threading.Event()
         self.timer.begin_again()
@@ -296,19 +266,17 @@ class KeyTable(Generic[Key]):
         self._keys, self._idle, self._calls, self._dropped = {}, {}, [], deque()
 
     def line(self, key: Key) -> tuple[AnyToken, ...]:
-        """Who stands in line for a key; the head first, and the debounce window is one."""
+        """All in line for a key, the head (or the debounce window) first."""
         with self._lock:
             state = self._keys.get(key)
             return state.line if state is not None else ()
 
     def counts_of(self, key: Key) -> KeyCounts | None:
-        """Of a key that is not forgotten."""
         with self._lock:
             state = self._keys.get(key) or self._idle.get(key)
             return KeyCounts(state.runs, state.blocked, state.declined) if state else None
 
     def stats(self) -> CoordinatorStats:
-        """What was counted, and what is in hand."""
         with self._lock:
             states = [state for state in self._keys.values() if state.line]
             return replace(
@@ -322,7 +290,6 @@ class KeyTable(Generic[Key]):
     # -- under the lock ------------------------------------------------------------------------
 
     def _note(self, call: Wake | None, token: AnyToken) -> None:
-        """Have this called once the lock is released."""
         if call is not None:
             self._calls.append((call, token))
 
@@ -333,7 +300,6 @@ class KeyTable(Generic[Key]):
         return calls
 
     def _state(self, key: Key) -> KeyState:
-        """The state of a key that is asked for: the one in use, the one kept, or a new one."""
         if self._is_closed:
             raise CoordinatorClosed(f"key {key!r}: the coordinator was closed")
         state = self._keys.get(key)
@@ -358,21 +324,17 @@ class KeyTable(Generic[Key]):
             self._take(state, token, state.debts)
 
     def _contend(
-        self,
-        state: KeyState,
-        token: Token[Key],
-        wake: Wake | None,
-        merging: PendingMerge | None,
+        self, state: KeyState, token: Token[Key], wake: Wake | None, merging: PendingMerge | None
     ) -> PendingMerge | None:
         """A request to a key that somebody works on, that is debounced, or that has debts. Return
-        what is to be merged first, unless that is what ``merging`` was made of.
+        the values to merge first, unless ``merging`` was.
         """
         self._advance(state, token.key, retires=False)
         if wake is None and (state.line or state.window is not None):
             self._decline(state, token, Refusal.BUSY)
             self._advance(state, token.key)
             return None
-        _refuse_to_wait_for_oneself(state, token, self.rules.overflow)
+        self._refuse_to_wait_for_oneself(state, token)
         if (unmerged := self._unmerged(state, merging)) is not None:
             return unmerged
         if merging is not None and merging.of is state.debts:
@@ -396,13 +358,23 @@ class KeyTable(Generic[Key]):
             self._let_wait(state, token, wake)
             self._decline(state, displaced, Refusal.REPLACED, token, wake)
         else:
-            assert merging is not None  # else there was something unmerged
+            assert merging is not None  # otherwise something was unmerged
             state.line[-1].value = merging.value
             self._decline(state, token, Refusal.MERGED, state.line[-1], wake)
         return None
 
+    def _refuse_to_wait_for_oneself(self, state: KeyState, token: AnyToken) -> None:
+        if not state.line or token.owner is None or token.owner != state.line[0].owner:
+            return
+        may_wait = token.follows or len(state.line) <= state.waiters
+        if may_wait or self.rules.overflow is Overflow.REPLACE_OLDEST:
+            raise WouldDeadlock(
+                f"key {token.key!r}: its owner asks again while it runs, and would wait for "
+                "itself; offer() does not wait, and owner=None says that another will dequeue"
+            )
+
     def _unmerged(self, state: KeyState, merging: PendingMerge | None) -> PendingMerge | None:
-        """What the newcomer's value is to be merged with, unless ``merging`` was."""
+        """The values to merge with the newcomer's, unless ``merging`` was."""
         if self._merge is None:
             return None
         of: AnyToken | tuple[Debt, ...] = state.debts
@@ -433,7 +405,7 @@ class KeyTable(Generic[Key]):
         covering: AnyToken | None = None,
         wake: Wake | None = None,
     ) -> None:
-        """The token does not run; ``covering`` does its work, and shares its result if wanted."""
+        """The token does not run; ``covering`` does its work too."""
         if covering is not None and state.waiters:
             covering.covers += 1 + token.covers
         state.declined += 1
@@ -449,7 +421,6 @@ class KeyTable(Generic[Key]):
         self._note(token.wake, token)
 
     def _take(self, state: KeyState, token: AnyToken, debts: tuple[Debt, ...]) -> None:
-        """The token runs for these debts."""
         token.covers += sum(debt.count for debt in debts)
         state.debts = tuple(debt for debt in state.debts if debt not in debts)
 
@@ -461,12 +432,12 @@ class KeyTable(Generic[Key]):
         may_repeat: bool = False,
         has_run: bool = True,
     ) -> bool:
-        """See :meth:`leave` and :meth:`drop`."""
         state = self._keys.get(token.key)
         if token.stage is _RUNNING and (state is None or token not in state.line):
             token.stage = _ENDED
             log.error(
-                "token stands in no line, the key has changed or it is of elsewhere token=%r", token
+                "token is not in any line, its key has changed or it belongs elsewhere token=%r",
+                token,
             )
             return False
         was_current = token.stage is _RUNNING
@@ -493,20 +464,14 @@ class KeyTable(Generic[Key]):
         self._begin(state, token)
 
     def _depart(
-        self,
-        state: KeyState,
-        token: AnyToken,
-        result: RunResult | None,
-        *,
-        gives_up: bool,
+        self, state: KeyState, token: AnyToken, result: RunResult | None, *, gives_up: bool
     ) -> None:
-        """The token leaves the line, if it stands in it; its followers are told."""
         if token.follows and token.refusal is not None:
             for one in state.line:
                 if one.followers and token in one.followers:
                     one.followers.remove(token)
         state.dequeue(token)
-        # those that follow it ask again by themselves
+        # its followers ask again by themselves
         if gives_up and (count := token.covers - len(token.followers or ())) > 0 and state.waiters:
             if len(state.line) > 1 and self._merge is None:
                 state.line[-1].covers += count
@@ -516,10 +481,7 @@ class KeyTable(Generic[Key]):
         self._dismiss_followers(token, result)
 
     def _dismiss_followers(
-        self,
-        token: AnyToken,
-        result: RunResult | None,
-        stage: TokenStage = TokenStage.ORPHANED,
+        self, token: AnyToken, result: RunResult | None, stage: TokenStage = TokenStage.ORPHANED
     ) -> None:
         for follower in token.followers or ():
             if follower.stage is not TokenStage.FOLLOWING:
@@ -544,7 +506,7 @@ class KeyTable(Generic[Key]):
             self._watch(state, key)
 
     def _pay(self, state: KeyState, key: Key) -> None:
-        """Nobody works on the key, and there are debts: have one run for, if anybody knows how."""
+        """Have the work of one debt of an idle key done, if anybody knows how."""
         for debt in state.debts:
             cover = self.cover or debt.repeat
             if cover is not None and not debt.is_tried:
@@ -586,7 +548,6 @@ class KeyTable(Generic[Key]):
         return True
 
     def _retire(self, state: KeyState, key: Key) -> None:
-        """Nobody works on the key any more."""
         self._keys.pop(key, None)
         if self._is_timed:
             state.is_watched = False
@@ -617,8 +578,8 @@ class KeyTable(Generic[Key]):
     # -- without the lock ----------------------------------------------------------------------
 
     def _deliver(self, calls: Sequence[Call] = ()) -> None:
-        """Make the calls. Those that they lead to are made after them, in a loop, because the stack
-        is shorter than a line of waiting requests may be.
+        """Make the calls; those that they lead to after them, in a loop, because the stack is
+        shorter than a line of waiting requests may be.
         """
         if self._dropped:
             with self._lock:
@@ -642,7 +603,6 @@ class KeyTable(Generic[Key]):
             raise error
 
     def _told(self, call: Wake, token: AnyToken) -> None:
-        """Make one call; if it fails, the token leaves, because nobody else would dequeue it."""
         try:
             require_done(call(token), "what is called with a token")
         except Exception:
@@ -654,20 +614,10 @@ class KeyTable(Generic[Key]):
 
 
 class _Mine(threading.local):
+    """The calls that this thread makes; the first of them is under way."""
+
     def __init__(self) -> None:
         self.calls: deque[tuple[KeyTable[Any], Wake, AnyToken]] = deque()
 
 
 _mine = _Mine()
-"""The calls that this thread makes; the first of them is under way."""
-
-
-def _refuse_to_wait_for_oneself(state: KeyState, token: AnyToken, overflow: object) -> None:
-    if not state.line or token.owner is None or token.owner != state.line[0].owner:
-        return
-    may_wait = token.follows or len(state.line) <= state.waiters
-    if may_wait or overflow is Overflow.REPLACE_OLDEST:
-        raise WouldDeadlock(
-            f"key {token.key!r}: its owner asks again while it runs, and would wait for itself; "
-            "offer() does not wait, and owner=None says that another will dequeue"
-        )

@@ -12,13 +12,13 @@ from leaderq.plain import NotAPlainFunction, require_plain_function
 from leaderq.timeouts import AS_SET, Deadline, require_timeout, timeout_problem
 
 Merging = Callable[[Any, Any], Any]
-"""From the value of the request that waits and that of the newcomer, the value that is to wait."""
+"""Merges the value of the waiting request with the newcomer's; the result waits."""
 
 
 class Overflow(Enum):
     """Who is declined when all waiting places are taken. A function in its place (:data:`Merging`)
-    merges the newcomer's value into that of the newest request that waits; it is called outside of
-    all locks, again if another newcomer was faster, so it must have no other effect.
+    merges the newcomer's value into that of the newest request that waits; it may be called again
+    if another newcomer was faster, so it must have no other effect.
     """
 
     DECLINE_NEW = "decline-new"
@@ -51,7 +51,7 @@ class KeepIdle:
 class Rules:
     """The parameters of :class:`~leaderq.coalescing.coordinator.QueueCoordinator`.
 
-    :raises ConfigurationError: they contradict each other; all that is wrong is said at once.
+    :raises ConfigurationError: they contradict each other; all problems are named at once.
     """
 
     waiters: int = 1
@@ -66,10 +66,6 @@ class Rules:
             raise ConfigurationError(*problems)
 
     def deadline(self, timeout_s: float | None) -> Deadline:
-        """The end of a wait that begins now.
-
-        :raises ConfigurationError: ``timeout_s`` is no time-out.
-        """
         if timeout_s is AS_SET:
             return Deadline(self.timeout_s)
         require_timeout("timeout_s", timeout_s)
@@ -117,7 +113,7 @@ class Rules:
 
 @dataclass(slots=True)
 class CoordinatorStats:
-    """What a coordinator has done since it was made, and what it has in hand."""
+    """What a coordinator has done since it was made, and its work in hand."""
 
     runs: int = 0
     """Runs begun, whether at once or after waiting."""
@@ -140,9 +136,9 @@ class CoordinatorStats:
     evicted: int = 0
     """Runs that outlived the safe time-out."""
     shared: int = 0
-    """Requests that were given the result of another's run."""
+    """Requests that received the result of another's run."""
     orphaned: int = 0
-    """Requests that hoped for such a result, and asked again, as there was none."""
+    """Requests that hoped for such a result, and asked again because there was none."""
     abandoned: int = 0
     """Requests that still waited when the coordinator was closed."""
     forgotten: int = 0
@@ -169,7 +165,7 @@ class CoordinatorStats:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts:
-    """Of one key, since its automaton was made: by default, since it was last idle."""
+    """Of one key, because its automaton was made: by default, because it was last idle."""
 
     runs: int
     blocked: int

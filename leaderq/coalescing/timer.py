@@ -22,11 +22,8 @@ _LINGER_S = 0.5
 
 
 class KeyTimer:
-    """Calls ``tend(key)`` at the times asked for. What that raises, of any kind, is logged.
-
+    """Calls ``tend(key)`` at the times asked for, in seconds of ``clock``, and logs what it raises.
     At most one entry is kept for a key, and none once it is forgotten.
-
-    :param clock: returns seconds; must never go back.
     """
 
     def __init__(self, clock: Callable[[], float], tend: Callable[[Any], object]) -> None:
@@ -56,7 +53,6 @@ class KeyTimer:
                 self._service.wake()
 
     def forget(self, key: Any) -> None:
-        """Look at this key no more."""
         with self._lock:
             if self._due.pop(key, None) is not None and len(self._heap) > 2 * len(self._due) + 64:
                 self._heap = [(due_s, number, one) for one, (due_s, number) in self._due.items()]
@@ -68,9 +64,7 @@ class KeyTimer:
         self._heap, self._due, self._service = [], {}, None
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Look at nothing any more; the thread has ended when this returns, or within ``timeout_s``
-        if a callback holds it up.
-        """
+        """End the thread; if a callback holds it up, wait ``timeout_s`` at most."""
         with self._lock:
             self._is_stopped = True
             service = self._service

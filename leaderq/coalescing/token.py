@@ -53,7 +53,6 @@ class TokenStage(Enum):
 
     @property
     def is_pending(self) -> bool:
-        """Whether something is still to be decided."""
         return self in _PENDING
 
 
@@ -72,14 +71,12 @@ _ASKING, _RUNNING = TokenStage.ASKING, TokenStage.RUNNING
 
 @dataclass(slots=True)
 class RunResult:
-    """What a run returned, or the error it raised instead; for all who share it, so it does not
-    change.
-    """
+    """What a run returned, or the error it raised; shared, so it does not change."""
 
     value: Any = None
     error: Exception | None = None
     traceback: TracebackType | None = None
-    """That of the run: each who raises the error adds to the error's own."""
+    """The traceback of the run: each who raises the error extends the error's own."""
 
     @classmethod
     def of(cls, function: Callable[[], Any]) -> RunResult:
@@ -95,15 +92,14 @@ class RunResult:
 
     @classmethod
     async def of_awaited(cls, function: Callable[[], Awaitable[Any]]) -> RunResult:
-        """The result of awaiting this call."""
         try:
             return cls(await function())
         except Exception as exc:  # noqa: BLE001 - it is raised to everybody who shares the run
             return cls(None, exc, exc.__traceback__)
 
     def get(self) -> Any:
-        """Return the value, or raise the error: the same object to all, each with the traceback of
-        the run.
+        """Return the value, or raise the error: the same object to all, with the
+        run's traceback.
         """
         if self.error is None:
             return self.value
@@ -117,13 +113,14 @@ class Token(Generic[Key]):
     declined token is false from the beginning, one that was evicted becomes so.
     """
 
-    # One is made for every request, so what few of them need is in a __dict__, defaults here.
+    # One is made for every request, so rarely used attributes are in a __dict__, with defaults
+    # here.
     __slots__ = ("__dict__", "key", "number", "owner", "stage", "value")
 
     wake: Callable[[Token[Key]], object] | None = None
     """Called with the token, without a lock, once it is no longer pending."""
     repeat: Callable[[Token[Key]], object] | None = None
-    """Does its work with the token that it is called with, for those it covers, if it gives up."""
+    """Does its work with the token passed to it, for the requests it covers, if it gives up."""
     is_cover: bool = False
     """Whether it was made for requests whose waiter gave up."""
     has_waited: bool = False
@@ -144,15 +141,14 @@ class Token(Generic[Key]):
     def __init__(self, key: Key, value: Any, owner: object) -> None:
         self.key = key
         self.value = value
-        """What the caller gave with the request; with a merging overflow, merged with the values
-        of those declined since."""
+        """The value given with the request; merged with those of declined ones, if they merge."""
         self.owner = owner
-        """Who asked: a thread's number, a reference to a task, what was given, or ``None``; see
-        ``WouldDeadlock``."""
+        """Who asked: a thread's number, a task's reference, the owner given, ``None``."""
         self.stage = _ASKING
         self.number = 0
-        """Of the run, once it began: rises from run to run of a key as long as the coordinator
-        lives, so that a resource can refuse an older one."""
+        """The number of the run, once it began: rises from run to run of a key as long as the
+        coordinator lives, so that a resource can refuse an older one.
+        """
 
     @property
     def outcome(self) -> EnqueueOutcome:

@@ -13,6 +13,7 @@ from leaderq.lazy import exported
 
 if TYPE_CHECKING:
     from leaderq.config.loading import Configuration as Configuration
+    from leaderq.config.loading import current_folder as current_folder
     from leaderq.config.loading import load as load
     from leaderq.config.settings import DEFAULT as DEFAULT
     from leaderq.config.settings import TABLE as TABLE
@@ -22,5 +23,6 @@ if TYPE_CHECKING:
     from leaderq.config.settings import Settings as Settings
     from leaderq.config.settings import new_candidate_id as new_candidate_id
 
+_LOADING = "Configuration current_folder load"
 _SETTINGS = "DEFAULT TABLE KafkaSecurity Row Section Settings new_candidate_id"
-__getattr__, __all__ = exported(__name__, {"loading": "Configuration load", "settings": _SETTINGS})
+__getattr__, __all__ = exported(__name__, {"loading": _LOADING, "settings": _SETTINGS})

@@ -1,8 +1,8 @@
 """What the value of a setting may be. Each refusal says why, and what to write instead.
 
 A kind never looks at files or at the network. ``from_text`` turns the text of a variable or a flag
-into a value. ``check`` takes such a value, or one from a TOML file or a Python caller, and returns
-its normal form. Both raise :class:`InvalidValue`.
+into a value; ``check`` returns the normal form of that, or of one from TOML or Python. Both raise
+:class:`InvalidValue`.
 """
 
 from __future__ import annotations
@@ -46,12 +46,10 @@ class ValueKind:
 
 
 def seconds(least: float, most: float) -> ValueKind:
-    """A number of seconds from ``least`` to ``most``."""
     return _number(least, most, "SECONDS", " seconds", _SECONDS)
 
 
 def number(least: float, most: float) -> ValueKind:
-    """A number from ``least`` to ``most``."""
     return _number(least, most, "NUMBER", "", "write a plain number, like 10 or 0.5")
 
 
@@ -67,8 +65,6 @@ def _number(least: float, most: float, metavar: str, unit: str, remedy: str) -> 
 
 
 def count(least: int, most: int) -> ValueKind:
-    """A whole number from ``least`` to ``most``."""
-
     def check(value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int):
             raise InvalidValue("is not a whole number", "write digits only, like 3")

@@ -1,20 +1,280 @@
-"""Settings as this process sees them: file, environment and flags; checked, or refused."""
+"""Settings as this process sees them: file, environment and flags; checked, or refused.
+
+The last layer that sets a key wins, and each value remembers its source. All problems are
+collected. :func:`resolve` is pure: a secret in a file is read through the function given.
+"""
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leaderq.config import resolution
 from leaderq.config.kinds import InvalidValue
-from leaderq.config.resolution import Layer, from_file
-from leaderq.config.settings import DEFAULT, TABLE, Row, Settings
+from leaderq.config.settings import BY_NAME, DEFAULT, PREFIX, TABLE, Row, Settings
 from leaderq.errors import ConfigurationError
+
+ReadText = Callable[[Path], str]
+
+_OTHERS = "CACHE CONFIG DEBUG JAVA JSON ON_EXIT SERVERS"
+_FAMILIES = "BENCH DEMO GUARDIAN SERVERS TERM TEST"
+FOREIGN_VARIABLES = frozenset(PREFIX + name for name in _OTHERS.split())
+"""Variables of other parts of leaderq, or of one verb; none of them is a setting."""
+_FOREIGN_FAMILIES = tuple(f"{PREFIX}{name}_" for name in _FAMILIES.split())
+# Kubernetes sets variables named after each service of the namespace, also after one "leaderq".
+_KUBERNETES = re.compile(
+    r"LEADERQ_(.*_)?"
+    r"(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The settings of one source.
+
+    ``source`` names where the value of a key comes from, ``place`` where the user changes it.
+    ``as_text``: values are text still to be read. Paths are relative to ``folder``. ``others``:
+    keys that are not settings.
+    """
+
+    values: Mapping[str, Any]
+    source: Callable[[str], str]
+    place: Callable[[str], str]
+    as_text: bool
+    folder: Path
+    others: tuple[str, ...] = ()
+
+
+def known_keys() -> list[str]:
+    """Every key of a layer: the settings, and for each secret the file that holds it."""
+    return list(dict.fromkeys(key for row in TABLE for key in (row.name, row.key)))
+
+
+def from_environment(environ: Mapping[str, str], folder: Path) -> Layer:
+    """The ``LEADERQ_*`` variables that are settings; an empty one counts as absent."""
+    values = {
+        name[len(PREFIX) :].lower(): text
+        for name, text in environ.items()
+        if name.startswith(PREFIX) and text and not _is_foreign(name)
+    }
+    return Layer(values, _variable, _variable, True, folder)
+
+
+def from_flags(flags: Mapping[str, Any], folder: Path) -> Layer:
+    """The options of the command line, by setting name; ``None`` counts as absent."""
+    values = {name: value for name, value in flags.items() if value is not None}
+    return Layer(values, _flag, _flag, True, folder)
+
+
+def from_file(
+    values: Mapping[str, Any], path: Path, table: str = "", others: tuple[str, ...] = ()
+) -> Layer:
+    within = f" in [{table}]" if table else ""
+    place = f"{within} of {path}"
+    return Layer(
+        values, lambda _: f"{path}{within}", lambda key: key + place, False, path.parent, others
+    )
+
+
+def _is_foreign(variable: str) -> bool:
+    if variable[len(PREFIX) :].lower() in known_keys():
+        return False
+    foreign = variable in FOREIGN_VARIABLES or variable.startswith(_FOREIGN_FAMILIES)
+    return foreign or _KUBERNETES.fullmatch(variable) is not None
+
+
+def _variable(key: str) -> str:
+    return PREFIX + key.upper()
+
+
+def _flag(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+@dataclass
+class Resolution:
+    """What the layers set; ``places``: where the user changes each; ``invalid``: wrong ones."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    invalid: set[str] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)
+
+
+def resolve(layers: Sequence[Layer], read_secret: ReadText) -> Resolution:
+    """Return the settings of ``layers``, the last one winning, and their problems."""
+    found = Resolution()
+    for layer in layers:
+        found.problems += _unknown_keys(layer)
+    for row in TABLE:
+        _resolve_row(row, layers, found, read_secret)
+    values = {row.name: found.values.get(row.name, row.default) for row in TABLE}
+    for name, sentence in broken_relations(values, found.invalid):
+        shown = _quoted(BY_NAME[name].shown(values[name]))
+        found.problems.append(f"{found.places.get(name, name)}: {shown} {sentence}")
+    return found
+
+
+def problems_within(layer: Layer) -> list[str]:
+    """What is wrong in ``layer`` by itself: reads no file, checks no relation between settings."""
+    alone = Resolution(problems=_unknown_keys(layer))
+    for row in TABLE:
+        _resolve_row(row, [layer], alone, lambda _: "unread")
+    return alone.problems
+
+
+def _resolve_row(row: Row, layers: Sequence[Layer], found: Resolution, read: ReadText) -> None:
+    chosen: tuple[Layer, str] | None = None
+    for layer in layers:
+        keys = [key for key in dict.fromkeys((row.name, row.key)) if key in layer.values]
+        if len(keys) > 1:
+            both = " and ".join(layer.place(key) for key in keys)
+            found.problems.append(f"{both} are both set; keep one of them")
+            found.invalid.add(row.name)
+        chosen = (layer, keys[0]) if keys else chosen
+    if chosen is None:
+        return
+    layer, key = chosen
+    place = found.places[row.name] = layer.place(key)
+    found.sources[row.name] = layer.source(key)
+    try:
+        found.values[row.name] = _value(row, layer, key, read)
+    except InvalidValue as error:
+        found.invalid.add(row.name)
+        raw = layer.values[key]
+        shown = _quoted(row.shown(raw) if key == row.name else raw)
+        found.problems.append(f"{place}: {shown} {error.why}; {error.remedy}")
+
+
+def _value(row: Row, layer: Layer, key: str, read_secret: ReadText) -> Any:
+    raw = layer.values[key]
+    if key != row.name:
+        if not isinstance(raw, str):
+            raise InvalidValue("is not the path of a file", "write it in quotes")
+        return row.kind.check(read_secret(layer.folder / Path(raw).expanduser()))
+    is_text = layer.as_text and isinstance(raw, str)
+    value = row.kind.check(row.kind.from_text(raw) if is_text else raw)
+    return layer.folder / value.expanduser() if isinstance(value, Path) else value
+
+
+def _unknown_keys(layer: Layer) -> list[str]:
+    known = [*known_keys(), *layer.others]
+    problems = []
+    for key in (key for key in layer.values if key not in known):
+        hint = "remove it"
+        for near in difflib.get_close_matches(key, known, n=1):
+            hint = f"did you mean {layer.source(near) if layer.as_text else near}?"
+        problems.append(f"{layer.place(key)} is not a setting of leaderq; {hint}")
+    return problems
+
+
+def _quoted(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+TOKENS = "OAUTHBEARER"
+Values = Mapping[str, Any]
+Uses = Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What settings demand of each other: ``broken`` tells whether the values of ``names``, each of
+    them valid by itself, conflict. The user is sent to the first.
+    """
+
+    names: tuple[str, ...]
+    broken: Callable[..., bool]
+    sentence: str
+
+
+def _logs_in(protocol: str) -> bool:
+    return protocol.startswith("SASL")
+
+
+def _unused(names: str, other: str, uses: Uses, sentence: str) -> Iterator[Relation]:
+    """Each of ``names`` may be set only if ``uses`` says so of the value of ``other``."""
+    for name in names.split():
+        yield Relation((name, other), lambda own, use: own is not None and not uses(use), sentence)
+
+
+def _key_pair(server: str) -> Iterator[Relation]:
+    cert, key, password = f"{server}_cert", f"{server}_key", f"{server}_key_password"
+    sentence = f"goes together with {key}; set both or neither"
+    yield Relation((cert, key), lambda *both: both.count(None) == 1, sentence)
+    sentence = f"is the password of {key}, which is not set; set it too"
+    yield from _unused(password, key, lambda path: path is not None, sentence)
+
+
+RELATIONS = (
+    Relation(
+        ("zookeeper_auth", "zookeeper_user", "zookeeper_password"),
+        lambda auth, *login: auth != "none" and None in login,
+        "needs zookeeper_user and zookeeper_password; set both",
+    ),
+    *_unused(
+        "zookeeper_user zookeeper_password",
+        "zookeeper_auth",
+        lambda auth: auth != "none",
+        "is not used while zookeeper_auth is 'none'; set zookeeper_auth to digest or sasl",
+    ),
+    *_unused(
+        "zookeeper_ca zookeeper_cert zookeeper_key zookeeper_key_password",
+        "zookeeper_tls",
+        bool,
+        "is not used while zookeeper_tls is off; turn zookeeper_tls on",
+    ),
+    *_key_pair("zookeeper"),
+    *_key_pair("kafka"),
+    Relation(
+        ("zookeeper_verify", "zookeeper_ca"),
+        lambda verify, ca: not verify and ca is not None,
+        "is off, so zookeeper_ca is not used; leave one of them out",
+    ),
+    Relation(
+        ("kafka_protocol", "kafka_mechanism", "kafka_user", "kafka_password"),
+        lambda protocol, *login: _logs_in(protocol) and None in login and login[0] != TOKENS,
+        "needs kafka_mechanism, kafka_user and kafka_password; set all three",
+    ),
+    *_unused(
+        "kafka_mechanism kafka_user kafka_password",
+        "kafka_protocol",
+        _logs_in,
+        "is used with SASL only; set kafka_protocol to SASL_SSL (or SASL_PLAINTEXT)",
+    ),
+    *_unused(
+        "kafka_user kafka_password",
+        "kafka_mechanism",
+        lambda mechanism: mechanism != TOKENS,
+        f"is not used with kafka_mechanism {TOKENS!r}; leave it out",
+    ),
+    *_unused(
+        "kafka_ca kafka_cert kafka_key kafka_key_password",
+        "kafka_protocol",
+        lambda protocol: str(protocol).endswith("SSL"),
+        "is used with encryption only; set kafka_protocol to SSL or SASL_SSL",
+    ),
+    Relation(
+        ("yield_s", "cool_off_s"),
+        lambda yielding, cooling: yielding < cooling,
+        "is shorter than cool_off_s, the pause after one failure; make it at least as long",
+    ),
+)
+
+
+def broken_relations(values: Values, invalid: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the setting to name and the sentence, for each relation that ``values`` break."""
+    for relation in RELATIONS:
+        mine = [values[name] for name in relation.names if name not in invalid]
+        if len(mine) == len(relation.names) and relation.broken(*mine):
+            yield relation.names[0], relation.sentence
+
 
 CONFIG_VARIABLE = "LEADERQ_CONFIG"
 FILE_NAME = "leaderq.toml"
@@ -25,9 +285,7 @@ _CLASS = "class"
 
 @dataclass(frozen=True)
 class Configuration:
-    """``settings``, the source of each, and the file that was read, if any. ``careers``: the tables
-    of careers in it, with the class that each names.
-    """
+    """The settings, their sources, the file that was read, and the class of each career in it."""
 
     settings: Settings
     sources: Mapping[str, str]
@@ -44,6 +302,18 @@ class Configuration:
             yield row, row.shown(getattr(self.settings, row.name)), self.source(row.name)
 
 
+def current_folder() -> Path:
+    """Return the current directory.
+
+    :raises ConfigurationError: it was deleted.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError as exc:
+        what = "the current directory was deleted, and with it what would be looked for there"
+        raise ConfigurationError(f"{what}; change to one that exists") from exc
+
+
 def load(
     flags: Mapping[str, Any] | None = None,
     *,
@@ -58,24 +328,23 @@ def load(
     ``flags`` by setting name. The file is ``config``, else the one that ``LEADERQ_CONFIG`` names,
     else ``leaderq.toml`` in ``folder`` (default: the current one). ``career`` is the name of the
     career unless a setting names another; it chooses the table. ``[careers.NAME.options]`` holds
-    values of the career's own, of any kind (``Settings.options``), ``class`` in ``[careers.NAME]``
-    what ``leaderq run --all`` runs.
+    values of the career's own (``Settings.options``), ``class`` what ``leaderq run --all`` runs.
 
     :raises ConfigurationError: with every problem found.
     """
     environ = os.environ if environ is None else environ
-    folder = folder or Path.cwd()
+    folder = folder or current_folder()
     chosen = config or environ.get(CONFIG_VARIABLE)
     file = folder / Path(chosen or FILE_NAME).expanduser()
     path = file if chosen or file.exists() else None
-    variables = resolution.from_environment(environ, folder)
-    own = [variables, resolution.from_flags(flags or {}, folder)]
+    variables = from_environment(environ, folder)
+    own = [variables, from_flags(flags or {}, folder)]
     document, problems = _read_toml(path)
     names = [one.get("career") for one in (own[1].values, own[0].values, document)]
     name = next((name for name in names if isinstance(name, str)), career)
     careers = _careers(document, path, problems)
     layers = [*_file_layers(path, document, careers, name, problems), *own]
-    found = resolution.resolve(layers, _read_secret)
+    found = resolve(layers, _read_secret)
     problems += found.problems
     for key, value in found.values.items():
         if isinstance(value, Path) and (reason := _why_unreadable(value)):
@@ -132,7 +401,7 @@ def _file_layers(
     for name, table in careers.items():
         if name != career:
             layer = from_file(table, path, f"{_CAREERS}.{name}", (_CLASS, _OPTIONS))
-            problems += resolution.problems_within(layer)
+            problems += problems_within(layer)
     yield from_file(careers.get(str(career), {}), path, f"{_CAREERS}.{career}", (_CLASS, _OPTIONS))
 
 
@@ -140,19 +409,24 @@ def _read_toml(path: Path | None) -> tuple[dict[str, Any], list[str]]:
     """Return the tables of the file; the problem has its line and column, or why it is unread."""
     if path is None:
         return {}, []
-    if sys.version_info >= (3, 11):
-        import tomllib  # here: loading a parser costs every start, and most have no file
-    else:
-        import tomli as tomllib
     try:
-        return tomllib.loads(path.read_bytes().decode()), []
+        return parsed_toml(path.read_bytes().decode()), []
     except OSError as exc:
         why = f"cannot be read: {_reason(exc)}; name another with --config"
     except UnicodeDecodeError as exc:
         why = f"is not UTF-8 text (byte {exc.start}); save it as UTF-8"
-    except tomllib.TOMLDecodeError as exc:
+    except ValueError as exc:
         why = f"is not TOML: {exc}; correct that line"
     return {}, [f"configuration file {str(path)!r} {why}"]
+
+
+def parsed_toml(text: str) -> dict[str, Any]:
+    """:raises ValueError: it is not TOML; with line and column."""
+    if sys.version_info >= (3, 11):
+        import tomllib  # here: loading a parser costs every start, and most have no file
+    else:
+        import tomli as tomllib
+    return tomllib.loads(text)
 
 
 def _read_secret(path: Path) -> str:

@@ -49,7 +49,7 @@ class KafkaSecurity:
 
     ``protocol`` is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; ``mechanism`` is PLAIN,
     SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; ``ca``, ``cert`` and ``key`` are paths of PEM
-    files. ``client_options`` are kafka-python's own: who gives out tokens, for instance.
+    files. ``client_options`` are kafka-python's own: who issues tokens, for instance.
     """
 
     protocol: str = "PLAINTEXT"
@@ -96,7 +96,7 @@ class Row:
         return not self.kind.metavar
 
     def problem(self, value: Any) -> str | None:
-        """Why ``value`` cannot be used, and what to write instead; ``None``: it can."""
+        """The problem of ``value`` and the remedy; ``None``: it can be used."""
         try:
             self.kind.check(value)
         except InvalidValue as error:
@@ -208,11 +208,11 @@ class Settings:
         None, kinds.choice("kafka-python", "confluent"), _DRAIN, "client library")
     auto_offset_reset: str | None = setting(
         None, kinds.choice("earliest", "latest", "none"), _DRAIN,
-        "where to begin, and to go on where records are gone")
+        "where to begin, and where to continue if records are gone")
     max_records: int | None = setting(
-        None, kinds.count(1, 10_000_000), _DRAIN, "most records of a batch")
+        None, kinds.count(1, 10_000_000), _DRAIN, "most records in a batch")
     max_bytes: int | None = setting(
-        None, kinds.count(1, 1_000_000_000_000), _DRAIN, "most bytes of keys and values of a batch")
+        None, kinds.count(1, 1_000_000_000_000), _DRAIN, "most bytes of keys and values in a batch")
     max_wait_s: float | None = setting(
         None, kinds.seconds(0, 86400), _DRAIN, "how long a batch waits for more records")
     workers: int | None = setting(
@@ -277,7 +277,7 @@ class Settings:
 
     @property
     def kafka_security(self) -> KafkaSecurity:
-        """What the Kafka client needs besides the address."""
+        """The settings of the Kafka client besides the address."""
         names = {spec.name for spec in fields(KafkaSecurity)} - {"client_options"}
         values = {name: getattr(self, f"kafka_{name}") for name in names}
         files = {name: str(value) for name, value in values.items() if isinstance(value, Path)}

@@ -10,23 +10,24 @@ from functools import partial
 from typing import Any, TypeVar
 
 from leaderq.arguments import Seconds, checked_s
-from leaderq.clock import now_s
 from leaderq.dyno.delivery import Delivery, Receipt
 from leaderq.dyno.message import DynoMessage
 from leaderq.dyno.queue import DynoQueue
 from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed
+from leaderq.timeouts import Deadline
 from leaderq.zookeeper import Operation
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
 _SLICE_S = 0.2
-"""How soon a pop that was cancelled is over on its thread."""
+"""How soon a cancelled pop is over on its thread."""
 
 
 class AsyncDelivery:
-    """A :class:`~leaderq.dyno.Delivery`, settled by awaiting methods of the same names. ``async
-    with`` acknowledges it at the end of the block, nacks it if the block raises, and releases it if
-    the task is cancelled.
+    """A :class:`~leaderq.dyno.Delivery`, settled by awaiting methods of the same names.
+
+    ``async with`` acknowledges it at the end of the block, nacks it if the block raises, and
+    releases it if the task is cancelled.
     """
 
     def __init__(self, delivery: Delivery, run: Callable[..., Any]) -> None:
@@ -78,12 +79,14 @@ class AsyncDelivery:
 
 
 class AsyncDynoQueue:
-    """``async with AsyncDynoQueue(DynoQueue(session, "/jobs")) as queue``. ``poppers``: that many
-    tasks may wait in ``pop`` at a time, each on a thread; further ones wait for their turn.
+    """``async with AsyncDynoQueue(DynoQueue(session, "/jobs")) as queue``.
+
+    ``poppers``: that many tasks may wait in ``pop`` at a time, each on a thread; others wait for
+    their turn.
 
     *Guarantees:* those of the queue; no message is lost, or kept from others for longer than a
-    moment, by a task that is cancelled. *Not guaranteed:* that what a cancelled task began to write
-    was not written.
+    moment, by a task that is cancelled. *Not guaranteed:* that a write which a cancelled task had
+    begun did not happen.
     """
 
     def __init__(self, queue: DynoQueue, *, poppers: int = 8) -> None:
@@ -120,17 +123,17 @@ class AsyncDynoQueue:
         self, most: int = 1, timeout_s: Seconds | None = 0.0, *, lease_s: Seconds | None = None
     ) -> list[AsyncDelivery]:
         """As :meth:`DynoQueue.pop`, but it returns as soon as there is one."""
-        deadline = None if timeout_s is None else now_s() + checked_s("timeout_s", timeout_s)
+        deadline = Deadline(None if timeout_s is None else checked_s("timeout_s", timeout_s))
         while True:
-            left_s = _SLICE_S if deadline is None else min(_SLICE_S, max(0.0, deadline - now_s()))
             self._check_open()
+            left_s = deadline.left_s(_SLICE_S)
             job = self._pops.submit(partial(self.queue.pop, most, left_s, least=1, lease_s=lease_s))
             try:
                 found = await asyncio.wrap_future(job)
             except asyncio.CancelledError:
                 job.add_done_callback(_release_all)
                 raise
-            if found or (deadline is not None and now_s() >= deadline):
+            if found or deadline.is_over:
                 return [AsyncDelivery(one, self._write) for one in found]
 
     async def __aiter__(self) -> AsyncIterator[AsyncDelivery]:

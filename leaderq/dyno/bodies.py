@@ -20,7 +20,7 @@ _REFERENCE = re.compile(r"[0-9a-f]{32}", re.ASCII).fullmatch
 
 
 class MissingBody(LeaderqError):
-    """The payload of a message is not where the message says: lost, or not reached by this host."""
+    """The payload of a message is not in its store: lost, or not reachable from this host."""
 
 
 @runtime_checkable
@@ -32,10 +32,10 @@ class BodyStore(Protocol):
         """Keep it, durably; returns a reference of at most 200 characters."""
 
     def get(self, reference: str) -> bytes:
-        """What was kept, or :class:`MissingBody`."""
+        """The payload kept there, or :class:`MissingBody`."""
 
     def delete(self, reference: str) -> None:
-        """Keep it no longer. Nothing by that reference is no error."""
+        """Keep it no longer. A missing one is not an error."""
 
     def ages(self) -> Iterable[tuple[str, float]]:
         """All references, with the seconds since each was put."""
@@ -44,8 +44,8 @@ class BodyStore(Protocol):
 class FileBodies:
     """Bodies as files below ``folder``, which all hosts share.
 
-    *Guarantees:* what :meth:`put` has returned is on the disk, whole; nothing outside the folder is
-    read or deleted, whatever a reference says.
+    *Guarantees:* a body that :meth:`put` has stored is on the disk, whole; nothing outside the
+    folder is read or deleted, whatever a reference says.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -93,15 +93,16 @@ class FileBodies:
 
 
 class Bodies:
-    """What a queue does with its store, which may be none. ``limit``: bytes up to which a payload
-    stays in ZooKeeper."""
+    """The use that a queue makes of its store, if it has one. ``limit``: payloads of up to so many
+    bytes stay in ZooKeeper.
+    """
 
     def __init__(self, store: BodyStore | None, limit: int) -> None:
         self._store = store
         self._limit = limit
 
     def put(self, payload: bytes) -> tuple[bytes, str | None]:
-        """What stands in the znode, and the reference of the rest. Raises what the store raises."""
+        """The bytes for the znode, and the reference of the rest. Raises what the store raises."""
         if self._store is None or len(payload) <= self._limit:
             return payload, None
         return b"", self._store.put(payload)
@@ -116,7 +117,7 @@ class Bodies:
         return self._store.get(reference)
 
     def drop(self, references: Iterable[str | None]) -> None:
-        """Their messages are gone for good. What fails here is swept some day."""
+        """Their messages are gone for good. Bodies not deleted here are swept some day."""
         for reference in references:
             if reference is not None and self._store is not None:
                 try:
@@ -126,7 +127,7 @@ class Bodies:
                     log.warning(said, reference, exc)
 
     def sweep(self, older_s: float, used: Iterable[str | None]) -> int:
-        """Delete old bodies that are not ``used``, which is looked at after the ages."""
+        """Delete old bodies that are not in ``used``, which is asked after the ages."""
         if self._store is None:
             return 0
         old = {reference for reference, age_s in self._store.ages() if age_s > older_s}

@@ -1,20 +1,17 @@
 """The consuming half of a Dyno queue: choosing, claiming, settling, and looking after leases.
 
-The servers are authoritative about whose each message is. All is written through one idempotent
-writer, whose guard is this consumer's ephemeral member: once the session is over nothing of this
-consumer is applied any more. Threads: the users', the session's, which tells of changes, and the
-*minder*, which extends the leases that are kept, and looks once a second for those that are over.
-
-What happens on each failure:
+The servers are authoritative about whose each message is. Everything is written through one
+idempotent writer, whose guard is this consumer's ephemeral member. Threads: the users', the
+session's, which tells of changes, and the *minder*, which extends the leases that are kept, and
+looks once a second for those that are over. On each failure:
 
 * **reply lost, connection lost**: the writer finds out; ``pop`` waits for the connection as long as
   the caller lets it, settling half a minute; what was popped before is returned;
-* **session over**: what was leased may pass to others at once, and settling it raises
+* **session over**: leased messages may pass to others at once, and settling them raises
   ``StaleLease``; the consumer enters again with a new member when it is next used;
 * **a message that cannot be read**: it goes to the dead letters;
-* **a claim fails**: somebody else was quicker; the choice is made again;
-* **a znode was taken away by hand**: parents are made again; an id or a marker is done without; a
-  message whose claim is gone waits again, one that is itself gone is done.
+* **a claim fails**: somebody else was quicker; the consumer chooses again;
+* **a znode was deleted by hand**: see ``docs/design/dyno.md``.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -34,10 +31,9 @@ from leaderq.dyno.delivery import Delivery, Known, LeaseKeeper, Receipt, StaleLe
 from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
 from leaderq.dyno.message import DeliveryState, Frame, Unique, frame_of
-from leaderq.dyno.nodes import QueueNodes
+from leaderq.dyno.nodes import OVERTAKEN, QueueNodes, apply_all, within
 from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage, Operations
-from leaderq.dyno.writes import OVERTAKEN, apply_all, within
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -48,8 +44,10 @@ from leaderq.errors import (
     SessionClosed,
     SessionExpired,
     ZooKeeperError,
+    with_cause,
 )
 from leaderq.threads import Service
+from leaderq.timeouts import Deadline
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import batched
 from leaderq.zookeeper import SessionState, SetData, Subscription, WatchEvent
@@ -59,13 +57,13 @@ log = logging.getLogger(__name__)
 
 SWEEP_S = 30.0
 """How often the first of the members forgets ids whose windows are over."""
-AWAY_S = 0.1
-"""How long a ``pop`` waits until it asks again for what it could not have: the servers are away."""
+UNREACHABLE_S = 0.1
+"""How long a ``pop`` waits until it asks again while the servers are unreachable."""
 CLAIMED_TOGETHER = 25
 """Claims that are made all or none: with the longest errors in them, 128 KB."""
 Wanted = tuple[Choice, Delivery]
 LOOK_S = 1.0
-"""How often the minder looks, and how long a wait trusts in watches alone."""
+"""How often the minder looks, and how long a wait relies on watches alone."""
 
 
 class DynoMembership(NamedTuple):
@@ -77,7 +75,7 @@ class DynoMembership(NamedTuple):
 
 
 class DynoConsumer:
-    """What one process knows of a queue's shards, and which of their messages it has claimed."""
+    """The shards of a queue as one process knows them, and the messages that it has claimed."""
 
     def __init__(self, nodes: QueueNodes, ids: Ids) -> None:
         self._nodes, self._ids = nodes, ids
@@ -124,8 +122,8 @@ class DynoConsumer:
                 said = "not all shards are served from here queue=%s others=%s"
                 log.warning(said, paths.root, sorted(unserved))
             if self._watch is None:
-                # Not what is below: each member is the guard of a writer, and changes with all that
-                # it writes.
+                # Not the levels below: each member is the guard of a writer, and changes with every
+                # write.
                 self._watch = session.watch_node(paths.members, self._member_changed)
             mark, session_id = uuid.uuid4().hex, session.id
             writer = SequencedWriter(
@@ -138,46 +136,49 @@ class DynoConsumer:
             return self._membership
 
     def close(self, timeout_s: float) -> bool:
-        """Leave, releasing what is not settled; returns whether all was written in time."""
+        """Leave, releasing unsettled messages; returns whether all was written in time."""
         with self._entering:
             self._nodes.is_closed = True
             membership, watch = self._membership, self._watch
         self._minder.stop(timeout_s)
         self._notify()
         if membership is not None:
-            self._release_held(membership.writer)
+            now_ms = self._now_ms()
+            held = [one for one in self._held.copy() if one.until_ms > now_ms]
+            self._release(held, membership.writer)
         for view in self.views.values():
             view.close()
         if watch is not None:
             watch.close()
         return membership is None or membership.writer.close(timeout_s)
 
-    def _release_held(self, writer: SequencedWriter) -> None:
-        """That nobody settled these before the end is not their fault: no failure is counted."""
-        for one in self._held.copy():
+    def _release(self, deliveries: Iterable[Delivery], writer: SequencedWriter) -> None:
+        """These were not settled, through no fault of theirs: not a failure."""
+        for one in deliveries:
             if one.lock.acquire(blocking=False):  # else it is being settled
                 try:
-                    if not one.is_settled and one.until_ms > self._now_ms():
+                    if not one.is_settled:
                         writer.submit(self._rest(one, 0.0, one.state))
                         self._settled([one])
                 finally:
                     one.lock.release()
 
     def pop(self, most: int, timeout_s: float | None, least: int, lease_s: float) -> list[Delivery]:
-        deadline = None if timeout_s is None else now_s() + timeout_s
+        deadline = Deadline(timeout_s)
         out: list[Delivery] = []
         conflicts = 0
         while True:
             seen, before = self._changes, len(out)
             try:
                 is_changed = self._pop_now(out, most, conflicts, lease_s)
+                out = self._standing(out)
             except LeaderqError as exc:
-                if out:
+                if out := self._standing(out):
                     return out
-                if not self._is_passing(exc) or (deadline is not None and now_s() >= deadline):
+                if not self._is_passing(exc) or deadline.is_over:
                     raise
-                with self._changed:  # not what is due: that would be asked for again and again
-                    self._changed.wait_for(lambda: self._nodes.is_closed, AWAY_S)
+                with self._changed:  # not the due ones: these would be asked for again and again
+                    self._changed.wait_for(lambda: self._nodes.is_closed, UNREACHABLE_S)
                 continue
             is_found = len(out) > before
             conflicts = conflicts + 1 if is_changed and not is_found else 0
@@ -185,15 +186,29 @@ class DynoConsumer:
                 return out
             if is_changed or is_found:
                 continue
-            left_s = LOOK_S if deadline is None else min(LOOK_S, deadline - now_s())
-            if left_s <= 0:
+            if deadline.is_over:
                 return out
-            self._wait(seen, left_s)
+            self._wait(seen, deadline.left_s(LOOK_S))
+
+    def _standing(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Those of these that are still leased to this consumer for certain. The others, which a
+        process has that was frozen, are released.
+        """
+        if not deliveries or (membership := self._membership) is None:
+            return deliveries
+        now_ms, writer = self._now_ms(), membership.writer
+        is_standing = writer.surely_stands()
+        mark = membership.mark if is_standing else None
+        ours = [one for one in deliveries if one.until_ms > now_ms and one.state.member == mark]
+        if len(ours) < len(deliveries):
+            self._release([one for one in deliveries if one not in ours], writer)
+        return ours
 
     def _pop_now(self, out: list[Delivery], most: int, conflicts: int, lease_s: float) -> bool:
-        """Add what becomes ours, from one shard after the other until there are ``most``: else a
-        busy consumer would leave the shards of those that hang. Returns whether some of what was
-        chosen is another's, or dead: then the next choice differs."""
+        """Add newly claimed messages, from one shard after the other until there are ``most``:
+        otherwise a busy consumer would never serve the shards of hanging ones. Returns whether some
+        of the chosen messages are another's, or dead: then the next choice differs.
+        """
         membership, now_ms, is_changed = self.membership(), self._now_ms(), False
         for view in self._in_order(membership):
             view.refresh()
@@ -218,7 +233,7 @@ class DynoConsumer:
         with view.lock:
             chosen = view.index.choose_these([name], self._now_ms())
         found, _ = self._claim(membership, view, chosen, lease_s) if chosen else ([], False)
-        return found[0] if found else None
+        return next(iter(self._standing(found)), None)
 
     def _in_order(self, membership: DynoMembership) -> list[ShardView]:
         own = self._nodes.current
@@ -248,11 +263,10 @@ class DynoConsumer:
     def _claim(
         self, membership: DynoMembership, view: ShardView, choices: Sequence[Choice], lease_s: float
     ) -> tuple[list[Delivery], bool]:
-        """What became ours of these; see :meth:`_pop_now`."""
         names = [choice.name for choice in choices]
         try:
             data = view.read(names)
-            view.give_back(names[len(data) :])
+            view.release(names[len(data) :])
             again = [choice.name for choice in choices if choice.version is not None]
             states = {one.name: one for one in read_claims(self._session, view.paths, again)}
             wanted: list[Wanted] = []
@@ -262,7 +276,7 @@ class DynoConsumer:
                     wanted.append((choice, one))
             found = self._taken(membership.writer, view, wanted)
         except BaseException:
-            view.give_back(names)
+            view.release(names)
             raise
         self._held.update(dict.fromkeys(found))
         return found, len(found) < len(choices)
@@ -270,8 +284,9 @@ class DynoConsumer:
     def _taken(
         self, writer: SequencedWriter, view: ShardView, wanted: list[Wanted]
     ) -> list[Delivery]:
-        """What of this became ours. Many are claimed all or none, or who meets another consumer
-        would be refused message by message; then the claims are read, and what is free is tried."""
+        """The claimed ones of these. Many are claimed all or none, or a late consumer would be
+        refused message by message; after a refusal the claims are read, and free ones are tried.
+        """
         found: list[Delivery] = []
         trouble: LeaderqError | None = None
         given = [choice.name for choice, _ in wanted]
@@ -297,13 +312,13 @@ class DynoConsumer:
         except LeaderqError as exc:
             trouble = exc
         if trouble is not None:
-            view.give_back(given)
+            view.release(given)
             if not found:
                 raise trouble
         return found
 
     def _free(self, view: ShardView, chunk: Sequence[Wanted], culprit: str) -> list[Wanted]:
-        """Those of these, but for the culprit, that nobody has by their claims."""
+        """Those of these, except the culprit, that nobody has by their claims."""
         if len(chunk) == 1:
             return []
         names = [choice.name for choice, _ in chunk]
@@ -332,7 +347,7 @@ class DynoConsumer:
         known: Mapping[str, ClaimRead],
         lease_s: float,
     ) -> Delivery | None:
-        """What this delivery will be; ``None``: it is not to be delivered."""
+        """The delivery as it will be; ``None``: the message is not to be delivered."""
         if isinstance(answer, LeaderqError):
             if not view.not_claimed(choice.name, answer):
                 raise answer
@@ -343,19 +358,17 @@ class DynoConsumer:
             if claim is None or claim.version != choice.version:
                 view.not_claimed(choice.name)
                 return None
-            # Who takes a lease over says that the former consumer died with it, or hung.
+            # A consumer that takes a lease over says that the former one died with it, or hung.
             former, version, is_take_over = claim.state, choice.version + 1, choice.rest is None
         failures = former.failures + is_take_over
+        dead, is_exhausted = former._replace(failures=failures), self.retry.is_exhausted(failures)
+        reason = "consumer died" if is_take_over and is_exhausted else ""
         try:
             frame = Frame.read(answer[0])
         except CorruptItem as exc:
-            dead = former._replace(failures=failures, error=str(exc))
-            letter = self._letter(view.paths.shard, choice.name, answer[0], dead, "corrupt")
-            self._bury(view, choice, letter)
-            return None
-        if is_take_over and self.retry.is_exhausted(failures):
-            dead = former._replace(failures=failures)
-            letter = self._letter(view.paths.shard, choice.name, answer[0], dead, "consumer died")
+            dead, reason, frame = dead._replace(error=str(exc)), "corrupt", Frame(b"")
+        if reason:
+            letter = self._letter(view.paths.shard, choice.name, answer[0], dead, reason)
             self._bury(view, choice, letter)
             return None
         now_ms, number = self._now_ms(), former.deliveries + 1
@@ -378,7 +391,7 @@ class DynoConsumer:
     def acknowledge(
         self, deliveries: Sequence[Delivery], also: Operations = ()
     ) -> list[LeaderqError | None]:
-        """These are done, all under way together; returns for each its error, or ``None``."""
+        """Acknowledge these, all under way together; returns for each its error, or ``None``."""
         once = list(dict.fromkeys(deliveries))
         held: list[threading.Lock] = []
         try:
@@ -459,7 +472,7 @@ class DynoConsumer:
         self._settled([delivery], are_gone=is_gone)
 
     def _write(self, wanted: Mapping[Delivery, Operations]) -> Known:
-        """Write the transitions of these, whose locks the caller holds; what became of each."""
+        """Write the transitions of these, whose locks the caller holds; returns their errors."""
         if any(one.queue is not self for one in wanted):
             raise ConfigurationError("a delivery can be settled by the queue that popped it only")
         root, known = self._paths.root, Known()
@@ -477,8 +490,7 @@ class DynoConsumer:
     def _stale(self, delivery: Delivery, error: LeaderqError | None) -> StaleLease:
         self._settled([delivery])
         stale = StaleLease(f"message {delivery.id} is not this consumer's any more: {error}")
-        stale.__cause__ = error
-        return stale
+        return with_cause(stale, error)
 
     def _settled(self, deliveries: Sequence[Delivery], *, are_gone: bool = False) -> None:
         self.keeper.let_go(deliveries)
@@ -490,7 +502,7 @@ class DynoConsumer:
                     view.index.deleted(one.name)
 
     def _bury(self, view: ShardView, choice: Choice, letter: DeadMessage) -> None:
-        """On the way to a delivery: it is not to be delivered any more."""
+        """A message found dead on the way to its delivery: set it aside."""
         frame, root = frame_of(letter.data), self._paths.root
         dead = transitions.burial(view.paths, choice, letter.packed())
         over = transitions.id_over(self._paths, frame, has_started=letter.deliveries > 0)
@@ -510,7 +522,7 @@ class DynoConsumer:
         return DeadMessage(name, shard, reason, state.error, *counts, data)
 
     def look_at_leases(self) -> int:
-        """Find the leases that are over, in all shards; returns how many."""
+        """Find the leases that are over, in all shards; returns their number."""
         with self._looking:
             try:
                 if self._members_stale:

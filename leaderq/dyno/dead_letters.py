@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from leaderq.dyno.layout import group_of, name_prefix, parsed_name
 from leaderq.dyno.message import frame_of
-from leaderq.dyno.nodes import QueueNodes
+from leaderq.dyno.nodes import OVERTAKEN, QueueNodes
 from leaderq.dyno.transitions import DeadMessage, Operations
-from leaderq.dyno.writes import OVERTAKEN
 from leaderq.errors import ConfigurationError, CorruptItem
 from leaderq.reading import SizedReader, children_of
 from leaderq.zookeeper import Create, Delete
@@ -48,7 +47,8 @@ class DynoDeadLetters:
         self, wanted: Chosen | None = None, *, per_s: float | None = None, dry_run: bool = False
     ) -> int:
         """Send letters back into the queue, those that are ``wanted`` or those given, ``per_s`` a
-        second at most; returns how many were, or would be."""
+        second at most; returns their number (also if they only would be sent).
+        """
         if per_s is not None and not per_s > 0:
             raise ConfigurationError(f"per_s={per_s!r}: give more than 0 letters a second")
         count = 0
@@ -73,7 +73,7 @@ class DynoDeadLetters:
         gone, now_ms = Delete(paths.dead_letter(letter.name)), self._nodes.now_ms()
         try:
             frame = letter.frame
-        except CorruptItem:  # as it was: whoever sends it back has mended what reads it
+        except CorruptItem:  # unchanged: whoever sends it back has repaired the code that reads it
             path = paths.message(name_prefix(priority, now_ms))
             return gone, Create(path, letter.data, sequential=True)
         id = frame.id or f"{letter.shard}/{letter.name}"
@@ -86,5 +86,5 @@ class DynoDeadLetters:
         if error is None:
             return True
         if isinstance(error, OVERTAKEN):
-            return False  # somebody else was quicker, or a message of that id is there again
+            return False  # somebody else was faster, or a message of that id is there again
         raise error

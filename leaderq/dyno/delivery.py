@@ -44,7 +44,7 @@ class Receipt(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Receipt:
-        """Undo ``str``. Raises ``ConfigurationError`` for what is not a receipt."""
+        """Undo ``str``. Raises ``ConfigurationError`` for any other text."""
         place, _, version = text.rpartition("/")
         shard, _, name = place.rpartition("/")
         if not shard or parsed_name(name) is None or not version.isdecimal():
@@ -55,7 +55,7 @@ class Receipt(NamedTuple):
 
 
 class SettlesDeliveries(Protocol):
-    """What a delivery needs of its queue; each writes one transition, or raises."""
+    """The methods that a delivery needs of its queue; each writes one transition, or raises."""
 
     bodies: Bodies
     retry: RetryPolicy
@@ -114,9 +114,10 @@ class Delivery:
 
     @property
     def payload(self) -> bytes:
-        """What was pushed. A large one is read from the queue's store when it is first asked for.
+        """The payload that was pushed. A large one is read from the queue's store when it is first
+        asked for.
 
-        :raises MissingBody: it is not there; what else the store raises passes too.
+        :raises MissingBody: it is not there. Other errors of the store are raised too.
         """
         if self._payload is None:
             self._payload = self.queue.bodies.get(self.frame.payload, self.frame.body)
@@ -124,11 +125,11 @@ class Delivery:
 
     @property
     def receipt(self) -> Receipt:
-        """What names this delivery; another one after each extension."""
+        """The receipt of this delivery; a new one after each extension."""
         return Receipt(self.shard, self.name, self.version)
 
     def ack(self, also: Sequence[Operation] = ()) -> None:
-        """It is done, and gone.
+        """It is done: remove it.
 
         ``also``: ZooKeeper operations of yours, in the same multi: the result is written and the
         message acknowledged, or neither. If one of them is refused its error is raised, and the
@@ -145,8 +146,9 @@ class Delivery:
         delay_s: Seconds | None = None,
         retry: RetryPolicy | None = None,
     ) -> None:
-        """It failed: it comes again after the back-off of ``retry`` (the queue's policy if
-        ``None``), or ``delay_s`` seconds, or is dead if it has failed as often as the policy says.
+        """It failed: it is delivered again after the back-off of ``retry`` (the queue's policy if
+        ``None``), or after ``delay_s`` seconds, or is dead if it has failed as often as the policy
+        says.
         """
         policy, former, failures = retry or self.queue.retry, self.state, self.failures + 1
         text = error if isinstance(error, str | None) else told(error)
@@ -158,11 +160,11 @@ class Delivery:
             self.queue.settle_rest(self, wait_s, state)
 
     def release(self) -> None:
-        """It was not begun: whoever wants it may have it now. No failure is counted."""
+        """It was not begun: anybody may have it now. No failure is counted."""
         self.queue.settle_rest(self, 0.0, self.state)
 
     def postpone(self, delay_s: Seconds) -> None:
-        """It comes again in ``delay_s`` seconds. No failure is counted."""
+        """It is delivered again in ``delay_s`` seconds. No failure is counted."""
         self.queue.settle_rest(self, delay_s, self.state)
 
     def kill(self, reason: str = "killed") -> None:
@@ -190,17 +192,17 @@ class Delivery:
                 self.nack(exc)
             else:  # the process is being ended: that is not the message's fault
                 self.release()
-        except LeaderqError as error:  # what the block raised is what the caller has to hear
+        except LeaderqError as error:  # the caller must hear what the block raised
             log.warning(
-                "not given back, its lease ends by itself message=%s error=%s", self.id, error
+                "not released, its lease ends by itself message=%s error=%s", self.id, error
             )
 
 
 Ending = Callable[[Delivery], object]
 Known = dict[Delivery, LeaderqError | None]
-"""What became of each."""
+"""The errors, one for each delivery."""
 Wanted = Sequence[tuple[Delivery, float]]
-"""What is to be extended, by so many seconds from now."""
+"""The deliveries to extend, and by how many seconds from now."""
 
 
 @dataclass(slots=True)
@@ -211,8 +213,11 @@ class _Kept:
 
 
 class LeaseKeeper:
-    """Which deliveries are kept. ``extend_all`` extends those whose locks are held, all together;
-    ``wake`` has :meth:`extend_due` called soon."""
+    """The deliveries that are kept.
+
+    ``extend_all`` extends those whose locks are held, all together; ``wake`` has :meth:`extend_due`
+    called soon.
+    """
 
     def __init__(self, extend_all: Callable[[Wanted], Known], wake: Callable[[], object]) -> None:
         self._extend_all, self._wake = extend_all, wake
@@ -236,23 +241,26 @@ class LeaseKeeper:
             self._kept.pop(one, None)
 
     def extend_due(self, now_ms: int) -> float:
-        """Extend what has to be, and warn; returns the seconds until something has to be again."""
+        """Extend those that are due, and warn; returns the seconds until the next is due."""
         soonest_s = float("inf")
         wanted: list[tuple[Delivery, float]] = []
         for one, kept in list(self._kept.items()):
             left_s = (one.until_ms - now_ms) / 1000
             most_s = float("inf") if kept.until_s is None else kept.until_s - now_s()
+            told_in_s = max(left_s, most_s) - kept.ending_s
+            if kept.ending is not None and told_in_s > 0:
+                soonest_s = min(soonest_s, told_in_s)
+            elif kept.ending is not None:
+                self._tell(one, kept.ending)
+                kept.ending = None
             if most_s > left_s + _LEAST_S:
                 wait_s = left_s - one.lease_s / 3
                 if wait_s <= 0:
                     wanted.append((one, min(one.lease_s, most_s)))
                     wait_s = one.lease_s / 3
-            elif kept.ending is not None and left_s > kept.ending_s:
-                wait_s = left_s - kept.ending_s
-            else:
-                self._end(one, kept)
-                continue
-            soonest_s = min(soonest_s, wait_s)
+                soonest_s = min(soonest_s, wait_s)
+            elif kept.ending is None:
+                self._kept.pop(one, None)
         self._extend(wanted)
         return max(_LEAST_S, soonest_s)
 
@@ -270,9 +278,7 @@ class LeaseKeeper:
                 elif error is not None:
                     log.debug("lease not extended, trying again message=%s error=%s", one.id, error)
 
-    def _end(self, one: Delivery, kept: _Kept) -> None:
-        self._kept.pop(one, None)
-        ending = kept.ending
-        if ending is not None and not one.is_settled:
+    def _tell(self, one: Delivery, ending: Ending) -> None:
+        if not one.is_settled:
             # On a thread of its own: whatever it does, the other leases are kept.
             Service("leaderq-dyno-ending", lambda _: ending(one)).start()

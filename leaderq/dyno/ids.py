@@ -15,10 +15,9 @@ from enum import Enum
 from leaderq.dyno import transitions
 from leaderq.dyno.layout import kept_until_ms, parsed_name
 from leaderq.dyno.message import Frame, frame_of
-from leaderq.dyno.nodes import QueueNodes
+from leaderq.dyno.nodes import OVERTAKEN, QueueNodes, apply_all
 from leaderq.dyno.shard_view import read_claims
 from leaderq.dyno.transitions import Operations
-from leaderq.dyno.writes import OVERTAKEN, apply_all
 from leaderq.errors import ConnectionLost, NodeExists, NoNode
 from leaderq.reading import children_of
 from leaderq.writing import SequencedWriter
@@ -31,7 +30,7 @@ _AT_A_TIME = 250
 
 
 class OnConflict(Enum):
-    """What is done with a message whose id is another's."""
+    """What to do with a message whose id another one has."""
 
     RAISE = "raise"
     """:class:`Duplicate` is raised."""
@@ -55,8 +54,9 @@ class Duplicate(NodeExists):
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What became of a push. ``surviving``: where the message is that has the id now, as
-    ``<shard>/<name>``; empty if it is done, or not known. ``replaced``: where the other was."""
+    """The result of a push. ``surviving``: the place of the message that has the id now, as
+    ``<shard>/<name>``; empty if it is done, or not known. ``replaced``: the place of the other.
+    """
 
     id: str
     is_new: bool
@@ -65,7 +65,7 @@ class Pushed:
 
 
 class Ids:
-    """Those of one queue."""
+    """The ids of one queue."""
 
     def __init__(self, nodes: QueueNodes) -> None:
         self._nodes, self._session, self._paths = nodes, nodes.session, nodes.paths
@@ -97,15 +97,16 @@ class Ids:
         )
 
     def note_place(self, id: str, shard: str, name: str) -> None:
-        """A hint: who misses it looks in the shard. The id is its own while the message stands."""
+        """A hint: without it the shard is searched. The id is its own while the message stands."""
         here = Check(self._paths.shard(shard).message(name))
         self._session.multi_async([here, SetData(self._paths.id(id), f"{shard}/{name}".encode())])
 
     def resolve(
         self, id: str, push: Operations, shard: str, on_conflict: OnConflict
     ) -> tuple[Pushed, Frame | None]:
-        """Push, by ``push`` (whose last operation creates it), a message whose id may be another's;
-        returns the message that was replaced, too. Raises what ``on_conflict`` says."""
+        """Push, by ``push`` (whose last operation creates it), a message whose id another one may
+        have; returns also the message that was replaced. Raises as ``on_conflict`` says.
+        """
         for attempt in range(_TRIES):
             time.sleep(_PAUSE_S * attempt * random.random())
             try:
@@ -134,7 +135,7 @@ class Ids:
     def _claiming(
         self, id: str, shard: str, may_take: bool, now_ms: int
     ) -> tuple[Operations, tuple[str, Frame] | None]:
-        """What makes this id that of a new message, and which message vanishes with that."""
+        """The operations that give this id to a new message, and the message they remove."""
         path = self._paths.id(id)
         try:
             data, stat = self._session.get(path)
@@ -154,7 +155,7 @@ class Ids:
             window := self._paths.window(until_ms, id)
         ):
             return (Delete(window), mine), None
-        # Its message was taken away by hand, or is done by now and the id perhaps another's again.
+        # Its message was deleted by hand, or is done by now and the id perhaps another's again.
         again = self._session.exists(path)
         if again is None or again.czxid != stat.czxid:
             raise NoNode("the id changes hands", path=path)

@@ -20,12 +20,13 @@ from typing import NamedTuple
 from leaderq.dyno.layout import NO_GROUP, MessageName, RestName, parsed_name, parsed_rest, rest_name
 
 SETTLING_MS = 1000
-"""How long a lease of which we know need not be in a listing yet, and is not looked at."""
+"""How long a known lease may be missing in a listing, and is not looked at."""
 
 
 class Choice(NamedTuple):
-    """A message that may be claimed. ``rest``: the marker that goes with it. ``version``: of its
-    claim; ``None`` if it was never delivered."""
+    """A message that may be claimed. ``rest``: its marker. ``version``: of its claim; ``None`` if
+    it was never delivered.
+    """
 
     name: str
     version: int | None = None
@@ -34,8 +35,9 @@ class Choice(NamedTuple):
 
 @dataclass(slots=True)
 class KnownLease:
-    """A lease of which we know, and when to look whether it is over. Each delivery has its own, so
-    what was known of the former does not put off the look at the next."""
+    """A known lease, and when to look whether it is over. Each delivery has its own, so the former
+    one's does not put off the look at the next.
+    """
 
     since_ms: int
     look_ms: int
@@ -60,7 +62,7 @@ class ShardIndex:
         return len(self._names)
 
     def replace(self, names: Iterable[str], markers: Iterable[str], now_ms: int) -> None:
-        """A new listing, of any length; what is ours or leased stays so if it is still there."""
+        """Take in a new listing, of any length; those ours or leased stay so if still there."""
         parsed = {name: found for name in names if (found := parsed_name(name)) is not None}
         self._names = parsed
         self._rests = {
@@ -115,7 +117,7 @@ class ShardIndex:
         if rest is not None and self._rests.get(rest.name) == rest:
             del self._rests[rest.name]
             if rest.name in self._names and rest.name not in self._ours:
-                # or its marker was taken away by hand
+                # or its marker was deleted by hand
                 self._leased.setdefault(rest.name, KnownLease(0, 0))
 
     def claims_listed(self, names: Iterable[str], now_ms: int) -> None:
@@ -125,7 +127,8 @@ class ShardIndex:
         }
         for name in former.keys() - self._leased.keys():
             if self._may_be_leased(name) and former[name].since_ms + SETTLING_MS > now_ms:
-                self._leased[name] = former[name]  # the listing may be older than what we know
+                # the listing may be older than what we know; its claim was deleted by hand
+                self._leased[name] = former[name]
             elif self._may_be_leased(name):  # its claim was taken away by hand
                 self._schedule(name)
         self._over = {name: version for name, version in self._over.items() if name in self._leased}
@@ -143,7 +146,7 @@ class ShardIndex:
         return name in self._names and name not in self._rests and name not in self._ours
 
     def lease_over(self, name: str, version: int) -> None:
-        """Its consumer is gone, or its deadline has passed: whoever wants it may have it."""
+        """Its consumer is gone, or its deadline has passed: anybody may have it."""
         if self._may_be_leased(name) and self._over.get(name) != version:
             self._over[name] = version
             self._schedule(name)
@@ -178,11 +181,11 @@ class ShardIndex:
     def peek(self, most: int, now_ms: int) -> list[str]:
         """The names that :meth:`choose` would return; they stay where they are."""
         chosen = self.choose(most, now_ms)
-        self.give_back(choice.name for choice in chosen)
+        self.release(choice.name for choice in chosen)
         return [choice.name for choice in chosen]
 
     def upcoming(self, most: int, now_ms: int) -> list[str]:
-        """What :meth:`choose` would return next of those that were due when it was last called."""
+        """The next messages for :meth:`choose`, of those that were due when it was last called."""
         due, names, edge = self._due, dict[str, None](), [(entry, 0) for entry in self._due[:1]]
         while edge and len(names) < most:  # along the heap, which stays as it is
             (*_, name), at = heapq.heappop(edge)
@@ -192,7 +195,7 @@ class ShardIndex:
                 heapq.heappush(edge, (due[below], below))
         return list(names)
 
-    def give_back(self, names: Iterable[str]) -> None:
+    def release(self, names: Iterable[str]) -> None:
         """These are not ours: the claim failed, or they are free again."""
         for name in names:
             if name in self._ours:
@@ -201,19 +204,19 @@ class ShardIndex:
                     self._schedule(name)
 
     def claimed(self, name: str, now_ms: int, until_ms: int) -> None:
-        """It is leased to this consumer: no more sure than a lease of another's, which ends too."""
-        if name in self._ours:  # else what was heard meanwhile is newer: given back, or gone
+        """It is leased to this consumer; like any other lease, this one may end."""
+        if name in self._ours:  # otherwise newer news came meanwhile: released, or gone
             self._ours.discard(name)
             self._over.pop(name, None)
             self._rests.pop(name, None)
             self._leased[name] = KnownLease(now_ms, until_ms)
 
     def lost(self, name: str, now_ms: int) -> None:
-        """The claim failed: what was known of it is not so any more; another may have it."""
+        """The claim failed: forget what was known of it; another may have it."""
         self.claimed(name, now_ms, now_ms + SETTLING_MS)
 
     def due_times_ms(self, now_ms: int) -> list[int]:
-        """Since when each of those that may be delivered now is due. Looks at all that are due."""
+        """Since when each message that may be delivered now is due. Looks at all that are due."""
         self._promote(now_ms)
         return [
             self.due_ms_of(name)

@@ -24,7 +24,7 @@ _REST = re.compile(r"(\d{13})-(\d{1,10})-(\d\d-\d{13}-[0-9a-f]{8}-\d{10})", re.A
 
 
 class MessageName(NamedTuple):
-    """What the name of a message says."""
+    """The parts of a message's name."""
 
     priority: int
     due_ms: int
@@ -33,7 +33,7 @@ class MessageName(NamedTuple):
 
 
 class RestName(NamedTuple):
-    """What the marker of a resting message says; ``version`` is that of its claim."""
+    """The parts of a resting message's marker; ``version`` is that of its claim."""
 
     until_ms: int
     version: int
@@ -41,12 +41,12 @@ class RestName(NamedTuple):
 
 
 def name_prefix(priority: int, due_ms: int, group: str = NO_GROUP) -> str:
-    """What the name of a new message begins with; the server appends the sequence."""
+    """The beginning of a new message's name; the server appends the sequence."""
     return f"{priority:02}-{min(due_ms, MAX_DUE_MS):013}-{group}-"
 
 
 def parsed_name(text: str) -> MessageName | None:
-    """What a name says; ``None`` for what is not the name of a message."""
+    """Parse a name; ``None`` if it is not the name of a message."""
     said = _NAME(text)
     return None if said is None else MessageName(int(said[1]), int(said[2]), said[3], int(said[4]))
 
@@ -57,19 +57,18 @@ def rest_name(until_ms: int, version: int, name: str) -> str:
 
 
 def parsed_rest(text: str) -> RestName | None:
-    """What a marker says; ``None`` for what is not one."""
+    """Parse a marker; ``None`` if it is not one."""
     found = _REST(text)
     return None if found is None else RestName(int(found[1]), int(found[2]), found[3])
 
 
 def kept_until_ms(data: bytes) -> int | None:
-    """Until when an id is kept whose message was done; ``None`` for that of a message."""
+    """Until when the id of a done message is kept; ``None`` for that of a present message."""
     return int(data[1:]) if data[:1] == b"=" and data[1:].isdigit() and len(data) < 20 else None
 
 
 def group_of(group: str | None) -> str:
-    """The group as it stands in a name: a hash, so that two groups may share one. That only makes
-    them wait for each other."""
+    """The group as it is in a name: a hash; two groups that share one wait for each other."""
     if group is None:
         return NO_GROUP
     digest = hashlib.blake2s(group.encode(), digest_size=4).hexdigest()
@@ -90,7 +89,7 @@ def escaped(text: str) -> str:
 
 
 class ShardPaths:
-    """The znodes of one shard. ``parents``: all that must be there before it is used."""
+    """The znodes of one shard. ``parents``: the ones that must be there before it is used."""
 
     def __init__(self, root: str, shard: str) -> None:
         self.shard = shard
@@ -127,7 +126,7 @@ class DynoPaths:
         self._of_shard: dict[str, ShardPaths] = {}
 
     def window(self, until_ms: int, id: str) -> str:
-        """Where it is written that this id is kept until then."""
+        """The znode that says that this id is kept until then."""
         return f"{self.windows}/{until_ms:013}-{escaped(id)}"
 
     def id(self, id: str) -> str:

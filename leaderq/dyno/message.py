@@ -21,7 +21,7 @@ from leaderq.errors import ConfigurationError, CorruptItem
 _MAGIC = b"DQ1\n"
 _LENGTH = struct.Struct(">I")
 _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_decoded = json.JSONDecoder().decode  # json.loads takes twice as long for what is so short
+_decoded = json.JSONDecoder().decode  # json.loads takes twice as long for such short texts
 _UNREADABLE = (KeyError, ValueError, ArithmeticError, AttributeError, TypeError, RecursionError)
 _HEAD = len(_MAGIC) + _LENGTH.size
 MAX_ERROR = 1000
@@ -66,7 +66,7 @@ class DynoMessage:
 
     def __post_init__(self) -> None:
         problems: list[str] = []
-        given: Any = self  # as it is, and not as it should be
+        given: Any = self  # the value as it is, even if it is of a wrong type
 
         def expect(is_so: bool, what: str, wanted: str) -> None:
             if not is_so:
@@ -130,8 +130,11 @@ class Fields:
 
 
 class Frame(NamedTuple):
-    """What the znode of a message holds. ``enqueued_ms``: when it was first pushed. ``body``: where
-    the payload is, if not here. ``id``: ``""`` for one that the user did not give."""
+    """The contents of a message's znode.
+
+    ``enqueued_ms``: when it was first pushed. ``body``: the reference of a payload kept elsewhere.
+    ``id``: ``""`` if the user gave none.
+    """
 
     payload: bytes
     id: str = ""
@@ -181,12 +184,12 @@ class Frame(NamedTuple):
 
 
 class DeliveryState(NamedTuple):
-    """What the znode of a claim holds.
+    """The contents of a claim's znode.
 
     ``deliveries``: how often the message was handed out; ``failures``: how many of those failed.
-    Both are written by the delivery itself, or by who takes over. ``member``: whose it is; ``""``
-    while it rests. ``until_ms``: the end of the lease, or of the rest. ``error``: of the last
-    failure. ``first_ms``: of the first delivery.
+    Both are written by the delivery itself, or by the consumer that takes over. ``member``: its
+    consumer; ``""`` while it rests. ``until_ms``: the end of the lease, or of the rest. ``error``:
+    of the last failure. ``first_ms``: of the first delivery.
     """
 
     deliveries: int = 0
@@ -202,12 +205,12 @@ class DeliveryState(NamedTuple):
             f'{{"n":{self.deliveries},"f":{self.failures},"u":{self.until_ms},'
             f'"t":{self.first_ms},"m":{_as_json(self.member)}{error}}}'
         )
-        # The text of an error may hold what is not text (surrogates): then a "?" stands there.
+        # The text of an error may hold surrogates, which cannot be encoded: each becomes a "?".
         return said.encode(errors="replace")
 
     @classmethod
     def read(cls, data: bytes) -> DeliveryState:
-        """Undo :meth:`packed`; what cannot be read counts as a lease that is over."""
+        """Undo :meth:`packed`; unreadable data counts as a lease that is over."""
         try:
             said = json.loads(data)
             deliveries, failures, until_ms, first_ms = (int(said.get(key, 0)) for key in "nfut")
@@ -218,7 +221,7 @@ class DeliveryState(NamedTuple):
 
 
 def frame_of(data: bytes) -> Frame:
-    """What these bytes say; of what is not a message, nothing."""
+    """Parse a message's bytes; an empty frame if they are not a message."""
     try:
         return Frame.read(data)
     except CorruptItem:

@@ -1,11 +1,12 @@
-"""How all parts of one queue reach its znodes, and what is left over among them."""
+"""How all parts of one queue reach its znodes, what became of each transition sent through an
+idempotent writer, and what is left over among them."""
 
 from __future__ import annotations
 
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -19,12 +20,19 @@ from leaderq.dyno.layout import (
     parsed_rest,
 )
 from leaderq.dyno.shard_view import read_claims
-from leaderq.dyno.transitions import Operations, absence
-from leaderq.dyno.writes import apply_all
-from leaderq.errors import LeaderqError, NoNode, QueueClosed
+from leaderq.dyno.transitions import Operations, absence, without_missing
+from leaderq.errors import (
+    BadVersion,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    QueueClosed,
+    ZooKeeperError,
+)
 from leaderq.reading import SizedReader, children_of
 from leaderq.retrying import RetryPolicy
 from leaderq.writing import SequencedWriter
+from leaderq.writing.outcomes import outcomes
 from leaderq.zookeeper import Check, Delete, Session
 
 MayMatch = Callable[[str, MessageName], bool]
@@ -62,7 +70,7 @@ class QueueNodes:
             raise QueueClosed(f"the queue {self.paths.root} was closed")
 
     def writer(self) -> SequencedWriter:
-        """Of what is not a consumer's: its guard outlives the session."""
+        """The writer of anything but a consumer's writes: its guard outlives the session."""
         self.check_open()
         with self._opening:
             if self._writer is None:
@@ -96,9 +104,35 @@ class QueueNodes:
                 yield name, answer[0]
 
 
+OVERTAKEN = (BadVersion, NoNode, NodeExists)
+"""What the servers say of a transition from a state that is not that of the message any more."""
+
+
+def apply_all(
+    writer: SequencedWriter, groups: Sequence[Operations], path: str
+) -> list[LeaderqError | None]:
+    """Write these, each all or nothing; for each its error, or ``None``. What goes beside a message
+    (its id, the marker of its rest) is left out if it was taken away by hand, or nobody could ever
+    settle that message."""
+    errors = [error for _, error in outcomes(writer, groups, path)]
+    for at, group in enumerate(groups):
+        while (error := errors[at]) is not None and within(error, path):
+            fewer = without_missing(group, error)
+            if fewer is None:
+                break
+            group = fewer
+            errors[at] = outcomes(writer, [group], path)[0][1]
+    return errors
+
+
+def within(error: LeaderqError, path: str) -> bool:
+    """Whether it is about a znode below ``path``, and not about one of the user's own."""
+    return isinstance(error, ZooKeeperError) and (error.path or "").startswith(f"{path}/")
+
+
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A znode, ``why`` it is of no use, and what deletes it if that still holds."""
+    """A useless znode, ``why`` it is useless, and the operations that delete it if it still is."""
 
     path: str
     why: str
@@ -107,7 +141,8 @@ class Leftover:
 
 def leftovers(nodes: QueueNodes, place: Callable[[str], object]) -> Iterator[Leftover]:
     """Claims and markers without a message, markers that are not those of their claims, and ids
-    without a message; each looked at again, as what is in use changes meanwhile."""
+    without a message; each checked again, because znodes in use change meanwhile.
+    """
     session, paths = nodes.session, nodes.paths
     for shard in nodes.shards:
         yield from _in_shard(session, paths.shard(shard))
@@ -123,7 +158,7 @@ def leftovers(nodes: QueueNodes, place: Callable[[str], object]) -> Iterator[Lef
 
 def _in_shard(session: Session, paths: ShardPaths) -> Iterator[Leftover]:
     claims, markers = children_of(session, paths.claims), children_of(session, paths.rests)
-    messages = set(children_of(session, paths.messages))  # last: what is new in the others is in it
+    messages = set(children_of(session, paths.messages))  # last: it includes news of the others
     for marker in markers:
         rest = parsed_rest(marker)
         if rest is None:

@@ -20,11 +20,10 @@ from leaderq.dyno.delivery import Delivery, Ending, Receipt
 from leaderq.dyno.ids import Ids, OnConflict, Pushed
 from leaderq.dyno.layout import DynoPaths, MessageName, group_of, name_prefix, parsed_name
 from leaderq.dyno.message import DeliveryState, DynoMessage, Fields, Frame, frame_of
-from leaderq.dyno.nodes import Leftover, QueueNodes, leftovers
+from leaderq.dyno.nodes import OVERTAKEN, Leftover, QueueNodes, apply_all, leftovers
 from leaderq.dyno.shard_view import ClaimRead, read_claims
 from leaderq.dyno.shards import FixedShards, ShardingStrategy, ShardSupplier, round_robin, shard_of
 from leaderq.dyno.transitions import Operations
-from leaderq.dyno.writes import OVERTAKEN, apply_all
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -41,7 +40,7 @@ from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SessionState
 from leaderq.zookeeper.paths import name_of, validated_path
 
 LETTER_BYTES = 16 * 1024
-"""What a message leaves of the largest request, so that it fits into a dead letter too."""
+"""The bytes that a message leaves free in the largest request, to fit into a dead letter too."""
 _TRIES = 20
 _AT_A_TIME = 250
 
@@ -69,17 +68,17 @@ class DynoQueue:
 
     ``lease_s``: how long a delivery belongs to its consumer, unless it is extended. ``shards``: a
     :class:`ShardSupplier`, or their names. ``strategy``: where a message goes. ``retry``: what
-    becomes of messages that fail; of one that is leased when its consumer dies, or hangs past the
-    lease, that counts as a failure. ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`.
+    becomes of messages that fail; the death of a consumer, or its hanging past the lease, counts as
+    a failure of its message. ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`.
     ``body_store``: where payloads of more than ``body_bytes`` go; see :class:`BodyStore`.
 
     *Guarantees:* a message that was pushed is delivered until it is acknowledged, killed, removed,
     or has failed as often as ``retry`` says; it is in exactly one place at any time, whoever dies.
-    Nobody's message is delivered to another while its lease and its session stand. Among the
+    No message is delivered to another consumer while its lease and its session stand. Among the
     messages of a shard that are due, the one with the best priority is delivered next, and of these
-    the one that was pushed first, with any number of consumers.
-    *Not guaranteed:* that a message is worked on once: who hangs past its lease may still wake, and
-    finds out when it settles (:class:`StaleLease`). An order between shards.
+    the one that was pushed first, with any number of consumers. *Not guaranteed:* that a message is
+    worked on once: a consumer that hangs past its lease may wake later, and finds out when it
+    settles (:class:`StaleLease`). An order between shards.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class DynoQueue:
         names = (shards,) if isinstance(shards, str) else shards
         supplier = names if isinstance(names, ShardSupplier) else FixedShards(*names)
         self.root = root
-        if validated_path(root) == "/":  # what is ours could not be told from what is the user's
+        if validated_path(root) == "/":  # ours could not be told from the user's
             raise ConfigurationError("znode path '/' is everybody's: give the queue one of its own")
         self._session, self._paths, self._now_ms = as_session(client), DynoPaths(root), now_ms
         self._shards, self._bodies = tuple(supplier.shards()), Bodies(body_store, body_bytes)
@@ -130,13 +129,13 @@ class DynoQueue:
         self.close()
 
     def close(self, timeout_s: float = 5.0) -> bool:
-        """Leave, and release what is not settled; returns whether all was written in time."""
+        """Leave, and release unsettled messages; returns whether all was written in time."""
         is_clean = self._consumer.close(timeout_s)
         return self._nodes.close_writer(timeout_s) and is_clean
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will ever come of it any more: its session was closed."""
+        """Whether it can never be used again: its session was closed."""
         return self._session.state is SessionState.CLOSED
 
     def push(
@@ -186,11 +185,11 @@ class DynoQueue:
         *,
         fence: Sequence[Operation] = (),
     ) -> Pushed:
-        """Push a message with an id of yours, or do what ``on_conflict`` says if the id is
-        another's; returns which message has the id now.
+        """Push a message with an id of yours, or do what ``on_conflict`` says if another message
+        has the id; returns which message has it now.
 
-        *Guarantees:* of any number of callers, and whatever consumers do, one message has the id;
-        the one that is replaced vanishes as the new one appears.
+        *Guarantees:* of any number of callers, and whatever consumers do, one message has the id; a
+        replaced message vanishes as the new one appears.
 
         :raises Duplicate: nothing was pushed; it names the other message.
         """
@@ -204,7 +203,7 @@ class DynoQueue:
                 one.frame.id, (*fence, one.create), one.shard, on_conflict
             )
         except LeaderqError as exc:
-            if not isinstance(exc, ConnectionLost):  # else it may be there
+            if not isinstance(exc, ConnectionLost):  # otherwise it may be there
                 self._bodies.drop([one.frame.body])
             raise
         self._bodies.drop(
@@ -213,7 +212,7 @@ class DynoQueue:
         return pushed
 
     def ensure(self, message: DynoMessage) -> bool:
-        """Push it, unless its id is in the queue; returns whether that was done, by one caller."""
+        """Push it, unless its id is in the queue; returns whether this caller did."""
         return self.push_unique(message, OnConflict.DROP).is_new
 
     def _prepared(self, one: DynoMessage) -> _Push:
@@ -239,7 +238,7 @@ class DynoQueue:
             except LeaderqError as exc:
                 return exc
         if error is not None:
-            if not isinstance(error, ConnectionLost):  # else it may be there
+            if not isinstance(error, ConnectionLost):  # otherwise it may be there
                 self._bodies.drop([one.frame.body])
             return error
         if results is None:  # it is there, and the answer was lost
@@ -280,8 +279,8 @@ class DynoQueue:
         return None if place is None else self._consumer.claim_one(*place, lease)
 
     def redeem(self, receipt: Receipt | str) -> Delivery:
-        """The delivery that a receipt names, to be settled or extended from here; whoever was given
-        it first cannot settle it after that.
+        """The delivery of a receipt, to be settled or extended from here; its former owner cannot
+        settle it after that.
 
         :raises StaleLease: it is not valid any more.
         """
@@ -305,8 +304,8 @@ class DynoQueue:
         ending: Ending | None = None,
         ending_s: Seconds = 5.0,
     ) -> None:
-        """Extend these leases before they end, until they are settled, let go, or ``most_s``
-        seconds have passed (``None``: for ever; 0: never).
+        """Extend these leases before they end, until they are settled, passed to :meth:`let_go`, or
+        ``most_s`` seconds have passed (``None``: for ever; 0: never).
 
         ``ending(delivery)`` is called once, on a thread of its own, ``ending_s`` seconds before a
         lease that is not extended any more ends; not if the message is settled, or lost, before.
@@ -321,11 +320,11 @@ class DynoQueue:
 
     @property
     def dead_letters(self) -> DynoDeadLetters:
-        """What is not delivered any more."""
+        """Messages that are not delivered any more."""
         return DynoDeadLetters(self._nodes)
 
     def process_unacks(self) -> int:
-        """Look now, not in a second, for leases that are over; returns how many were found."""
+        """Look now, not within a second, for leases that are over; returns how many were found."""
         self._consumer.membership()
         return self._consumer.look_at_leases()
 
@@ -360,7 +359,7 @@ class DynoQueue:
         return out
 
     def size(self) -> int:
-        """The messages that wait or rest: those in flight are not counted."""
+        """How many messages wait or rest: those in flight are not counted."""
         return sum(one["messages"] - one["leased"] for one in self.shard_sizes().values())
 
     def shard_sizes(self) -> dict[str, dict[str, int]]:
@@ -390,8 +389,9 @@ class DynoQueue:
         return out
 
     def remove(self, id: str) -> bool:
-        """Delete a message, in whatever state; returns whether it was there. Who has it in flight
-        finds out when it settles."""
+        """Delete a message, in any state; returns whether it was there. Its consumer, if any, finds
+        out when it settles.
+        """
         return self._end(id)
 
     def finish(self, id: str) -> bool:
@@ -429,8 +429,9 @@ class DynoQueue:
         return *removed, *over
 
     def set_timeout(self, id: str, timeout_s: Seconds) -> bool:
-        """A message that nobody has is due in ``timeout_s`` seconds; it keeps its priority and its
-        place among equals. Returns whether there was one."""
+        """Make a message that nobody has due in ``timeout_s`` seconds; it keeps its priority and
+        its place among equals. Returns whether there was one.
+        """
         seconds = checked_s("timeout_s", timeout_s)
 
         def operations(shard: str, name: str, claim: ClaimRead | None) -> Operations | None:
@@ -471,8 +472,9 @@ class DynoQueue:
     def all_messages(
         self, wanted: Callable[[DynoMessage], bool] | None = None
     ) -> Iterator[DynoMessage]:
-        """All messages that are ``wanted``, in whatever state, shard by shard in the order of their
-        names (see the layout). What cannot be read is left out."""
+        """All messages that are ``wanted``, in any state, shard by shard in the order of their
+        names (see the layout). Unreadable ones are left out.
+        """
         by_fields = wanted if isinstance(wanted, Fields) else None
         may_match = by_fields.may_match if by_fields else None
         for shard in self._shards:
@@ -502,7 +504,8 @@ class DynoQueue:
 
     def clear(self, *, held_too: bool = True) -> int:
         """Remove all messages, readable or not (those in flight only if ``held_too``), but not the
-        dead letters; returns how many. What is changed or comes meanwhile may stay."""
+        dead letters; returns their number. Messages that change or come meanwhile may stay.
+        """
         count = 0
         for shard in self._shards:
             for batch in batched(self._nodes.messages(shard), _AT_A_TIME):
@@ -529,17 +532,19 @@ class DynoQueue:
         return found
 
     def sweep_bodies(self, *, older_s: Seconds = 24 * 3600.0) -> int:
-        """Delete the bodies older than ``older_s`` seconds (longer than any push may take) of which
-        no message and no dead letter knows; returns how many. Reads all messages; ask one process
-        for it, that serves all shards."""
+        """Delete the bodies older than ``older_s`` seconds (longer than any push may take) that no
+        message and no dead letter refers to; returns their number. Reads all messages; have one
+        process do it that serves all shards.
+        """
         return self._bodies.sweep(checked_s("older_s", older_s), self._used_bodies())
 
     def _used_bodies(self) -> Iterator[str | None]:
-        # The dead are read last: what dies meanwhile is still among the messages, or already there.
+        # The dead are read last: a message that dies meanwhile was read among the messages, or is
+        # there already.
         for shard in self._shards:
             yield from (frame_of(data).body for _, data in self._nodes.messages(shard))
         yield from (frame_of(letter.data).body for letter in self.dead_letters.browse())
-        # What was sent back meanwhile is among the messages again.
+        # Letters sent back meanwhile are among the messages again.
         for shard in self._shards:
             yield from (frame_of(data).body for _, data in self._nodes.messages(shard))
 

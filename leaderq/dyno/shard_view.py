@@ -27,12 +27,11 @@ from leaderq.zookeeper import GetData, Session, Subscription, WatchEvent, WatchK
 from leaderq.zookeeper.paths import name_of, parent_of
 
 LONGEST_MS = 10_000
-"""How often claims are listed, and others' leases looked at, at least: they may be given up sooner
-than they say."""
+"""How often at least claims are listed, and others' leases looked at: they may end early."""
 _READ_AT_A_TIME = 250
 _ANSWER_S = 10.0
 _PAUSE = 16
-"""Pops for which nothing is read ahead after less than half was wanted: others are quicker."""
+"""For so many pops nothing is read ahead after less than half was wanted: others are faster."""
 _NO_GROUP = f"-{NO_GROUP}-"
 
 
@@ -46,7 +45,7 @@ class ClaimRead:
 
     @property
     def resting(self) -> str | None:
-        """The marker that goes with it; ``None`` if it is leased."""
+        """Its marker; ``None`` if it is leased."""
         state = self.state
         return None if state.member else rest_name(state.until_ms, self.version, self.name)
 
@@ -81,7 +80,7 @@ class ShardView:
         self._paused = 0
 
     def refresh(self) -> None:
-        """List the shard, if what is known of it may be wrong. Raises what the session raises."""
+        """List the shard, if its known state may be wrong. Raises what the session raises."""
         if not self._is_stale:
             return
         with self._listing:
@@ -95,7 +94,7 @@ class ShardView:
         for parent in self.paths.parents:
             self._session.ensure_path(parent)
         watched = self.paths.messages, self.paths.rests
-        for parent in watched[len(self._subscriptions) :]:  # those that no earlier call could watch
+        for parent in watched[len(self._subscriptions) :]:  # names that no earlier call could watch
             self._subscriptions.append(self._session.watch_tree(parent, self._heard))
         with self.lock:
             self._news = []
@@ -103,7 +102,7 @@ class ShardView:
         try:
             names = self._session.children(self.paths.messages)
             claims = self._session.children(self.paths.claims)
-            # after the claims: what rests is not leased
+            # after the claims: resting messages are not leased
             markers = self._session.children(self.paths.rests)
         except BaseException:
             with self.lock:
@@ -111,7 +110,7 @@ class ShardView:
             raise
         with self.lock:
             self.index.replace(names, markers, self._now_ms())
-            # What came while it was listed may be older or newer than the listing.
+            # News that came while it was listed may be older or newer than the listing.
             for event in self._news or ():
                 self._apply(event.kind, parent_of(event.path), name_of(event.path))
             self._news = None
@@ -121,7 +120,7 @@ class ShardView:
         """On the thread of watches."""
         parent, _, name = event.path.rpartition("/")
         is_child = parent in (self.paths.messages, self.paths.rests)
-        # Whoever waits need not hear of what is done, unless that lets the next of a group go.
+        # Nobody who waits need hear of done messages, unless the next of a group may go now.
         is_done = is_child and event.kind is WatchKind.DELETED and _NO_GROUP in name
         with self.lock:
             if event.kind is WatchKind.SESSION or (
@@ -143,7 +142,7 @@ class ShardView:
             (self.index.deleted if is_message else self.index.rest_over)(name)
 
     def invalidate(self) -> None:
-        """What is known may be wrong: list it again before it is used."""
+        """The known state may be wrong: list the shard again before it is used."""
         with self.lock:
             self._is_stale = True
 
@@ -156,7 +155,7 @@ class ShardView:
             self._ahead = None
 
     def read(self, names: Sequence[str]) -> list[Any]:
-        """As :meth:`SizedReader.read_now`, but for what was read ahead: a message never changes."""
+        """As :meth:`SizedReader.read_now`, except those read ahead: a message never changes."""
         with self.lock:
             asked, reading = self._ahead or ([], None)
             self._ahead = None
@@ -171,7 +170,7 @@ class ShardView:
         return [known[name] for name in takewhile(known.__contains__, names)]
 
     def read_ahead(self, count: int, now_ms: int) -> None:
-        """Read the next ones, while these are worked on; but not what others take meanwhile."""
+        """Read the next ones, while these are worked on; but not those taken meanwhile."""
         with self.lock:
             self._paused = max(0, self._paused - 1)
             if not self._paused and (names := self.index.upcoming(count, now_ms)):
@@ -180,9 +179,11 @@ class ShardView:
     def look_at_claims(
         self, now_ms: int, members: Callable[[], Collection[str]], *, has_lost_member: bool = False
     ) -> int:
-        """Learn what is leased, and whose lease is over; returns how many are. ``members()`` is
-        asked after the claims were read: who has written one and is not there then is gone, not
-        new. If somebody has gone, all leases are looked at. Long listings are rarer."""
+        """Learn which messages are leased, and whose leases are over; returns their number.
+
+        ``members()`` is asked after the claims were read: a claim's owner that is missing then is
+        gone, not new. If somebody has gone, all leases are looked at. Long listings are rarer.
+        """
         names = None
         if has_lost_member or not 0 <= self._next_listing_ms - now_ms <= LONGEST_MS:
             try:
@@ -220,7 +221,7 @@ class ShardView:
                 self.index.claimed(name, now_ms, end_ms)
 
     def not_claimed(self, name: str, error: LeaderqError | None = None) -> bool:
-        """It did not become ours; returns whether somebody was quicker, which is to be expected."""
+        """It was not claimed; returns whether somebody was faster, which is to be expected."""
         with self.lock:
             if isinstance(error, NoNode) and error.path != self.paths.claim(name):
                 self.index.deleted(name)
@@ -228,14 +229,14 @@ class ShardView:
                 self.index.lost(name, self._now_ms())
         return error is None or isinstance(error, NoNode | NodeExists | BadVersion)
 
-    def give_back(self, names: Sequence[str]) -> None:
+    def release(self, names: Sequence[str]) -> None:
         with self.lock:
-            self.index.give_back(names)
+            self.index.release(names)
         self._changed()
 
 
 def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> list[ClaimRead]:
-    """The claims of these names, of those that have one. Raises what the session raises."""
+    """The claims of these names, as far as they have one. Raises what the session raises."""
     found: list[ClaimRead] = []
     for at in range(0, len(names), _READ_AT_A_TIME):
         some = names[at : at + _READ_AT_A_TIME]

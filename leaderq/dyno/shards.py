@@ -14,14 +14,14 @@ from leaderq.errors import ConfigurationError
 
 
 class ShardSupplier(ABC):
-    """Says which shards there are. All processes of a queue must be told of the same ones."""
+    """Says which shards there are. All processes of a queue must use the same ones."""
 
     @abstractmethod
     def shards(self) -> Sequence[str]:
         """All shards of the queue, in an order that all processes share."""
 
     def current_shard(self) -> str | None:
-        """The one that this process serves first; ``None``: by its rank among the consumers."""
+        """The shard that this process serves first; ``None``: by its rank among the consumers."""
         return None
 
 
@@ -43,33 +43,33 @@ class FixedShards(ShardSupplier):
 
 
 ShardingStrategy = Callable[[Sequence[str], DynoMessage], str]
-"""Returns one of the shards given. A message of a group goes by its group, whatever this says."""
+"""Returns one of the shards given. A message with a group goes by its group instead."""
 
 
 def round_robin() -> ShardingStrategy:
-    """To one shard after the other; the first is drawn, as many processes push little."""
+    """One shard after the other, from a random one on, because many processes push little."""
     number = itertools.count(random.Random(os.urandom(8)).randrange(2**31))
     return lambda shards, _message: shards[next(number) % len(shards)]
 
 
 def by_id(shards: Sequence[str], message: DynoMessage) -> str:
-    """The shard that the id falls to; all messages without an id go to one."""
+    """The shard that follows from the id; all messages without an id go to one."""
     return hashed(shards, message.id)
 
 
 def by_key(key: Callable[[DynoMessage], str]) -> ShardingStrategy:
-    """The shard that ``key(message)`` falls to."""
+    """The shard that follows from ``key(message)``."""
     return lambda shards, message: hashed(shards, key(message))
 
 
 def hashed(shards: Sequence[str], text: str) -> str:
-    """The shard that a text falls to: the same in every process."""
+    """The shard that follows from a text: the same in every process."""
     digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=8).digest()
     return shards[int.from_bytes(digest, "big") % len(shards)]
 
 
 def shard_of(message: DynoMessage, shards: Sequence[str], strategy: ShardingStrategy) -> str:
-    """Where a message goes. Raises ``ConfigurationError``: to no shard of this queue."""
+    """The shard of a message. Raises ``ConfigurationError``: it is not a shard of this queue."""
     if message.shard is not None:
         chosen = message.shard
     elif message.group is not None:

@@ -34,13 +34,13 @@ def completion(paths: ShardPaths, name: str, version: int) -> Operations:
 
 
 def rest(paths: ShardPaths, name: str, version: int, state: DeliveryState) -> Operations:
-    """It is given back, to be delivered when ``state.until_ms`` has come."""
+    """It rests, to be delivered when ``state.until_ms`` has come."""
     marker = rest_name(state.until_ms, version + 1, name)
     return SetData(paths.claim(name), state.packed(), version), Create(paths.rest(marker))
 
 
 def first_rest(paths: ShardPaths, name: str, state: DeliveryState) -> Operations:
-    """One that was never delivered is due at another time."""
+    """Make a message that was never delivered due at another time."""
     marker = rest_name(state.until_ms, 0, name)
     return (
         Check(paths.message(name)),
@@ -52,8 +52,9 @@ def first_rest(paths: ShardPaths, name: str, state: DeliveryState) -> Operations
 def id_over(
     paths: DynoPaths, frame: Frame, *, has_started: bool, done_ms: int | None = None
 ) -> Operations:
-    """What becomes of the id of a message that is done, dead or removed, if it still has one.
-    ``done_ms``: when it was acknowledged, if it was."""
+    """The operations on the id of a message that is done, dead or removed, if it still has one.
+    ``done_ms``: when it was acknowledged, if it was.
+    """
     if not frame.id or (has_started and frame.unique is Unique.STARTED):
         return ()
     if done_ms is None or not frame.unique_s:
@@ -63,12 +64,12 @@ def id_over(
 
 
 def absence(path: str) -> Operations:
-    """Holds only if there is no such znode, and changes nothing."""
+    """Succeeds only if there is no such znode, and changes nothing."""
     return Create(path), Delete(path)
 
 
 def removal(paths: ShardPaths, name: str, version: int | None, marker: str | None) -> Operations:
-    """All of it. ``version``: of its claim; ``None``: never delivered, which must still be so."""
+    """Remove all of it. ``version``: of its claim; ``None``: never delivered, which is checked."""
     claim = paths.claim(name)
     claimed = absence(claim) if version is None else (Delete(claim, version),)
     rested = () if marker is None else (Delete(paths.rest(marker)),)
@@ -81,7 +82,8 @@ def burial(paths: ShardPaths, choice: Choice, letter: bytes) -> Operations:
 
 def without_missing(operations: Operations, error: LeaderqError) -> Operations | None:
     """These without the one that ``error`` says has no znode, if a message can do without it: its
-    id, or the marker of its rest. ``None`` if it cannot."""
+    id, or the marker of its rest. ``None`` if it cannot.
+    """
     path = error.path if isinstance(error, NoNode) else None
     if path is None or name_of(parent_of(path)) not in (IDS, RESTS):
         return None
@@ -95,7 +97,8 @@ _MAGIC = b"DQD1\n"
 @dataclass(frozen=True, slots=True)
 class DeadMessage:
     """A message that is not delivered any more. ``reason``: ``attempts``, ``killed``, ``corrupt``,
-    ``consumer died``. ``name`` is that of the message, which the letter has kept."""
+    ``consumer died``. ``name`` is that of the message, which the letter has kept.
+    """
 
     name: str
     shard: str
@@ -120,8 +123,7 @@ class DeadMessage:
 
     @classmethod
     def read(cls, data: bytes, shard: str, name: str) -> DeadMessage:
-        """Undo :meth:`packed`, or ``CorruptItem``. Where it was found is where it is, whatever it
-        says itself."""
+        """Undo :meth:`packed`, or ``CorruptItem``. Its path decides its place, not the data."""
         head, found, body = data.removeprefix(_MAGIC).partition(b"\n")
         if not data.startswith(_MAGIC) or not found:
             raise CorruptItem(f"these {len(data)} bytes are not a dead letter")

@@ -1,4 +1,4 @@
-"""Handlers of Dyno messages on threads, with heartbeats, and a stop that gives back."""
+"""Handlers of Dyno messages on threads, with heartbeats; a stop releases what was not begun."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from leaderq.arguments import Seconds, checked_s, checked_type
-from leaderq.clock import now_s
 from leaderq.dyno.delivery import Delivery, Ending, StaleLease
 from leaderq.dyno.queue import DynoQueue
 from leaderq.errors import ConfigurationError, QueueClosed, told
 from leaderq.plain import require_finished, require_plain_function
 from leaderq.retrying import RetryPolicy
 from leaderq.threads import Backoff, BackoffPolicy, Service
+from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
 _WAIT_S = 1.0
@@ -39,14 +39,14 @@ class Kill(Exception):
 class Worker:
     """Calls ``handler(delivery)`` on ``threads`` threads, for one message after another.
 
-    A handler that returns acknowledges; one that raises, whatever it is, has failed, and the
-    message comes again as ``retry`` says for the class of the error (``None``: never) or for the
-    nearest of its bases, else as the queue's own policy says. :class:`Postpone` and :class:`Kill`
-    say what else is to become of it. Leases are extended for as long as the handler works,
+    If the handler returns, the message is acknowledged. If it raises anything, it has failed, and
+    the message is delivered again as ``retry`` says for the class of the error (``None``: never) or
+    for the nearest of its bases, else as the queue's own policy says. It may also raise
+    :class:`Postpone` or :class:`Kill`. Leases are extended for as long as the handler works,
     ``most_s`` seconds at most (``None``: for ever); ``ending`` and ``ending_s`` are those of
     :meth:`DynoQueue.keep`.
 
-    *Guarantees:* after :meth:`stop` no handler is begun, and what was not begun is given back at
+    *Guarantees:* after :meth:`stop` no handler is begun, and messages not begun are released at
     once. The threads outlast every error but the end of the queue or of its session. *Not
     guaranteed:* that a handler which hangs is ended: its message passes to another when ``most_s``
     is over.
@@ -91,13 +91,10 @@ class Worker:
     def stop(self, timeout_s: float | None = 30.0) -> bool:
         """Begin nothing more; wait for what is being worked on (``None``: without end; a handler
         that calls it is not waited for). Returns whether all was done in time."""
-        deadline = None if timeout_s is None else now_s() + timeout_s
+        deadline = Deadline(timeout_s)
         for service in self._services:
             service.is_stopping = True
-        ended = [
-            one.stop(None if deadline is None else max(0.0, deadline - now_s()))
-            for one in self._services
-        ]
+        ended = [one.stop(deadline.remaining_s) for one in self._services]
         return all(ended)
 
     @property
@@ -122,7 +119,8 @@ class Worker:
             except Exception as exc:  # noqa: BLE001 - this thread goes on
                 if self._queue.is_over:
                     return
-                log.warning("pop failed, trying again error=%s", exc)
+                what = "pop failed, trying again queue=%s error=%s"
+                log.warning(what, self._queue.root, exc)
                 service.pause(backoff.next_s())
                 continue
             backoff.reset()
@@ -137,11 +135,11 @@ class Worker:
             self._keep([delivery])
             self._handle(delivery)
         except StaleLease as exc:
-            said = "message not settled, its lease was lost message=%s error=%s"
-            log.warning(said, delivery.id, exc)
+            said = "message not settled, its lease was lost queue=%s message=%s error=%s"
+            log.warning(said, self._queue.root, delivery.id, exc)
         except Exception as exc:  # noqa: BLE001 - this thread goes on
-            said = "message not settled, it comes again message=%s error=%s"
-            log.warning(said, delivery.id, told(exc))
+            said = "message not settled, it is delivered again queue=%s message=%s error=%s"
+            log.warning(said, self._queue.root, delivery.id, told(exc))
         finally:
             self._queue.let_go([delivery])
 
@@ -154,8 +152,8 @@ class Worker:
         except Kill as exc:
             settle = partial(delivery.kill, told(exc).partition(": ")[2] or "killed")
         except BaseException as exc:
-            said = "handler failed message=%s deliveries=%d"
-            log.exception(said, delivery.id, delivery.deliveries)
+            said = "handler failed queue=%s message=%s deliveries=%d"
+            log.exception(said, self._queue.root, delivery.id, delivery.deliveries)
             settle = self._failed(delivery, exc)
         if not delivery.is_settled:
             settle()

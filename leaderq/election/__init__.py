@@ -1,6 +1,4 @@
-"""The election: candidates stand in ZooKeeper, one wins a term; observers look on, operators
-ask.
-"""
+"""The election: candidates stand in ZooKeeper, one wins a term; others look on, or ask."""
 
 from leaderq.election.candidate import Candidate
 from leaderq.election.layout import EndDetails, TermRecord

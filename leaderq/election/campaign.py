@@ -1,8 +1,7 @@
-"""What a candidate's thread does: signals in, effects out.
-
-It carries out each effect with the :class:`~leaderq.election.enlistment.Enlistment` (while not
-leading) or the :class:`~leaderq.election.tenure.Tenure` (while leading). Other threads may read
-``role``, ``tenure`` and ``concluded``.
+"""What a candidate's thread does: signals in, effects out, by the
+:class:`~leaderq.election.enlistment.Enlistment` (while not leading) or the
+:class:`~leaderq.election.tenure.Tenure` (while leading). Other threads may read ``role``,
+``tenure`` and ``concluded``.
 """
 
 from __future__ import annotations
@@ -44,9 +43,8 @@ Request = Callable[[], None]
 class Campaign:
     """One candidate's standing for election, term after term.
 
-    ``inbox`` takes a signal, or a request to be called, from any thread for this campaign's own.
-    ``tenure`` is the term in hand, won and not yet given back; ``concluded`` tells of the last one
-    given back, by its id, whether that was clean.
+    ``inbox`` takes a signal, or a request to be called, from any thread. ``tenure`` is the term in
+    hand; ``concluded`` tells of the last one released, by its id, whether that was clean.
     """
 
     def __init__(
@@ -59,7 +57,7 @@ class Campaign:
         publish: Callable[[Event], None],
         won: Callable[[OpenTerm], None],
     ) -> None:
-        self.role = Role.RESTING
+        self.role = Role.IDLE
         self.tenure: Tenure | None = None
         self.concluded: dict[str, bool] = {}
         self._session = session
@@ -84,7 +82,7 @@ class Campaign:
     # ---- signals --------------------------------------------------------------------------------
 
     def wake_in_s(self, at_s: float) -> float | None:
-        """How long nothing is due for; ``None``: until the next signal."""
+        """Seconds until something is due; ``None``: not before the next signal."""
         wakes = [at for at in (self._retry_at_s, self._announce_at_s) if at is not None]
         if self.tenure is not None and self.role.holds_term:
             wakes.append(self.tenure.lease.wake_s(at_s))
@@ -109,7 +107,7 @@ class Campaign:
         return None
 
     def take(self, signal: Input | None) -> None:
-        """Decide what ``signal`` means, and do it, and so on with what comes of that."""
+        """Decide on ``signal``, carry out the effects, and so on with the signals that result."""
         while signal is not None:
             if signal is Input.CONNECTED:
                 self._enlistment.forget_watch()
@@ -176,7 +174,6 @@ class Campaign:
             self._publish(event or WorkResumed(self._career, self._id, term.number))
 
     def end_term(self, reason: Reason) -> None:
-        """End the term in hand, if there is one, and say so."""
         if self.tenure is not None:
             term = self.tenure.term
             term.wind_up(reason)
@@ -190,11 +187,11 @@ class Campaign:
             signal = self._enlistment.leave()
         else:
             reason = tenure.term.reason or Reason.WITHDRAWN
-            signal = self._enlistment.give_back(tenure.record, reason, self._details)
+            signal = self._enlistment.release(tenure.record, reason, self._details)
         self._released = signal is Input.RELEASED
         return signal
 
-    def _rest(self) -> None:
+    def _settle(self) -> None:
         self._retry_at_s = self._announce_at_s = None
         tenure, self.tenure = self.tenure, None
         if tenure is None:
@@ -209,7 +206,7 @@ class Campaign:
         self.concluded = {term.id: clean}
 
     def _retry_soon(self) -> None:
-        # Jitter: a whole line of candidates finds the quorum back at the same moment.
+        # Jitter: a whole line of candidates sees the quorum return at the same moment.
         self._retry_at_s = now_s() + self._backoff.next_s()
 
     def _look_later(self) -> None:
@@ -237,9 +234,7 @@ class Campaign:
         self.take(Input.TOLD)
 
     def announce(self, term: OpenTerm, stage: Stage) -> None:
-        """Publish the stage of ``term``, unless it is over; a hand-over only if it takes a while,
-        because that write would stand in the way of the release.
-        """
+        """Publish the stage; a hand-over only if it takes a while: the release must not wait."""
         if self.tenure is None or self.tenure.term is not term or not self.role.holds_term:
             return
         if stage is Stage.HANDOVER:
@@ -254,7 +249,7 @@ class Campaign:
         return self._enlistment.leave() in (Input.RELEASED, Input.LOST)
 
     def conclude(self, term: OpenTerm, details: EndDetails | None = None) -> None:
-        """Give ``term`` back: no code works on it any more."""
+        """Release ``term``: no code works on it any more."""
         if self.tenure is not None and self.tenure.term is term:
             self._details = details or EndDetails()
             # Before the release is sent: once it is carried out, somebody else may lead.
@@ -281,5 +276,5 @@ _ACTIONS: dict[Effect, Callable[[Campaign], Input | None]] = {
     Effect.RELEASE: Campaign._release,
     Effect.RETRY_SOON: Campaign._retry_soon,
     Effect.LOOK_LATER: Campaign._look_later,
-    Effect.REST: Campaign._rest,
+    Effect.SETTLE: Campaign._settle,
 }

@@ -1,14 +1,14 @@
 """One process standing for election: the thread that drives the decision table.
 
-Who is authoritative: :mod:`leaderq.election.decision` decides; ZooKeeper says who is first; the
-clock alone ends a lease. One thread per candidate takes one signal at a time from one inbox. All
-others only put signals there, so nothing blocks ZooKeeper's threads, and two reconnections cannot
-interleave (CURATOR-620, -644, -653). The clock is looked at before each signal: a late
-acknowledgement never overtakes the end of the lease.
+:mod:`leaderq.election.decision` decides; ZooKeeper says who is first; the clock alone ends a lease.
+One thread per candidate takes one signal at a time from one inbox. All others only put signals
+there, so nothing blocks ZooKeeper's threads, and two reconnections cannot interleave (CURATOR-620,
+-644, -653). The clock is looked at before each signal: a late acknowledgement never overtakes the
+end of the lease.
 
 On each failure: ZooKeeper silent, or refusing (a login too): the term pauses, then ends with its
-lease, and the candidate tries for ever, at most a second apart, to stand again once the runner asks
-it to. The session expires: a new one enlists. This thread itself fails (a bug): the term ends,
+lease, and the candidate tries for ever to stand again once the runner asks it to. The session
+expires: a new one enlists. This thread itself fails (a bug): the term ends,
 :meth:`Candidate.await_term` raises, and the znode is taken out of the line as soon as no code can
 work on the term any more.
 """
@@ -20,7 +20,6 @@ import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 
 from leaderq.clock import now_s
 from leaderq.election.campaign import Campaign, Request
@@ -50,7 +49,7 @@ class Candidate:
     ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; ``id`` is
     shown to operators and must differ between candidates; ``root`` is the parent znode of all
     careers. Events are logged as ``leaderq.events``. A term is won with :meth:`stand` and
-    :meth:`await_term`, and must be given back with :meth:`conclude` once no code works on it any
+    :meth:`await_term`, and must be released with :meth:`conclude` once no code works on it any
     more, however it ended: until then nobody else is let in after a planned end.
 
     Guarantees: at no instant do two candidates of one ensemble hold a term that passes ``check()``,
@@ -83,7 +82,8 @@ class Candidate:
             publish=self._events.publish,
             won=self._has_won,
         )
-        self._changed = threading.Condition()  # guards what follows, and is told after each signal
+        # guards the following, and is notified after each signal
+        self._changed = threading.Condition()
         self._won: OpenTerm | None = None
         self._broken: BaseException | None = None
         self._woken = False
@@ -113,7 +113,7 @@ class Candidate:
         self._inbox.put(Input.STAND)
 
     def await_term(self, timeout_s: float | None = None) -> OpenTerm | None:
-        """The term this candidate has won; ``None`` if there is none within ``timeout_s``."""
+        """The term this candidate has won; ``None`` if it wins none within ``timeout_s``."""
         with self._changed:
             self._changed.wait_for(lambda: self._won or self._broken or self._woken, timeout_s)
             self._woken = False
@@ -145,11 +145,11 @@ class Candidate:
         timeout_s: float = 5.0,
         details: EndDetails | None = None,
     ) -> bool:
-        """Give ``term`` back: its code has returned. Returns whether the end was recorded within
+        """Release ``term``: its code has returned. Returns whether the end was recorded within
         ``timeout_s`` (a clean end).
 
         ``reason`` counts when the term was still on; operators are shown ``details``. The candidate
-        then rests; :meth:`stand` puts it at the end of the line.
+        then does not stand; :meth:`stand` puts it at the end of the line.
         """
         term.wind_up(reason)
         self._code_returned.set()
@@ -169,16 +169,15 @@ class Candidate:
         operator.wish_for(successor=to, term=tenure.term.number)
 
     def withdraw(self, *, timeout_s: float = 5.0) -> bool:
-        """Leave the line, and end the present term; returns whether that was confirmed in time.
-
-        A term that :meth:`await_term` has returned must still be concluded.
+        """Leave the line, and end the present term, which must still be concluded if
+        :meth:`await_term` has returned it; returns whether that was confirmed in time.
         """
         if self._thread is None:
             return True
         heard = threading.Event()
         self._inbox.put(self._withdraw)
         self._inbox.put(heard.set)
-        return self._wait(lambda: heard.is_set() and self.role is Role.RESTING, timeout_s)
+        return self._wait(lambda: heard.is_set() and self.role is Role.IDLE, timeout_s)
 
     def close(self, *, timeout_s: float = 5.0) -> None:
         """Withdraw and end the thread. May be called twice, and without :meth:`stand`.
@@ -201,7 +200,7 @@ class Candidate:
 
     @property
     def role(self) -> Role:
-        """Where this candidate stands; it may be past by the time it is looked at."""
+        """The state of this candidate; it may be past by the time it is looked at."""
         return self._campaign.role
 
     def silent_s(self) -> float:
@@ -223,12 +222,7 @@ class Candidate:
     def __enter__(self) -> Candidate:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         tenure = self._campaign.tenure
         if tenure is not None:
             self.conclude(tenure.term, Reason.FAILED if error else Reason.WITHDRAWN)
@@ -242,8 +236,8 @@ class Candidate:
 
     def _run(self) -> None:
         try:
-            # A release under way is seen through, also after close() has stopped to wait for it:
-            # a znode that nobody minds would keep all behind it from leading.
+            # A release under way is seen through, also after close() has stopped to wait for it: a
+            # znode that nobody looks after would keep all behind it from leading.
             while not self._stopping or self.role is Role.RELEASING:
                 heard = self._next()
                 if callable(heard):
@@ -252,7 +246,7 @@ class Candidate:
                     self._campaign.take(heard)
                 with self._changed:
                     self._changed.notify_all()
-        except Exception as exc:
+        except BaseException as exc:  # whatever it is, it must not end this thread unsaid
             log.exception("candidate failed, its term ends career=%s id=%s", self.career, self.id)
             tenure = self._campaign.tenure
             self._campaign.end_term(Reason.FENCED)
@@ -262,9 +256,7 @@ class Candidate:
             self._leave_the_line(0.0 if tenure is None else tenure.term.deadline)
 
     def _leave_the_line(self, lease_until_s: float) -> None:
-        """After a break-down, when no code can work on the term any more: it has returned, or the
-        guardian has ended it, at the latest T/3 after the lease.
-        """
+        """After a break-down, once no code can work on the term: at the latest T/3 after it."""
         try:
             quiet_s = lease_until_s + self.session.timeout_s / 3
             while not self._stopping and (left_s := quiet_s - now_s()) > 0:
@@ -296,6 +288,7 @@ class Candidate:
             self._campaign.conclude(untaken)
 
     def _has_won(self, term: OpenTerm) -> None:
+        self._code_returned.clear()  # that of a former term had
         with self._changed:
             self._won = term
             self._changed.notify_all()

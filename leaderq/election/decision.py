@@ -3,14 +3,14 @@
 A pair that is not in the table changes nothing: a watch that fires late, an acknowledgement after
 the end.
 
-    RESTING --STAND--> ENLISTING --ENLISTED--> WAITING --FIRST--> CLAIMING --WON--> LEADING
+    IDLE --STAND--> ENLISTING --ENLISTED--> WAITING --FIRST--> CLAIMING --WON--> LEADING
     LEADING <--(silence)--> SUSPECT
-    LEADING, SUSPECT --told--> ENDING --HANDED_OVER--> RELEASING --RELEASED--> RESTING
+    LEADING, SUSPECT --told--> ENDING --HANDED_OVER--> RELEASING --RELEASED--> IDLE
     LEADING, SUSPECT, ENDING --lease over, fenced, session lost--> OUSTED --HANDED_OVER--> RELEASING
 
 Leadership is held in LEADING, SUSPECT and ENDING, and in no other role. In ENDING the lease is kept
 up, so that nobody can lead before the career's code has returned; in OUSTED it is lost and only
-that code's return is awaited. The znode is given back in RELEASING, never before, because the next
+that code's return is awaited. The znode is released in RELEASING, never before, because the next
 leader must not start while this one's code runs (K8, bug 10).
 """
 
@@ -20,9 +20,9 @@ from enum import Enum, auto
 
 
 class Role(Enum):
-    """Where a candidate stands."""
+    """The state of a candidate."""
 
-    RESTING = auto()
+    IDLE = auto()
     ENLISTING = auto()
     WAITING = auto()
     CLAIMING = auto()
@@ -42,7 +42,7 @@ _HOLDING = frozenset({Role.LEADING, Role.SUSPECT, Role.ENDING})
 
 
 class Input(Enum):
-    """What a candidate learns."""
+    """An event that a candidate learns of."""
 
     STAND = auto()
     WITHDRAW = auto()
@@ -70,10 +70,10 @@ class Input(Enum):
 
 
 class Effect(Enum):
-    """What a candidate does."""
+    """An action of a candidate."""
 
     ENLIST = auto()
-    REQUEUE = auto()  # give up the place and enlist again, at the end of the line
+    REQUEUE = auto()  # release the place and enlist again, at the end of the line
     SURVEY = auto()
     CLAIM = auto()
     BEGIN_TERM = auto()
@@ -89,7 +89,7 @@ class Effect(Enum):
     RELEASE = auto()
     RETRY_SOON = auto()
     LOOK_LATER = auto()  # a timed look backs every watch
-    REST = auto()
+    SETTLE = auto()  # the term or the candidacy is over: say so
 
 
 Decision = tuple[Role, tuple[Effect, ...]]
@@ -102,12 +102,12 @@ _OUSTED_BY: dict[Input, Decision] = {
     Input.FENCED: (Role.OUSTED, (Effect.DEPOSE_FENCED,)),
     Input.GONE: (Role.OUSTED, (Effect.DEPOSE_NODE_DELETED,)),
 }
-_LET_GO: Decision = (Role.RELEASING, (Effect.RELEASE,))
+_RELEASE: Decision = (Role.RELEASING, (Effect.RELEASE,))
 _TOLD: Decision = (Role.ENDING, (Effect.WIND_UP,))
 _LOOK: Decision = (Role.WAITING, (Effect.SURVEY,))
 
 _TABLE: dict[Role, dict[Input, Decision]] = {
-    Role.RESTING: {
+    Role.IDLE: {
         Input.STAND: (Role.ENLISTING, (Effect.ENLIST,)),
     },
     Role.ENLISTING: {
@@ -115,7 +115,7 @@ _TABLE: dict[Role, dict[Input, Decision]] = {
         Input.FAILED: (Role.ENLISTING, (Effect.RETRY_SOON,)),
         Input.RETRY: (Role.ENLISTING, (Effect.ENLIST,)),
         Input.CONNECTED: (Role.ENLISTING, (Effect.ENLIST,)),
-        Input.WITHDRAW: _LET_GO,
+        Input.WITHDRAW: _RELEASE,
     },
     Role.WAITING: {
         Input.BEHIND: (Role.WAITING, (Effect.LOOK_LATER,)),
@@ -129,7 +129,7 @@ _TABLE: dict[Role, dict[Input, Decision]] = {
         # A new session owns nothing of the old one: never adopt its znode (CURATOR-696). CONNECTED
         # follows.
         Input.LOST: (Role.ENLISTING, (Effect.RETRY_SOON,)),
-        Input.WITHDRAW: _LET_GO,
+        Input.WITHDRAW: _RELEASE,
     },
     Role.CLAIMING: {
         Input.WON: (Role.LEADING, (Effect.BEGIN_TERM,)),
@@ -137,7 +137,7 @@ _TABLE: dict[Role, dict[Input, Decision]] = {
         # The reply may be lost, not the claim: the next survey reads who won.
         Input.FAILED: (Role.WAITING, (Effect.RETRY_SOON,)),
         Input.LOST: (Role.ENLISTING, (Effect.RETRY_SOON,)),
-        Input.WITHDRAW: _LET_GO,
+        Input.WITHDRAW: _RELEASE,
     },
     Role.LEADING: {
         **_OUSTED_BY,
@@ -145,7 +145,7 @@ _TABLE: dict[Role, dict[Input, Decision]] = {
         Input.LATE: (Role.SUSPECT, (Effect.PAUSE,)),
         Input.TOLD: _TOLD,
         Input.WITHDRAW: _TOLD,
-        Input.HANDED_OVER: _LET_GO,
+        Input.HANDED_OVER: _RELEASE,
     },
     Role.SUSPECT: {
         **_OUSTED_BY,
@@ -153,29 +153,29 @@ _TABLE: dict[Role, dict[Input, Decision]] = {
         Input.HEARD: (Role.LEADING, (Effect.RESUME,)),
         Input.TOLD: _TOLD,
         Input.WITHDRAW: _TOLD,
-        Input.HANDED_OVER: _LET_GO,
+        Input.HANDED_OVER: _RELEASE,
     },
     Role.ENDING: {
         **_OUSTED_BY,
         Input.CONNECTED: (Role.ENDING, (Effect.RENEW,)),
-        Input.HANDED_OVER: _LET_GO,
+        Input.HANDED_OVER: _RELEASE,
     },
     Role.OUSTED: {
-        Input.HANDED_OVER: _LET_GO,
+        Input.HANDED_OVER: _RELEASE,
     },
     Role.RELEASING: {
-        Input.RELEASED: (Role.RESTING, (Effect.REST,)),
+        Input.RELEASED: (Role.IDLE, (Effect.SETTLE,)),
         Input.FAILED: (Role.RELEASING, (Effect.RETRY_SOON,)),
-        Input.RETRY: _LET_GO,
-        Input.CONNECTED: _LET_GO,
-        # Ephemeral znodes die with their session; nothing is left to give back.
-        Input.LOST: (Role.RESTING, (Effect.REST,)),
+        Input.RETRY: _RELEASE,
+        Input.CONNECTED: _RELEASE,
+        # Ephemeral znodes die with their session; nothing is left to release.
+        Input.LOST: (Role.IDLE, (Effect.SETTLE,)),
         # Not to be waited for: enlisting sweeps what the release could not delete.
-        Input.STAND: (Role.ENLISTING, (Effect.REST, Effect.ENLIST)),
+        Input.STAND: (Role.ENLISTING, (Effect.SETTLE, Effect.ENLIST)),
     },
 }
 
 
 def step(role: Role, signal: Input) -> Decision:
-    """The role that follows, and what is to be done about it, in order."""
+    """The role that follows, and its effects, in order."""
     return _TABLE[role].get(signal, (role, ()))

@@ -1,14 +1,15 @@
-"""A candidate's dealings with the line while it does not lead: enlist, survey, claim, leave, give
-back. Each call is a handful of bounded requests and returns what came of it.
+"""A candidate's dealings with the line while it does not lead: enlist, survey, claim, leave,
+release. Each call is a handful of bounded requests and returns what came of it.
 
-Who is authoritative: ZooKeeper. A znode is this candidate's only if it carries its mark *and*
-belongs to its present session; that is looked up again after every wait, because a znode of a
-session that has ended stands for a while beside the new one (CURATOR-696). Whatever is repeated is
-found again by the mark: a lost reply never leaves a second znode in the line.
+ZooKeeper is authoritative. A znode is this candidate's only if it carries its mark *and* belongs to
+its present session; that is looked up again after every wait, because a znode of a session that has
+ended stands for a while beside the new one (CURATOR-696). What is repeated is found again by the
+mark: a lost reply never leaves a second znode in the line.
 
-On each failure: no connection, or no reply: ``FAILED``, and the candidate tries again with what it
-then finds. The folder vanished (container parents do): it is made again (CURATOR-724). The ``term``
-record is unreadable: an error in the log, no claim, another try.
+On each failure: no connection, or no reply: ``FAILED``, and the candidate tries again. The folder
+vanished (container parents do): it is made again (CURATOR-724). The ``term`` record is unreadable:
+an error in the log, no claim, another try. The record is gone, or older than one seen before (the
+servers were emptied, or restored): the number goes on from the highest one that this process knows.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class WonClaim:
 
 
 class Enlistment:
-    """One candidate's place in the line. Not thread-safe: the candidate's thread alone uses it."""
+    """One candidate's place in the line. Not thread-safe: used by the candidate's thread only."""
 
     def __init__(
         self,
@@ -109,15 +110,15 @@ class Enlistment:
         self._watched: tuple[int | None, str] | None = None
         self._newest = TermRecord()
         self._newest_version = -1
+        self._highest = 0  # of the terms that were ever seen here
         self._unclean = False
         self._mine = False
         self._wishes = Wishes()
         self._wishes_version = -1
         self._last_failure = ""
-        self._ids: dict[str, bytes] = {}  # of the others in the line, for the warning of doubles
         self._looks: dict[str, int] = {}
         self._look_due_s = 0.0
-        self._introduced: int | None = None  # the session that is known to say where it runs
+        self._introduced: int | None = None  # the session whose whereabouts are known to be written
         self.position: Position | None = None
         self.won: WonClaim | None = None
 
@@ -152,7 +153,7 @@ class Enlistment:
         return self.enlist()
 
     def survey(self) -> Input:
-        """Look who is in front, and watch it if somebody is."""
+        """Find out who is in front, and watch it, if anybody is."""
         try:
             names = self._look()
             if self.position is None or not self._mine:
@@ -177,9 +178,8 @@ class Enlistment:
         """Win the term in one multi, provided that our znode stands, nobody has won and no operator
         has written since the survey.
 
-        A claim whose reply was lost, and which was carried out, is found by our znode's name in the
-        record; it is confirmed by a fresh acknowledged write, since the lease may start with
-        nothing less.
+        A claim that was carried out although its reply was lost is found by our znode's name in the
+        record; a fresh acknowledged write confirms it, since the lease may start with nothing less.
         """
         assert self.position is not None  # FIRST follows a survey
         path = self._layout.candidate(self.position.name)
@@ -190,7 +190,8 @@ class Enlistment:
         if not confirm:
             claim.append(Check(self._layout.control, self._wishes_version))
             claim.append(SetData(self._layout.term, encode(record), self._newest_version))
-            self._unclean = self._newest.id is not None and self._newest.ended is None
+            is_lost = self._newest.number < self._highest  # or the server lags: then BEATEN follows
+            self._unclean = is_lost or (self._newest.id is not None and self._newest.ended is None)
         sent_s = now_s()
         try:
             self._session.multi([Check(path), *claim], timeout_s=self._patience_s)
@@ -202,11 +203,19 @@ class Enlistment:
             # Replaced since the survey: the znode is the old session's, and says nothing about the
             # new one. LOST follows.
             return Input.BEATEN
+        if self._newest.number < self._highest:
+            log.warning(
+                "term record was lost, numbers go on from the highest known here"
+                " career=%s id=%s term=%d",
+                self._layout.career,
+                self._candidate,
+                record.number,
+            )
+        self._highest = record.number
         self.won = WonClaim(record, path, self._owner, sent_s, self._unclean, self._wishes)
         return self._succeeded(Input.WON)
 
     def leave(self) -> Input:
-        """Leave the line without having led."""
         try:
             names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
             # Not before: each repetition without a connection would push an older mark out.
@@ -215,12 +224,12 @@ class Enlistment:
         except NoNode:
             pass  # the whole line is gone
         except SessionClosed:
-            return Input.LOST  # its owner has closed it: nothing can be given back, or need be
+            return Input.LOST  # its owner has closed it: nothing can be released, or need be
         except LeaderqError as exc:
             return self._failed("leaving", exc)
         return Input.RELEASED
 
-    def give_back(self, tenure: TermRecord, reason: Reason, details: EndDetails) -> Input:
+    def release(self, tenure: TermRecord, reason: Reason, details: EndDetails) -> Input:
         """Leave the line after our term ``tenure``, recording its end in the same multi."""
         name = str(tenure.id)
         end = closed(tenure, ended=time.time(), reason=reason.value, details=details)
@@ -239,11 +248,11 @@ class Enlistment:
         except SessionClosed:
             return Input.LOST
         except LeaderqError as exc:
-            return self._failed("giving the term back", exc)
+            return self._failed("releasing the term", exc)
         return Input.RELEASED
 
     def take_new_mark(self) -> None:
-        """Let nothing be won, or resumed, under the present mark any more."""
+        """Make sure that nothing is won, or resumed, under the present mark any more."""
         self._left.append(self._guid)
         self._guid = new_guid()
         self.position = None
@@ -254,7 +263,7 @@ class Enlistment:
         self._watched = None
 
     def _look(self) -> list[str]:
-        """Read all at once what a survey is about; returns the names in the line."""
+        """Read everything a survey needs at once; returns the names in the line."""
         own = self._layout.candidate(self.position.name) if self.position is not None else None
         reads: list[Read] = [
             GetChildren(self._layout.candidates),
@@ -270,8 +279,9 @@ class Enlistment:
         names: list[str] = found[0]
         data, self._newest_version = self._read(found[1], self._layout.term)
         self._newest = decode(TermRecord, data, path=self._layout.term)
+        self._highest = max(self._highest, self._newest.number)
         data, self._wishes_version = self._read(found[2], self._layout.control)
-        self._wishes = self._decoder.decoded(data) or Wishes()  # spoilt, it must stop nobody
+        self._wishes = self._decoder.decoded(data) or Wishes()  # damaged records must stop nobody
         self.position = position_of(self._guid, names)
         self._mine = self.position is not None and self._is_mine(
             self._layout.candidate(self.position.name), own, found[3:]
@@ -279,11 +289,8 @@ class Enlistment:
         return names
 
     def _is_mine(self, path: str, known: str | None, read: list[Any]) -> bool:
-        stat = (
-            read[0][1]
-            if path == known and isinstance(read[0], tuple)
-            else self._session.exists(path)
-        )
+        is_read = path == known and isinstance(read[0], tuple)
+        stat = read[0][1] if is_read else self._session.exists(path)
         return stat is not None and bool(stat.ephemeral_owner == self._owner)
 
     def _read(self, read: Any, path: str) -> tuple[bytes, int]:
@@ -296,9 +303,7 @@ class Enlistment:
         return data, stat.version
 
     def _is_passed_over(self, names: list[str]) -> bool:
-        """Whether an operator wants somebody who stands behind us to lead after the term that has
-        just ended.
-        """
+        """Whether an operator wants somebody behind us to lead after the term that has ended."""
         wanted = self._wishes.successor
         if not wanted or wanted == self._candidate or self._wishes.step_down != self._newest.number:
             return False
@@ -308,7 +313,7 @@ class Enlistment:
 
     def _next_record(self, name: str) -> TermRecord:
         return TermRecord(
-            number=next_number(self._newest, self._wishes),
+            number=max(self._highest + 1, next_number(self._newest, self._wishes)),
             candidate=self._candidate,
             id=name,
             host=socket.gethostname(),
@@ -319,18 +324,13 @@ class Enlistment:
         )
 
     def _watch(self, ahead: str) -> Input:
-        """Watch the one in front through its (always empty) list of children: unlike a watch on its
-        data, that fires only when it is deleted.
-        """
+        """Watch the children of the one in front, which has none: so only its deletion fires."""
         wanted = (self._owner, ahead)
         path = self._layout.candidate(ahead)
         try:
             if self._watched == wanted:
-                return (
-                    Input.BEHIND
-                    if self._session.exists(path, timeout_s=self._patience_s)
-                    else Input.CHANGED
-                )
+                stands = self._session.exists(path, timeout_s=self._patience_s)
+                return Input.BEHIND if stands else Input.CHANGED
             self._session.children(path, watch=self._on_watch, timeout_s=self._patience_s)
         except NoNode:
             return Input.CHANGED
@@ -343,7 +343,7 @@ class Enlistment:
         self._changed()
 
     def _sweep(self, names: list[str]) -> None:
-        """Delete what earlier candidacies left."""
+        """Delete the znodes that earlier candidacies left."""
         for name in names:
             if any(mark in name for mark in self._left):
                 self._delete(name)
@@ -355,16 +355,14 @@ class Enlistment:
             pass  # its session ended in between
 
     def _say_where_this_runs(self) -> None:
-        """Once for each session, and without waiting: what fails is said after a later survey. A
-        leader's place is in the ``term`` record.
-        """
+        """Write where this process runs, once a session; a leader's is in the ``term`` record."""
         owner = self._owner
         if owner is None or self._introduced == owner:
             return
 
         def said(reply: Future[Any]) -> None:
             if reply.exception() is None or isinstance(reply.exception(), NodeExists):
-                self._introduced = owner  # another candidate of this process may have said it
+                self._introduced = owner  # another candidate of this process may have written it
 
         place = json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode()
         # sent first, and so carried out first
@@ -374,34 +372,29 @@ class Enlistment:
 
     def _look_for_doubles(self, names: list[str]) -> None:
         """Warn once of another candidate under our id, when the third look finds it: one that has
-        just died stands for a session time-out yet, which passes between two looks.
+        just died stands for another session time-out, which passes between two looks.
         """
         if now_s() < self._look_due_s:
             return
         self._look_due_s = now_s() + self._session.timeout_s
         assert self.position is not None
+        career = self._layout.career
         others = [name for name in names if name != self.position.name]
-        unknown = [name for name in others if name not in self._ids]  # an id never changes
-        reads = [GetData(self._layout.candidate(name)) for name in unknown]
+        reads = [GetData(self._layout.candidate(name)) for name in others]
         found = self._session.multi_read(reads, timeout_s=self._patience_s)
-        for name, read in zip(unknown, found, strict=True):
-            if isinstance(read, tuple):
-                self._ids[name] = read[0]
-        self._ids = {name: self._ids[name] for name in others if name in self._ids}
-        doubles = [name for name, id in self._ids.items() if id == self._candidate.encode()]
-        self._looks = {name: self._looks.get(name, 0) + 1 for name in doubles}
-        for double in (name for name, looks in self._looks.items() if looks == 3):
+        self._looks = {
+            name: self._looks.get(name, 0) + 1
+            for name, read in zip(others, found, strict=True)
+            if isinstance(read, tuple) and read[0] == self._candidate.encode()
+        }
+        for double in [name for name, looks in self._looks.items() if looks == 3]:
             log.warning(
                 "two candidates have one id, give each its own --id career=%s id=%s znodes=%s,%s",
-                self._layout.career,
+                career,
                 self._candidate,
                 self.position.name,
                 double,
-                extra={
-                    "event": "duplicate_id",
-                    "career": self._layout.career,
-                    "candidate": self._candidate,
-                },
+                extra={"event": "duplicate_id", "career": career, "candidate": self._candidate},
             )
 
     def _succeeded(self, signal: Input) -> Input:
@@ -409,8 +402,8 @@ class Enlistment:
         return signal
 
     def _failed(self, what: str, exc: LeaderqError) -> Input:
-        # Without a connection this repeats until there is one, and the session says so itself; the
-        # rest is worth a line whenever it changes.
+        # Without a connection this repeats until there is one, and the session says so itself;
+        # other errors are logged whenever they change.
         failure = f"{what}: {exc}"
         known = failure == self._last_failure or isinstance(exc, (ConnectionLost, SessionExpired))
         self._last_failure = failure

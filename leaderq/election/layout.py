@@ -38,7 +38,7 @@ class Layout:
     def __init__(self, root: str, career: str) -> None:
         self.root = root
         self.career = career
-        # What several users' careers stand below: whoever makes it lets others create there.
+        # The parent of several users' careers: whoever makes it lets others create there.
         self.shared = root.rstrip("/") or "/"
         self.base = f"{root.rstrip('/')}/{career}"
         self.candidates = f"{self.base}/candidates"  # the folder of the line
@@ -50,7 +50,6 @@ class Layout:
         self.attempts = f"{self.base}/attempts"  # at records over which processes have died
 
     def candidate(self, name: str) -> str:
-        """The path of a candidate's znode."""
         return f"{self.candidates}/{name}"
 
     def process(self, session: int) -> str:
@@ -59,12 +58,12 @@ class Layout:
 
 
 def new_guid() -> str:
-    """A mark that finds a candidate's znode again when the reply to its creation was lost."""
+    """A mark that identifies a candidate's znode even if the reply to its creation was lost."""
     return str(uuid.uuid4())
 
 
 def name_prefix(guid: str) -> str:
-    """What a candidate asks ZooKeeper to create; the server appends the sequence."""
+    """The name that a candidate asks ZooKeeper to create; the server appends the sequence."""
     return f"_c_{guid}-latch-"
 
 
@@ -77,7 +76,8 @@ def sequence(name: str) -> int | None:
 def in_line(names: Iterable[str]) -> list[str]:
     """The candidates among ``names``, first the one that leads or may claim."""
     numbered = [(number, name) for name in names if (number := sequence(name)) is not None]
-    # Candidates live at most 2^31 apart; a wider spread means that the counter wrapped between.
+    # Candidates live at most 2^31 apart; a wider spread means that the counter wrapped between
+    # them.
     wrapped = max(numbered, default=(0, ""))[0] - _COUNTER // 2
     numbered.sort(key=lambda one: one[0] + (_COUNTER if one[0] < wrapped else 0))
     return [name for _, name in numbered]
@@ -112,11 +112,11 @@ class TermRecord:
     """The newest term: who leads, or led last.
 
     ``candidate`` is the id given by ``--id``; ``id`` the name of its znode, unique for ever.
-    ``began`` and ``ended`` are seconds since the epoch, for people. ``ended`` is ``None`` although
-    the znode is gone: an unclean end. ``error`` is what the career raised; ``stands_again`` is when
-    the candidate, which cools off, joins the line again. ``past`` are the terms before, the newest
-    first, as they stand in the JSON: read by people only (:func:`terms_before`), and written again
-    at every claim and release, where each millisecond is one without a leader.
+    ``began`` and ``ended`` are seconds since the epoch, for people. If ``ended`` is ``None``
+    although the znode is gone, the end was unclean. ``error`` is the career's error;
+    ``stands_again`` is when the candidate, which cools off, joins the line again. ``past`` are the
+    terms before, the newest first, as they are in the JSON: they are written again at every claim
+    and release, where each millisecond is one without a leader.
     """
 
     number: int = 0
@@ -135,7 +135,7 @@ class TermRecord:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What operators want of a career.
+    """The wishes of operators for a career.
 
     ``paused``: the leader begins no new unit of work. ``step_down``: the number of the term that
     should end; ``successor``: who should follow it. ``floor``: the least number of the next term.
@@ -173,7 +173,7 @@ def decode(kind: type[R], data: bytes, *, path: str) -> R:
         return kind()
     try:
         return _made(kind, json.loads(data))
-    except (ValueError, TypeError) as exc:
+    except (ValueError, TypeError, RecursionError) as exc:
         problem = f"the znode {path} holds {data[:60]!r}, which is not a {kind.__name__} ({exc})"
         raise CorruptRecord(f"{problem}; {_REMEDIES[kind.__name__]}") from exc
 
@@ -191,7 +191,7 @@ def _made(kind: type[R], found: object) -> R:
 
 
 def terms_before(record: TermRecord) -> tuple[TermRecord, ...]:
-    """The terms before that of ``record``, the newest first; what is spoilt is left out."""
+    """The terms before that of ``record``, the newest first; damaged ones are left out."""
     terms = []
     for each in record.past:
         try:
@@ -202,7 +202,7 @@ def terms_before(record: TermRecord) -> tuple[TermRecord, ...]:
 
 
 class WishesDecoder:
-    """Decodes the ``control`` record at ``path`` again and again; a spoilt one is logged once."""
+    """Decodes the ``control`` record at ``path`` again and again; a damaged one is logged once."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -225,7 +225,6 @@ def next_number(newest: TermRecord, wishes: Wishes) -> int:
 
 
 def past_with(newest: TermRecord) -> tuple[Mapping[str, Any], ...]:
-    """The ``past`` of the term after ``newest``."""
     if newest.candidate is None:
         return newest.past
     values = {
@@ -238,9 +237,7 @@ def past_with(newest: TermRecord) -> tuple[Mapping[str, Any], ...]:
 
 @dataclass(frozen=True, slots=True)
 class EndDetails:
-    """What operators are told beside the end of a term: the ``error`` that the career raised, and
-    for how long its candidate cools off.
-    """
+    """What operators are shown of a term's end: the error, and the cool-off."""
 
     error: str | None = None
     cool_off_s: float = 0.0
@@ -249,7 +246,6 @@ class EndDetails:
 def closed(
     record: TermRecord, *, ended: float, reason: str, details: EndDetails | None = None
 ) -> TermRecord:
-    """The record of a term that ended cleanly."""
     error = stands_again = None
     if details is not None and details.error:
         text = " ".join(details.error.split())

@@ -1,11 +1,11 @@
 """What those may see and ask who do not stand for election: observers and operators.
 
-A view is put together from several readings, for people and tools: it may be a moment old, and
-nothing may be written on the strength of it.
+A view is put together from several readings: it may be a moment old, and nothing may be written on
+the strength of it.
 
 A wish is a value in the ``control`` znode and names the term it is meant for, so that one which
-comes late does nothing. The leader watches that znode and winds up in order; a wish never deposes
-anybody. A spoilt ``control`` record counts as empty, and the next wish writes it again.
+comes late does nothing. The leader watches that znode and winds up in order. A spoilt ``control``
+record counts as empty, and the next wish writes it again.
 """
 
 from __future__ import annotations
@@ -160,11 +160,11 @@ def view_of(
 
 
 def _cooling_off(record: TermRecord, standing: set[str], now: float) -> tuple[Member, ...]:
-    """Who ended a term lately and has not come back yet; who stands again first, first."""
+    """Candidates that ended a term lately and are not back yet; the next to return first."""
     found: dict[str, Member] = {}
     for each in (record, *terms_before(record)):
         if each.candidate is None or each.candidate in found:
-            continue  # what it did before that does not count any more
+            continue  # its earlier terms do not count any more
         found[each.candidate] = Member(each.candidate, each.host, each.pid, each.stands_again)
     waiting = [
         one
@@ -175,9 +175,7 @@ def _cooling_off(record: TermRecord, standing: set[str], now: float) -> tuple[Me
 
 
 class Observer:
-    """Looks at one career. ``client`` is a :class:`~leaderq.zookeeper.Session` or a started
-    ``KazooClient``.
-    """
+    """Looks at one career, through a session or a started ``KazooClient``."""
 
     def __init__(self, client: AnyClient, career: str, *, root: str = "/leaderq") -> None:
         self._session: Session = as_session(client)
@@ -191,9 +189,8 @@ class Observer:
         return view_of(self._career, record, wishes, standing, places=places, now=time.time())
 
     def wait_until(self, fact: Callable[[View], bool], *, timeout_s: float) -> View:
-        """The first view for which ``fact`` holds, or the last one seen within ``timeout_s``.
-
-        Looks whenever something below the career changes, and once a second besides.
+        """The first view for which ``fact`` holds, or the last one seen within ``timeout_s``. Looks
+        whenever something below the career changes, and once a second besides.
         """
         require_plain_function(fact, "fact")
         changed = threading.Event()
@@ -208,9 +205,7 @@ class Observer:
                 changed.wait(min(1.0, left_s))
 
     def watching(self, callback: Callable[[WatchEvent], None]) -> Any:
-        """Call ``callback``, on a ZooKeeper thread, whenever something below the career changes,
-        until the ``with`` block ends.
-        """
+        """Call ``callback``, on a ZooKeeper thread, at every change below the career."""
         self._session.ensure_path(self._layout.base, shared=self._layout.shared)
         return self._session.watch_tree(self._layout.base, callback)
 
@@ -223,7 +218,7 @@ class Observer:
             return []
 
     def _look(self) -> tuple[TermRecord, Wishes, list[CandidateNode], Places]:
-        """Two requests, whatever there is."""
+        """Two requests, whatever exists."""
         layout = self._layout
         term, control, names, sessions = self._session.multi_read(
             [
@@ -240,7 +235,7 @@ class Observer:
         paths = [layout.candidate(name) for name in line]
         paths += [layout.process(int(name, 16)) for name in running]
         found = self._session.multi_read([GetData(path) for path in paths]) if paths else []
-        read = [_there(each) for each in found]  # nothing of one that left in between
+        read = [_there(each) for each in found]  # none from one that left in between
         standing = [
             CandidateNode(name, each[0].decode(errors="replace"), each[1].ephemeral_owner)
             for name, each in zip(line, read, strict=False)
@@ -255,7 +250,7 @@ class Observer:
 
 
 def _there(read: Any) -> Any:
-    """What was read; ``None`` for a znode that is not there."""
+    """The data read; ``None`` for a znode that is not there."""
     if isinstance(read, NoNode):
         return None
     if isinstance(read, LeaderqError):
@@ -273,20 +268,20 @@ def _place(data: bytes) -> tuple[str | None, int | None]:
     try:
         said = json.loads(data)
         return str(said["host"]), int(said["pid"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None, None  # it is for people, and stops nobody
 
 
 class Operator(Observer):
-    """An :class:`Observer` that makes requests too; a refusal says why."""
+    """An :class:`Observer` that also makes requests; a refusal says why."""
 
     _control: tuple[Wishes, int] | None = None  # as last written here, and its version
 
     def step_down(self, *, timeout_s: float = 60.0) -> View:
         """End the present term in order; returns the view in which the next leader executes.
 
-        Raises :class:`RequestRefused` when nobody leads, nobody else stands, or no successor
-        executes within ``timeout_s``.
+        :raises RequestRefused: nobody leads, nobody else stands, or no successor executes within
+          ``timeout_s``.
         """
         view = self._led()
         if len(view.candidates) < 2:
@@ -319,10 +314,9 @@ class Operator(Observer):
         return self.view()
 
     def raise_floor(self, number: int) -> None:
-        """Number the next term at least ``number``.
-
-        For an ensemble that was rebuilt and forgot the terms before, and for a ``term`` record that
-        is spoilt: that is written again, as if the term before ``number`` had ended uncleanly.
+        """Number the next term at least ``number``: for an ensemble that forgot the terms before,
+        and for a damaged ``term`` record, which is written again as if its term had ended
+        uncleanly.
 
         :raises ConfigurationError: ``number`` is not positive.
         """
@@ -347,9 +341,8 @@ class Operator(Observer):
                     continue  # somebody else has repaired it meanwhile
 
     def forget(self) -> int:
-        """Delete everything that is kept of the career; returns how many znodes that were.
-
-        Its offsets in ZooKeeper are lost, and its terms are numbered from 1 again.
+        """Delete everything stored for the career, its offsets in ZooKeeper too; returns how many
+        znodes that were.
 
         :raises RequestRefused: a candidate stands or cools off, or a process that stood is alive.
         """
@@ -368,8 +361,8 @@ class Operator(Observer):
                 children = () if path in living else self._session.children(path)
                 paths += [join(path, child) for child in children]
             try:
-                # At once or not at all: whoever enlists meanwhile keeps everything, because a
-                # znode with children cannot be deleted.
+                # At once or not at all: a candidate that enlists meanwhile keeps everything,
+                # because a znode with children cannot be deleted.
                 self._session.multi([Delete(path) for path in reversed(paths)])
             except (NoNode, NotEmpty):
                 continue

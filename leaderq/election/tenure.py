@@ -1,6 +1,12 @@
 """A leader's dealings with ZooKeeper: the lease is renewed, the own znode watched, writes are
 fenced, operators are heard.
 
+T is the session time-out, the smallest one granted since the term was won. The leader sends a
+write that changes nothing every T/6. Only an *acknowledged write* proves anything: reads, pings and
+CONNECTED come from a server that may itself be cut off. Time counts from when it was *sent*. Why
+2T/3 from then ends before any other candidate can win: docs/design/election.md, "What the guarantee
+rests on".
+
 Who is authoritative: acknowledged writes prolong the lease; the deletion of the own znode, the end
 of the session and a refused fence end the term. Nothing here waits, except :meth:`Tenure.write` on
 the career's thread: the candidate's thread must always be free to notice the end of the lease.
@@ -13,14 +19,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.election.decision import Input
 from leaderq.election.enlistment import WonClaim
 from leaderq.election.layout import Layout, Wishes, WishesDecoder, encode
-from leaderq.election.lease import Lease, LeaseState
 from leaderq.errors import (
     Deposed,
     NoNode,
@@ -36,11 +42,67 @@ from leaderq.zookeeper import Check, Operation, Session, SetData, WatchEvent, Wa
 Tell = Callable[[Input], None]
 
 
-class Tenure:
-    """One term as its leader keeps it up.
+class LeaseState(Enum):
+    """The state of a lease at an instant."""
 
-    ``tell`` hands a signal to the candidate's thread. ``node`` is the path of the znode that stands
-    for this term, ``record`` the ``term`` record as last written.
+    FULL = "full"
+    LATE = "late"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """``timeout_s`` is T; ``heard_s``: when the last acknowledged write was sent; ``sent_s``: when
+    the newest one was, acknowledged or not. Times are seconds on :func:`leaderq.clock.now_s`.
+    """
+
+    timeout_s: float
+    heard_s: float
+    sent_s: float
+
+    @property
+    def ends_s(self) -> float:
+        """The end of trust: 2T/3 after the last acknowledged write was sent."""
+        return self.heard_s + self.timeout_s * 2 / 3
+
+    @property
+    def late_s(self) -> float:
+        """When silence becomes suspicious: two renewals have gone unanswered."""
+        return self.heard_s + self.timeout_s / 3
+
+    @property
+    def renew_s(self) -> float:
+        """When the next renewal is to be sent: T/6 after the newest one."""
+        return self.sent_s + self.timeout_s / 6
+
+    def granted(self, timeout_s: float) -> Lease:
+        """A connection was made under the session time-out ``timeout_s``."""
+        return replace(self, timeout_s=min(self.timeout_s, timeout_s))
+
+    def sent(self, at_s: float) -> Lease:
+        return replace(self, sent_s=max(self.sent_s, at_s))
+
+    def acknowledged(self, sent_s: float) -> Lease:
+        """The renewal sent at ``sent_s`` was acknowledged; replies may come in any order."""
+        return replace(self, heard_s=max(self.heard_s, sent_s))
+
+    def trust(self, now_s: float) -> LeaseState:
+        if now_s >= self.ends_s:
+            return LeaseState.NONE
+        return LeaseState.LATE if now_s >= self.late_s else LeaseState.FULL
+
+    def wake_s(self, now_s: float) -> float:
+        """The next instant at which something is due: a renewal, suspicion, or the end."""
+        return min(
+            at for at in (self.renew_s, self.late_s, self.ends_s) if at > now_s or at == self.ends_s
+        )
+
+
+class Tenure:
+    """One term as its leader keeps it up. ``tell`` hands a signal to the candidate's thread.
+
+    ``node`` is the path of the znode that stands for this term, ``record`` the ``term`` record as
+    last written.
     """
 
     def __init__(
@@ -62,7 +124,7 @@ class Tenure:
         self._decoder = decoder
         self._tell = tell
         self._hear_wishes = hear_wishes
-        self.lease = Lease.begun(timeout_s=session.timeout_s, sent_s=won.sent_s)
+        self.lease = Lease(session.timeout_s, won.sent_s, won.sent_s)
         self._lock = threading.Lock()  # guards the lease: replies come on another thread than sends
         self._closed = False
         self._own_watch_set = False
@@ -93,17 +155,16 @@ class Tenure:
         self._closed = True
 
     def signal_due(self, at_s: float) -> Input | None:
-        """What the clock alone says at ``at_s``."""
+        """The signal that follows from the clock alone at ``at_s``."""
         if self.term.remaining_s() <= 0:
             return Input.LEASE_OVER
         state = self.lease.trust(at_s)
         return {LeaseState.NONE: Input.LEASE_OVER, LeaseState.LATE: Input.LATE}.get(state)
 
     def renew(self, at_s: float) -> None:
-        """Send a renewal: a multi of one check of the own znode.
-
-        It is a transaction of the quorum like any other, and changes nothing. A write to the znode
-        would use up the one-shot data watch of a Java ``LeaderLatch`` behind us (Z18).
+        """Send a renewal: a multi of one check of the own znode, a transaction of the quorum that
+        changes nothing. A write would use up the data watch of a Java ``LeaderLatch`` behind us
+        (Z18).
         """
         with self._lock:
             self.lease = self.lease.sent(at_s)
@@ -122,14 +183,14 @@ class Tenure:
         reply.add_done_callback(lambda done: self._renewed(done, at_s))
 
     def read_wishes(self) -> None:
-        """Read what operators want, and watch for changes."""
+        """Read the operators' wishes, and watch for changes."""
         reply = self._session.get_async(self._layout.control, watch=self._on_control)
         reply.add_done_callback(self._wishes_read)
 
     def write(self, term: Term, ops: Sequence[Operation]) -> list[Any]:
         """See :meth:`leaderq.term.Term.write`. Called on the career's thread."""
-        # An answer after the end of the lease is still worth having: without it the outcome is
-        # unknown. Where none can come, the candidate drops the connection, which ends the wait.
+        # An answer after the end of the lease is still useful: without it the outcome is unknown.
+        # If no answer can come, the candidate drops the connection, which ends the wait.
         after_s = self._session.timeout_s / 3
         while True:
             if self._session.id not in (self._owner, None):

@@ -15,7 +15,6 @@ from leaderq.events import EventBus
 from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import ClientLibrary, bootstrap_servers, for_all_clients
 from leaderq.kafka.clients.consumer import (
-    SHARED_FETCH_BYTES,
     ConsumerFactory,
     ConsumerSettings,
     TopicPattern,
@@ -65,7 +64,7 @@ ASK_GROUP_S = 5.0
 
 @dataclass(frozen=True)
 class Environment:
-    """What a career declares, where it runs, and what of its code is called."""
+    """What a career declares, where it runs, and which of its functions are called."""
 
     declared: Declaration
     settings: Settings
@@ -85,7 +84,6 @@ class Environment:
 
     @property
     def connection(self) -> dict[str, Any]:
-        """What consumer and producer of a career are both made with."""
         return {
             "address": self.settings.kafka,
             "client_id": f"leaderq-{self.declared.name}-{self.candidate}",
@@ -97,7 +95,7 @@ class Environment:
 
 @dataclass
 class Assembly:
-    """What serves one career, through all its terms; for the career thread."""
+    """The parts that serve one career, through all its terms; for the career thread."""
 
     declared: Declaration
     store: OffsetStore
@@ -119,7 +117,7 @@ class Assembly:
 
 
 def assembled(environment: Environment, former: Assembly | None) -> Assembly:
-    """The parts for a career, connected to Kafka; in the place of ``former``, whose consumer thread
+    """The parts for a career, connected to Kafka; they replace ``former``, whose consumer thread
     has ended or hangs. Raises what making a client raises.
     """
     declared, settings, layout = environment.declared, environment.settings, environment.layout
@@ -158,9 +156,6 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         make_topic=lambda: topic and _require_topic(environment, topic),
         topic_bytes=topic_bytes,
     )
-    marks = None
-    if policy(declared.on_error, declared.where).deaths:
-        marks = CrashMarks(session, layout.attempts, max_records=declared.max_records)
     calls = HandleCalls(environment.handle)
     figures = DrainFigures() if former is None else former.handler.context.figures
     if former is None:
@@ -172,7 +167,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         commit=consumer.commit,
         rest=consumer.rest,
         send_dead_letter=dead_letters.send,
-        marks=marks,
+        marks=CrashMarks(session, layout.attempts, max_records=declared.max_records),
         on_skipped=reports.skipped,
         on_dead_lettered=reports.dead_lettered,
         on_held_up=reports.held_up,
@@ -205,14 +200,14 @@ def handling_context(
 
 
 def access_for(declared: Declaration, settings: Settings) -> Access:
-    """How what is done beside the draining, with kafka-python, is let in; its time-out."""
+    """The login and time-out of requests beside the draining, which use kafka-python."""
     options = for_all_clients(declared.client, declared.client_options)
     security = replace(settings.kafka_security, client_options=options)
     return {"security": security, "timeout_s": settings.connect_timeout_s}
 
 
 def _free_group(environment: Environment) -> str:
-    """Remove from the group the former names of a renamed career; returns whom it waits for."""
+    """Remove former names of a renamed career from the group; returns whom it still waits for."""
     declared, session, root = environment.declared, environment.session, environment.settings.root
     address, group = environment.settings.kafka, declared.group
     access: Access = {**environment.access, "timeout_s": ASK_GROUP_S}
@@ -242,7 +237,7 @@ def _is_abandoned(session: Session, layout: Layout) -> bool:
 
 
 def _require_topic(environment: Environment, topic: str) -> int | None:
-    """Make the dead-letter topic, if it is missing, before it is needed; returns its size limit."""
+    """Make a missing dead-letter topic before it is needed; returns its size limit."""
     address, access = environment.settings.kafka, environment.access
     sources = environment.declared.topics
     if isinstance(sources, TopicPattern):
@@ -286,7 +281,6 @@ def consumer_settings(environment: Environment, in_group: bool) -> ConsumerSetti
         group=declared.group,
         member=declared.name,
         membership=in_group,
-        partition_fetch_bytes=SHARED_FETCH_BYTES if declared.workers > 1 else None,
         **environment.connection,
     )
 

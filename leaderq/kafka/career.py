@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Literal
 
 from leaderq.career import LeaderCareer, career_name, career_problems
+from leaderq.config import Settings
 from leaderq.errors import ConfigurationError, Deposed, KafkaFenced, UnknownTopic
 from leaderq.kafka.assembly import Assembly, Environment, assembled
 from leaderq.kafka.clients.consumer import BatchLost
@@ -33,52 +35,48 @@ class KafkaLeaderCareer(LeaderCareer):
 
     What to read, and where progress is kept (class attributes):
         ``topics``: a topic or several, or a pattern (``re.compile("clicks-.*")``): all topics whose
-        whole name matches, also those made while it leads (read within some 15 s), but for Kafka's
+        whole name matches, also those made while it leads (read within some 15 s), except Kafka's
         own and the career's dead letters. ``group``: the consumer group; default the career's name.
         ``offsets``: where progress is kept, which also decides what is fenced: ``"kafka"`` (the
         group's committed offsets), ``"zookeeper"`` (with the znodes that :meth:`handle` writes),
         ``"transaction"`` (with the records it produces), ``"external"`` (in the user's own
-        database).
-        ``delivery``: ``"at_most_once"``, ``"at_least_once"`` or ``"exactly_once"``; default: the
-        most that the store can do. See :mod:`leaderq.kafka.declaration` for the order of work
-        and committing, and what each costs.
-        ``auto_offset_reset``: where a group that never committed begins: ``"earliest"``,
-        ``"latest"`` or ``"none"`` (an error). If it is set, reading also goes on there where
-        records to be read next are *gone* (deleted by retention; a topic made again). Not set
-        (``None``): a new group begins at the earliest record, and anything gone stops the leader
-        with an error: nothing is skipped silently.
+        database). ``delivery``: ``"at_most_once"``, ``"at_least_once"`` or ``"exactly_once"``;
+        default: the most that the store can do. See :mod:`leaderq.kafka.declaration` for the order
+        of work and committing, and what each costs. ``auto_offset_reset``: where a group that never
+        committed begins: ``"earliest"``, ``"latest"`` or ``"none"`` (an error). If it is set,
+        reading also continues there when the next records are *gone* (deleted by retention; a topic
+        made again). Not set (``None``): a new group begins at the earliest record, and the leader
+        stops with an error when records are gone: nothing is skipped silently.
         ``max_message_bytes``: the largest message (key, value and headers) that :meth:`produce`
-        takes; a larger one is an error about its record. Raise it where topics take more. A dead
-        letter may have as many bytes, or 64 MB if that is more.
-        ``client``: ``"kafka-python"``, or ``"confluent"``, which reads several times as fast (extra
-        ``leaderq[confluent]``). ``client_options``: the library's own, by the names it has for
-        them: rack, fetch sizes, compression, who gives out tokens. What a promise rests on is
-        refused (:mod:`leaderq.kafka.clients.client_options`).
+        takes; a larger one is an error of its record. Raise it if topics take more. A dead letter
+        may have as many bytes, or 64 MB if that is more. ``client``: ``"kafka-python"``, or
+        ``"confluent"``, which reads several times as fast (extra ``leaderq[confluent]``).
+        ``client_options``: the library's own options, under its names: rack, fetch sizes,
+        compression, who issues tokens. Options that a promise rests on are refused
+        (:mod:`leaderq.kafka.clients.client_options`).
 
     How it is handed over:
         ``max_records``, ``max_bytes`` (keys and values), ``max_wait_s``: a batch is handed over
-        when one of the first two is reached, or so long after its first record was read. One batch
-        is in hand and one ahead, so memory is bounded by a few times ``max_bytes``. A batch is
-        also what may be repeated by the next leader after a crash, and its commit is one round
-        trip, so small batches read slower.
-        ``batches``: ``"merged"`` (one call for a batch) or ``"partition"`` (one call for the
-        records of each partition).
-        ``workers``: handle so many partitions in parallel, each in order; then :meth:`handle` is
-        called on several threads, and a batch has as much of each partition that has records.
-        ``key_deserializer``, ``value_deserializer``: from ``bytes`` to what :meth:`handle` shall
-        see; default: bytes.
-        ``max_records_per_s``, ``max_bytes_per_s``: limits; ``key_interval_s``: a record waits until
-        its key was handled so long ago.
+        when one of the first two is reached, or ``max_wait_s`` after its first record was read. One
+        batch is in hand and one ahead, so memory is bounded by a few times ``max_bytes``. After a
+        crash the next leader may repeat one batch. Each commit is one round trip, so small batches
+        are slower. ``batches``: ``"merged"`` (one call for a batch) or ``"partition"`` (one call
+        for the records of each partition). ``workers``: how many partitions to handle in parallel,
+        each in order; then :meth:`handle` is called on several threads, and a batch has equal
+        shares of all partitions with records. ``key_deserializer``, ``value_deserializer``: make of
+        ``bytes`` what :meth:`handle` sees; default: bytes. ``max_records_per_s``,
+        ``max_bytes_per_s``: limits; ``key_interval_s``: the shortest time between two records of
+        one key.
 
     What if it fails:
         ``on_error``: ``"raise"`` (default: the term fails, the offset stays), ``skip()``,
         ``retry(n, backoff_s, then=...)``, ``dead_letter(topic)``; see
-        :mod:`leaderq.kafka.handling.on_error`. What cannot be decoded takes the same road, and with
-        the last two also a record over which the process dies again and again.
+        :mod:`leaderq.kafka.handling.on_error`. The same holds for records that cannot be decoded,
+        and with the last two also for a record over which the process dies again and again.
 
-        ``handle_budget_s``: one call of :meth:`handle` that takes longer ends the term: it hangs,
-        and nobody else would be told. ``None`` (default): there is no limit. Your own
-        :meth:`healthy` must ask ``super().healthy()`` too.
+        ``handle_budget_s``: one call of :meth:`handle` that takes longer ends the term, because it
+        hangs. ``None`` (default): no limit. If you override :meth:`healthy`, call
+        ``super().healthy()`` too.
 
     Order at the start of a term: the former leader is fenced, offsets are loaded,
     :meth:`inaugurate`, first :meth:`handle`. At its end: the batch in hand is finished and
@@ -86,11 +84,11 @@ class KafkaLeaderCareer(LeaderCareer):
 
     *Guarantees:* a batch is committed only after :meth:`handle` returned for it (unless *at most
     once*), and by nobody but the newest leader; at the change of a term at most one batch is
-    repeated, and none skipped. While Kafka is away the term goes on, and tries again. A slow
-    :meth:`handle` loses no membership.
-    *Not guaranteed:* that the former leader is fenced *before* :meth:`inaugurate` if Kafka takes
-    longer than 5 s to do it; but no record is read before it is. Exactly once concerns what goes
-    through the store; any other effect of a batch can be repeated.
+    repeated, and none skipped. While Kafka is unreachable the term continues and retries. A slow
+    :meth:`handle` does not lose the membership. *Not guaranteed:* that the former leader is fenced
+    *before* :meth:`inaugurate` if Kafka takes longer than 5 s to do it; but no record is read
+    before it is. Exactly once holds for effects through the store; any other effect of a batch can
+    be repeated.
     """
 
     topics: ClassVar[str | Sequence[str] | re.Pattern[str]] = ()
@@ -126,8 +124,8 @@ class KafkaLeaderCareer(LeaderCareer):
         """Work on one batch; the records of each partition are in order. Return when it is done,
         raise if it cannot be.
 
-        Override this, or :meth:`handle_record`, to which it hands one record after the other. An
-        override that knows which record it cannot handle raises ``PoisonRecord(record)``.
+        Override this or :meth:`handle_record`, which it calls for each record. An override that
+        knows which record it cannot handle raises ``PoisonRecord(record)``.
         """
         for record in records:
             try:
@@ -146,8 +144,8 @@ class KafkaLeaderCareer(LeaderCareer):
         raise NotImplementedError
 
     def load_offsets(self, term: Term) -> Mapping[Any, int]:
-        """With ``offsets="external"``: make the own store refuse earlier terms, then give the
-        offset to read next of each partition.
+        """With ``offsets="external"``: make your store refuse earlier terms, then return the offset
+        to read next of each partition.
 
         Keys are ``(topic, partition)``; a partition that was never read is absent. Called before
         :meth:`inaugurate`.
@@ -169,10 +167,10 @@ class KafkaLeaderCareer(LeaderCareer):
         """With ``offsets="transaction"``: send a record that becomes visible together with the
         offsets of the batch, or never.
 
-        Returns at once; that it cannot be sent is found out when the batch is committed. Raises
+        Returns at once; a failure shows when the batch is committed. Raises
         :class:`~leaderq.errors.KafkaFenced` if a newer leader is there already.
         """
-        # Without a look at its thread: this runs for each message, and committing looks.
+        # The thread is not checked: this runs for each message, and committing checks it.
         store = (self._assembly or self._running()).store
         if not isinstance(store, TransactionOffsets):
             raise ConfigurationError(
@@ -224,7 +222,7 @@ class KafkaLeaderCareer(LeaderCareer):
         self._begin(term)
         assembly = self._running()
         batch = assembly.consumer.next(term, IDLE_WAIT_S)
-        # The end may have been asked for meanwhile: whoever leads next is handed the batch.
+        # The end may have been asked for meanwhile: the next leader is handed the batch.
         if batch is None or term.ending.is_set() or term.paused:
             return
         if (marks := assembly.handler.context.marks) is not None:
@@ -232,9 +230,9 @@ class KafkaLeaderCareer(LeaderCareer):
         try:
             assembly.handler.work(batch, term)
         except BatchLost:
-            assembly.store.undo()  # what of it is not committed is handed out again
+            assembly.store.undo()  # records that are not committed are handed out again
         except UnknownTopic:
-            # if that is the one that is missing, the next term finds it
+            # if the missing topic is another one, the next term finds that
             assembly.dead_letters.make_topic()
             raise
         except KafkaFenced as exc:
@@ -247,6 +245,12 @@ class KafkaLeaderCareer(LeaderCareer):
             self._assembly.close()
             self._assembly = None
 
+    def _check_declared(self, settings: Settings) -> None:
+        if type(self).prepare is KafkaLeaderCareer.prepare:  # else that may declare the rest
+            self.settings, self.options = settings, settings.options
+            with suppress(AttributeError):  # such as a session, which a property may need
+                self._declared()
+
     def _begin(self, term: Term) -> None:
         """Fence the former leader; called before ``inaugurate``, or else by ``execute``."""
         if self._assembly is not None and self._assembly.consumer.is_consuming(term):
@@ -254,7 +258,7 @@ class KafkaLeaderCareer(LeaderCareer):
         self._running().begin(term, FENCE_WAIT_S)
 
     def _finish(self, term: Term) -> None:
-        """Let go of the group; called after ``handOver``, before the leadership is given back."""
+        """Leave the group; called after ``handOver``, before the leadership is released."""
         if self._assembly is not None:
             self._assembly.consumer.finish(term)
 
@@ -265,7 +269,7 @@ class KafkaLeaderCareer(LeaderCareer):
         return assembly
 
     def _declared(self) -> Declaration:
-        """What the class declares, checked; raises :class:`~leaderq.errors.ConfigurationError`."""
+        """The class's declaration, checked; raises :class:`~leaderq.errors.ConfigurationError`."""
         declared = declaration_of(self, self.settings.career or career_name(self), self.settings)
         check(declared, [*self._problems(), *career_problems(type(self))])
         return declared
@@ -283,7 +287,6 @@ class KafkaLeaderCareer(LeaderCareer):
 
     @classmethod
     def _problems(cls) -> Iterable[str]:
-        """What is missing of the methods that a subclass must write."""
         where = cls.__qualname__
         base = KafkaLeaderCareer
         if cls.handle is base.handle and cls.handle_record is base.handle_record:

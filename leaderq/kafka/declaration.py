@@ -2,30 +2,17 @@
 once, naming the value, the class and the remedy. Pure.
 
 ``delivery`` is how often a record may be handled, fitted to where the career's offsets are kept. It
-names the least that is needed; a store that gives more is accepted. Per store, the default marked
-with ``*``, and the order of committing and work:
+names the least that is needed; a store that does more is accepted:
 
-=================  =================  ============================================================
-store              delivery           order, and what a crash in between costs
-=================  =================  ============================================================
-``"kafka"``        at_most_once       commit, then handle: what was in hand is never handled
-``"kafka"``        at_least_once *    handle, then commit: what was in hand is handled again
-``"zookeeper"``    at_most_once       commit, then handle: what was in hand is never handled
-``"zookeeper"``    at_least_once      as exactly_once
-``"zookeeper"``    exactly_once *     handle, then commit together with the operations that
-                                      ``handle`` gave along: for these, nothing; any other effect
-                                      of ``handle`` happens again
-``"transaction"``  at_least_once      as exactly_once
-``"transaction"``  exactly_once *     handle and produce, then commit offsets and what was
-                                      produced in one transaction: for readers with
-                                      ``read_committed``, nothing
-``"external"``     at_least_once      as exactly_once
-``"external"``     exactly_once *     ``handle`` stores result and offset in one transaction of
-                                      its own: nothing
-=================  =================  ============================================================
-
-Refused: *exactly once* with ``"kafka"``, where committing and work are two steps; *at most once*
-with ``"transaction"`` and ``"external"``, where nothing can be committed first.
+* ``"kafka"``: handle, then commit (*at least once*, the default): a crash in between repeats what
+  was in hand. Or commit, then handle (*at most once*): it is never handled. *Exactly once* is
+  refused, because committing and work are two steps.
+* ``"zookeeper"``: handle, then commit together with the operations that ``handle`` added: for
+  these exactly once, any other effect happens again after a crash. *At most once* as above.
+* ``"transaction"``: handle and produce, then commit offsets and what was produced in one
+  transaction: exactly once for readers with ``read_committed``.
+* ``"external"``: ``handle`` stores result and offset in one transaction of its own. For the last
+  two *at most once* is refused, because nothing can be committed first.
 """
 
 from __future__ import annotations
@@ -46,7 +33,7 @@ from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
 from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.handling.context import BatchShape
-from leaderq.kafka.handling.on_error import Ending, dead_letter_topic, policy
+from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.record import Deserializer
 from leaderq.plain import require_plain_function
 
@@ -79,7 +66,7 @@ _ACCEPTED = {
     StoreKind.TRANSACTION: (_ONCE, _LEAST),
     StoreKind.EXTERNAL: (_ONCE, _LEAST),
 }
-"""What each store can do; the default first."""
+"""The promises that each store can keep; the default first."""
 _REMEDIES = {
     (StoreKind.KAFKA, _ONCE): (
         "offsets='kafka' commits and handles in two steps, and a crash may fall between; use"
@@ -99,7 +86,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a career declares, under ``name``, or the settings say instead; ``where``: its class."""
+    """The declaration of a career under ``name``, where settings override its class (``where``)."""
 
     where: str
     name: str
@@ -139,7 +126,7 @@ _CHOICES: Mapping[str, type[Enum]] = {
 
 
 def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
-    """What the class of ``career`` declares, where ``settings`` say nothing else; unchecked."""
+    """The declaration of the class of ``career``, overridden by ``settings``; unchecked."""
     names = [each.name for each in fields(Declaration) if each.name != "where"]
     found = {each: getattr(career, each) for each in names}
     found |= {each: value for each in _TUNABLE if (value := getattr(settings, each)) is not None}
@@ -159,12 +146,9 @@ def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
 
 def dead_letters_of(on_error: object, name: str) -> str | None:
     try:
-        found = policy(on_error, name)
-    except ConfigurationError:  # told when it is checked
+        return policy(on_error, name).letters_topic(name)
+    except ConfigurationError:  # reported when it is checked
         return None
-    if found.terminal is not Ending.DEAD_LETTER:
-        return None
-    return found.topic or dead_letter_topic(name)
 
 
 Member = TypeVar("Member", bound=Enum)
@@ -178,7 +162,7 @@ def _member(kind: type[Member], value: object) -> Member | None:
 
 
 def deserializer_of(career: object, name: str) -> Deserializer | None:
-    """What the class declares; not made a method of the object where it is a plain function."""
+    """The deserialiser that the class declares; a plain function is not bound to the object."""
     declared = vars(career).get(name, getattr_static(type(career), name))
     if isinstance(declared, staticmethod | classmethod):
         return declared.__get__(career, type(career))
@@ -188,7 +172,7 @@ def deserializer_of(career: object, name: str) -> Deserializer | None:
 
 
 def check(declared: Declaration, others: Iterable[str] = ()) -> None:
-    """Return if it can be run so; else a ConfigurationError with all problems, and ``others``."""
+    """Raise a ConfigurationError with all problems and ``others``, if there are any."""
     kinds = _problems_of_reading, _problems_of_batches, _problems_elsewhere
     if problems := [*chain.from_iterable(find(declared) for find in kinds), *others]:
         raise ConfigurationError(*problems)
@@ -256,7 +240,7 @@ def _problems_elsewhere(declared: Declaration) -> Iterable[str]:
 
 
 def delivery_of(delivery: object, store: object, where: str) -> DeliveryPromise:
-    """How the class ``where`` delivers, or a ConfigurationError; ``None``: its store's default."""
+    """How the class ``where`` delivers; ``None``: its store's default. Checks both."""
     kept, wanted = _member(StoreKind, store), _member(DeliveryPromise, delivery)
     problems = [] if kept else [_unknown("offsets", store, where, StoreKind)]
     if delivery is not None and wanted is None:

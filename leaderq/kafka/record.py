@@ -10,6 +10,7 @@ records may be made only while they are looked at (:mod:`leaderq.kafka.clients.c
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
 
 
@@ -30,7 +32,24 @@ class Partition(NamedTuple):
         return f"{self.topic}-{self.number}"
 
 
-_Fields = namedtuple("_Fields", FIELDS)  # type: ignore[misc]
+class Offset(int):
+    """Where to read on. ``epoch`` is that of the leader who wrote the record before it (-1: not
+    known): passed on when reading begins there, it tells whether the log was cut off (KIP-320).
+    """
+
+    epoch: int
+
+    def __new__(cls, value: int, epoch: int | None = None) -> Offset:
+        made = super().__new__(cls, value)
+        made.epoch = -1 if epoch is None else epoch
+        return made
+
+
+def epoch_of(offset: int) -> int:
+    return offset.epoch if isinstance(offset, Offset) else -1
+
+
+_Fields = namedtuple("_Fields", (*FIELDS, "leader_epoch"))  # type: ignore[misc]
 
 
 class Record(tuple):  # type: ignore[type-arg]
@@ -39,7 +58,8 @@ class Record(tuple):  # type: ignore[type-arg]
     ``key`` and ``value`` are ``bytes`` (or ``None`` where the producer sent none) unless the career
     declares a deserialiser; ``timestamp_ms`` is milliseconds since the epoch, as the producer or
     the broker set it (-1: unknown); ``headers`` are pairs of name and bytes. Two records with equal
-    fields are equal, whatever client read them.
+    fields are equal, whatever client read them; ``leader_epoch``, of the leader who wrote it, is
+    not one of them.
     """
 
     __slots__ = ()
@@ -52,10 +72,12 @@ class Record(tuple):  # type: ignore[type-arg]
         key: Any
         value: Any
         headers: Sequence[tuple[str, bytes]]
+        leader_epoch: int | None
     else:
         topic, partition = _Fields.topic, _Fields.partition
         offset, timestamp_ms = _Fields.offset, _Fields.timestamp_ms
         key, value, headers = _Fields.key, _Fields.value, _Fields.headers
+        leader_epoch = _Fields.leader_epoch
 
     def __new__(
         cls,
@@ -66,21 +88,32 @@ class Record(tuple):  # type: ignore[type-arg]
         key: Any,
         value: Any,
         headers: Sequence[tuple[str, bytes]] = (),
+        leader_epoch: int | None = None,
     ) -> Record:
-        return tuple.__new__(Record, (topic, partition, offset, timestamp_ms, key, value, headers))
+        fields = topic, partition, offset, timestamp_ms, key, value, headers, leader_epoch
+        return tuple.__new__(Record, fields)
+
+    @property
+    def topic_partition(self) -> Partition:
+        return Partition(self.topic, self.partition)
+
+    @property
+    def place(self) -> str:
+        """``topic-partition@offset``, as log lines and errors name it."""
+        return f"{self.topic}-{self.partition}@{self.offset}"
 
     @property
     def size(self) -> int:
-        """Bytes of key and value, before any deserialiser (0 for what is not bytes any more)."""
+        """Bytes of key and value, before any deserialiser (0 for one that is not bytes now)."""
         return sum(len(part) for part in (self.key, self.value) if isinstance(part, bytes))
 
     def as_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in FIELDS}
 
     def replace(self, **changes: Any) -> Record:
-        return Record(**{**self.as_dict(), **changes})
+        return Record(**{**self.as_dict(), "leader_epoch": self.leader_epoch, **changes})
 
-    # What a client's own tuple holds, and where, is hidden: all below goes by the seven fields.
+    # The client's own tuple, and its layout, are hidden: all below uses the seven fields.
 
     def __iter__(self) -> Any:
         return iter(self.as_dict().values())
@@ -135,7 +168,7 @@ class ListLike(Sequence[T]):
 
 
 class SizedRecords(ListLike[Record]):
-    """Records that know their size without being made."""
+    """Records that know their size without being created."""
 
     __slots__ = ()
 
@@ -154,7 +187,7 @@ def size_of(rows: Sequence[Record]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Records handed out together; ``ends``: what is committed once all of them are handled."""
+    """Records handed out together; ``ends``: the offsets to commit once all of them are handled."""
 
     records: Mapping[Partition, Sequence[Record]]
     ends: Mapping[Partition, int]
@@ -168,8 +201,11 @@ class Batch:
 
 
 def batch_of(records: Mapping[Partition, Sequence[Record]]) -> Batch:
-    ends = {partition: rows[-1].offset + 1 for partition, rows in records.items()}
-    return Batch(records, ends)
+    return Batch(records, {partition: after(rows[-1]) for partition, rows in records.items()})
+
+
+def after(record: Record) -> Offset:
+    return Offset(record.offset + 1, record.leader_epoch)
 
 
 Deserializer = Callable[[bytes], Any]

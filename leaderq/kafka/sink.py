@@ -2,19 +2,18 @@
 
 The broker is authoritative: confirmed is what all replicas in sync have acknowledged. One
 idempotent client sends and repeats by itself, each message once and in order within its partition,
-for as long as it lives. It is never given a message twice: what it holds and has not heard of is
-told to the producer as *again* with ``SinkBusy``, and known when it comes again. On each failure:
+for as long as it lives. What it holds and has not heard of is told to the producer as *again* with
+``SinkBusy``, and known when it comes again. On each failure:
 
-* **the brokers are away**: the client goes on trying, no time-out of its own ends that, and no
-  message is sent twice;
-* **a partition has no leader**: the others are waited for, and this one for a second more; while it
-  stays so it is not waited for at all. What goes there is held up, and nothing else (give the
-  producer the ``key``, or all is one line);
-* **no broker can be found at the first connection, or a topic's metadata cannot be had**: *away*;
-* **a message is larger than** ``max_message_bytes``, or than its topic accepts, or is invalid, or
-  is no message: that record is refused, the others are sent;
-* **access is refused, a topic does not exist**: *broken*, until somebody mends it; nothing is given
-  up;
+* **the brokers are unreachable**: the client goes on trying, and no message is sent twice;
+* **a partition has no leader**: the others are waited for, and this one for a second more, then not
+  at all. What goes there is delayed, and nothing else (give the producer the ``key``, or all is one
+  line);
+* **no broker at the first connection, or no metadata of a topic**: ``SinkAway``;
+* **a message is larger than** ``max_message_bytes``, or than its topic accepts, or is invalid: that
+  record is refused, the others are sent;
+* **access is refused, a topic does not exist**: ``SinkBroken``, until somebody mends it; every
+  record is kept;
 * **the client itself fails** (its place in the sequence is lost): it is replaced, and what it had
   not seen confirmed is sent again, so that may be there twice, each time in order;
 * **close, or the process is killed**: what the client still holds is dropped. It may have reached
@@ -25,10 +24,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
-
-from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
@@ -43,6 +39,7 @@ from leaderq.errors import (
     SinkBroken,
     SinkBusy,
     UnknownTopic,
+    with_cause,
 )
 from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
 from leaderq.kafka.clients.consumer import KafkaAway
@@ -54,8 +51,9 @@ from leaderq.kafka.clients.producer import (
     ProducerSettings,
     SenderFactory,
     checked,
+    partition_of,
 )
-from leaderq.producing.sinks.sink import BatchOutcome
+from leaderq.producing.sinks import BatchOutcome
 
 _LAG_S = 1.0
 _GLANCE_S = 0.05
@@ -180,7 +178,7 @@ class KafkaSink:
                 message = checked(self._message(record), limit)
                 topic = message.topic
                 if topic in unsendable:
-                    # Nothing of that topic is sent: it would overtake the one before it.
+                    # Nothing more of that topic is sent: it would overtake.
                     sending.left.append(at)
                     continue
                 if (count := counts.get(topic, 0)) == 0:
@@ -222,7 +220,7 @@ class KafkaSink:
         return self._topic
 
     def _partition(self, message: Message, count: int, number: int) -> int:
-        """Return where it goes; without a key all of a batch go to one that is not stuck."""
+        """Return its partition; without a key all of a batch go to one that is not stuck."""
         topic, _, key, _, partition, _ = message
         if partition is not None:
             if partition >= count:
@@ -231,7 +229,7 @@ class KafkaSink:
                 )
             return partition
         if key is not None:
-            return _partition_of(key, count)
+            return partition_of(key, count)
         turns = ((number + more) % count for more in range(count))
         free = (one for one in turns if (topic, one) not in self._stuck)
         return next(free, number % count)
@@ -279,7 +277,7 @@ class KafkaSink:
         if not again:
             return BatchOutcome(sending.refused, place_of=place_of)
         verdicts = (error for error in failed.values() if isinstance(error, _VERDICTS))
-        # What is said of a message itself decides, if anything is.
+        # An error of a message itself decides, if there is one.
         why = (
             next(verdicts, None)
             or next(iter(failed.values()), None)
@@ -298,9 +296,10 @@ class KafkaSink:
         )
 
     def _hear_verdict(self, sending: _Sending, again: list[int], why: LeaderqError) -> None:
-        """The broker finds fault with a message; the client fails all behind it, and those beside
-        it, with the same error. So those that failed go one by one, in order, until the one at
-        fault is alone."""
+        """The broker refuses a message; the client fails all behind it, and those beside it, with
+        the same error. So the failed ones are sent one by one, in order, until the one at fault is
+        alone.
+        """
         self._drop()
         suspects = [sending.records[at] for at in again if sending.receipts[at] is not None]
         if len(again) == len(suspects) == 1:
@@ -310,7 +309,7 @@ class KafkaSink:
             self._suspects |= {id(one): one for one in suspects}
 
     def _keep(self, sending: _Sending, undone: list[int]) -> None:
-        """Know these again; and which partitions are behind."""
+        """Remember these, and which partitions are behind."""
         left = set(undone)
         for at, receipt in enumerate(sending.receipts):
             if receipt is not None and at not in left:
@@ -327,14 +326,12 @@ class KafkaSink:
                 f"Kafka {self._settings.address!r} has not acknowledged {len(undone)} messages yet,"
                 f" to {where}; is it there?"
             )
-        is_broken = isinstance(why, UnknownTopic | AccessRefused)
-        told = SinkBroken(str(why)) if is_broken else SinkAway(str(why))
-        told.__cause__ = why
-        return told
+        kind = SinkBroken if isinstance(why, UnknownTopic | AccessRefused) else SinkAway
+        return with_cause(kind(str(why)), why)
 
 
 class _Kept(NamedTuple):
-    """A record that the client has and has not heard of, with its partition."""
+    """A record that the client has without an acknowledgement, and its partition."""
 
     record: Any
     place: tuple[str, int]
@@ -342,7 +339,7 @@ class _Kept(NamedTuple):
 
 
 class _Sending:
-    """What was done with the records of one batch, by their positions."""
+    """What became of the records of one batch, by their positions."""
 
     def __init__(self, records: Sequence[Any]) -> None:
         self.records = records
@@ -374,8 +371,3 @@ def _sender_of(client: str, options: Mapping[str, Any]) -> SenderFactory:
 
 def _raw(part: Any) -> Any:
     return part.encode() if isinstance(part, str) else part
-
-
-@lru_cache(maxsize=65_536)
-def _partition_of(key: bytes, partitions: int) -> int:
-    return int(murmur2(key) & 0x7FFFFFFF) % partitions

@@ -6,22 +6,19 @@ benchmarks and tests; each call opens its own connection and closes it. All rais
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka import errors as native
 from kafka.admin import ConfigResource, MemberToRemove
 
-from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused, KafkaError, UnknownTopic
-from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.consumer import KafkaAway
+from leaderq.kafka.clients.consumer import until_answered
 from leaderq.kafka.clients.kafka_python_connection import (
     Client,
     connected,
@@ -29,22 +26,22 @@ from leaderq.kafka.clients.kafka_python_connection import (
     errors_translated,
     quiet_client_logs,
 )
+from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
+from leaderq.kafka.clients.producer import Message, ProducerSettings
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-T = TypeVar("T")
 Feed = (
     tuple[bytes | None, bytes | None]
     | tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
 )
-_ASK_AGAIN_S = 0.1
 _LARGEST, _LEAST_IN_SYNC = "max.message.bytes", "min.insync.replicas"
 _REFUSED = 29  # TOPIC_AUTHORIZATION_FAILED
 
 
 class Access(TypedDict, total=False):
-    """How to be let in (default: as anybody), and how long an answer may take (10 s)."""
+    """The login (default: none), and how long an answer may take (10 s)."""
 
     security: KafkaSecurity | None
     timeout_s: float
@@ -76,11 +73,7 @@ def create_topics(
 
 
 def ensure_topic(
-    address: str,
-    topic: str,
-    *,
-    configs: Mapping[str, str] | None = None,
-    **access: Unpack[Access],
+    address: str, topic: str, *, configs: Mapping[str, str] | None = None, **access: Unpack[Access]
 ) -> bool:
     """Create ``topic`` if it is not there, and return whether it was, or raise ``UnknownTopic``."""
     if topic in existing_topics(address, **access):
@@ -95,7 +88,7 @@ def ensure_topic(
 
 
 def existing_topics(address: str, **access: Unpack[Access]) -> frozenset[str]:
-    """The topics that this user may see, but for Kafka's own."""
+    """The topics that this user may see, except Kafka's own."""
     with _opened(KafkaConsumer, address, "asking for topics", **access) as consumer:
         return frozenset(consumer.topics())
 
@@ -119,17 +112,17 @@ def end_offsets(address: str, topic: str, **access: Unpack[Access]) -> dict[int,
 
 
 def committed(address: str, group: str, topic: str, **access: Unpack[Access]) -> dict[int, int]:
-    """What ``group`` has committed of ``topic``; a broker that loads its groups is asked again."""
+    """The offsets committed by ``group`` on ``topic``; asks again while its broker loads them."""
     doing = "asking for offsets"
     with _opened(KafkaConsumer, address, doing, **access) as consumer:
         where = _partitions(consumer, topic, address)
     with _opened(KafkaAdminClient, address, doing, **access) as admin:
-        kept = _once_it_answers(
-            lambda: admin.list_group_offsets({group: where})[group],
-            doing,
-            address,
-            access.get("timeout_s", 10.0),
-        )
+
+        def ask() -> Mapping[Any, Any]:
+            with errors_translated(doing, address):
+                return admin.list_group_offsets({group: where})[group]
+
+        kept = until_answered(ask, access.get("timeout_s", 10.0))
     return {each.partition: stored.offset for each, stored in kept.items() if stored.offset >= 0}
 
 
@@ -144,25 +137,16 @@ def produce(
     """Send ``(key, value)`` or ``(key, value, headers)`` records, each once, in order within a key;
     return their number, or raise if one was not acknowledged within ``timeout_s`` of the last.
     """
-    failed: list[Exception] = []
-    sent, options = 0, {"linger_ms": 5, "acks": "all"}
-    access: Access = {"security": security, "timeout_s": min(timeout_s, 30.0)}
-    with _opened(KafkaProducer, address, "producing", options, **access) as producer:
-        for key, value, *more in records:
-            headers = list(more[0]) if more else None
-            receipt = producer.send(topic, value=value, key=key, headers=headers)
-            receipt.add_errback(failed.append)
-            sent += 1
-        try:
-            producer.flush(timeout=timeout_s)
-        except native.KafkaTimeoutError:
-            # closing it would wait for the same, without a bound
-            private_api.drop(producer, 1.0)
-            raise
-    if failed:
-        what = f"{len(failed)} of {sent} records were not produced: {failed[0]}"
-        raise KafkaError(what) from failed[0]
-    return sent
+    settings = ProducerSettings(
+        address,
+        security=security or KafkaSecurity(),
+        open_timeout_s=min(timeout_s, 30.0),
+        max_message_bytes=1 << 20,  # as a topic takes them by default, or a little more
+    )
+    fields = ((value, key, more[0] if more else ()) for key, value, *more in records)
+    messages = (Message(topic, *each) for each in fields)
+    with closing(IdempotentSender(settings, metadata_s=timeout_s)) as sender:
+        return sender.send(messages, timeout_s)
 
 
 @dataclass(frozen=True)
@@ -185,7 +169,7 @@ class TopicView:
 def describe_topics(
     address: str, topics: Sequence[str], **access: Unpack[Access]
 ) -> dict[str, TopicView]:
-    """What the cluster says of each of ``topics``, also of those that are not there."""
+    """The cluster's description of each of ``topics``, also of missing ones."""
     with _opened(KafkaAdminClient, address, "describing topics", **access) as admin:
         found = {each["name"]: each for each in admin.describe_topics(list(topics))}
         there = [name for name, each in found.items() if each["partitions"]]
@@ -218,7 +202,7 @@ def static_members(address: str, group: str, **access: Unpack[Access]) -> frozen
 def remove_static_members(
     address: str, group: str, names: Iterable[str], **access: Unpack[Access]
 ) -> None:
-    """Let ``group`` wait no longer for these; one that lives joins again by itself, if it may."""
+    """Make ``group`` stop waiting for these; a live one joins again by itself, if it may."""
     gone = [MemberToRemove(group_instance_id=name) for name in names]
     with _opened(KafkaAdminClient, address, "removing members", **access) as admin:
         admin.remove_group_members(group, gone)
@@ -230,18 +214,6 @@ def check_reachable(
     """Return if a broker at ``address`` answers and lets this user in."""
     with _opened(KafkaConsumer, address, "asking", security=security, timeout_s=timeout_s):
         pass
-
-
-def _once_it_answers(ask: Callable[[], T], doing: str, address: str, timeout_s: float) -> T:
-    deadline = now_s() + timeout_s
-    while True:
-        try:
-            with errors_translated(doing, address):
-                return ask()
-        except KafkaAway:
-            if now_s() + _ASK_AGAIN_S > deadline:
-                raise
-            time.sleep(_ASK_AGAIN_S)
 
 
 @contextmanager

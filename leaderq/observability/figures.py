@@ -1,8 +1,7 @@
-"""Where a queue, a producer or a drain says that it has figures, for whoever wants to read them.
+"""Where a queue, a producer or a drain offers figures, for whatever reads them.
 
-It is offered once, where the owner is made. That costs one entry in a list: nothing is read, and
-nothing of metrics imported, until somebody scrapes; and no owner is kept alive by it. The names of
-the figures are in the table of :mod:`leaderq.observability.metrics`.
+That costs one entry in a list: nothing is read, and nothing of metrics imported, until a scrape;
+and no owner is kept alive by it. Their names are in :mod:`leaderq.observability.metrics`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Figures = Mapping[str, float]
 
 
 class FigureSource(str, Enum):
-    """Who has figures; the value is the label that tells one of its kind from the others."""
+    """What has figures; the value is the label that tells objects of one kind apart."""
 
     DRAIN = "career"
     QUEUE = "queue"
@@ -41,10 +40,9 @@ def offer_figures(
 ) -> None:
     """While ``owner`` lives, ``read(owner)`` is asked for its figures at each scrape.
 
-    ``name`` is the value of the label: a career, the path of a queue, the name of a producer.
-    Figures of several owners with one name are added up. ``read`` must be quick: it waits for
-    nothing and asks no server. Figures that are in no table are ignored; an owner whose ``read``
-    raises is left out.
+    ``name`` is the value of the label. Figures of several owners with one name are added up.
+    ``read`` must be fast: it asks no server. Figures that are in no table are ignored; an owner
+    whose ``read`` raises is left out.
     """
     global _offers
     with _offering:

@@ -1,19 +1,7 @@
-"""What probes, load balancers and people ask a candidate's process; decided on values.
+"""What probes, load balancers and people ask a candidate's process (``/livez``, ``/readyz``,
+``/leader``, ``/status``); decided on values. ``docs/design/metrics.md`` has the answers.
 
-``/livez``   200 unless the process should be restarted: its runner has ended and the process has
-             not, or the candidate's thread broke or has not answered for ``DEAD_AFTER_S`` (or 3T),
-             so that it would never lead again. A process that hangs altogether does not answer.
-             ZooKeeper away, a failed career, a cool-off: 200, because a restart would not help.
-``/readyz``  200 if the process does its job: it leads, or stands in the line of candidates, over a
-             connection that is up. A healthy follower is ready.
-``/leader``  200 while this process works in a term that it may trust: from the end of
-             ``inaugurate`` until the term begins to end. No two processes say so at one instant.
-``/status``  all of it as JSON.
-
-Otherwise 503, with the reason in one line. Of several careers in a process each answers below its
-name, as in ``/leader/NAME``; without a name all of them must be ready, or leaders. A career that
-has ended by itself does not make the process dead while another one goes on: a restart would end
-that, too. It makes it unready.
+The candidate's thread is dead if it has not answered for ``DEAD_AFTER_S`` (or 3T).
 """
 
 from __future__ import annotations
@@ -31,9 +19,7 @@ DEAD_AFTER_S = 60.0
 
 @dataclass(frozen=True)
 class TermState:
-    """A term at one moment; ``stage`` is ``None`` before the first, ``lease_s`` what is left of the
-    lease.
-    """
+    """A term at one moment; ``stage`` is ``None`` before the first one."""
 
     number: int
     stage: Stage | None
@@ -78,7 +64,7 @@ def why_all_dead(states: Sequence[RunnerState]) -> str | None:
 
 
 def why_unready(state: RunnerState, cool_off_s: float = 0.0) -> str | None:
-    """Why the process does not do its job now; ``cool_off_s`` is what is left of a cool-off."""
+    """Why the process does not do its job now; ``cool_off_s`` is the rest of a cool-off."""
     if state.stopping or state.ended:
         return "it is stopping"
     if state.session != "connected":
@@ -89,12 +75,12 @@ def why_unready(state: RunnerState, cool_off_s: float = 0.0) -> str | None:
 
 
 _UNREADY = {
-    "resting": "it does not stand for election yet",
+    "idle": "it does not stand for election yet",
     "enlisting": "it is not in the line of candidates yet",
     "suspect": "ZooKeeper has not acknowledged a write lately",
     "ending": "its term is ending",
     "ousted": "it was deposed, and its code has not returned yet",
-    "releasing": "it gives its place up",
+    "releasing": "it releases its place",
 }
 
 
@@ -111,7 +97,7 @@ def why_no_leader(state: RunnerState) -> str | None:
 
 
 class Health:
-    """Answers for the runner that ``look`` describes; remembers what ``events`` tell of the past.
+    """Answers for the runner that ``look`` describes; remembers past ``events``.
 
     ``look`` is called at each question and must not wait.
     """
@@ -129,15 +115,13 @@ class Health:
         events.subscribe(DrainProgress, self._drained)
 
     def why_unready(self) -> str | None:
-        """Why the process does not do its job now."""
         return why_unready(self.look(), self._cool_off_s())
 
     def why_no_leader(self) -> str | None:
-        """Why this process does not work as the leader now."""
         return why_no_leader(self.look())
 
     def status(self) -> dict[str, Any]:
-        """All that is known. Of an error there is the class only: its text is for the log."""
+        """Everything known. Of an error only the class: its text is for the log."""
         state = self.look()
         cooling, cool_off_s, progress = self._cooling, self._cool_off_s(), self._progress
         found = asdict(state)

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from configparser import RawConfigParser
+from contextlib import suppress
 from dataclasses import fields
 from datetime import datetime, timezone
 from enum import Enum
@@ -22,11 +25,21 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from leaderq import events as happened
-from leaderq.errors import CareerFailed, CommandFailed, ConfigurationError, Deposed, Reason
+from leaderq.clock import now_s
+from leaderq.errors import (
+    CareerFailed,
+    CommandFailed,
+    ConfigurationError,
+    Deposed,
+    Reason,
+    told,
+)
 from leaderq.events import CareerError, Event, EventBus
-from leaderq.observability.background import BackgroundHandler
+from leaderq.threads.service import Service
 
 log = logging.getLogger("leaderq.events")
+MOST_LINES = 10_000  # that may wait; later ones are dropped and counted
+FLUSH_S = 1.0
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _OURS = str(Path(__file__).parents[1])
@@ -49,7 +62,7 @@ PHRASES: dict[type[Event], tuple[int, str]] = {
     happened.DrainProgress: (DEBUG, "progress of the consumer"),  # every few seconds
     # The drain warns of both itself, with the error.
     happened.RecordSkipped: (DEBUG, "record skipped"),
-    happened.RecordDeadLettered: (DEBUG, "record moved to the dead letters"),
+    happened.RecordDeadLettered: (DEBUG, "record set aside as a dead letter"),
 }
 
 
@@ -59,7 +72,7 @@ def log_events(events: EventBus) -> Callable[[], None]:
 
 
 def log_failure(error: CareerFailed) -> None:
-    """Log what the user's code raised outside of any term, with its traceback."""
+    """Log an error of the user's code outside of any term, with its traceback."""
     extra = {"event": "career_failed", "career": error.career, "stage": error.stage}
     log.error("%s", error, extra=extra, exc_info=_from_user_code(error.__cause__))
 
@@ -89,7 +102,8 @@ def configure(form: str, level: str, config: Path | None = None) -> None:
     for former in root.handlers:
         former.flush()
     root.handlers[:] = own
-    if not any(isinstance(one, logging.StreamHandler) and one.stream in _standard() for one in own):
+    standard = sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__
+    if not any(isinstance(one, logging.StreamHandler) and one.stream in standard for one in own):
         handler = BackgroundHandler(sys.stderr)
         handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
         root.addHandler(handler)
@@ -98,27 +112,22 @@ def configure(form: str, level: str, config: Path | None = None) -> None:
     logging.getLogger("leaderq").setLevel(number)
 
 
-def _standard() -> tuple[TextIO | None, ...]:
-    return sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__
-
-
 def _configure_by(file: Path) -> None:
     """Set logging up as ``file`` says; loggers that it does not name go on."""
-    from logging import config  # here: it loads a server of sockets, and most have no file
+    # here: they load parsers and a server of sockets, and most have no file
+    from logging import config
+
+    from leaderq.config.loading import parsed_toml
 
     try:
-        text = file.read_text()
-        if file.suffix not in _DICTIONARIES:
+        text = file.read_text(encoding="utf-8")
+        if file.suffix in (".json", ".toml"):
+            found = json.loads(text) if file.suffix == ".json" else parsed_toml(text)
+            config.dictConfig({"version": 1, "disable_existing_loggers": False, **found})
+        else:
             parser = RawConfigParser()
             parser.read_string(text)
             config.fileConfig(parser, disable_existing_loggers=False)
-            return
-        found = {
-            "version": 1,
-            "disable_existing_loggers": False,
-            **_DICTIONARIES[file.suffix](text),
-        }
-        config.dictConfig(found)
     except Exception as exc:
         why = f"{exc} ({exc.__cause__})" if exc.__cause__ else str(exc)
         what = f"log_config: {str(file)!r} cannot be used: {type(exc).__name__}: {why}"
@@ -128,21 +137,8 @@ def _configure_by(file: Path) -> None:
         kazoo.setLevel(max(DEBUG, kazoo.level))
 
 
-def _toml(text: str) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    return tomllib.loads(text)
-
-
-_DICTIONARIES: dict[str, Callable[[str], dict[str, Any]]] = {".json": json.loads, ".toml": _toml}
-
-
 class TextFormatter(logging.Formatter):
-    """``2026-11-22 12:30:01.250+0100 INFO    message``; records of other libraries name their
-    logger.
-    """
+    """``2026-11-22 12:30:01.250+0100 INFO message``; other libraries' loggers are named."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the library's name)
         """Return one line; the library puts the traceback of an error behind it."""
@@ -157,7 +153,6 @@ class JsonFormatter(logging.Formatter):
     """``time`` (ISO 8601, UTC), ``level``, ``message``, ``logger``, and the record's own keys."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one JSON object on one line."""
         moment = datetime.fromtimestamp(record.created, timezone.utc)
         line = {key: value for key, value in vars(record).items() if key not in _STANDARD}
         line["time"] = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -209,7 +204,7 @@ def _log_event(event: Event) -> None:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseException):
-        return f"{type(value).__name__}: {value}"
+        return told(value)
     return value.value if isinstance(value, Enum) else value
 
 
@@ -221,3 +216,74 @@ def _from_user_code(error: BaseException | None) -> _ExcInfo | None:
     while first is not None and first.tb_frame.f_code.co_filename.startswith(_OURS):
         first = first.tb_next
     return type(error), error, first or error.__traceback__
+
+
+class BackgroundHandler(logging.Handler):
+    """Formats a record where it is made, and writes it to ``stream`` on a thread of its own: nobody
+    may be reading standard error, and a leader must renew its lease all the same.
+
+    Guarantees: logging never blocks; lines keep their order; ``flush`` waits ``FLUSH_S`` at most.
+    Not guaranteed: that the last lines before a SIGKILL are written.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._dropped = 0
+        self._is_writing = False
+        self._begin()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+        except Exception:  # noqa: BLE001 - a wrong log call must not stop the work
+            self.handleError(record)
+            return
+        if self._pid != os.getpid():
+            self._begin()  # threads do not survive a fork
+        if len(self._lines) >= MOST_LINES:
+            self._dropped += 1
+            return
+        self._lines.append(line + "\n")
+        self._service.wake()
+
+    def flush(self) -> None:
+        """Wait until all lines so far are written, at most for ``FLUSH_S``."""
+        end_s = now_s() + FLUSH_S
+        while (self._lines or self._is_writing) and self._pid == os.getpid() and now_s() < end_s:
+            time.sleep(0.001)
+
+    def close(self) -> None:
+        self.flush()
+        self._lines.clear()
+        self._service.stop(timeout_s=0.0)
+        super().close()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lines: deque[str] = deque()
+        self._service = Service.repeating("leaderq-log", self._write)
+        self._service.start()
+
+    def _write(self) -> None:
+        self._is_writing = True
+        while self._lines:
+            lines = [self._lines.popleft() for _ in range(min(100, len(self._lines)))]
+            if self._dropped:
+                lines.append(f"log lines dropped, because nobody read them: {self._dropped}\n")
+                self._dropped = 0
+            with suppress(OSError, ValueError):  # closed: there is nowhere left to write to
+                self._write_out("".join(lines))
+        self._is_writing = False
+
+    def _write_out(self, text: str) -> None:
+        try:
+            number = self._stream.fileno()
+        except (OSError, ValueError, AttributeError):  # not a file: a test's
+            self._stream.write(text)
+            self._stream.flush()
+            return
+        # Past the stream and its lock, which the end of the interpreter would wait for.
+        rest = text.encode(errors="backslashreplace")
+        while rest:
+            rest = rest[os.write(number, rest) :]

@@ -49,7 +49,6 @@ class MetricRow:
 
     @property
     def labels(self) -> list[str]:
-        """The names of its labels."""
         return [self.source.value if self.source else "career", *filter(None, [self.label])]
 
 
@@ -107,7 +106,7 @@ UNITS = MetricRow("leaderq_units_total", "Calls of execute that returned.")
 STALLS = MetricRow(
     "leaderq_kafka_stalls_total", "Consumers that stood still and were rebuilt.")
 POISON = MetricRow(
-    "leaderq_kafka_poison_records_total", "Records given up, by what was done with them.",
+    "leaderq_kafka_poison_records_total", "Records passed over, by what was done with them.",
     label="action", values=("skip", "dead-letter"))
 LAG = MetricRow(
     "leaderq_kafka_lag_records",
@@ -159,14 +158,14 @@ _COUNTED: dict[type[Event], Count] = {
     happened.RecordSkipped: (POISON, lambda event: "skip"),
     happened.RecordDeadLettered: (POISON, lambda event: "dead-letter"),
 }
-"""Events that count, where, and under which value of its second label."""
+"""Events that count, their metric, and the value of its second label."""
 
 
 class Metrics:
     """A collector of ``prometheus_client`` for the runners of a process, and for all figures that
     are offered.
 
-    What happened before is not counted: make it before the runners run.
+    Earlier events are not counted: make it before the runners run.
     """
 
     def __init__(self, *careers: Health) -> None:
@@ -229,7 +228,7 @@ def _offered() -> Iterator[Sample]:
 
 
 class _CareerCounts:
-    """What the events of one runner have told."""
+    """The counts that result from the events of one runner."""
 
     def __init__(self, health: Health) -> None:
         self._health = health

@@ -5,21 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from leaderq.producing.account import Balance, LossReason, Lost, Settlement, Snapshot
+from leaderq.producing.account import Balance, BufferState, LossReason, Lost, Settlement, Snapshot
 from leaderq.producing.codec import PLAIN, Codec
-from leaderq.producing.journal import (
-    EVERY_ITEM,
-    NO_SYNC,
-    Every,
-    Interval,
-    Journal,
-    JournalPlace,
-)
+from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal, JournalPlace
 from leaderq.producing.options import Block, ProducerRetry, WhenFull
 from leaderq.producing.producer import BufferedProducer
+from leaderq.producing.sending import SKIP
 from leaderq.producing.sinks import ALL_CONFIRMED, BatchOutcome, CallableSink, QueueSink, Sink
-from leaderq.producing.states import BufferState
-from leaderq.producing.workers import SKIP
 
 if TYPE_CHECKING:
     from leaderq.kafka.sink import KafkaPlace, KafkaSink
@@ -55,8 +47,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The names of the layer above: loaded when they are asked for, so that nothing here needs
-    Kafka."""
+    """The names of the layer above, loaded when asked for: nothing here needs Kafka."""
     if name in ("KafkaSink", "KafkaPlace"):
         return getattr(import_module("leaderq.kafka.sink"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

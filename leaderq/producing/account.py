@@ -1,10 +1,5 @@
-"""The exact account: what was accepted, and what has become of each request. Pure.
-
-At every moment ``accepted + recovered == confirmed + pending + dropped + failed``. *accepted*:
-calls that took a request (also one that the policy dropped at once, which the call told).
-*recovered*: found in the journal at the start. *confirmed*: the sink has acknowledged it.
-*dropped*: given up by a policy of the producer. *failed*: given up because the process step or the
-sink will not have it. A call that raised has accepted nothing and is counted apart, as *refused*.
+"""Where a request goes that is accepted now, and what has become of each. Pure: without a thread,
+a clock, a file.
 """
 
 from __future__ import annotations
@@ -15,11 +10,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from leaderq.producing.states import BufferState
-
 
 class LossReason(str, Enum):
-    """Why a request was given up."""
+    """Why an accepted request was lost."""
 
     NEWEST = "no room, drop_newest"
     OLDEST = "no room, drop_oldest"
@@ -65,17 +58,18 @@ class Settlement:
     pending: int = 0
     """Not confirmed, and in the memory of this process only."""
     lost: Mapping[str, int] = field(default_factory=dict)
-    """How many were given up, by reason."""
+    """How many were lost, by reason."""
     losses: tuple[Lost, ...] = ()
-    """The last of these, twenty at most."""
+    """The last lost requests, twenty at most."""
 
     def __bool__(self) -> bool:
         return not self.pending and not self.lost
 
     @property
     def is_as_chosen(self) -> bool:
-        """Whether only requests are missing that a policy of the caller's has dropped: a time to
-        live, ``drop_oldest``, ``drop_newest``."""
+        """Whether the only missing requests were dropped by a policy of the caller's: a time to
+        live, ``drop_oldest``, ``drop_newest``.
+        """
         return not self.pending and not set(self.lost) - _CHOSEN
 
     def __str__(self) -> str:
@@ -85,7 +79,14 @@ class Settlement:
 
 @dataclass(frozen=True)
 class Balance:
-    """The account at one moment."""
+    """The account at one moment, when ``accepted + recovered == confirmed + pending + dropped +
+    failed``.
+
+    *accepted*: calls that took a request (also one that the policy dropped at once, as the call
+    told). *recovered*: found in the journal at the start. *confirmed*: acknowledged by the sink.
+    *dropped*: by a policy of the producer. *failed*: the process step or the sink does not accept
+    it. A call that raised has accepted nothing, and is counted as *refused*.
+    """
 
     accepted: int
     recovered: int
@@ -97,19 +98,19 @@ class Balance:
 
     @property
     def lost(self) -> int:
-        """How many were given up, in all."""
+        """How many were lost, in all."""
         return sum(self.dropped.values()) + sum(self.failed.values())
 
     @property
     def is_exact(self) -> bool:
-        """Whether the equation of the module holds."""
+        """Whether the equation holds."""
         return self.accepted + self.recovered == self.confirmed + self.pending + self.lost
 
 
 @dataclass
 class RequestAccount:
-    """Guarded by the buffer's lock. ``pending`` is counted by itself, where requests come and go,
-    not derived, so the equation of the module proves something."""
+    """The exact account, guarded by the buffer's lock; see :class:`Balance`. ``pending`` is counted
+    where requests come and go, not derived, so the equation proves something."""
 
     accepted: int = 0
     recovered: int = 0
@@ -167,7 +168,110 @@ class Snapshot:
     batches: int
     retries: int
     sink_error: str | None
-    """What the sink said last, if it has not taken a batch since."""
+    """The sink's last answer, if it has not taken a batch since."""
     journal_error: str | None
     untold: int
     """News that listeners were not told, because there were too many."""
+
+
+class BufferState(Enum):
+    """Where a request goes that is accepted now.
+
+    ========  =========================  ====================  =====================================
+    state     a new request goes         the journal is read   left when
+    ========  =========================  ====================  =====================================
+    DIRECT    into memory                no: memory holds all  memory comes to the high mark:
+                                         that is in it         SPILLING; without a journal BLOCKED
+    SPILLING  into the journal only      no                    memory falls to the low mark:
+                                                               DRAINING
+    DRAINING  into the journal only      yes, in order         read up: DIRECT; high mark: SPILLING
+    BLOCKED   nowhere: the policy for a  yes, if there is one  it has room again: SPILLING, DRAINING
+              full buffer decides                              or DIRECT
+    ========  =========================  ====================  =====================================
+
+    All in memory is older than all that is only in the journal, so order is kept across the two.
+    Between the low and the high mark the state stays what it is: it does not flutter. With
+    write-ahead, "into memory" means into the journal first.
+    """
+
+    DIRECT = "direct"
+    SPILLING = "spilling"
+    DRAINING = "draining"
+    BLOCKED = "blocked"
+
+
+class BufferEvent(Enum):
+    """An event that changes a :class:`BufferState`."""
+
+    MEMORY_HIGH = "memory has come to the high mark"
+    MEMORY_LOW = "memory has fallen to the low mark"
+    READ_UP = "all of the journal is in memory"
+    JOURNAL_FULL = "the journal takes nothing more"
+    JOURNAL_ROOM = "the journal has room again"
+
+
+_WITH_JOURNAL = {
+    (BufferState.DIRECT, BufferEvent.MEMORY_HIGH): BufferState.SPILLING,
+    (BufferState.DIRECT, BufferEvent.JOURNAL_FULL): BufferState.BLOCKED,  # of a write-ahead
+    (BufferState.SPILLING, BufferEvent.MEMORY_LOW): BufferState.DRAINING,
+    (BufferState.SPILLING, BufferEvent.JOURNAL_FULL): BufferState.BLOCKED,
+    (BufferState.DRAINING, BufferEvent.MEMORY_HIGH): BufferState.SPILLING,
+    (BufferState.DRAINING, BufferEvent.READ_UP): BufferState.DIRECT,
+    (BufferState.DRAINING, BufferEvent.JOURNAL_FULL): BufferState.BLOCKED,
+    (BufferState.BLOCKED, BufferEvent.JOURNAL_ROOM): BufferState.SPILLING,
+}
+_WITHOUT = {
+    (BufferState.DIRECT, BufferEvent.MEMORY_HIGH): BufferState.BLOCKED,
+    (BufferState.BLOCKED, BufferEvent.MEMORY_LOW): BufferState.DIRECT,
+}
+
+
+def step(state: BufferState, happened: BufferEvent, *, has_journal: bool) -> BufferState:
+    """The state after ``happened``; the same where the table says nothing."""
+    return (_WITH_JOURNAL if has_journal else _WITHOUT).get((state, happened), state)
+
+
+@dataclass(frozen=True)
+class Watermarks:
+    """Bounds of the memory: items and bytes, and the shares of them at which spilling begins and
+    the journal is read again.
+    """
+
+    max_items: int
+    max_bytes: int
+    high: float = 1.0
+    low: float = 0.5
+
+    def is_high(self, items: int, size: int) -> bool:
+        return items >= self.high * self.max_items or size >= self.high * self.max_bytes
+
+    def is_near(self, items: int, size: int) -> bool:
+        """Whether one of the two has reached three quarters of the high mark."""
+        near = 0.75 * self.high
+        return items >= near * self.max_items or size >= near * self.max_bytes
+
+    def is_low(self, items: int, size: int) -> bool:
+        return items <= self.low * self.max_items and size <= self.low * self.max_bytes
+
+    def fits(self, items: int, size: int, more: int) -> bool:
+        """Whether one more request of ``more`` bytes stays within the bounds; a lone one always
+        does."""
+        return items == 0 or (items < self.max_items and size + more <= self.max_bytes)
+
+
+def settled(
+    state: BufferState, marks: Watermarks, items: int, size: int, unread: int, *, has_journal: bool
+) -> BufferState:
+    """The state that these levels lead to: the memory's, and how many requests are only in the
+    journal. Takes only a few steps, because no two inputs undo each other.
+    """
+    is_high = marks.is_high(items, size)
+    if state is BufferState.SPILLING and marks.is_low(items, size):
+        state = step(state, BufferEvent.MEMORY_LOW, has_journal=has_journal)
+    if state is BufferState.DRAINING and unread == 0:
+        state = step(state, BufferEvent.READ_UP, has_journal=has_journal)
+    # Without a journal to drain first, any room will do: waiting for the low mark would only leave
+    # the sink without work.
+    if state is BufferState.BLOCKED and not is_high:
+        state = step(state, BufferEvent.MEMORY_LOW, has_journal=has_journal)
+    return step(state, BufferEvent.MEMORY_HIGH, has_journal=has_journal) if is_high else state

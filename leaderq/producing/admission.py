@@ -10,12 +10,11 @@ from collections.abc import Callable
 
 from leaderq.clock import now_s
 from leaderq.errors import BufferFull, JournalSlow
-from leaderq.producing.account import LossReason
+from leaderq.producing.account import BufferEvent, LossReason
 from leaderq.producing.buffer import RequestBuffer
 from leaderq.producing.memory import BufferedRequest, JournalCopy
 from leaderq.producing.options import Block, FullPolicy, WhenFull
 from leaderq.producing.spill import OnDurable, Spill
-from leaderq.producing.states import BufferEvent
 
 _LOOK_S = 0.05
 _CROWDED_S = 1.0
@@ -45,14 +44,13 @@ class Admission:
     ) -> None:
         self.wake = wake
         self.is_placed = False
-        """Once it is decided: ``False`` if the policy has dropped it, which its account and
-        listeners know."""
+        """Once decided: ``False`` if the policy has dropped it, and its listeners know."""
         self._buffer, self._request, self._on_durable = buffer, request, on_durable
         self._policy = when_full
         self._give_up_s = None if timeout_s is None else now_s() + timeout_s
         self._crowded_until_s: float | None = None
         self._dropping_until_s: float | None = None
-        self._room_by_s = 0.0  # by then what was dropped has made room, if it makes any
+        self._room_by_s = 0.0  # by then dropped requests have made room, if they make any
 
     def attempt(self) -> float | None:
         """Try once; return ``None`` if it is decided, else how long to wait at most.
@@ -64,13 +62,13 @@ class Admission:
         return self._buffer.admit(self._attempted)
 
     def leave(self) -> None:
-        self._buffer.leave_line(self)
+        self._buffer.leave_line(self.wake)
 
     def _attempted(self) -> float | None:
         buffer, line = self._buffer, self._buffer.awaiting_room
         if (
             line
-            and line[0] is not self
+            and line[0] != self.wake
             and isinstance(self._policy, Block)
             and not buffer.is_closing
         ):
@@ -85,7 +83,7 @@ class Admission:
         return self._without_room()
 
     def _crowded_s(self, exc: JournalSlow) -> float | None:
-        """How long to wait for the disk; ``None``: long enough."""
+        """How long to wait for the disk; ``None``: no longer."""
         buffer, now = self._buffer, now_s()
         if self._crowded_until_s is None:
             self._crowded_until_s = now + _CROWDED_S
@@ -121,26 +119,23 @@ class Admission:
         left_s = float("inf") if self._give_up_s is None else self._give_up_s - now_s()
         if left_s <= 0:
             raise self._full()
-        if self not in self._buffer.awaiting_room:
-            self._buffer.awaiting_room.append(self)
+        if self.wake not in self._buffer.awaiting_room:
+            self._buffer.awaiting_room.append(self.wake)
         return left_s if look_s is None else min(look_s, left_s)
 
     def _full(self) -> BufferFull:
-        self._buffer.account.refused["no room"] += 1
-        return BufferFull(self._no_room())
-
-    def _no_room(self) -> str:
         buffer, memory = self._buffer, self._buffer.memory
+        buffer.account.refused["no room"] += 1
         text = f"no room: {len(memory)} requests of {memory.bytes} bytes in memory"
         if buffer.spill is not None:
             text += f", {buffer.backlog.count} more in the journal, which takes no more"
             if (error := buffer.spill.last_error) is not None:
                 text += f" ({error})"
-        return f"{text}; the sink is too slow, or away"
+        return BufferFull(f"{text}; the sink is too slow, or unreachable")
 
     def _drop_oldest(self) -> bool:
-        """Give up what is oldest; return whether anything was, or may be in a moment. With a
-        journal by many, since only whole segments give room on the disk.
+        """Drop the oldest requests; return whether any were, or may be in a moment. With a journal
+        many at a time, because only whole segments make room on the disk.
         """
         buffer, spill = self._buffer, self._buffer.spill
         before = buffer.account.gone[LossReason.OLDEST]
@@ -161,8 +156,7 @@ class Admission:
         return is_coming or buffer.account.gone[LossReason.OLDEST] > before
 
     def _drop_unread(self, spill: Spill, most: int) -> None:
-        """Give up the oldest in the journal. It is read under the lock: the last resort of whoever
-        waits for room."""
+        """Drop the oldest in the journal, reading under the lock: the last resort for room."""
         buffer, backlog = self._buffer, self._buffer.backlog
         if backlog.is_read or not backlog.stored:
             return

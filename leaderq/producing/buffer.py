@@ -5,12 +5,9 @@ Who is authoritative: this class about what is pending; the sink about what is c
 journal about what survives the process. Callers put requests in
 (:mod:`~leaderq.producing.admission`), workers and the sender take them from memory, the journal's
 reader moves them from the journal into memory, and whoever learns the end of one tells it to
-:meth:`RequestBuffer.settle`. No file is written under the lock, and no listener told; requests are
-queued for the journal under it, since two must not change places between memory and journal; if the
-journal has too much under way to the disk, that is tried again later, and the lock let go
-meanwhile.
-
-Order: whoever waits for room is admitted first come, first served, as soon as there is room.
+:meth:`RequestBuffer.settle`. No file is written under the lock, and no listener told. Requests are
+queued for the journal under it, because two must not change places between memory and journal; if
+too much is on its way to the disk, that is tried again later, and the lock released meanwhile.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from leaderq.clock import now_s
 from leaderq.errors import (
@@ -30,20 +27,28 @@ from leaderq.errors import (
     RequestGivenUp,
     RequestTooLarge,
     WouldDeadlock,
+    with_cause,
 )
-from leaderq.producing.account import LossReason, Lost, RequestAccount, Settlement
-from leaderq.producing.backlog import JournalBacklog
-from leaderq.producing.listeners import ListenerDispatcher, LossLog, resolve
+from leaderq.producing.account import (
+    BufferEvent,
+    BufferState,
+    LossReason,
+    Lost,
+    RequestAccount,
+    Settlement,
+    settled,
+    step,
+)
+from leaderq.producing.listeners import ListenerDispatcher, resolve
 from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestMemory, RequestPlace
 from leaderq.producing.options import Block, ProducerOptions
-from leaderq.producing.spill import OnDurable, Piece, Spill
-from leaderq.producing.states import BufferEvent, BufferState, settled, step
+from leaderq.producing.spill import DiskState, JournalBacklog, OnDurable, Piece, Spill
 from leaderq.threads import Waker
+from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
 
 Gone = tuple[BufferedRequest, LossReason, "BaseException | None"]
-_DIRECT, _BLOCKED = BufferState.DIRECT, BufferState.BLOCKED
 _READ_ITEMS = 1000
 _LOOK_AT_NEWS_S = 0.02
 _LOSSES = 20
@@ -52,8 +57,9 @@ _HELD_S = 0.005
 
 
 class ReadOrder(NamedTuple):
-    """What to read from the journal: behind which id and up to which, how much memory has room for,
-    and how many requests are stored there."""
+    """A range of the journal to read: behind which id and up to which, how much memory has room
+    for, and how many requests are stored there.
+    """
 
     after_id: int
     last_id: int
@@ -62,40 +68,30 @@ class ReadOrder(NamedTuple):
     stored: int
 
 
-class InLine(Protocol):
-    """Whoever waits for room."""
-
-    wake: Callable[[], object]
-
-
 class RequestBuffer:
-    """See the module. What says *under the lock* is for :meth:`admit`."""
+    """See the module. Methods marked *under the lock* are for :meth:`admit`."""
 
-    def __init__(
-        self, options: ProducerOptions, spill: Spill | None, dispatcher: ListenerDispatcher
-    ) -> None:
+    def __init__(self, options: ProducerOptions, spill: Spill | None) -> None:
         self._options, self._marks = options, options.marks
         self.spill = spill
-        self._dispatcher = dispatcher
-        self._loss_log = LossLog(options.name, dispatcher)
+        self.dispatcher = ListenerDispatcher(options.name)
         self._losses: deque[Lost] = deque(maxlen=_LOSSES)
         # Reentrant only so that a call which interrupts its own thread can be refused.
         self._lock = threading.RLock()
         self._to_send, self._to_read = Waker(), Waker()
         self._to_process = [Waker() for _ in range(options.lanes)]
         self._awaiting_end: list[Waker] = []
-        self.awaiting_room: deque[InLine] = deque()
-        self._wanted = (
-            0  # requests ready at which the sender wants to be woken; 0: it does not wait
-        )
+        self.awaiting_room: deque[Callable[[], object]] = deque()
+        """The wake functions of those who wait for room: first come, first served."""
+        self._wanted = 0
+        """How many requests ready wake the sender; 0: it does not wait."""
         self.is_closing = False
         self.is_stopped = False
         """Whether all threads are to end."""
         self.memory = RequestMemory(options.lanes, has_journal=spill is not None)
         self.account = RequestAccount()
         self.state = BufferState.DIRECT
-        self._is_refused = False  # the state is BLOCKED by the disk, not by a cap
-        self._must_write_down = False  # memory has to go into the journal before anything else may
+        self._must_write_down = False  # memory must go into the journal before anything else may
         self.spilled = 0
         """How many times memory has come to the high mark."""
         self.backlog = (
@@ -121,7 +117,7 @@ class RequestBuffer:
     def refuse_reentry(self) -> None:
         """Return if this call does not interrupt its own thread in here.
 
-        :raises WouldDeadlock: it does: a finalizer or a signal handler came at this very moment.
+        :raises WouldDeadlock: it does, from a finalizer or a signal handler.
         """
         is_entered = self._lock._is_owned()  # type: ignore[attr-defined]
         if is_entered or (self.spill is not None and self.spill.journal.is_entered()):
@@ -129,8 +125,6 @@ class RequestBuffer:
                 "a finalizer or a signal handler that interrupted this thread inside the producer "
                 "was about to wait for it; nothing was accepted. Have another thread send"
             )
-
-    # -- for the sender and the workers ------------------------------------------------------------
 
     def take_batch(self, until_s: float | None = None) -> list[BufferedRequest]:
         """Return the next requests for the sink, in order, after waiting for enough of them, or for
@@ -206,8 +200,9 @@ class RequestBuffer:
             self._wake_sender()
 
     def settle(self, confirmed: Iterable[BufferedRequest], gone: Iterable[Gone] = ()) -> None:
-        """The sink has acknowledged the former; the latter are given up. One that was settled
-        already is passed over."""
+        """The former are acknowledged by the sink, the latter lost; settled ones are
+        passed over.
+        """
         waited: list[BufferedRequest] = []
         with self._lock:
             self._collect()
@@ -226,7 +221,7 @@ class RequestBuffer:
         self._acknowledge(ids)
         for one in waited:
             resolve(one.waiter, one.stored_at)
-        self._dispatcher.tell()
+        self.dispatcher.tell()
 
     def _is_over(self, one: BufferedRequest) -> bool:
         if not self.memory.remove(one):
@@ -236,46 +231,41 @@ class RequestBuffer:
         return True
 
     def _acknowledge(self, ids: list[int]) -> None:
-        """Without the lock: tell the journal what is done with."""
+        """Without the lock: acknowledge settled requests in the journal."""
         if ids and self.spill is not None:
             self.spill.ack(ids)
             if self.state is BufferState.BLOCKED:
                 with self._lock:
                     self._look_for_room(0)
 
-    # -- for the reader of the journal -------------------------------------------------------------
-
     def next_order(self) -> ReadOrder | None:
-        """Return what to read, once something is to be read. ``None``: stop."""
+        """Return the next range to read, as soon as there is one. ``None``: stop."""
         backlog, spill = self.backlog, self.spill
         while not self.is_stopped and spill is not None:
             wait_s: float | None = 0.0
             with self._lock:
                 self._collect()
-                if self._is_refused:
+                if backlog.disk is not DiskState.TAKES:  # else it is blocked by a cap, if at all
                     self._look_for_room(0)
                 ids = backlog.take_acks()
                 if not ids:
                     if self._may_read and backlog.stored:
                         backlog.is_read = True
-                        return self._order()
-                    is_coming = backlog.count or spill.news or self._is_refused
+                        marks, memory = self._marks, self.memory
+                        items = max(1, int(marks.high * marks.max_items) - len(memory))
+                        size = max(1, int(marks.high * marks.max_bytes) - memory.bytes)
+                        items = min(items, _READ_ITEMS)
+                        return ReadOrder(backlog.up_to, backlog.noted, items, size, backlog.stored)
+                    is_refused = backlog.disk is not DiskState.TAKES
+                    is_coming = backlog.count or spill.news or is_refused
                     wait_s = _LOOK_AT_NEWS_S if is_coming else None
             self._acknowledge(ids)
             if wait_s != 0.0:
                 self._to_read.wait(wait_s)
         return None
 
-    def _order(self) -> ReadOrder:
-        marks, memory, backlog = self._marks, self.memory, self.backlog
-        items = max(1, int(marks.high * marks.max_items) - len(memory))
-        size = max(1, int(marks.high * marks.max_bytes) - memory.bytes)
-        return ReadOrder(
-            backlog.up_to, backlog.noted, min(items, _READ_ITEMS), size, backlog.stored
-        )
-
     def fill(self, piece: Piece | None, order: ReadOrder) -> None:
-        """Take into memory what was read; ``None``: nothing could be."""
+        """Take requests that were read into memory; ``None``: nothing could be read."""
         with self._lock:
             self.backlog.is_read = False
             if piece is not None:
@@ -284,11 +274,10 @@ class RequestBuffer:
             ids = self.backlog.take_acks()
             self.judge()
         self._acknowledge(ids)
-        self._dispatcher.tell()
+        self.dispatcher.tell()
 
     def taken_out(self, piece: Piece, stored: int) -> list[BufferedRequest]:
-        """This was read from the journal, where ``stored`` requests lay unread; if nothing was,
-        these are lost there."""
+        """This was read from the journal, where ``stored`` requests lay unread; nothing: lost."""
         backlog = self.backlog
         backlog.up_to = max(backlog.up_to, piece.up_to)
         for number in piece.undecodable:
@@ -303,13 +292,11 @@ class RequestBuffer:
         lost = BufferedRequest(None, None, 0, 0.0, journal_id=number)
         self.give_up(self.backlog.take_out(lost), LossReason.CORRUPT, None)
 
-    # -- the end -----------------------------------------------------------------------------------
-
     def close_entry(self) -> None:
         with self._lock:
             self.is_closing = True
-            for admission in self.awaiting_room:
-                admission.wake()
+            for wake in self.awaiting_room:
+                wake()
             self._to_send.wake()
 
     def stop(self) -> None:
@@ -322,26 +309,25 @@ class RequestBuffer:
     def wait_settled(self, timeout_s: float | None, up_to: int | None = None) -> bool:
         """Wait until the first ``up_to`` requests (``None``: all) are settled; return whether that
         came in time."""
-        give_up_s = None if timeout_s is None else now_s() + timeout_s
-        waker = Waker()
+        deadline, waker = Deadline(timeout_s), Waker()
         with self._lock:
             self._awaiting_end.append(waker)
         try:
             while True:
                 with self._lock:
-                    if self._are_settled(up_to):
+                    memory, oldest = self.memory, self.memory.oldest
+                    last = memory.pushed if oldest is None else oldest.seq - 1
+                    if self.account.pending == 0 or (up_to is not None and last >= up_to):
                         return True
-                left_s = None if give_up_s is None else give_up_s - now_s()
-                if self.is_stopped or (left_s is not None and left_s <= 0):
+                if self.is_stopped or deadline.is_over:
                     return False
-                waker.wait(left_s)
+                waker.wait(deadline.remaining_s)
         finally:
             with self._lock:
                 self._awaiting_end.remove(waker)
 
     def settlement(self, up_to: int | None = None) -> Settlement:
-        """Return what has become of the first ``up_to`` requests (``None``: all) and of those that
-        were given up."""
+        """Return what became of the first ``up_to`` requests (``None``: all) and of lost ones."""
         with self._lock:
             self._collect()
             memory, backlog, account = self.memory, self.backlog, self.account
@@ -363,24 +349,14 @@ class RequestBuffer:
 
     @property
     def line_end(self) -> int:
-        """The number that the request accepted last has, or will have, in memory; to be waited
-        for."""
+        """The number that the request accepted last has, or will have, in memory."""
         with self._lock:
             return self.memory.pushed + self.backlog.count
 
-    def _are_settled(self, up_to: int | None) -> bool:
-        if up_to is None or self.account.pending == 0:
-            return self.account.pending == 0
-        oldest = self.memory.oldest
-        return (self.memory.pushed if oldest is None else oldest.seq - 1) >= up_to
-
-    def tell_losses(self) -> None:
-        self._dispatcher.note(self._loss_log.finish, is_owed=True)
-        self._dispatcher.tell()
-
     def write_down(self) -> bool:
-        """After :meth:`stop`: put what is left into the journal, in order; return whether it has
-        taken all, or takes no more."""
+        """After :meth:`stop`: put the rest into the journal, in order; return whether it has taken
+        all, or takes no more.
+        """
         spill = self.spill
         with self._lock, suppress(JournalSlow):
             if spill is not None and spill.is_halted and spill.is_under_way:
@@ -389,13 +365,9 @@ class RequestBuffer:
             return True
         return False
 
-    # -- coming in ---------------------------------------------------------------------------------
-
     def take_at_once(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
-        """Take a request if there is room and nobody waits for it; else see
-        :mod:`leaderq.producing.admission`. It costs a third of that.
-
-        :raises: as an admission, but not ``BufferFull``.
+        """Take a request if there is room and nobody waits for it, at a third of the cost of an
+        admission; raises as an admission does, except ``BufferFull``.
         """
         self.refuse_reentry()
         with self._lock:
@@ -405,50 +377,49 @@ class RequestBuffer:
                 is_taken = self.place(one, on_durable)
             except JournalSlow:
                 return False
-        self._dispatcher.tell()
+        self.dispatcher.tell()
         return is_taken
 
     def admit(self, attempt: Callable[[], float | None]) -> float | None:
-        """Return what one attempt of an admission does, under the lock.
+        """Make one attempt of an admission, under the lock, and return its result.
 
-        :raises WouldDeadlock: it interrupts its own thread in here. What the attempt raises.
+        :raises WouldDeadlock: it interrupts its own thread in here.
         """
         self.refuse_reentry()
         try:
             with self._lock:
                 return attempt()
         finally:
-            self._dispatcher.tell()
+            self.dispatcher.tell()
 
-    def leave_line(self, one: InLine) -> None:
-        if one in self.awaiting_room:
-            with self._lock:
-                if one in self.awaiting_room:
-                    self.awaiting_room.remove(one)
-                    self._wake_first()
+    def leave_line(self, wake: Callable[[], object]) -> None:
+        if wake in self.awaiting_room:
+            with self._lock, suppress(ValueError):
+                self.awaiting_room.remove(wake)
+                self._wake_first()
 
     def refuse(self, why: str) -> None:
         self.refuse_reentry()
         with self._lock:
             self.account.refused[why] += 1
 
-    # -- coming in, under the lock -----------------------------------------------------------------
+    # -- under the lock ----------------------------------------------------------------------------
 
     def place(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
         """Put it where the state says; return ``False`` if there is no room.
 
-        :raises JournalSlow: the disk is behind at this moment with what the journal has.
+        :raises JournalSlow: at this moment too much waits for the disk.
         """
         memory, marks, spill = self.memory, self._marks, self.spill
         if self.is_closing:
             raise ProducerClosed("this producer is closed, and takes nothing more")
-        if self.state is _BLOCKED:
+        if self.state is BufferState.BLOCKED:
             self._look_for_room(one.size)
         items = len(memory)
-        if self.state is _DIRECT and not marks.fits(items, memory.bytes, one.size):
+        if self.state is BufferState.DIRECT and not marks.fits(items, memory.bytes, one.size):
             self.turn(BufferEvent.MEMORY_HIGH)
-        if self.state is not _DIRECT:
-            return self.state is not _BLOCKED and self._place_in_journal(one, on_durable)
+        if self.state is not BufferState.DIRECT:
+            return self.state is not BufferState.BLOCKED and self._place_in_journal(one, on_durable)
         if spill is not None and spill.is_write_ahead and not self._write(one, on_durable):
             return False
         self.account.accept()
@@ -456,7 +427,7 @@ class RequestBuffer:
         if marks.is_high(items + 1, memory.bytes):
             self.judge()
         elif spill is not None and marks.is_near(items + 1, memory.bytes):
-            # Each that comes takes some of the oldest along, so that nobody has to wait for all of
+            # Each new request takes some of the oldest along, so that nobody has to wait for all of
             # them when spilling begins.
             with suppress(JournalSlow):
                 self._write_down(_TAKEN_ALONG)
@@ -494,10 +465,8 @@ class RequestBuffer:
             self.turn(BufferEvent.JOURNAL_FULL)
         return is_taken
 
-    # -- state, under the lock ---------------------------------------------------------------------
-
     def _collect(self) -> None:
-        """Note what the journal has stored, or could not."""
+        """Note which records the journal has stored, and which it could not."""
         news = self.spill.news if self.spill is not None else None
         while news:
             written = news.popleft()
@@ -506,11 +475,10 @@ class RequestBuffer:
                 self.give_up(one, LossReason.JOURNAL, written.error)
             if written.id is None:
                 self.turn(BufferEvent.JOURNAL_FULL)
-                self._is_refused = True
-                self._to_read.wake()  # it looks when the disk takes more
+                self._to_read.wake()  # it looks again when the disk takes more
 
     def judge(self) -> None:
-        """Let the state follow the levels, and wake whoever that concerns."""
+        """Let the state follow the levels, and wake those who wait for that."""
         memory = self.memory
         levels = len(memory), memory.bytes, self.backlog.count
         has_journal = self.spill is not None
@@ -521,7 +489,7 @@ class RequestBuffer:
             waker.wake()
 
     def _look_for_room(self, size: int) -> None:
-        """Leave *blocked* if memory, or with a journal that, takes ``size`` bytes again."""
+        """Leave *blocked* if memory, or the journal if there is one, takes ``size`` bytes again."""
         spill = self.spill
         if self.state is not BufferState.BLOCKED:
             return
@@ -531,20 +499,20 @@ class RequestBuffer:
             return
         with suppress(JournalSlow):
             if self._rewrite() and spill.has_room(size):
-                self._is_refused = False
+                self.backlog.disk = DiskState.TAKES
                 self.turn(BufferEvent.JOURNAL_ROOM)
                 self.judge()
 
     def _rewrite(self) -> bool:
-        """Give the journal again what it refused, in order; return whether all of memory, and all
-        that was in the journal only, is on its way.
+        """Give refused requests to the journal again, in order; return whether all of memory, and
+        all that was only in the journal, is on its way.
 
-        :raises JournalSlow: this has to go on later.
+        :raises JournalSlow: this must continue later.
         """
         backlog, spill = self.backlog, self.spill
         if spill is None:
             return True
-        has_told_all = not spill.is_under_way  # before what it told is noted
+        has_told_all = not spill.is_under_way  # before its news is noted
         self._collect()
         if spill.is_halted:
             if not has_told_all or (now_s() < backlog.again_at_s and not self.is_stopped):
@@ -555,8 +523,8 @@ class RequestBuffer:
         if not self._write_down() or not backlog.write_retained(spill):
             return False
         if not spill.is_under_way and not spill.is_halted:
-            backlog.is_refused = False  # nothing is left to find that out with
-        return not backlog.is_held_up
+            backlog.note_room()
+        return not backlog.waits_for_disk
 
     def turn(self, happened: BufferEvent) -> None:
         self._become(step(self.state, happened, has_journal=self.spill is not None))
@@ -570,7 +538,7 @@ class RequestBuffer:
         if state is BufferState.SPILLING:
             self.spilled += before in (BufferState.DIRECT, BufferState.DRAINING)
             self._must_write_down = True
-            with suppress(JournalSlow):  # whoever comes to the journal next goes on with it
+            with suppress(JournalSlow):  # the next one that uses the journal continues it
                 if not self._write_down():
                     self.state = BufferState.BLOCKED
         elif state is BufferState.DIRECT:
@@ -578,18 +546,17 @@ class RequestBuffer:
         listener = self._options.state_listener
         if listener is not None and self.state is not before:
             after = self.state
-            self._dispatcher.note(lambda: listener(before, after))
+            self.dispatcher.note(lambda: listener(before, after))
         self._to_send.wake()
 
     def _write_down(self, most: int | None = None) -> bool:
-        """Put all of memory into the journal too, in order, or ``most`` of the oldest: what comes
-        after all of it goes there only, and must stay behind it. Return ``False`` if the journal is
-        full.
+        """Put all of memory into the journal too, in order, or ``most`` of the oldest: later
+        requests go only there, and must stay behind. Return ``False`` if the journal is full.
 
         A request that cannot be written any more (too large, or changed by its owner so that the
-        codec refuses it) stays in memory alone, and is sent from there; it stops no other.
+        codec refuses it) stays in memory only, and does not stop others.
 
-        :raises JournalSlow: so much is on its way to the disk that this has to go on later.
+        :raises JournalSlow: this must continue later.
         """
         until_s, written = now_s() + _HELD_S, 0
         while self.spill is not None and (one := self.memory.first_unwritten) is not None:
@@ -607,33 +574,33 @@ class RequestBuffer:
         try:
             if (error := spill.prepare(one)) is not None:
                 one.copy = JournalCopy.NEVER
-                self._dispatcher.note(lambda: _warn_of_change(one, error))
+                text = "request changed after it was sent, kept in memory only key=%r error=%s"
+                self.dispatcher.note(lambda: log.warning(text, one.key, error))
                 return True
             return spill.append(one, None)
         except RequestTooLarge:
             one.copy = JournalCopy.NEVER
             return True
         finally:
-            one.data = None  # else memory would hold everything twice
+            one.data = None  # otherwise memory would hold everything twice
 
     def give_up(
         self, one: BufferedRequest, reason: LossReason, error: BaseException | None
     ) -> None:
-        """It is not pending any more, and those concerned will be told."""
+        """It is lost and not pending any more; its listeners and future will be told."""
         one.place = RequestPlace.SETTLED
         self.account.give_up(reason)
         lost = Lost(one.request, one.key, reason, error)
-        self._loss_log.note(lost)
+        self.dispatcher.note_loss(lost)
         if reason is not LossReason.SKIPPED:
             self._losses.append(lost)
         listener = self._options.dropped_listener
         if listener is not None:
-            self._dispatcher.note(lambda: listener(lost))
+            self.dispatcher.note(lambda: listener(lost))
         waiter = one.waiter
         if waiter is not None:
-            told = RequestGivenUp(reason.value)
-            told.__cause__ = error
-            self._dispatcher.note(lambda: resolve(waiter, error=told), is_owed=True)
+            told = with_cause(RequestGivenUp(reason.value), error)
+            self.dispatcher.note(lambda: resolve(waiter, error=told), is_owed=True)
 
     def _push(self, one: BufferedRequest) -> None:
         worker = self.memory.push(one)
@@ -641,8 +608,6 @@ class RequestBuffer:
             self._wake_sender()
         else:
             self._to_process[worker].wake()
-
-    # -- waking, under the lock --------------------------------------------------------------------
 
     def _wake_sender(self) -> None:
         memory = self.memory
@@ -655,7 +620,7 @@ class RequestBuffer:
 
     @property
     def _may_read(self) -> bool:
-        """Whether memory has room for what is in the journal only."""
+        """Whether memory has room for requests that are only in the journal."""
         is_reading = self.state in (BufferState.DRAINING, BufferState.BLOCKED)
         if not self.backlog.count or not is_reading:
             return False
@@ -668,10 +633,4 @@ class RequestBuffer:
     def _wake_first(self) -> None:
         """Also without the lock: on the journal's thread, which must not wait for it."""
         with suppress(IndexError):
-            self.awaiting_room[0].wake()
-
-
-def _warn_of_change(one: BufferedRequest, error: BaseException) -> None:
-    log.warning(
-        "request changed after it was sent, kept in memory only key=%r error=%s", one.key, error
-    )
+            self.awaiting_room[0]()

@@ -2,9 +2,8 @@
 under the lock of the buffer.
 
 A listener that is slow, fails, or itself uses the producer stops nobody: while one is told, other
-threads leave their news and go on. News beyond a bound are counted as untold; the account stays
-exact without them. Nothing here waits for a lock, so a finalizer or a signal handler may leave
-news too.
+threads leave their news and go on. News beyond a bound are counted as untold. Nothing here waits
+for a lock, so a finalizer or a signal handler may leave news too.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from leaderq.clock import now_s
+from leaderq.errors import told
 from leaderq.producing.account import LossReason, Lost
 
 log = logging.getLogger(__name__)
@@ -33,23 +33,59 @@ class ListenerDispatcher:
         self._news: deque[Callable[[], object]] = deque()
         self._telling = threading.Lock()
         self.untold = 0
+        self._lost: dict[LossReason, tuple[int, Lost]] = {}
+        self._next_s: dict[LossReason, float] = {}
+        self._is_due = False
 
     def note(self, news: Callable[[], object], *, is_owed: bool = False) -> None:
-        """Leave news, which must be told in any case if ``is_owed``; may be called under any
-        lock."""
+        """Leave news, to be told in any case if ``is_owed``; may be called under any lock."""
         if is_owed or len(self._news) < _KEPT:
             self._news.append(news)
         else:
             self.untold += 1
 
     def tell(self) -> None:
-        """Tell what there is, unless another thread is at it; called without any lock."""
+        """Tell waiting news, unless another thread is doing that; called without any lock."""
         while self._news and self._telling.acquire(blocking=False):
             try:
                 while self._news:
                     self._call(self._news.popleft())
             finally:
                 self._telling.release()
+
+    def note_loss(self, lost: Lost) -> None:
+        """Have a lost request logged, once: the first of a reason at once with key and error,
+        others within ten seconds together. Called under the buffer's lock.
+        """
+        if lost.reason is LossReason.SKIPPED:
+            return
+        self._lost[lost.reason] = self._lost.get(lost.reason, (0, lost))[0] + 1, lost
+        if not self._is_due and now_s() >= self._next_s.get(lost.reason, 0.0):
+            self._is_due = True
+            self.note(self._log_losses, is_owed=True)
+
+    def tell_losses(self) -> None:
+        """Log all losses that are not logged yet."""
+        self._next_s.clear()
+        self.note(self._log_losses, is_owed=True)
+        self.tell()
+
+    def _log_losses(self) -> None:
+        self._is_due = False
+        now = now_s()
+        for reason in list(self._lost):
+            if now < self._next_s.get(reason, 0.0):
+                continue
+            self._next_s[reason] = now + _QUIET_S
+            count, lost = self._lost.pop(reason)
+            log.error(
+                "requests lost producer=%s reason=%r count=%d key=%r error=%s",
+                self._name,
+                reason.value,
+                count,
+                lost.key,
+                None if lost.error is None else told(lost.error),
+            )
 
     def _call(self, news: Callable[[], object]) -> None:
         try:
@@ -60,54 +96,10 @@ class ListenerDispatcher:
             log.exception("listener of a producer failed producer=%s", self._name)
 
 
-class LossLog:
-    """Logs each lost request once: the first of a reason at once with key and error, those that
-    follow within ten seconds together. ``note`` is called under the buffer's lock."""
-
-    def __init__(self, name: str, dispatcher: ListenerDispatcher) -> None:
-        self._name = name
-        self._dispatcher = dispatcher
-        self._untold: dict[LossReason, int] = {}
-        self._last: dict[LossReason, Lost] = {}
-        self._next_s: dict[LossReason, float] = {}
-        self._is_due = False
-
-    def note(self, lost: Lost) -> None:
-        """Have it logged, now or soon."""
-        if lost.reason is LossReason.SKIPPED:
-            return
-        self._untold[lost.reason] = self._untold.get(lost.reason, 0) + 1
-        self._last[lost.reason] = lost
-        if not self._is_due and now_s() >= self._next_s.get(lost.reason, 0.0):
-            self._is_due = True
-            self._dispatcher.note(self._tell, is_owed=True)
-
-    def finish(self) -> None:
-        self._next_s.clear()
-        self._tell()
-
-    def _tell(self) -> None:
-        self._is_due = False
-        now = now_s()
-        for reason, lost in list(self._last.items()):
-            if now < self._next_s.get(reason, 0.0) or not (count := self._untold.pop(reason, 0)):
-                continue
-            self._next_s[reason] = now + _QUIET_S
-            told = None if lost.error is None else f"{type(lost.error).__name__}: {lost.error}"
-            log.error(
-                "requests lost producer=%s reason=%r count=%d key=%r error=%s",
-                self._name,
-                reason.value,
-                count,
-                lost.key,
-                told,
-            )
-
-
 def resolve(
     waiter: Future[Any] | None, value: Any = None, error: BaseException | None = None
 ) -> None:
-    """Tell whoever waits, unless that was cancelled."""
+    """Set a future's result, unless it was cancelled."""
     try:
         if waiter is not None and waiter.set_running_or_notify_cancel():
             if error is None:

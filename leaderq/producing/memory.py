@@ -29,7 +29,7 @@ class RequestPlace(Enum):
 
 
 class JournalCopy(Enum):
-    """What the journal has of a request."""
+    """The state of the journal's copy of a request."""
 
     NONE = "nothing yet"
     WRITING = "it has taken it, and will tell its id"
@@ -37,13 +37,9 @@ class JournalCopy(Enum):
     NEVER = "nothing, and cannot: it is too large, or has no bytes any more"
 
 
-_MEMORY, _SETTLED, _NONE = RequestPlace.MEMORY, RequestPlace.SETTLED, JournalCopy.NONE
-
-
 @dataclass(slots=True, eq=False)
 class BufferedRequest:
-    """One object to a request, however many steps it goes through. ``deadline`` and ``since_s`` are
-    of ``clock.now_s``."""
+    """One object for a request in all its steps. Times are of ``clock.now_s``."""
 
     request: Any
     key: Hashable
@@ -57,9 +53,9 @@ class BufferedRequest:
     copy: JournalCopy = JournalCopy.NONE
     waiter: Future[Any] | None = None
     output: Any = None
-    """What the sink is given: the request, until the process step has made something of it."""
+    """The record for the sink: the request, until the process step has replaced it."""
     stored_at: object = None
-    """Where the sink has stored it, if it said so."""
+    """The place where the sink has stored it, if it told."""
     seq: int = 0
     attempts: int = 0
 
@@ -72,8 +68,7 @@ class BufferedRequest:
 
 
 class RequestMemory:
-    """See the module. Without workers there is no process step, and requests wait for the sink at
-    once."""
+    """See the module. Without workers requests wait for the sink at once."""
 
     def __init__(self, workers: int, *, has_journal: bool) -> None:
         self.to_process: list[deque[BufferedRequest]] = [deque() for _ in range(workers)]
@@ -81,7 +76,7 @@ class RequestMemory:
         self.ready_bytes = 0
         self.bytes = 0
         self.pushed = 0
-        """How many ever came here, and the number of the last."""
+        """How many ever came here, which is the number of the last."""
         self._unsettled: dict[BufferedRequest, None] = {}
         # Its first is found at once, however many were taken out before it.
         self._unwritten: OrderedDict[BufferedRequest, None] = OrderedDict()
@@ -91,7 +86,6 @@ class RequestMemory:
         return len(self._unsettled)
 
     def __iter__(self) -> Iterator[BufferedRequest]:
-        """All, the oldest first."""
         return iter(self._unsettled)
 
     def push(self, one: BufferedRequest) -> int | None:
@@ -101,10 +95,10 @@ class RequestMemory:
         one.data = None  # else memory would hold everything twice
         one.output = one.request
         one.seq = self.pushed
-        one.place = _MEMORY
+        one.place = RequestPlace.MEMORY
         self._unsettled[one] = None
         self.bytes += one.size
-        if self._has_journal and one.copy is _NONE:
+        if self._has_journal and one.copy is JournalCopy.NONE:
             self._unwritten[one] = None
         if not self.to_process:
             self.ready.append(one)
@@ -126,10 +120,10 @@ class RequestMemory:
 
     def remove(self, one: BufferedRequest) -> bool:
         """Settle it; return ``False`` if it was settled before."""
-        if one.place is not _MEMORY:
+        if one.place is not RequestPlace.MEMORY:
             return False
         del self._unsettled[one]
-        one.place = _SETTLED
+        one.place = RequestPlace.SETTLED
         self.bytes -= one.size
         if self._has_journal:
             self._unwritten.pop(one, None)
@@ -158,8 +152,8 @@ class RequestMemory:
         return None
 
     def begin_again(self) -> None:
-        """What the journal refused may go there after all, in order with the others."""
-        self._unwritten = OrderedDict.fromkeys(one for one in self if one.copy is _NONE)
+        """Requests that the journal refused may go there again, in order with the others."""
+        self._unwritten = OrderedDict.fromkeys(one for one in self if one.copy is JournalCopy.NONE)
 
     def withdraw_oldest(self) -> BufferedRequest | None:
         """Take out the oldest that nobody has in hand; ``None``: all are in hand."""
@@ -174,7 +168,8 @@ class RequestMemory:
 
 def measured(request: Any) -> int:
     """Return roughly how many bytes a request takes: of ``bytes`` and ``str`` and the parts of a
-    container; of other objects what Python says of the object alone."""
+    container; for other objects only what Python says of the object itself.
+    """
     if isinstance(request, (bytes, bytearray, str)):
         return len(request)
     if isinstance(request, (tuple, list)):

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 from leaderq.errors import ConfigurationError
 from leaderq.plain import require_plain_function
-from leaderq.producing.account import Lost
-from leaderq.producing.states import BufferState, Watermarks
+from leaderq.producing.account import BufferState, Lost, Watermarks
 from leaderq.threads import BackoffPolicy
 
 KeyOf = Callable[[Any], Hashable]
@@ -40,9 +39,10 @@ FullPolicy: TypeAlias = Block | WhenFull
 @dataclass(frozen=True)
 class ProducerRetry:
     """Pauses between attempts: ``first_s``, growing by ``factor`` up to ``max_s``, each cut by up
-    to ``jitter`` of itself by chance. What needs repair is left alone for ``max_s`` at once.
+    to ``jitter`` of itself at random. If something must be repaired, the pause is ``max_s`` at
+    once.
 
-    ``max_attempts``: a request that failed so many times is given up (``None``: never; the default
+    ``max_attempts``: a request that failed so many times is lost (``None``: never; the default
     loses nothing).
     """
 
@@ -74,7 +74,7 @@ class ProducerRetry:
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerOptions:
-    """See :class:`~leaderq.producing.BufferedProducer` for what each means."""
+    """See :class:`~leaderq.producing.BufferedProducer` for the meaning of each."""
 
     process: Callable[[Any], Any] | None
     key: KeyOf | None
@@ -103,7 +103,6 @@ class ProducerOptions:
 
     @property
     def lanes(self) -> int:
-        """How many workers there are; 0 without a process step."""
         return self.workers if self.process is not None else 0
 
     def check(self) -> None:

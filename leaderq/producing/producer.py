@@ -1,38 +1,26 @@
 """A producer that takes requests at once, and processes, sends and confirms them in the background.
 
-Who is authoritative: the sink about what is confirmed, the journal about what survives this
-process, the account (:mod:`leaderq.producing.account`) about everything else. States: *direct*,
-*spilling*, *draining*, *blocked*; the table is in :mod:`leaderq.producing.states`. What happens on
-each failure:
+The sink is authoritative about what is confirmed, the journal about what survives this process, the
+account (:mod:`leaderq.producing.account`, with the states) about everything else. On each failure:
 
-* **the sink is slow, away or refuses everything**: requests gather in memory up to the high mark,
-  then in the journal, and are sent in order when it is back (:mod:`leaderq.producing.sending`); the
-  callers notice nothing;
-* **memory is full and there is no journal, or the journal is full**: ``when_full`` decides: wait,
-  raise, drop the newest, drop the oldest;
-* **the sink refuses one record, the process step fails, a deadline passes**: that request alone is
-  given up, counted by its reason, told to ``dropped_listener`` and raised from its future;
-* **the disk refuses a write**: a write-ahead call raises, and the request is given up unless it is
-  in memory; of all others that it refuses, and of those behind, none is lost while this process
-  lives: they go to the journal in order when it takes them. A crash before that loses them, and
-  none that a caller knows to be on the disk;
-* **the process is killed**: what the journal had taken is sent when a producer opens it again; what
-  was under way may then be sent twice. Without ``persistence`` that is what was spilled, with it
-  everything for which ``send`` has returned, as far as its policy goes;
-* **close**: waits for what is pending, then writes the rest to the journal, or gives it up and says
-  so (:mod:`leaderq.producing.shutdown`);
-* **a request is changed after it was sent**: do not; when memory is to be spilled, the journal gets
-  it as it is then. One that the codec has no bytes for any more stays in memory alone: it is sent
-  if this process lives, and a close gives it up as *not written to the journal*;
-* **the disk is behind** with more than the journal buffers: a caller waits a second for it, then
-  ``when_full`` decides; nobody else waits;
-* **a fork**: the producer belongs to the parent; in the child every call raises ``ProducerClosed``
-  and touches nothing, but ``close``, the end of a block and the end of the program, which do
-  nothing: no request is sent twice, and the parent's journal stays as it is;
+* **the sink is slow, unreachable or refuses everything**: requests gather in memory up to the high
+  mark, then in the journal, and are sent in order when it is back; callers notice nothing;
+* **memory is full and there is no journal, or the journal is full**: ``when_full`` decides;
+* **the sink refuses one record, the process step fails, a deadline passes**: that request fails,
+  is counted by its reason, told to ``dropped_listener`` and raised from its future;
+* **the disk refuses a write**: a write-ahead call raises, and its request is dropped unless it is
+  in memory. No other request is lost while this process lives;
+* **the disk is slow**: a caller waits a second for it, then ``when_full`` decides;
+* **the process is killed**: what is in the journal is sent when a producer opens it again, perhaps
+  for the second time. Without ``persistence`` that is what was spilled, with it everything for
+  which ``send`` has returned, as far as its policy goes;
+* **a request is changed after it was sent**: do not; the journal gets it as it is when it is
+  spilled, and if the codec refuses it, it is sent from memory only;
+* **a fork**: in the child every call raises ``ProducerClosed``, except ``close`` and the end of a
+  block, which do nothing;
 * **Ctrl-C** in a call that waits: the call raises it, and the request was not taken (or, waiting
-  for the disk, was). In a close: it waits for nothing pending any more, and puts it away;
-  interrupted once more it raises at once, and goes on in the background until the next ``close``,
-  or the end of the program, has waited for it.
+  for the disk, was). In a close: it drops its wait for pending requests; a second Ctrl-C makes it
+  raise at once, and closing goes on in the background.
 """
 
 from __future__ import annotations
@@ -46,9 +34,10 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from leaderq.clock import now_s
 from leaderq.errors import (
@@ -59,29 +48,22 @@ from leaderq.errors import (
     RequestsLost,
     RequestTooLarge,
     WouldDeadlock,
+    told,
 )
 from leaderq.observability.figures import FigureSource, offer_figures
-from leaderq.producing.account import Lost, Settlement, Snapshot
+from leaderq.producing.account import BufferState, Lost, Settlement, Snapshot
 from leaderq.producing.admission import Admission
 from leaderq.producing.buffer import RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec
 from leaderq.producing.journal import Journal, Policy
-from leaderq.producing.listeners import ListenerDispatcher, resolve
+from leaderq.producing.listeners import resolve
 from leaderq.producing.memory import BufferedRequest, measured, require_hash
-from leaderq.producing.options import (
-    Block,
-    FullPolicy,
-    ProducerOptions,
-    ProducerRetry,
-)
-from leaderq.producing.sending import SinkSender
-from leaderq.producing.shutdown import Shutdown
-from leaderq.producing.sinks.sink import Sink, require_sink
+from leaderq.producing.options import Block, FullPolicy, ProducerOptions, ProducerRetry
+from leaderq.producing.sending import Shutdown, SinkSender, journal_reader, process_worker
+from leaderq.producing.sinks import Sink, require_sink
 from leaderq.producing.spill import OnDurable, Spill
-from leaderq.producing.states import BufferState
-from leaderq.producing.workers import ProcessWorker, journal_reader
 from leaderq.threads import Waker
-from leaderq.timeouts import AS_SET
+from leaderq.timeouts import AS_SET, require_timeout
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +84,7 @@ else:
 
 
 class BufferedProducer(Generic[T]):
-    """Accepts requests faster than ``sink`` can take them, and loses none in silence.
+    """Accepts requests faster than ``sink`` can take them, and loses none silently.
 
     For type checkers a ``BufferedProducer[Click]`` takes clicks; ``process`` and ``key`` tell too.
 
@@ -117,25 +99,23 @@ class BufferedProducer(Generic[T]):
 
     Keywords:
 
-    * ``process``: a callable that makes of a request what the sink is given (or :data:`SKIP`), and
-      leaves the request itself as it was; run by ``workers`` threads, requests of one
-      ``key(request)`` on one of them. ``process_retry``: what to do when it raises (default: the
-      request fails at once);
+    * ``process`` returns the record for a request (or :data:`SKIP`), and must not change the
+      request; it is run by ``workers`` threads, requests of one ``key(request)`` on one of them.
+      ``process_retry``: what to do when it raises (default: the request fails at once);
     * ``max_items``, ``max_bytes``: bounds of the memory, everything that is on its way included;
       spilling begins at ``high`` of them, and the journal is read again at ``low``;
-    * ``batch_items``, ``batch_bytes``, ``linger_s``: a batch goes to the sink when one of them is
-      reached;
+    * ``batch_items``, ``batch_bytes``, ``linger_s``: a batch is sent when one of them is reached;
     * ``journal``: a :class:`~leaderq.producing.Journal`, which stays the caller's, or the path of
-      one. ``persistence``: ``None``, only what does not fit into memory is journaled, and what is
-      left at the close; else a policy of the journal, and every request goes there first: with
-      ``EVERY_ITEM`` :meth:`send` returns when it is on the disk, with the others at once. A journal
-      that is given must have that policy;
-    * ``codec``: requests as bytes for the journal (default: plain values, see
+      one. ``persistence``: with ``None``, only requests that do not fit into memory are journaled,
+      and those left at the close. Else it is a policy of the journal, and every request goes there
+      first: with ``EVERY_ITEM`` :meth:`send` returns when it is on the disk, with the others at
+      once. A given journal must have that policy;
+    * ``codec``: requests as bytes for the journal (default:
       :class:`~leaderq.producing.codec.PlainCodec`);
-    * ``when_full``: see :mod:`~leaderq.producing.options`; ``max_waiters``: futures kept for
-      requests that are in the journal only;
-    * ``ttl_s``: requests are worthless after so many seconds, and dropped when their turn comes;
-    * ``retry``, ``sink_timeout_s``: see :mod:`~leaderq.producing.sending`;
+    * ``when_full``: :class:`Block` or :class:`WhenFull`; ``max_waiters``: futures kept for requests
+      that are in the journal only;
+    * ``ttl_s``: requests are dropped if their turn comes after so many seconds;
+    * ``retry``, ``sink_timeout_s``: how the sink is tried again, and how long it may take;
     * ``dropped_listener`` is called with each :class:`~leaderq.producing.Lost` request,
       ``state_listener`` with the former and the new state: one call at a time, on whichever thread;
       errors of theirs are logged;
@@ -176,42 +156,23 @@ class BufferedProducer(Generic[T]):
         close_timeout_s: float | None = 10.0,
         name: str = "producer",
     ) -> None:
-        self._options = options = ProducerOptions(
-            process=process,
-            key=key,
-            workers=workers,
-            process_retry=process_retry,
-            max_items=max_items,
-            max_bytes=max_bytes,
-            high=high,
-            low=low,
-            batch_items=batch_items,
-            batch_bytes=batch_bytes,
-            linger_s=linger_s,
-            when_full=when_full,
-            max_waiters=max_waiters,
-            ttl_s=ttl_s,
-            retry=retry,
-            sink_timeout_s=sink_timeout_s,
-            dropped_listener=dropped_listener,
-            state_listener=state_listener,
-            close_timeout_s=close_timeout_s,
-            name=name,
-        )
+        given = locals()
+        names = [one.name for one in fields(ProducerOptions)]
+        self._options = options = ProducerOptions(**{name: given[name] for name in names})
         options.check()
         require_sink(sink)
+        if journal is None and persistence is not None:
+            raise ConfigurationError(
+                f"persistence={persistence!r} needs a journal; give its directory as journal=..."
+            )
         self._codec = codec
         self._is_foreign = False  # whether this process is a fork of that which made it
-        self._dispatcher = ListenerDispatcher(name)
-        self._spill = Spill.of(journal, persistence, codec, key)
-        self._buffer = RequestBuffer(options, self._spill, self._dispatcher)
+        self._spill = None if journal is None else Spill(journal, persistence, codec, key)
+        self._buffer = RequestBuffer(options, self._spill)
         self._sender = SinkSender(self._buffer, sink, options)
         services = [self._sender.service]
-        if process is not None:
-            services += [
-                ProcessWorker(self._buffer, number, process, process_retry, name).service
-                for number in range(workers)
-            ]
+        lanes = range(options.lanes)
+        services += [process_worker(self._buffer, number, options) for number in lanes]
         if self._spill is not None:
             services.append(journal_reader(self._buffer, self._spill, name))
         self._shutdown = Shutdown(self._buffer, sink, services, name)
@@ -219,8 +180,6 @@ class BufferedProducer(Generic[T]):
             service.start()
         _all.add(self)
         offer_figures(FigureSource.PRODUCER, name, self, _figures)
-
-    # -- taking requests ---------------------------------------------------------------------------
 
     def send(
         self,
@@ -231,29 +190,33 @@ class BufferedProducer(Generic[T]):
         on_durable: OnDurable | None = None,
     ) -> bool:
         """Take a request, and return at once; with ``persistence=EVERY_ITEM`` when it is on the
-        disk. Return ``True``, or ``False`` if ``when_full`` has dropped this request.
+        disk, with ``Every(n)`` when fewer than ``n`` are on their way to the file. Return ``True``,
+        or ``False`` if ``when_full`` has dropped this request.
 
-        With ``Every(n)`` it waits while ``n`` are on their way to the file. ``timeout_s`` replaces
-        that of ``Block``. With ``persistence`` and ``on_durable`` it returns at once all the same,
-        and ``on_durable`` is called once, on the journal's thread: with ``None`` when the request
-        is as durable as the policy says, else with the error.
+        ``timeout_s`` replaces that of ``Block``. With ``persistence`` and ``on_durable`` it returns
+        at once all the same, and ``on_durable`` is called once, on the journal's thread: with
+        ``None`` when the request is as durable as the policy says, else with the error.
 
-        May be called by a finalizer, a signal handler, a logging handler, and by whatever the
-        producer itself calls: it never waits for what its own thread holds, or has to do. (A
-        logging handler of the whole program should not wait for room either, ``timeout_s=0``: the
-        producer's own threads may log meanwhile.) In ``asyncio`` use :meth:`asend`.
+        May be called by a finalizer, a signal handler, a logging handler, and by any function that
+        the producer itself calls: it never waits for its own thread. (A logging handler of the
+        whole program should not wait for room either, ``timeout_s=0``: the producer's own threads
+        may log meanwhile.) In ``asyncio`` use :meth:`asend`.
 
-        :raises BufferFull: no room (in time); it was not taken.
-        :raises ProducerClosed: it was not taken.
-        :raises RequestTooLarge: larger than ``max_bytes``; it was not taken.
-        :raises WouldDeadlock: this call interrupts its own thread inside the producer; it was not
-            taken.
-        :raises ConfigurationError: the codec has no bytes for it, or ``key`` returned something
-            that has no hash. Whatever ``key`` raises.
+        The request was not taken if one of these is raised:
+
+        :raises BufferFull: no room (in time).
+        :raises ProducerClosed: it is closed.
+        :raises RequestTooLarge: larger than ``max_bytes``.
+        :raises WouldDeadlock: this call interrupts its own thread inside the producer.
+        :raises ConfigurationError: the codec has no bytes for it, ``key`` returned something that
+            has no hash, or ``timeout_s`` is not a time. Whatever ``key`` raises.
+
+        It may have been taken, if the following is:
+
         :raises JournalFailed: the disk refused it. It is still sent if this process lives, so a
             caller that sends it again may double it.
         """
-        one = self._entered(request, ttl_s)
+        one = self._entered(request, ttl_s, timeout_s)
         spill = self._spill
         if on_durable is None and (spill is None or not spill.waits_for_disk):
             is_taken = self._admit(one, timeout_s, None)
@@ -287,34 +250,27 @@ class BufferedProducer(Generic[T]):
         return True
 
     def submit(
-        self,
-        request: T,
-        *,
-        ttl_s: float | None = None,
-        timeout_s: float | None = AS_SET,
+        self, request: T, *, ttl_s: float | None = None, timeout_s: float | None = AS_SET
     ) -> Future[Any]:
         """As :meth:`send`, without waiting for the disk; the future is done when the sink has
-        confirmed the request. It returns where the record is, if the sink tells: ``KafkaSink`` a
-        ``KafkaPlace`` of topic, partition and offset.
+        confirmed the request.
 
-        It raises :class:`~leaderq.errors.RequestGivenUp` if the request was dropped or has failed,
-        and :class:`~leaderq.errors.ProducerClosed` if the producer was closed and the request is in
-        the journal, where ``place`` of the error says. Cancelling it changes nothing but that.
+        It returns where the record is, if the sink tells: ``KafkaSink`` a ``KafkaPlace`` of topic,
+        partition and offset. It raises :class:`~leaderq.errors.RequestGivenUp` if the request was
+        dropped or has failed, and :class:`~leaderq.errors.ProducerClosed` if the producer was
+        closed and the request is in the journal, at the error's ``place``. Cancelling the future
+        does not cancel the request.
         """
-        one = self._entered(request, ttl_s)
+        one = self._entered(request, ttl_s, timeout_s)
         waiter: Future[Any] = Future()
         one.waiter = waiter
         self._admit(one, timeout_s, None)
         return waiter
 
     async def asend(
-        self,
-        request: T,
-        *,
-        ttl_s: float | None = None,
-        timeout_s: float | None = AS_SET,
+        self, request: T, *, ttl_s: float | None = None, timeout_s: float | None = AS_SET
     ) -> bool:
-        """As :meth:`send`, for ``asyncio``: waits for room and for the disk without holding up the
+        """As :meth:`send`, for ``asyncio``: waits for room and for the disk without blocking the
         event loop. Cancelled while it waits for room, the request was not taken; while it waits for
         the disk, it was.
         """
@@ -330,7 +286,7 @@ class BufferedProducer(Generic[T]):
             with suppress(RuntimeError):  # a loop that is closed needs no news
                 loop.call_soon_threadsafe(woken.set)
 
-        one = self._entered(request, ttl_s)
+        one = self._entered(request, ttl_s, timeout_s)
         admission = self._admission(one, timeout_s, on_durable, wake)
         try:
             while (wait_s := admission.attempt()) is not None:
@@ -348,9 +304,10 @@ class BufferedProducer(Generic[T]):
             await asyncio.to_thread(spill.await_written)
         return admission.is_placed
 
-    def _entered(self, request: T, ttl_s: float | None) -> BufferedRequest:
-        if self._is_foreign:
-            self._refuse_in_child()
+    def _entered(self, request: T, ttl_s: float | None, timeout_s: float | None) -> BufferedRequest:
+        self._refuse_in_child()
+        if timeout_s is not AS_SET:
+            require_timeout("timeout_s", timeout_s)
         options = self._options
         data = None if self._spill is None else self._codec.serialize(request)
         size = measured(request) if data is None else len(data)
@@ -376,7 +333,7 @@ class BufferedProducer(Generic[T]):
         wake: Callable[[], object],
     ) -> Admission:
         policy = self._options.when_full
-        if timeout_s == AS_SET:
+        if timeout_s is AS_SET:
             timeout_s = policy.timeout_s if isinstance(policy, Block) else None
         if self._shutdown.is_own_thread:
             timeout_s = 0.0  # a thread that makes room must not wait for it
@@ -396,22 +353,17 @@ class BufferedProducer(Generic[T]):
             admission.leave()
         return admission.is_placed
 
-    def _refuse_in_child(self) -> NoReturn:
+    def _refuse_in_child(self) -> None:
         # Before any lock, which in a forked child may be held for ever.
-        raise ProducerClosed(
-            "this producer belongs to the process that this one was forked from; make one after "
-            "the fork"
-        )
-
-    # -- looking -----------------------------------------------------------------------------------
+        if self._is_foreign:
+            raise ProducerClosed(
+                "this producer belongs to the process that this one was forked from; make one "
+                "after the fork"
+            )
 
     def snapshot(self) -> Snapshot:
-        """Return all figures, those of the buffer at one moment.
-
-        :raises ProducerClosed: in a forked child.
-        """
-        if self._is_foreign:
-            self._refuse_in_child()
+        """Return all figures, those of the buffer at one moment."""
+        self._refuse_in_child()
         sender, spill = self._sender, self._spill
         with self._buffer.locked() as buffer:
             oldest = buffer.memory.oldest
@@ -428,56 +380,54 @@ class BufferedProducer(Generic[T]):
                 retries=sender.retries,
                 sink_error=_text(sender.last_error),
                 journal_error=None if spill is None else _text(spill.last_error),
-                untold=self._dispatcher.untold,
+                untold=buffer.dispatcher.untold,
             )
 
     @property
     def state(self) -> BufferState:
-        """Where a new request goes; see :mod:`leaderq.producing.states`."""
+        """Where a new request goes."""
         return self._buffer.state
 
     def __repr__(self) -> str:
         state = "closed" if self._buffer.is_closing else self.state.value
         return f"BufferedProducer({self._options.name!r}, {state})"
 
-    # -- the end -----------------------------------------------------------------------------------
-
     def flush(self, timeout_s: float | None = 10.0) -> Settlement:
         """Wait until every request accepted before this call is confirmed or given up, but no
         longer than ``timeout_s``. Return what became of them: true only if each is confirmed or
         safely in the journal, else it says how many are not, which, and why.
-
-        :raises ProducerClosed: in a forked child.
         """
-        if self._is_foreign:
-            self._refuse_in_child()
+        self._refuse_in_child()
+        require_timeout("timeout_s", timeout_s)
         self._buffer.refuse_reentry()
         up_to = self._buffer.line_end
         self._buffer.wait_settled(timeout_s, up_to)
         return self._buffer.settlement(up_to)
 
     def close(self, timeout_s: float | None = AS_SET) -> Settlement:
-        """Take nothing more, wait ``timeout_s`` (default ``close_timeout_s``) for what is pending,
-        and let go of everything. Return what became of all that this producer has accepted: true
-        only if each is confirmed or safely in the journal, else it says how many are not, which,
-        and why.
+        """Accept nothing more, wait ``timeout_s`` (default ``close_timeout_s``) for pending
+        requests, and close everything.
 
-        What is in the journal is sent when that is opened again; without a journal it is lost as
-        *closed before it was sent*. Takes a few seconds more at worst (a sink that
-        hangs is left behind), and never hangs. May be called again, and by several threads; each
-        waits for the same end. Called by a listener, or in the process step, it returns at once,
-        and the end goes on in the background.
+        Returns, as :meth:`flush`, what became of all requests that this producer has accepted.
+        Requests in the journal are sent when that is opened again; without a journal they are lost
+        as *closed before it was sent*. Takes a few seconds more at worst (a sink that hangs is left
+        behind).
+
+        May be called again, and by several threads; each waits for the same end. Called by a
+        listener, or in the process step, it returns at once, and closing continues in the
+        background.
         """
         if self._is_foreign:
             return Settlement()
         self._buffer.refuse_reentry()
-        wait_s = self._options.close_timeout_s if timeout_s == AS_SET else timeout_s
+        wait_s = self._options.close_timeout_s if timeout_s is AS_SET else timeout_s
+        require_timeout("timeout_s", wait_s)
         if not self._shutdown.is_over:
             self._buffer.close_entry()
             try:
                 self._shutdown.begin(wait_s)
                 self._shutdown.wait(wait_s)
-            except BaseException:  # Ctrl-C: what is pending is put away without waiting for it
+            except BaseException:  # Ctrl-C: pending requests are put away without waiting for them
                 self._buffer.stop()
                 self._shutdown.begin(0.0)
                 self._shutdown.wait(0.0)
@@ -485,12 +435,11 @@ class BufferedProducer(Generic[T]):
         return self._buffer.settlement()
 
     async def aflush(self, timeout_s: float | None = 10.0) -> Settlement:
-        """As :meth:`flush`, without holding up the event loop."""
+        """As :meth:`flush`, without blocking the event loop."""
         return await asyncio.to_thread(self.flush, timeout_s)
 
     async def aclose(self, timeout_s: float | None = AS_SET) -> Settlement:
-        """As :meth:`close`, without holding up the event loop. Cancelled, it goes on in the
-        background."""
+        """As :meth:`close`, in ``asyncio``. Cancelled, it continues in the background."""
         return await asyncio.to_thread(self.close, timeout_s)
 
     async def __aenter__(self) -> BufferedProducer:
@@ -503,7 +452,7 @@ class BufferedProducer(Generic[T]):
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """Close.
+        """Close it.
 
         :raises RequestsLost: requests were lost, other than those that a policy of yours dropped;
             not if the block itself raised.
@@ -528,15 +477,16 @@ def _figures(producer: BufferedProducer[Any]) -> dict[str, float]:
 
 
 def _text(error: BaseException | None) -> str | None:
-    return None if error is None else str(error) or type(error).__name__
+    return None if error is None else told(error)
 
 
 _all: weakref.WeakSet[BufferedProducer[Any]] = weakref.WeakSet()
 
 
 def _close_at_exit() -> None:
-    """A program that ends without closing its producers still gets what is pending into the
-    journals, or is told of the loss."""
+    """If a program ends without closing its producers, pending requests still get into the
+    journals, or their loss is logged.
+    """
     for producer in list(_all):
         try:
             producer.close(_EXIT_S)

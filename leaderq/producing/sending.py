@@ -1,17 +1,17 @@
-"""The thread that gives batches to the sink, one at a time.
+"""The threads of a producer: the sender, the workers of the process step, the journal's reader, and
+the one that ends them.
 
-Requests of one key go in order, over retries too. Without a ``key`` all is one line: the next batch
-is not begun before the last is settled. With one, requests that are to be given again hold back
-those of their keys only, and the rest goes on beside them, until half of the memory's items are
-held back; then all wait. On each failure:
+The sender sends one batch at a time, and requests of one key in order, over retries too. Without a
+``key`` there is one line: the next batch waits until the last is settled. With one, requests to be
+given again hold back only their own keys, until half of the memory's items are held back; then all
+wait. On each failure:
 
 * ``SinkAway``: the batch is given again after a pause (back-off with jitter);
 * ``SinkBusy``: the sink itself goes on with the batch, or with those it names. A batch is given
-  again at once; those that are named are given again as others that are held back, but neither
-  expire meanwhile nor count an attempt;
-* ``SinkBroken``, any exception that the sink should not have raised, and an outcome that cannot be
-  of its batch: the longest pause at once, and what follows is logged once until it goes well again.
-  Nothing is given up for it: the whole batch is given again;
+  again at once. Those it names are given again like others that are held back, but neither expire
+  meanwhile nor count an attempt;
+* ``SinkBroken``, an unexpected exception, and an outcome that cannot belong to its batch: the whole
+  batch is given again after the longest pause; this is logged once until it goes well again;
 * a record is refused: it has failed; the others go on;
 * the sink never returns: the closing producer leaves it behind; what it says later is ignored.
 """
@@ -19,56 +19,64 @@ held back; then all wait. On each failure:
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from typing import Final
 
 from leaderq.clock import now_s
-from leaderq.errors import SinkAway, SinkBroken, SinkBusy
+from leaderq.errors import (
+    LeaderqError,
+    ProducerClosed,
+    SinkAway,
+    SinkBroken,
+    SinkBusy,
+    told,
+    with_cause,
+)
 from leaderq.producing.account import LossReason
 from leaderq.producing.buffer import Gone, RequestBuffer
-from leaderq.producing.memory import BufferedRequest
+from leaderq.producing.listeners import resolve
+from leaderq.producing.memory import BufferedRequest, JournalCopy
 from leaderq.producing.options import ProducerOptions
-from leaderq.producing.sinks.sink import ALL_CONFIRMED, BatchOutcome, Sink, checked
+from leaderq.producing.sinks import ALL_CONFIRMED, BatchOutcome, Sink, checked
+from leaderq.producing.spill import Spill
 from leaderq.threads import Backoff, Service
 
 log = logging.getLogger(__name__)
 
 _BUSY_S = 0.1
 _QUIET_S = 10.0
+_PIECE = 64
+_UNREADABLE_S = 0.5
+_STOP_S = 2.0
+_WRITE_S = 10.0
+_LOOK_S = 0.02
+_END_S = 90.0
+"""Longer than all steps together: seconds for the threads and the sink, ten to have memory written,
+half a minute each to flush and to close the journal."""
 
 
 class SinkSender:
     """See the module."""
 
-    def __init__(
-        self,
-        buffer: RequestBuffer,
-        sink: Sink,
-        options: ProducerOptions,
-    ) -> None:
-        retry, name = options.retry, options.name
-        self._buffer = buffer
-        self._sink = sink
-        self._retry = retry
-        self._backoff = Backoff(retry.backoff)
-        self._sink_timeout_s = options.sink_timeout_s
-        self._name = name
+    def __init__(self, buffer: RequestBuffer, sink: Sink, options: ProducerOptions) -> None:
+        self._buffer, self._sink, self._options = buffer, sink, options
+        self._backoff = Backoff(options.retry.backoff)
         self._said: str | None = None
         self._quiet_until_s: dict[str, float] = {}
         self._rest_until_s = 0.0
         self._is_busy = False
         self._held: dict[Hashable, deque[BufferedRequest]] = {}
         self._held_items = 0
-        self._max_held = options.max_items // 2
         self._kept: set[BufferedRequest] = set()  # which the sink has, and has not confirmed
-        self._batch_items, self._batch_bytes = options.batch_items, options.batch_bytes
-        self._has_keys = options.key is not None
         self._takes_some = True  # whether the last attempt confirmed anything
         self._is_retry = self._is_turn_of_fresh = False
         self.batches = 0
         self.retries = 0
         self.last_error: BaseException | None = None
-        self.service = Service(f"leaderq-{name}-sender", self._run)
+        self.service = Service(f"leaderq-{options.name}-sender", self._run)
 
     def _run(self, service: Service) -> None:
         while not self._buffer.is_stopped:
@@ -96,29 +104,27 @@ class SinkSender:
 
     def _fresh(self, until_s: float) -> list[BufferedRequest]:
         """Return requests of keys that are not held back, if any come until then."""
-        if self._held_items >= self._max_held:
+        if self._held_items >= self._options.max_items // 2:
             self.service.pause(until_s - now_s())
             return []
         fresh = []
         for one in self._buffer.take_batch(until_s):
             if one.key in self._held:
-                self._hold_back(one)
+                self._held[one.key].append(one)
+                self._held_items += 1
             else:
                 fresh.append(one)
         return fresh
-
-    def _hold_back(self, one: BufferedRequest) -> None:
-        self._held.setdefault(one.key, deque()).append(one)
-        self._held_items += 1
 
     def _taken_back(self) -> list[BufferedRequest]:
         """Return a batch of those held back, the first of each key first."""
         batch: list[BufferedRequest] = []
         lines = list(self._held.items())
-        share, size = max(1, self._batch_items // len(lines)), 0
-        for key, line in lines[: self._batch_items]:
+        options = self._options
+        share, size = max(1, options.batch_items // len(lines)), 0
+        for key, line in lines[: options.batch_items]:
             for _ in range(min(share, len(line))):
-                if batch and size + line[0].size > self._batch_bytes:
+                if batch and size + line[0].size > options.batch_bytes:
                     break
                 size += line[0].size
                 batch.append(line.popleft())
@@ -129,7 +135,7 @@ class SinkSender:
         return batch
 
     def _tried(self, batch: list[BufferedRequest]) -> list[BufferedRequest]:
-        """Give the batch once; return those that are still to be sent."""
+        """Send the batch once; return those that are still to be sent."""
         if not self._is_busy:
             if not self._held:  # else it was waited for, or is not of this batch
                 self.service.pause(self._rest_until_s - now_s())
@@ -137,7 +143,7 @@ class SinkSender:
             if not batch or self._buffer.is_stopped:
                 return []
         try:
-            answer = self._sink.send([one.output for one in batch], self._sink_timeout_s)
+            answer = self._sink.send([one.output for one in batch], self._options.sink_timeout_s)
             outcome = checked(answer, len(batch))
         except SinkBusy as exc:
             self._is_busy = True
@@ -146,7 +152,9 @@ class SinkSender:
         except SinkAway as exc:
             outcome = BatchOutcome(again=range(len(batch)), error=exc)
         except BaseException as exc:  # noqa: BLE001 - a sink that does not know its own errors; also SystemExit: this must go on
-            broken = exc if isinstance(exc, SinkBroken) else _unknown(exc)
+            broken = exc
+            if not isinstance(exc, SinkBroken):
+                broken = with_cause(SinkBroken(f"the sink raised {told(exc)}"), exc)
             outcome = BatchOutcome(again=range(len(batch)), error=broken)
         self._is_busy = False
         return self._heard(batch, outcome)
@@ -166,14 +174,14 @@ class SinkSender:
         if outcome.error is None:
             self._well()
             return left
-        if not self._is_retry:  # what is held back may be all that is stuck
+        if not self._is_retry:  # perhaps only those held back fail
             self._takes_some = bool(taken)
         self._ill(outcome.error)
         if isinstance(outcome.error, SinkBusy):
             self._kept.update(left)
         else:
             left = self._persevering(left, outcome.error)
-        if not self._has_keys:
+        if self._options.key is None:
             return left
         self._put_back(left)
         return []
@@ -181,7 +189,7 @@ class SinkSender:
     def _ask_places(
         self, batch: list[BufferedRequest], taken: list[int], outcome: BatchOutcome
     ) -> None:
-        """Note where the sink has stored what somebody waits for."""
+        """Ask the sink for the places that somebody waits for."""
         if outcome.place_of is None:
             return
         for at in taken:
@@ -189,7 +197,7 @@ class SinkSender:
                 try:
                     batch[at].stored_at = outcome.place_of(at)
                 except Exception:
-                    log.exception("sink cannot tell a place producer=%s", self._name)
+                    log.exception("sink cannot tell a place producer=%s", self._options.name)
                     return
 
     def _put_back(self, left: list[BufferedRequest]) -> None:
@@ -205,7 +213,7 @@ class SinkSender:
     def _persevering(
         self, left: list[BufferedRequest], error: BaseException
     ) -> list[BufferedRequest]:
-        most = self._retry.max_attempts
+        most = self._options.retry.max_attempts
         if most is None:
             return left
         for one in left:
@@ -228,7 +236,7 @@ class SinkSender:
 
     def _well(self) -> None:
         if self._said is not None:
-            log.info("sink takes records again producer=%s", self._name)
+            log.info("sink takes records again producer=%s", self._options.name)
         self._takes_some = True
         self._forget_empty_lines()
         if self._held and not self._is_retry:
@@ -240,9 +248,9 @@ class SinkSender:
     def _ill(self, error: BaseException) -> None:
         self.retries += 1
         if isinstance(error, SinkBusy):  # it goes on by itself: asking again sends nothing
-            pause_s = min(_BUSY_S, self._retry.max_s)
+            pause_s = min(_BUSY_S, self._options.retry.max_s)
         elif isinstance(error, SinkBroken):  # trying again soon will not help
-            pause_s = self._retry.max_s
+            pause_s = self._options.retry.max_s
         else:
             pause_s = self._backoff.next_s()
         self._rest_until_s = now_s() + pause_s
@@ -256,15 +264,227 @@ class SinkSender:
             self._quiet_until_s[kind] = now + _QUIET_S
             what = "sink is behind" if isinstance(error, SinkBusy) else "sink takes nothing"
             log.warning(
-                "%s, what is sent is kept producer=%s kind=%s error=%s",
+                "%s, requests are kept producer=%s kind=%s error=%s",
                 what,
-                self._name,
+                self._options.name,
                 kind,
-                error,
+                told(error),
             )
 
 
-def _unknown(error: BaseException) -> SinkBroken:
-    broken = SinkBroken(f"the sink raised {type(error).__name__}: {error}")
-    broken.__cause__ = error
-    return broken
+class _Skip:
+    def __repr__(self) -> str:
+        return "SKIP"
+
+
+SKIP: Final = _Skip()
+"""Returned by a process step if nothing is to be sent for a request."""
+
+
+def process_worker(buffer: RequestBuffer, number: int, options: ProducerOptions) -> Service:
+    """Runs the process step for one line of requests; all requests of one key are in one line.
+
+    A step that fails is repeated as ``process_retry`` says, while its line waits, to keep the order
+    within the key; then the request has failed. A step may be repeated after a crash too: the
+    journal keeps the request, not the step's result.
+    """
+
+    def run(service: Service) -> None:
+        while requests := buffer.take_for_processing(number, _PIECE):
+            ready: list[BufferedRequest] = []
+            gone: list[Gone] = []
+            for one in requests:
+                if (lost := _processed(buffer, options, service, one, ready)) is not None:
+                    gone.append(lost)
+                if buffer.is_stopped:
+                    return
+            buffer.processed(ready)
+            if gone:
+                buffer.settle((), gone)
+
+    return Service(f"leaderq-{options.name}-worker-{number}", run)
+
+
+def _processed(
+    buffer: RequestBuffer,
+    options: ProducerOptions,
+    service: Service,
+    one: BufferedRequest,
+    ready: list[BufferedRequest],
+) -> Gone | None:
+    """Process one request, or return it with the reason for which it is lost."""
+    process, retry, attempt = options.process, options.process_retry, 0
+    while process is not None and not buffer.is_stopped:
+        if one.is_expired(now_s()):
+            return one, LossReason.EXPIRED, None
+        try:
+            one.output = process(one.request)
+        except BaseException as exc:  # noqa: BLE001 - the user's step, also SystemExit: it fails this request, which is told
+            attempt += 1
+            if retry.max_attempts is not None and attempt >= retry.max_attempts:
+                return one, LossReason.PROCESS, exc
+            # Requests done already need not wait for it.
+            buffer.processed(ready)
+            ready.clear()
+            service.pause(retry.backoff.delay_s(attempt))
+        else:
+            if one.output is SKIP:
+                return one, LossReason.SKIPPED, None
+            ready.append(one)
+            break
+    return None
+
+
+def journal_reader(buffer: RequestBuffer, spill: Spill, name: str) -> Service:
+    """Reads the journal into memory, in order, while the state lets it; twice a second if it cannot
+    be read.
+
+    While something is only in the journal, it also collects the news of the journal's thread, which
+    must not wait for the buffer's lock.
+    """
+
+    def run(service: Service) -> None:
+        while (order := buffer.next_order()) is not None:
+            try:
+                piece = spill.read(*order[:4])
+            except (LeaderqError, OSError) as exc:
+                log.error("journal cannot be read now error=%s", exc)  # noqa: TRY400 - said again each time
+                spill.last_error = exc
+                buffer.fill(None, order)
+                service.pause(_UNREADABLE_S)
+            else:
+                buffer.fill(piece, order)
+
+    return Service(f"leaderq-{name}-journal-reader", run)
+
+
+class Shutdown:
+    """The end of a producer, on a thread of its own, so that Ctrl-C in the main thread ends the
+    waiting and never the shutdown. Whoever closes starts it and waits; the next to close waits for
+    the same one.
+
+    Every step is bounded, and is done whatever became of the one before. If the sink or its
+    ``close`` hangs it is left behind, and pending requests go into the journal, or are lost and
+    reported.
+    """
+
+    def __init__(
+        self, buffer: RequestBuffer, sink: Sink, services: Sequence[Service], name: str
+    ) -> None:
+        self._buffer, self._spill, self._sink, self._name = buffer, buffer.spill, sink, name
+        self._services = services
+        self._timeout_s: float | None = None
+        self._service = Service(f"leaderq-{name}-shutdown", lambda _: self._run())
+        self._closing = Service(f"leaderq-{name}-sink-closing", lambda _: self._close_sink())
+        self._over, self._sink_closed = threading.Event(), threading.Event()
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    def begin(self, timeout_s: float | None) -> None:
+        """Start it, unless it runs: wait ``timeout_s`` for pending requests, then close."""
+        self._timeout_s = timeout_s
+        try:
+            self._service.start()
+        except RuntimeError:  # some Pythons start no thread at the end of a program
+            self._run()
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Wait until it is over, but no longer than ``timeout_s`` and all steps may take. Return at
+        once on a thread that the shutdown needs, such as one that calls a listener.
+        """
+        if self.is_own_thread:
+            return
+        if not self._over.wait(None if timeout_s is None else timeout_s + _END_S):
+            log.error("closing continues in the background producer=%s", self._name)
+
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether the caller is a thread of the producer, or the journal's that calls it back."""
+        own = (*self._services, self._service, self._closing)
+        is_writer = self._spill is not None and self._spill.journal.is_writer
+        return is_writer or any(service.is_current for service in own)
+
+    def _run(self) -> None:
+        try:
+            self._buffer.wait_settled(self._timeout_s)
+            self._stop_services()
+            self._end_sink()
+        finally:
+            try:
+                self._put_away()
+            finally:
+                self._over.set()
+
+    def _stop_services(self) -> None:
+        self._buffer.stop()
+        deadline = now_s() + _STOP_S
+        for service in self._services:
+            service.is_stopping = True
+            service.wake()
+        for service in self._services:
+            if service.is_current:
+                continue
+            if not service.stop(deadline - now_s()):
+                log.warning("thread left behind producer=%s thread=%s", self._name, service.name)
+
+    def _end_sink(self) -> None:
+        try:
+            self._closing.start()
+        except RuntimeError:  # see begin
+            self._close_sink()
+            return
+        if not self._sink_closed.wait(2 * _STOP_S):
+            log.warning("closing the sink hangs, left behind producer=%s", self._name)
+
+    def _close_sink(self) -> None:
+        try:
+            self._sink.close(_STOP_S)
+        except Exception:
+            log.exception("closing the sink failed producer=%s", self._name)
+        finally:
+            self._sink_closed.set()
+
+    def _put_away(self) -> None:
+        buffer, spill = self._buffer, self._spill
+        buffer.stop()
+        give_up_s = now_s() + _WRITE_S
+        while not buffer.write_down() and now_s() < give_up_s:
+            time.sleep(_LOOK_S)
+        with buffer.locked():
+            self._give_up_unwritten(LossReason.CLOSED)
+        if spill is not None:
+            spill.flush()
+            with buffer.locked():  # requests that were settled before their ids were known
+                ids = buffer.backlog.take_acks()
+            spill.ack(ids)
+            spill.close()
+        self._tell_waiters()
+        settlement = buffer.settlement()
+        if settlement.journaled or not settlement:
+            log.warning("producer closed producer=%s outcome=%s", self._name, settlement)
+
+    def _give_up_unwritten(self, reason: LossReason) -> None:
+        """Under the lock: drop the requests that the journal does not have, and will not get."""
+        buffer, spill = self._buffer, self._spill
+        for one in [one for one in buffer.memory if not one.is_journaled]:
+            buffer.memory.remove(one)
+            is_never = one.copy is JournalCopy.NEVER
+            why = spill.prepare(one) if spill is not None and is_never else None
+            buffer.give_up(one, LossReason.JOURNAL if is_never else reason, why)
+
+    def _tell_waiters(self) -> None:
+        """The journal is closed: tell all who wait that no more news will come."""
+        buffer, spill = self._buffer, self._spill
+        with buffer.locked():
+            lost, waiters = buffer.backlog.leave()
+            for one in lost:
+                buffer.give_up(buffer.backlog.take_out(one), LossReason.JOURNAL, None)
+            self._give_up_unwritten(LossReason.JOURNAL)  # the disk refused these a moment ago
+            waiters += [(one.journal_id, one.waiter) for one in buffer.memory if one.waiter]
+        for number, waiter in waiters:
+            place = None if number is None or spill is None else spill.journal.place(number)
+            text = "closed before it was confirmed; the request is in the journal, and is sent from"
+            resolve(waiter, error=ProducerClosed(f"{text} there: {place}", place))
+        buffer.dispatcher.tell_losses()

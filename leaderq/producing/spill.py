@@ -1,10 +1,16 @@
-"""The journal as the buffer sees it: requests in, requests out, and news of what was written.
+"""The journal as the buffer sees it: requests in and out, news of what was written, and what is in
+the journal and not in memory.
 
-The journal gives a record its id when it writes it, a moment after it was taken. So each request is
-at first *being written*; that it is stored, under which id, or that the disk refused it, is noted
-here by the journal's thread, which takes no lock of ours, and collected by whoever holds the
-buffer's lock next. The journal stores in the order of :meth:`Spill.append`, so once a request is
-stored all before it are.
+The journal assigns a record its id when it writes it, a moment after it was taken. So each request
+is at first *being written*; that it is stored, under which id, or that the disk refused it, is
+noted by the journal's thread, which takes no lock of ours, and collected by whoever holds the
+buffer's lock next. The journal stores in the order of :meth:`Spill.append`, so once a
+request is stored all before it are.
+
+A request that the journal took and could then not write (a full disk) is *retained*, unless its
+caller was told: it is still pending. The journal then refuses all behind it too, so nothing is ever
+stored before what was accepted before it; once it has told of each, all go there again, in order.
+Meanwhile the state is *blocked*.
 """
 
 from __future__ import annotations
@@ -13,8 +19,11 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
+from concurrent.futures import Future
+from enum import Enum
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leaderq.clock import now_s
 from leaderq.errors import (
@@ -22,18 +31,14 @@ from leaderq.errors import (
     JournalClosed,
     JournalFull,
     JournalRecordTooLarge,
+    JournalSlow,
     LeaderqError,
     RequestTooLarge,
     WouldDeadlock,
+    told,
 )
 from leaderq.producing.codec import Codec
-from leaderq.producing.journal import (
-    EVERY_ITEM,
-    Every,
-    Interval,
-    Journal,
-    Policy,
-)
+from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, Policy
 from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestPlace, require_hash
 from leaderq.producing.options import KeyOf
 from leaderq.threads import Waker
@@ -42,7 +47,9 @@ log = logging.getLogger(__name__)
 
 _SYNC_S = 1.0
 _WRITTEN_S = 10.0
-_EXTRA_BYTES = 256  # what the journal adds to a record, or to a segment
+_AGAIN_S = 0.25
+_PIECE = 500
+_EXTRA_BYTES = 256  # the journal's overhead for a record, or for a segment
 
 OnDurable = Callable[["BaseException | None"], object]
 """Called once, on the journal's thread: with ``None`` when the request is as durable as the policy
@@ -50,7 +57,7 @@ says, else with the error."""
 
 
 class Written(NamedTuple):
-    """What became of an append; ``is_told``: the caller waits for that, and is told."""
+    """The result of an append; ``is_told``: the caller waits for it, and is told."""
 
     request: BufferedRequest
     id: int | None
@@ -59,8 +66,7 @@ class Written(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What was read: requests in order, the ids of records that cannot be decoded, and the id up to
-    which was read."""
+    """The result of a read: requests in order, undecodable ids, and the last id read."""
 
     requests: list[BufferedRequest]
     undecodable: list[int]
@@ -68,19 +74,28 @@ class Piece(NamedTuple):
 
 
 class Spill:
-    """See the module. ``key`` returns the key of a request."""
+    """See the module. A journal given as a path is closed with the producer. ``key`` returns the
+    key of a request.
+
+    :raises ConfigurationError: the journal has another policy than ``persistence``.
+    """
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Journal | Path | str,
         persistence: Policy | None,
         codec: Codec,
         key: KeyOf | None,
-        *,
-        is_owned: bool,
     ) -> None:
-        self.journal = journal
-        self._codec, self._key, self._is_owned = codec, key, is_owned
+        self._is_owned = not isinstance(journal, Journal)
+        if not isinstance(journal, Journal):
+            journal = Journal(journal, sync=persistence or Interval(_SYNC_S))
+        elif persistence is not None and journal.sync != persistence:
+            raise ConfigurationError(
+                f"persistence={persistence!r}, and the journal syncs by {journal.sync!r}; give "
+                "both the same, or the journal as a path"
+            )
+        self.journal, self._codec, self._key = journal, codec, key
         self.is_write_ahead = persistence is not None
         self.waits_for_disk = persistence == EVERY_ITEM
         self.news: deque[Written] = deque()
@@ -89,42 +104,9 @@ class Spill:
         self._appended = self._told = 0
         self._waiting: deque[Waker] = deque()
 
-    @classmethod
-    def of(
-        cls,
-        journal: Journal | Path | str | None,
-        persistence: Policy | None,
-        codec: Codec,
-        key: KeyOf | None,
-    ) -> Spill | None:
-        """Return the journal as configured; one given as a path is opened, and closed again with
-        the producer.
-
-        :raises ConfigurationError: ``persistence`` without a journal, or another than it has.
-        """
-        if journal is None:
-            if persistence is not None:
-                raise ConfigurationError(
-                    f"persistence={persistence!r} needs a journal; give its directory as "
-                    "journal=..."
-                )
-            return None
-        is_owned = not isinstance(journal, Journal)
-        if not isinstance(journal, Journal):
-            sync = Interval(_SYNC_S) if persistence is None else persistence
-            journal = Journal(journal, sync=sync)
-        elif persistence is not None and journal.sync != persistence:
-            raise ConfigurationError(
-                f"persistence={persistence!r}, and the journal syncs by {journal.sync!r}; give "
-                "both the same, or the journal as a path"
-            )
-        return cls(journal, persistence, codec, key, is_owned=is_owned)
-
-    # -- in ----------------------------------------------------------------------------------------
-
     def append(self, one: BufferedRequest, on_durable: OnDurable | None) -> bool:
         """Have it written behind all before it; return ``False`` if the journal takes nothing at
-        present. Waits for nothing, because the buffer is locked meanwhile.
+        present. Does not wait, because the buffer is locked meanwhile.
 
         :raises RequestTooLarge: it does not fit into a segment.
         :raises JournalSlow: too much is on its way to the disk at this moment.
@@ -133,7 +115,8 @@ class Spill:
         def written(number: int | None, error: BaseException | None) -> None:
             self.news.append(Written(one, number, error, on_durable is not None))
             self._told += 1
-            self._wake()
+            while self._waiting and not self.is_behind():
+                self._waiting.popleft().wake()
             if on_durable is not None:
                 on_durable(error)
 
@@ -151,8 +134,9 @@ class Spill:
         return True
 
     def prepare(self, one: BufferedRequest) -> BaseException | None:
-        """Serialise a request from memory once more, for :meth:`append`; return what the codec says
-        against one that was changed since it was sent."""
+        """Serialise a request from memory once more, for :meth:`append`; return the codec's error
+        if it was changed since it was sent.
+        """
         try:
             one.data = b"".join((self._codec.serialize(one.request),))
         except Exception as exc:  # noqa: BLE001 - the user's codec: it costs this request its place in the journal, and no other
@@ -162,12 +146,12 @@ class Spill:
 
     @property
     def is_halted(self) -> bool:
-        """Whether the journal refuses all behind one that it could not store."""
+        """Whether the journal refuses everything behind a record that it could not store."""
         return self.journal.halt.error is not None
 
     @property
     def is_under_way(self) -> bool:
-        """Whether something was appended of which there are no news yet."""
+        """Whether something was appended whose outcome is not known yet."""
         return self._appended > self._told
 
     def await_written(self) -> None:
@@ -179,21 +163,13 @@ class Spill:
         while self.is_behind():
             written = Waker()
             self._waiting.append(written)
-            # Looked at once more: what is told before this is there does not wake it.
+            # Looked at once more: news that came before this was there does not wake it.
             if self.is_behind() and not written.wait(give_up_s - now_s()):
                 return
 
     def is_behind(self) -> bool:
         most = self._most_unwritten
         return most is not None and self._appended - self._told >= most
-
-    def _wake(self) -> None:
-        """On the journal's thread, after the news."""
-        if not self.is_behind():
-            while self._waiting:
-                self._waiting.popleft().wake()
-
-    # -- out ---------------------------------------------------------------------------------------
 
     def read(self, after_id: int, last_id: int, max_items: int, max_bytes: int) -> Piece:
         """Return the stored requests behind ``after_id`` and up to ``last_id``, in order; those
@@ -211,8 +187,7 @@ class Spill:
                 if self._key is not None:
                     require_hash(key := self._key(request))
             except Exception as exc:  # noqa: BLE001 - the user's codec or key: it costs this request, which is told, and no other
-                told = f"{type(exc).__name__}: {exc}"
-                log.error("journal record is not a request id=%d error=%s", record.id, told)  # noqa: TRY400
+                log.error("journal record is not a request id=%d error=%s", record.id, told(exc))  # noqa: TRY400
                 undecodable.append(record.id)
                 continue
             deadline = None if record.expires_at is None else now + record.expires_at - wall
@@ -224,7 +199,7 @@ class Spill:
         return Piece(requests, undecodable, after_id)
 
     def ack(self, ids: Iterable[int]) -> None:
-        """Acknowledge these. If the journal cannot note it they come again after a restart."""
+        """Acknowledge these. If that cannot be noted, they are sent again after a restart."""
         try:
             self.journal.ack_many(ids)
         except (LeaderqError, ValueError) as exc:
@@ -234,19 +209,15 @@ class Spill:
             )
 
     def has_room(self, size: int) -> bool:
-        """Whether its cap leaves room for so many bytes more."""
         room = self.journal.room_bytes
         return room is None or room > size + _EXTRA_BYTES
 
-    # -- the end -----------------------------------------------------------------------------------
-
     def flush(self) -> None:
-        """Have all written and forced out that was appended, and what is done with noted; the news
-        of it are there then."""
+        """Write and force out all that was appended, save acknowledgements, collect the news."""
         self._ended(self.journal.flush)
 
     def close(self) -> None:
-        """Let go of the journal if it is ours; else see that it has all on disk."""
+        """Close the journal if it is ours; else see that it has all on disk."""
         self.journal.halt.is_wanted = False
         self.journal.halt.error = None
         self._ended(self.journal.close if self._is_owned else self.journal.flush)
@@ -257,3 +228,143 @@ class Spill:
         except LeaderqError as exc:
             self.last_error = exc
             log.error("journal not closed error=%s", exc)  # noqa: TRY400 - its message says all
+
+
+class DiskState(Enum):
+    """What is known of the journal's disk."""
+
+    TAKES = "it has refused nothing"
+    REFUSED = "it refused what came last"
+    TAKES_AGAIN = "it refused something, and may take more; the state is still blocked"
+
+
+class JournalBacklog:
+    """The requests that are in the journal and not in memory: counted, waited for, and kept while
+    they are unwritten.
+
+    Not synchronised: guarded by the lock of the :class:`~leaderq.producing.buffer.RequestBuffer`.
+    ``count`` requests of an earlier producer are there at first.
+    """
+
+    def __init__(self, count: int, last_id: int) -> None:
+        self.count = count
+        """Requests that are not in memory: stored, being written, or retained."""
+        self.waiting = 0
+        """How many of these have a future."""
+        self.up_to = 0
+        """The last id of a request that is, or was, in memory."""
+        self.noted = last_id
+        """The last id that is known to be stored; nothing behind it may be read yet."""
+        self.is_read = False
+        """Whether the journal is being read at this moment, without the lock."""
+        self.acks: list[int] = []
+        """Ids to acknowledge to the journal after releasing the lock."""
+        self.disk = DiskState.TAKES
+        self.again_at_s = 0.0
+        """When refused requests may go to the journal again."""
+        self._waiters: dict[int, Future[Any]] = {}
+        # Those not stored, in order: refused ones, those being written, those that are to be
+        # written again.
+        self._unstored: deque[BufferedRequest] = deque()
+        self._refused = self._being_written = 0
+
+    @property
+    def stored(self) -> int:
+        return self.count - len(self._unstored)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether some are on their way to the disk, and it takes them."""
+        return self._being_written > 0 and not self.waits_for_disk
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether the disk refused some: nothing may follow them before it has taken one."""
+        return self.disk is DiskState.REFUSED or len(self._unstored) > self._being_written
+
+    def add(self, one: BufferedRequest) -> None:
+        """The journal has taken it, and it is nowhere else."""
+        one.place = RequestPlace.JOURNAL
+        self.count += 1
+        self._unstored.append(one)
+        self._being_written += 1
+        self.waiting += one.waiter is not None
+
+    def take_out(self, one: BufferedRequest) -> BufferedRequest:
+        """It is read, or lost; return it, with its future, if it has one."""
+        self.count -= 1
+        if one.waiter is None and one.journal_id is not None:
+            one.waiter = self._waiters.pop(one.journal_id, None)
+        self.waiting -= one.waiter is not None
+        return one
+
+    def take_acks(self) -> list[int]:
+        ids, self.acks = self.acks, []
+        return ids
+
+    def note(self, news: Written) -> bool:
+        """Note the result of an append; return whether that request is lost, because its caller
+        knows that it was not written.
+        """
+        one = news.request
+        is_unread = one.place is RequestPlace.JOURNAL
+        self._being_written -= is_unread
+        if news.id is None:
+            one.copy = JournalCopy.NONE
+            if not news.is_told:
+                self.disk, self.again_at_s = DiskState.REFUSED, now_s() + _AGAIN_S
+            elif self.disk is DiskState.TAKES:
+                self.disk = DiskState.TAKES_AGAIN  # its caller may try at once
+            if is_unread and news.is_told:
+                del self._unstored[self._refused]
+                return True
+            self._refused += is_unread
+            return False
+        self.note_room()
+        self.noted = max(self.noted, news.id)
+        one.journal_id, one.copy = news.id, JournalCopy.STORED
+        if is_unread:
+            self._unstored.popleft()
+            if one.waiter is not None:
+                self._waiters[news.id] = one.waiter
+        else:
+            self.up_to = max(self.up_to, news.id)
+            if one.place is RequestPlace.SETTLED:
+                self.acks.append(news.id)
+        return False
+
+    def note_room(self) -> None:
+        """The disk has taken something since, or nothing is left to find that out with."""
+        if self.disk is DiskState.REFUSED:
+            self.disk = DiskState.TAKES_AGAIN
+
+    def begin_again(self) -> None:
+        """The journal has reported all that it refused, and takes more."""
+        self._refused = 0
+
+    def write_retained(self, spill: Spill) -> bool:
+        """Append all of them to the journal again, in order; return ``False`` if it is full.
+
+        :raises JournalSlow: this must continue later.
+        """
+        begin = self._refused + self._being_written
+        for one in islice(self._unstored, begin, begin + _PIECE):
+            if not spill.append(one, None):
+                return False
+            self._being_written += 1
+        if len(self._unstored) > self._being_written:
+            raise JournalSlow("what was refused is on its way to the journal; the rest follows")
+        return True
+
+    def leave(self) -> tuple[list[BufferedRequest], list[tuple[int | None, Future[Any]]]]:
+        """At the end: return requests that were never written, and the others' ids and futures."""
+        left = [one for one in self._unstored if not one.is_journaled]
+        waiters: list[tuple[int | None, Future[Any]]] = [*self._waiters.items()]
+        waiters += [
+            (None, one.waiter)
+            for one in self._unstored
+            if one.is_journaled and one.waiter is not None
+        ]
+        self._unstored.clear()
+        self._waiters.clear()
+        return left, waiters

@@ -9,7 +9,6 @@ retried with a back-off and set aside in the end.
 from __future__ import annotations
 
 from leaderq.queues.async_queue import AsyncItem, AsyncQueue
-from leaderq.queues.builder import QueueBuilder
 from leaderq.queues.consumers import BlockingQueueConsumer, ErrorMode, QueueConsumer
 from leaderq.queues.consuming import Item
 from leaderq.queues.putting import PutListener
@@ -18,11 +17,11 @@ from leaderq.queues.recipes import (
     DistributedIdQueue,
     DistributedPriorityQueue,
     DistributedQueue,
+    QueueBuilder,
     QueueRecipe,
 )
 from leaderq.queues.serializers import BYTES, JSON, TEXT, QueueSerializer
-from leaderq.queues.shard_plan import QueueSharderPolicies
-from leaderq.queues.sharding import QueueAllocator, QueueSharder
+from leaderq.queues.sharding import QueueAllocator, QueueSharder, QueueSharderPolicies
 from leaderq.queues.simple_queue import SimpleDistributedQueue
 from leaderq.retrying import RetryPolicy
 

@@ -1,7 +1,7 @@
-"""The queues for programs on asyncio. The work is done by the queue itself, on threads; the loop is
-never kept waiting. What happens when a task is cancelled while it waits:
+"""The queues for programs on asyncio. The queue itself does the work, on threads, so that the loop
+is never kept waiting. What happens when a task is cancelled while it waits:
 
-* **a take**: an item that has come meanwhile is given back, and no attempt is counted;
+* **a take**: an item that has come meanwhile is released, and no attempt is counted;
 * **a put**: it is not sent, or it is stored once; nobody is told which;
 * **an acknowledgement, a failure, a requeue**: it is carried out all the same.
 """
@@ -28,12 +28,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _SLICE_S = 0.2
-"""How soon a take that was cancelled is over on its thread."""
+"""How soon a cancelled take is over on its thread."""
 
 
 class AsyncItem(Generic[T]):
     """An :class:`~leaderq.queues.Item` for a program on asyncio; ``async with`` acknowledges it at
-    a clean end, and has it tried again after an error. After a cancelled task it is given back.
+    a clean end, and after an error has it tried again. After a cancelled task it is released.
 
     ``value``, ``name``, ``attempt`` and ``enqueued`` are those of the item; ``ack``, ``requeue``
     and ``fail`` are its methods, to be awaited.
@@ -48,7 +48,7 @@ class AsyncItem(Generic[T]):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it was acknowledged or given back, or will be although the task was cancelled."""
+        """Whether it was acknowledged or released, or will be although the task was cancelled."""
         return self._is_settling or self._item.is_settled
 
     async def _run(self, job: Callable[[], Any]) -> Any:
@@ -92,14 +92,14 @@ class AsyncItem(Generic[T]):
 
 
 class AsyncQueue(Generic[T]):
-    """Any of the queues, not started, in the hands of a program on asyncio: ``async with
+    """Any of the queues, not started, for a program on asyncio: ``async with
     AsyncQueue(DistributedQueue(session, "/q")) as queue: await queue.put(b"item")``. A simple queue
-    offers what is put, and what is taken of it can be given back, or be put at the end again.
+    offers what is put; what is taken from it can be released, or be put at the end again.
 
-    ``takers``: that many tasks may wait for an item at a time, each on a thread; further ones wait
-    for their turn. A queue with a consumer only puts. *Guarantees:* those of the queue; no item is
-    lost or doubled by a task that is cancelled. *Not guaranteed:* that a put that was cancelled was
-    not stored.
+    ``takers``: that many tasks may wait for an item at a time, each on a thread; others wait for
+    their turn. A queue with a consumer only puts. *Guarantees:* those of the queue; no item is lost
+    or doubled by a task that is cancelled. *Not guaranteed:* that a put that was cancelled was not
+    stored.
 
     :raises ConfigurationError: ``takers`` is less than 1.
     """
@@ -112,13 +112,20 @@ class AsyncQueue(Generic[T]):
             names = ("offer", "offer_many", "take_item")
         self._put, self._put_many, self._take = (getattr(queue, name) for name in names)
         self.queue = queue
-        """The queue that does the work: for what never waits, as ``pause`` or ``path``."""
+        """The queue that does the work: for methods that never wait, such as ``pause`` or ``path``.
+        """
         self._takes = ThreadPoolExecutor(takers, "leaderq-queue-take")
         self._writes = ThreadPoolExecutor(8, "leaderq-queue-write")
         self._is_closed = False
 
     async def __aenter__(self) -> AsyncQueue[T]:
-        await self._write(self.queue.start)
+        try:
+            await self._write(self.queue.start)
+        except asyncio.CancelledError:  # it starts all the same, and nobody would close it
+            self._is_closed = True
+            self._writes.submit(self.queue.close)
+            self._shut_down()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -132,8 +139,11 @@ class AsyncQueue(Generic[T]):
         try:
             await self._write(self.queue.close)
         finally:
-            self._takes.shutdown(wait=False)
-            self._writes.shutdown(wait=False)
+            self._shut_down()
+
+    def _shut_down(self) -> None:
+        self._takes.shutdown(wait=False)
+        self._writes.shutdown(wait=False)
 
     async def put(self, *item: Any, **options: Any) -> str | bool | None:
         """As the queue's own ``put`` or ``offer``: item, id, priority, due time, ``timeout_s``."""
@@ -146,14 +156,9 @@ class AsyncQueue(Generic[T]):
         return stored
 
     async def cancel(self, name: str) -> bool:
-        """As :meth:`QueueRecipe.cancel`.
-
-        :raises ConfigurationError: it is a simple queue, which does not tell names.
-        """
+        """As :meth:`QueueRecipe.cancel`; a simple queue raises ``ConfigurationError``."""
         if isinstance(self.queue, SimpleDistributedQueue):
-            raise ConfigurationError(
-                "a simple queue does not tell the names of its items; they cannot be cancelled"
-            )
+            raise ConfigurationError("a simple queue does not return names that could be cancelled")
         return await self._write(partial(self.queue.cancel, name))
 
     @overload
@@ -173,7 +178,7 @@ class AsyncQueue(Generic[T]):
             try:
                 item = await asyncio.wrap_future(taking)
             except asyncio.CancelledError:
-                taking.add_done_callback(_give_back)
+                taking.add_done_callback(_release)
                 raise
             if item is not None:
                 return AsyncItem(item, self._write)
@@ -193,6 +198,6 @@ class AsyncQueue(Generic[T]):
         return await asyncio.shield(asyncio.wrap_future(self._writes.submit(job)))
 
 
-def _give_back(taking: Future[Item[Any] | None]) -> None:
+def _release(taking: Future[Item[Any] | None]) -> None:
     if not taking.cancelled() and taking.exception() is None and (item := taking.result()):
         item.give_back()

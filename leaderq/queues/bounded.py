@@ -16,23 +16,23 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
 
 from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NoNode, QueueClosed
 from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.reading import existing
 from leaderq.threads import Service
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import MULTI_BYTES, MULTI_OPS, OperationGroup, packed
-from leaderq.zookeeper import GetData, Session, SetData, Subscription
+from leaderq.zookeeper import Session, SetData, Subscription
 
 log = logging.getLogger(__name__)
-_LOOK_S = 1.0  # news come by a watch; this is for those that got lost
+_LOOK_S = 1.0  # a watch tells the news; this is for lost ones
 _POLL_S = 0.1
 _CALM_S = 0.005
 
 
 class BoundedPut:
-    """See the module. Each group sent hears of its outcome by itself, unless it was withdrawn."""
+    """See the module. Takes the writer's place, which a queue without a bound uses directly."""
 
     def __init__(
         self,
@@ -64,14 +64,13 @@ class BoundedPut:
         _fail(groups, QueueClosed("the queue was closed before this was sent"))
 
     def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
-        """Give up all of these that were certainly not sent, and say which."""
         with self._lock:
             found = [group for group in self._waiting if wanted(group)]
             self._waiting = deque(group for group in self._waiting if not wanted(group))
             return found
 
     def close(self) -> None:
-        """What waits fails with ``QueueClosed``; what is under way is the writer's."""
+        """Waiting puts fail with ``QueueClosed``; those under way are left to the writer."""
         with self._lock:
             self._is_closed = True
             left, self._waiting = self._waiting, deque()
@@ -102,22 +101,18 @@ class BoundedPut:
 
     def _counted(self) -> int:
         paths = self._paths
-        reads = [GetData(paths.bound), GetData(paths.path)]
-        bound, queue = answers = cast(list[Any], self._session.multi_read(reads))
-        if isinstance(bound, NoNode):
+        found = existing(self._session, (paths.bound, paths.path))  # in this order
+        if paths.bound not in found:
             self._session.ensure_path(paths.bound)
             return self._counted()
-        for answer in answers:
-            if isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
-                raise answer
-        self._version = bound[1].version
-        return self._max_items - (0 if isinstance(queue, NoNode) else queue[1].num_children)
+        self._version = found[paths.bound][1].version
+        return self._max_items - (found[paths.path][1].num_children if paths.path in found else 0)
 
     def _await_room(self) -> None:
         if self._watch is not None:
             self._service.wait(_LOOK_S)
             return
-        # something may have happened before the watch stood: count again
+        # something may have happened before the watch was set: count again
         self._watch = self._session.watch_node(self._paths.path, lambda _: self._service.wake())
 
     def _stop_watching(self) -> None:
@@ -142,17 +137,17 @@ class BoundedPut:
             return
         self._room = 0
         if getattr(error, "index", None) == 0 and isinstance(error, BadVersion | NoNode):
-            self._give_back(puts)
+            self._put_back(puts)
             # several producers that meet here should not meet again at once
             self._service.wait(random.random() * _CALM_S)
         elif len(puts) > 1 and not isinstance(error, ConnectionLost | QueueClosed):
             for put in puts:
                 put.is_alone = True
-            self._give_back(puts)
+            self._put_back(puts)
         else:
             _fail(puts, error)
 
-    def _give_back(self, puts: list[OperationGroup]) -> None:
+    def _put_back(self, puts: list[OperationGroup]) -> None:
         with self._lock:
             if not self._is_closed:
                 self._waiting.extendleft(reversed(puts))

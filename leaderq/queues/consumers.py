@@ -1,19 +1,15 @@
-"""Who consumes a queue, and how.
-
-Curator's ``BlockingQueueConsumer``, which acknowledges an item when the work on it is done, not
-when it has reached this process.
-"""
+"""Who consumes a queue, and how."""
 
 from __future__ import annotations
 
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from leaderq.errors import ConfigurationError, QueueClosed
@@ -29,16 +25,16 @@ class ErrorMode(Enum):
     REQUEUE = "requeue"
     """At the tail of its kind, with its id, priority or due time (Curator loses these two)."""
     KEEP = "keep"
-    """Where it is: this consumer hands out nothing behind it before it is done or set aside."""
+    """In its place: this consumer begins nothing behind it before it is done or set aside."""
     DELETE = "delete"
-    """Nowhere: the error is logged, and the item is done with."""
+    """Nowhere: the error is logged, and the item is removed."""
 
 
 T = TypeVar("T")
 
 
 class QueueConsumer(ABC, Generic[T]):
-    """A consumer that also hears of the connection; else any callable of the value will do."""
+    """A consumer that also learns of the connection's state; any callable will do too."""
 
     @abstractmethod
     def consume(self, value: T) -> object:
@@ -50,10 +46,7 @@ class QueueConsumer(ABC, Generic[T]):
 
 @dataclass(frozen=True)
 class QueueOptions(Generic[T]):
-    """How a queue is put into and consumed; what each means says
-    :class:`~leaderq.queues.QueueRecipe`. With neither ``consumer`` nor ``consume_batch`` items are
-    taken on request.
-    """
+    """How a queue is put into and consumed; see :class:`~leaderq.queues.QueueRecipe`."""
 
     serializer: QueueSerializer[T] = BYTES  # type: ignore[assignment]
     consumer: Callable[[T], object] | QueueConsumer[T] | None = None
@@ -80,13 +73,10 @@ class QueueOptions(Generic[T]):
         batch, width, refresh = self.batch_items, self.workers, self.min_items_before_refresh
         is_one = self.consumer is None or self.consume_batch is None
         is_of_threads = not isinstance(self.executor, ProcessPoolExecutor)
+        why = "items are acknowledged by the process that claimed them; give a ThreadPoolExecutor"
         ConfigurationError.unless(
             (is_one, "give either consumer or consume_batch, not both"),
-            (
-                is_of_threads,
-                "executor is a ProcessPoolExecutor: items are acknowledged by the process that"
-                " claimed them; give a ThreadPoolExecutor, whose functions may use a process pool",
-            ),
+            (is_of_threads, f"executor is a ProcessPoolExecutor: {why}"),
             (batch >= 1, f"batch_items={batch!r}: give 1 or more"),
             (width >= 1, f"concurrency={width!r}: give 1 or more"),
             (most is None or most >= 1, f"max_items={most!r}: give 1 or more, or None"),
@@ -102,9 +92,19 @@ class QueueOptions(Generic[T]):
             return self.concurrency
         return int(getattr(self.executor, "_max_workers", 1))
 
-    @property
+    @cached_property
     def on_value(self) -> Callable[[T], Any] | None:
         return self.consumer.consume if isinstance(self.consumer, QueueConsumer) else self.consumer
+
+
+class WorkInHand(threading.local):
+    """What a worker's thread knows of the value that it hands to a consumer."""
+
+    def __init__(self) -> None:
+        self.may_be_begun: Callable[[], bool] = lambda: True
+
+
+work_in_hand = WorkInHand()
 
 
 @dataclass(eq=False)
@@ -112,25 +112,28 @@ class _Entry(Generic[T]):
     """One value, from its arrival to its end."""
 
     value: T
+    may_be_begun: Callable[[], bool]
     taker: int | None = None
     outcome: Future[None] = field(default_factory=Future)
 
 
 class ConsumerClosed(QueueClosed):
-    """A :class:`BlockingQueueConsumer` was closed before the work on an item was done."""
+    """A :class:`BlockingQueueConsumer` released an item: it was closed before the work was done, or
+    the item may be another consumer's."""
 
 
 class BlockingQueueConsumer(QueueConsumer[T]):
     """Hands the items of a queue to threads that ask for them: :meth:`take`, then
     :meth:`task_done`.
 
-    The queue works on an item until :meth:`task_done`; so it holds ``concurrency`` items here at a
-    time (a keyword of the queue), and at most ``capacity`` of these not yet taken.
+    The queue works on an item until :meth:`task_done`; so at most ``concurrency`` items (a keyword
+    of the queue) are here at a time, of which at most ``capacity`` are not yet taken.
 
     *Guarantees:* with a lock path an item is acknowledged after :meth:`task_done`, not before; if
-    this process dies earlier, another gets it. Nothing is refused when full: the queue waits
-    (Curator's throws, and loses the item). *Not guaranteed* without a lock path: an item here is in
-    no queue any more; what is not done when the queue is closed is lost.
+    this process dies earlier, another gets it. When full, the queue waits (Curator's throws, and
+    loses the item).
+
+    *Not guaranteed* without a lock path: items that are not done when the queue is closed are lost.
     """
 
     def __init__(self, capacity: int | None = None) -> None:
@@ -138,36 +141,31 @@ class BlockingQueueConsumer(QueueConsumer[T]):
             raise ConfigurationError(f"capacity={capacity!r}: give 1 or more, or None for no bound")
         self._capacity = math.inf if capacity is None else capacity
         self._changed = threading.Condition()
-        self._waiting: deque[_Entry[T]] = deque()
-        self._taken: deque[_Entry[T]] = deque()
+        self._entries: list[_Entry[T]] = []  # in the order in which they came
         self._is_closed = False
 
     def consume(self, value: T) -> None:
-        """Called by the queue: offers ``value``, and returns when the work on it is done.
-
-        :raises ConsumerClosed: closed first. Whatever :meth:`task_failed` was given.
+        """Called by the queue: returns when the work on ``value`` is done, or raises the error that
+        :meth:`task_failed` was given.
         """
-        entry = _Entry(value)
+        entry = _Entry(value, work_in_hand.may_be_begun)
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or len(self._waiting) < self._capacity)
+            self._changed.wait_for(lambda: self._is_closed or self.size() < self._capacity)
             if self._is_closed:
                 raise ConsumerClosed("the queue was closed before this item was taken")
-            self._waiting.append(entry)
+            self._entries.append(entry)
             self._changed.notify_all()
         entry.outcome.result()
 
     def close(self) -> None:
-        """Called by the queue when it closes: gives back what is here, and tells who waits."""
+        """Called by the queue when it closes: releases the values here, wakes waiting threads."""
         with self._changed:
             self._is_closed = True
-            left = [*self._waiting, *self._taken]
-            self._waiting.clear()
-            self._taken.clear()
+            left, self._entries = self._entries, []
             self._changed.notify_all()
+        closed = ConsumerClosed("the queue was closed before the work on this item was done")
         for entry in left:
-            entry.outcome.set_exception(
-                ConsumerClosed("the queue was closed before the work on this item was done")
-            )
+            entry.outcome.set_exception(closed)
 
     def take(self, timeout_s: float | None = None) -> T | None:
         """The next value, or ``None`` if none comes within ``timeout_s`` seconds (``None``: wait
@@ -176,58 +174,63 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         :raises QueueClosed: the queue was closed.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or self._waiting, timeout_s)
-            if not self._waiting:
-                if self._is_closed:
-                    raise QueueClosed("the queue was closed")
-                return None
-            return self._take().value
+            self._changed.wait_for(lambda: self._is_closed or self._waiting(), timeout_s)
+            if self._is_closed:
+                raise QueueClosed("the queue was closed")
+            taken = self._take(1)
+            return taken[0] if taken else None
 
     def drain_to(self, target: list[T], max_items: int | None = None) -> int:
         """Append the values here to ``target``, at most ``max_items``; returns their number."""
         with self._changed:
-            most = len(self._waiting) if max_items is None else min(max_items, len(self._waiting))
-            taken = [self._take().value for _ in range(most)]
+            taken = self._take(max_items)
         target += taken
         return len(taken)
 
     def task_done(self) -> None:
-        """The work on a value is done: the one that this thread took first, or, if it took none,
-        that was taken first of all.
+        """The work on a value is done: on the first that this thread took or, if it took none, on
+        the first that any thread took.
 
         :raises ValueError: none is being worked on.
         """
         self._end(None)
 
     def task_failed(self, error: BaseException) -> None:
-        """As :meth:`task_done`, but it failed: error mode and retry policy decide about it."""
+        """As :meth:`task_done`, but it failed: error mode and retry policy decide what follows."""
         self._end(error)
 
     def items(self) -> list[T]:
         """The values here that nobody has taken yet."""
-        with self._changed:
-            return [entry.value for entry in self._waiting]
+        return [entry.value for entry in self._entries if entry.taker is None]
 
     def size(self) -> int:
         """How many values are here that nobody has taken yet."""
-        return len(self._waiting)
+        return len(self.items())
 
-    def _take(self) -> _Entry[T]:
-        entry = self._waiting.popleft()
-        entry.taker = threading.get_ident()
-        self._taken.append(entry)
+    def _take(self, most: int | None) -> list[T]:
+        taken = self._waiting()[:most]
+        for entry in taken:
+            entry.taker = threading.get_ident()
         self._changed.notify_all()
-        return entry
+        return [entry.value for entry in taken]
+
+    def _waiting(self) -> list[_Entry[T]]:
+        """Those that nobody has taken. What may be another consumer's by now is released."""
+        for entry in [one for one in self._entries if one.taker is None]:
+            if not entry.may_be_begun():
+                self._entries.remove(entry)
+                entry.outcome.set_exception(ConsumerClosed("another may have this item by now"))
+        return [entry for entry in self._entries if entry.taker is None]
 
     def _end(self, error: BaseException | None) -> None:
         with self._changed:
-            if not self._taken:
+            taken = [entry for entry in self._entries if entry.taker is not None]
+            if not taken:
                 if self._is_closed:
-                    raise QueueClosed("the queue was closed; the item was given back")
-                raise ValueError(
-                    "no value is being worked on: task_done() was called more often than take()"
-                )
+                    raise QueueClosed("the queue was closed; the item was released")
+                why = "no value is being worked on: task_done() was called more often than take()"
+                raise ValueError(why)
             me = threading.get_ident()
-            entry = next((one for one in self._taken if one.taker == me), self._taken[0])
-            self._taken.remove(entry)
+            entry = next((one for one in taken if one.taker == me), taken[0])
+            self._entries.remove(entry)
         entry.outcome.set_result(None) if error is None else entry.outcome.set_exception(error)

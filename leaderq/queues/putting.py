@@ -1,22 +1,20 @@
-"""The way of an item into a queue: serialised, framed, sent in batches, stored exactly once, and
-its fate told to the caller, the listeners, :meth:`Putter.flush` and :meth:`Putter.close`.
+"""The way of an item into a queue: serialised, framed, sent in batches, stored exactly once by the
+producer's writer (:mod:`leaderq.writing`). The caller, the listeners, :meth:`Putter.flush` and
+:meth:`Putter.close` are told what became of it.
 
-Who is authoritative about what was stored: the producer's writer (see :mod:`leaderq.writing`).
-States: *new*, *started*, *closed*; before and after, a put raises ``QueueClosed``. What happens on
-each failure:
+States: *new*, *started*, *closed*; unless it is started, a put raises ``QueueClosed``. On each
+failure:
 
 * **the serializer raises, or the item is too large**: the put raises it, and nothing is counted;
-* **a reply or the connection is lost**: the put goes on waiting; the item is stored once, in its
-  place, when the servers are back;
-* **time is up** (``timeout_s``): what was certainly not sent is given up, and the put returns
-  ``False``. For what was sent it waits a second more, and then raises ``ConnectionLost``;
+* **a reply or the connection is lost**: the put waits; the item is stored once, in its place;
+* **time is up** (``timeout_s``): if the item was certainly not sent, the put returns ``False``. If
+  it was sent, the put waits a second more, and then raises ``ConnectionLost``;
 * **a bounded queue is full, or too much is on its way** (8192 znodes, 48 MiB): the put waits;
 * **a put in the background fails**: listeners hear of it; if there are none it is logged, and
   raised by the next flush or the close;
-* **a listener is slow, or puts something itself**: that stops nobody, because listeners are called
-  on a thread of their own;
+* **a listener is slow, or puts something itself**: listeners have a thread of their own;
 * **close**: a put that somebody waits for, and that cannot be sent at once, raises ``QueueClosed``;
-  those in the background are given ``flush_s``, and fail then. It never hangs.
+  those in the background have ``flush_s``, and fail then. It never hangs.
 """
 
 from __future__ import annotations
@@ -25,17 +23,25 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
+from functools import partial
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from leaderq.clock import now_s
-from leaderq.errors import ConnectionLost, LeaderqError, PutsFailed, QueueClosed, TooLarge
+from leaderq.errors import (
+    ConnectionLost,
+    LeaderqError,
+    PutsFailed,
+    QueueClosed,
+    SessionExpired,
+    TooLarge,
+)
 from leaderq.queues.bounded import BoundedPut
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.serializers import unchanging
 from leaderq.queues.wire import payload
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
-from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
 from leaderq.retrying import retry_until_connected
 from leaderq.threads import Capacity, Service
 from leaderq.writing import SequencedWriter
@@ -48,17 +54,17 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 MAX_ITEMS = 8192
-"""Znodes that may be on their way at a time; beyond them a put waits."""
+"""Znodes that may be on their way at a time; further puts wait."""
 MAX_BYTES = 48 << 20
 """Bytes of data that may be on their way at a time."""
 WARN_FROM = LAST_SEQUENCE // 10 * 9
-"""From here on there is a warning, once per queue object."""
+"""From this number on there is a warning, once per queue object."""
 _EVERY = 1024
 _OP_BYTES = 96
 _TOLD_AT_A_TIME = 100
 KEPT_FAILURES = 100
-"""Failures of which the item is kept; the others are counted."""
-_Over = Callable[["Put", list[Any] | None, LeaderqError | None], None]
+"""Failures whose items are kept; the others are counted."""
+_OnPut = Callable[["Put", list[Any] | None, LeaderqError | None], None]
 _GUARD_BYTES = 1024
 """Bytes of a request left to the guard of a bounded queue."""
 _WINDOW = 40
@@ -66,10 +72,10 @@ _WINDOW = 40
 _START_S = 15.0
 _CLOSE_S = 2.0
 _ANSWER_S = 1.0
-"""What was sent when its time is up gets so long to be answered: only the answer tells."""
+"""Seconds beyond a put's time-out to wait for the answer to a sent request."""
 _LOOK_S = 0.02
 _GRACE_S = 0.25
-"""Puts that somebody waits for fail if they are not sent so soon after the close."""
+"""Waiting puts fail if they are not sent within so many seconds of the close."""
 _CHUNK = 256
 
 
@@ -81,17 +87,17 @@ class Put(OperationGroup):
     and a lone value stands for itself.
     """
 
-    __slots__ = ("content", "is_multi", "made", "over", "path", "value", "waiter")
+    __slots__ = ("content", "is_multi", "made", "on_put", "path", "value", "waiter")
 
     def __init__(
-        self, path: str, content: bytes, extra_bytes: int, over: _Over, value: Any
+        self, path: str, content: bytes, extra_bytes: int, on_put: _OnPut, value: Any
     ) -> None:
         path_bytes = len(path) * (1 if path.isascii() else 4)
         super().__init__((), _OP_BYTES + path_bytes + len(content) + extra_bytes)
         self.count = 1
         self.path = path
         self.content = content
-        self.over = over
+        self.on_put = on_put
         self.value = value
         self.is_multi = False
         self.waiter: PutResults | None = None
@@ -107,7 +113,7 @@ class Put(OperationGroup):
         return (Create(self.path, self.content, False, True),)
 
     def settle(self, results: list[Any] | None = None, error: LeaderqError | None = None) -> None:
-        self.over(self, results, error)
+        self.on_put(self, results, error)
 
 
 class PutResults:
@@ -125,49 +131,43 @@ class PutResults:
             self._open += count
 
     def on_outcome(self, put: Put, error: LeaderqError | None) -> None:
+        if error is not None:
+            self.fail(put.value, error)
+        self.forget(1, stored=error is None)
+
+    def fail(self, value: Any, error: BaseException) -> None:
         with self._changed:
-            self._open -= 1
-            if error is None:
-                self.stored += 1
-            else:
-                self._fail(put.value, error)
+            self.failed += 1
+            if len(self.failures) < KEPT_FAILURES:
+                self.failures.append((value, error))
+
+    def forget(self, count: int, *, stored: bool = False) -> None:
+        """So many are not on their way any more."""
+        with self._changed:
+            self.stored += stored
+            self._open -= count
             if not self._open:
                 self._changed.notify_all()
 
-    def fail(self, value: Any, error: BaseException) -> None:
-        """One that did not get so far as to be sent."""
-        with self._changed:
-            self._fail(value, error)
-
-    def forget(self, count: int) -> None:
-        with self._changed:
-            self._open -= count
-            self._changed.notify_all()
-
     def wait(self, timeout_s: float | None) -> int:
-        """Until none is on its way any more; returns how many still are after ``timeout_s``."""
+        """Wait until none is on its way; returns how many still are after ``timeout_s``."""
         with self._changed:
             self._changed.wait_for(lambda: not self._open, timeout_s)
             return self._open
 
     def take_failures(self) -> PutsFailed | None:
-        """What has failed since the last time; ``None`` if nothing has."""
+        """The failures since the last time."""
         with self._changed:
             stored, failed, failures = self.stored, self.failed, self.failures
             self.stored, self.failed, self.failures = 0, 0, []
         return PutsFailed(stored=stored, failed=failed, failures=failures) if failed else None
 
-    def _fail(self, value: Any, error: BaseException) -> None:
-        self.failed += 1
-        if len(self.failures) < KEPT_FAILURES:
-            self.failures.append((value, error))
-
 
 class PutListener:
-    """Hears what became of each put; override what is of interest. Called on one thread of the
-    queue, in the order of the outcomes.
+    """Hears what became of each put; override what is of interest.
 
-    An exception in here is logged, and changes nothing.
+    Called on one thread of the queue, in the order of the outcomes. Exceptions are logged, and
+    change nothing.
     """
 
     def put_completed(self, item: Any) -> None:
@@ -181,8 +181,8 @@ class PutListener:
 
 
 class PutListeners:
-    """Calls the listeners, on a thread that exists from the first listener on. ``on_told(count,
-    size)`` is called after all of them were told of that many puts of that many bytes in all.
+    """Calls the listeners, on a thread that exists from the first listener on, then ``on_told``
+    with the number of puts that all of them were told of, and their bytes.
     """
 
     def __init__(self, name: str, on_told: Callable[[int, int], object]) -> None:
@@ -193,13 +193,11 @@ class PutListeners:
         self.listeners: tuple[PutListener, ...] = ()
 
     def add(self, listener: PutListener) -> None:
-        """Tell it what is settled from now on; nothing, once this was stopped."""
         with self._lock:
             self.listeners = (*self.listeners, listener)
         self._service.start()
 
     def remove(self, listener: PutListener) -> None:
-        """Tell it nothing more, except for a call under way."""
         with self._lock:
             self.listeners = tuple(one for one in self.listeners if one is not listener)
 
@@ -213,7 +211,7 @@ class PutListeners:
         self._service.wake()
 
     def stop(self, timeout_s: float) -> None:
-        """End the thread, after what it was told to deliver."""
+        """End the thread, once it has delivered its news."""
         self._service.stop(timeout_s)
 
     def _run(self, service: Service) -> None:
@@ -246,9 +244,9 @@ def _tell(listener: PutListener, put: Put, error: LeaderqError | None) -> None:
 
 
 class SequenceMonitor:
-    """Warns when the numbers of a queue's znodes come near their end: a signed 32-bit counter of
-    the server that never goes back. Past it names collide or lose their order. Deleting the empty
-    queue and making it again starts at 0, and so does a new shard. Looks at one path in many.
+    """Warns when the numbers of a queue's znodes come near the end of the server's counter, which
+    has 31 bits and never goes back: past it names collide or lose their order. A deleted queue that
+    is made again starts at 0, and so does a new shard. Looks at one path in many.
     """
 
     def __init__(self, path: str) -> None:
@@ -263,16 +261,15 @@ class SequenceMonitor:
         number = sequence_of(name_of(made))
         if not 0 <= number < WARN_FROM:
             self.has_warned = True
-            why = "numbers near their end, then order is lost, use a new path queue=%s number=%d"
+            why = "item numbers run out soon, use a new path queue=%s number=%d"
             log.warning(why, self._path, number)
 
 
 class Putter(Generic[T]):
     """See the module. May be used from any thread, except from callbacks of the session.
 
-    *Guarantees:* what :meth:`put` returns ``True`` for in the foreground is stored, once. Items put
-    by one thread are stored in that order, whatever happens to the connection, except those that
-    failed. *Not guaranteed:* an order among several threads or producers.
+    *Guarantees:* items put by one thread are stored in that order, whatever happens to the
+    connection, except those that failed. *Not guaranteed:* an order among several threads.
     """
 
     def __init__(
@@ -291,40 +288,67 @@ class Putter(Generic[T]):
         self._name = options.name or name_of(paths.path)
         guard = join(paths.tallies, f"put-{uuid4().hex}")
         self.writer = SequencedWriter(session, guard, window=_WINDOW)
-        """What all writes of this producer go through."""
+        """Carries all writes of this producer."""
         self._limit = self.writer.limit - _GUARD_BYTES
         self._in_flight = Capacity(MAX_ITEMS, MAX_BYTES)
         self._listeners = PutListeners(self._name, self._in_flight.release)
         self.add_listener = self._listeners.add
         self.remove_listener = self._listeners.remove
         self._sequence_monitor = SequenceMonitor(paths.path)
-        self._lock = threading.Lock()
+        self._lock, self._opening = threading.Lock(), threading.Lock()
         self._sender: SequencedWriter | BoundedPut | None = None
+        self._is_started = not is_framed  # a simple queue needs no start
         self._is_closed = False
         self._unheard = PutResults()  # of puts in the background that no listener is told of
-        self._over = self._settled  # one object for all puts
+        self._on_put = self._settled  # one object for all puts
 
-    def start(self, patience_s: float = _START_S) -> None:
-        """Make the queue's znodes and the writer; may be called again.
+    def start(self, *, is_opened: bool = True) -> None:
+        """Make the queue's znodes. Unless ``is_opened``, the writer is opened by the first put, for
+        a queue that may only consume.
 
-        :raises ConnectionLost: the servers did not answer within ``patience_s``.
+        :raises ConnectionLost: the servers did not answer within some 15 s.
         """
-        with self._lock:
-            if self._sender is not None or self._is_closed:
+        retry_until_connected(self._session, partial(self._begin, is_opened), _START_S)
+        self._is_started = True
+
+    def _begin(self, is_opened: bool) -> None:
+        for path in filter(None, (self._paths.path, self._paths.lock_path)):
+            self._session.ensure_path(path)
+        if is_opened:
+            self._open()
+
+    def opened(self, deadline: float | None = None) -> SequencedWriter | BoundedPut | None:
+        """The writer for puts; ``None``: there was no connection by ``deadline``."""
+        self.check_open()
+        if self._sender is None:
+            patience_s = threading.TIMEOUT_MAX if deadline is None else deadline - now_s()
+            try:
+                with explaining_refusals(self._paths):
+                    retry_until_connected(
+                        self._session, self._open, patience_s, check=self.check_open
+                    )
+            except (ConnectionLost, SessionExpired):
+                return None
+        return self._sender
+
+    def check_open(self) -> None:
+        if self._is_closed or not self._is_started:
+            state = "closed" if self._is_closed else "not started; call start()"
+            raise QueueClosed(f"queue {self._paths.path} is {state}")
+
+    def _open(self) -> None:
+        with self._opening:
+            if self._sender is not None:
                 return
-            retry_until_connected(self._session, self._open_all, patience_s)
+            self.writer.open()
             self._sender = self.writer
             if (most := self._options.max_items) is not None:
                 self._sender = BoundedPut(self.writer, self._session, self._paths, most, self._name)
-
-    def _open_all(self) -> None:
-        for path in filter(None, (self._paths.path, self._paths.lock_path)):
-            self._session.ensure_path(path)
-        self.writer.open()
+        if self._is_closed:  # meanwhile
+            self._close(self._sender, 0.0)
 
     def close(self, flush_s: float) -> None:
-        """Wait ``flush_s`` at most for what is on its way, and take the writer away; may be called
-        again.
+        """Wait ``flush_s`` at most for what is on its way; may be called again.
 
         :raises PutsFailed: puts in the background failed, now or earlier, and nobody has been told.
         """
@@ -343,12 +367,15 @@ class Putter(Generic[T]):
         if not self._in_flight.wait_empty(flush_s):
             left = self.unsettled
             log.warning("puts not settled at close queue=%s puts=%d", self._paths.path, left)
-        if isinstance(sender, BoundedPut):
-            sender.close()
-        self.writer.close(max(0.0, deadline - now_s()))
+        self._close(sender, deadline - now_s())
         self._in_flight.wait_empty(_CLOSE_S)
         self._listeners.stop(_CLOSE_S)
         self._raise_unheard()
+
+    def _close(self, sender: SequencedWriter | BoundedPut, timeout_s: float) -> None:
+        if isinstance(sender, BoundedPut):
+            sender.close()
+        self.writer.close(max(0.0, timeout_s))
 
     def put(
         self, values: Sequence[T], prefix: str, timeout_s: float | None, *, is_multi: bool = False
@@ -356,15 +383,12 @@ class Putter(Generic[T]):
         """Store ``values`` in a znode whose name begins with ``prefix``, one of them unless
         ``is_multi``; see the recipes' ``put`` and ``put_multi``.
         """
-        sender = self._open_sender()
         deadline = _deadline(timeout_s)
         one = None if self._options.put_in_background else PutResults()
+        sender = self.opened(deadline)
         put = self.made(values, prefix, one, is_multi=is_multi)
-        if not self._admitted([put], deadline):
+        if sender is None or not self._was_sent(sender, [put], one, deadline):
             return False
-        if one is not None:
-            one.expect(1)
-        sender.send([put])
         if one is None:
             return True
         if self._waited(one, deadline):
@@ -379,25 +403,21 @@ class Putter(Generic[T]):
     def put_many(
         self, values: Iterable[V], named: Callable[[V], tuple[T, str]], timeout_s: float | None
     ) -> int:
-        """Store each in a znode of its own, as ``named`` says what to store, and under which
-        prefix; in chunks if all are at hand. Returns how many were stored.
+        """Store each in a znode of its own; ``named`` returns what to store, and under which
+        prefix. Returns how many were stored.
 
         :raises PutsFailed: some were not; all others were seen through.
         """
         deadline = _deadline(timeout_s)
-        pairs = map(named, values)
-        chunk = _CHUNK if isinstance(values, Sized) else 1
+        chunks = batched(map(named, values), _CHUNK if isinstance(values, Sized) else 1)
         if self._options.put_in_background:
-            return self._stream(pairs, chunk, None, deadline)
+            return self._stream(chunks, None, deadline)
         many = PutResults()
         try:
-            self._stream(pairs, chunk, many, deadline)
+            self._stream(chunks, many, deadline)
         except Exception:
-            # of the iterable, or closed meanwhile: what was taken from it is seen through
+            # of the iterable, or closed meanwhile: values already taken from it are seen through
             many.wait(_left_s(deadline))
-            raise
-        except BaseException:  # Ctrl-C
-            self._give_up(many)
             raise
         failures = many.failures
         if left := self._waited(many, deadline):
@@ -409,31 +429,46 @@ class Putter(Generic[T]):
 
     def _stream(
         self,
-        pairs: Iterable[tuple[T, str]],
-        chunk: int,
+        chunks: Iterable[Sequence[tuple[T, str]]],
         many: PutResults | None,
         deadline: float | None,
     ) -> int:
-        sender = self._open_sender()
+        if (sender := self.opened(deadline)) is None:
+            return 0
         count = 0
-        for some in batched(pairs, chunk):
+        for pairs in chunks:
             puts = []
-            for value, prefix in some:
+            for value, prefix in pairs:
                 try:
                     puts.append(self.made([value], prefix, many))
-                except Exception as exc:  # noqa: BLE001 - the user's serializer: it fails this value, which is told, and no other
+                except Exception as exc:  # noqa: BLE001 - the serializer's: it fails this value only
                     (many or self._unheard).fail(value, exc)
                     if many is None:
                         self._tell_of_failure(exc)
-            if not puts:
-                continue
-            if not self._admitted(puts, deadline):
+            if puts and not self._was_sent(sender, puts, many, deadline):
                 break
-            if many is not None:
-                many.expect(len(puts))
-            sender.send(puts)
             count += len(puts)
         return count
+
+    def _was_sent(
+        self,
+        sender: SequencedWriter | BoundedPut,
+        puts: Sequence[Put],
+        results: PutResults | None,
+        deadline: float | None,
+    ) -> bool:
+        """Send these as soon as there is room; ``False``: no room by ``deadline``. A listener that
+        puts does not wait, because it is needed to make room.
+        """
+        size = sum(put.size for put in puts)
+        if self._listeners.is_current:
+            self._in_flight.take(len(puts), size)
+        elif not self._in_flight.acquire(len(puts), size, _left_s(deadline)):
+            return False
+        if results is not None:
+            results.expect(len(puts))
+        sender.send(puts)
+        return True
 
     def made(
         self,
@@ -443,55 +478,29 @@ class Putter(Generic[T]):
         *,
         is_multi: bool = False,
     ) -> Put:
-        """The put of these, not sent.
-
-        :raises TooLarge: it does not fit into a request. Whatever the serializer raises.
-        """
+        """The put of these, not sent. Raises ``TooLarge``, and whatever the serializer raises."""
         items = [unchanging(self._serialize(value)) for value in values]
         compress = self._options.compress
         content = payload.encode(items, compress=compress) if self._is_framed else items[0]
         path, extra = self._paths.item(prefix), self.writer.chroot_bytes
-        put = Put(path, content, extra, self._over, values if is_multi else values[0])
+        put = Put(path, content, extra, self._on_put, values if is_multi else values[0])
         put.is_multi, put.waiter = is_multi, waiter
         if put.size > self._limit:
             what = f"a znode of {len(values)} items" if is_multi else "an item"
             raise TooLarge(what, size=put.size, limit=self._limit, path=self._paths.path)
         return put
 
-    def _open_sender(self) -> SequencedWriter | BoundedPut:
-        sender = self._sender
-        if sender is None or self._is_closed:
-            was = "is closed" if self._is_closed else "was not started; call start()"
-            raise QueueClosed(f"the queue {was}")
-        return sender
-
-    def _admitted(self, puts: Sequence[Put], deadline: float | None) -> bool:
-        """Wait for room; a listener that puts does not, because it is needed to make room."""
-        size = sum(put.size for put in puts)
-        if self._listeners.is_current:
-            self._in_flight.take(len(puts), size)
-            return True
-        return self._in_flight.acquire(len(puts), size, _left_s(deadline))
-
     def _waited(self, many: PutResults, deadline: float | None) -> int:
         """Wait until they are settled or given up; returns how many were sent and not answered."""
-        try:
-            left = many.wait(_left_s(deadline))
-        except BaseException:  # Ctrl-C: nobody will know whether they were stored, so rather not
-            self._give_up(many)
-            raise
+        left = many.wait(_left_s(deadline))
         last = now_s() + _ANSWER_S
         while left and now_s() < last:
-            many.forget(self._give_up(many))
+            unsent = self._withdrawn(lambda put: put.waiter is many)
+            for put in unsent:
+                self._in_flight.release(1, put.size)
+            many.forget(len(unsent))
             left = many.wait(_LOOK_S)
         return left
-
-    def _give_up(self, many: PutResults) -> int:
-        """Take back those that were certainly not sent; returns how many."""
-        puts = self._withdrawn(lambda put: put.waiter is many)
-        for put in puts:
-            self._in_flight.release(1, put.size)
-        return len(puts)
 
     def _withdrawn(self, wanted: Callable[[Put], bool]) -> list[OperationGroup]:
         sender = self._sender or self.writer
@@ -503,12 +512,7 @@ class Putter(Generic[T]):
         return self._in_flight.items
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until all that was put is settled, and listeners have heard; whether that came in
-        ``timeout_s``.
-
-        :raises PutsFailed: puts in the background have failed since the last time, and no listener
-            was told.
-        """
+        """See :meth:`QueueRecipe.flush_puts <leaderq.queues.QueueRecipe.flush_puts>`."""
         is_empty = self._in_flight.wait_empty(timeout_s)
         self._raise_unheard()
         return is_empty
@@ -526,7 +530,7 @@ class Putter(Generic[T]):
                 if error is not None:
                     self._tell_of_failure(error)
             self._in_flight.release(1, put.size)
-        if put.waiter is not None:  # last: who waited may ask for a flush at once
+        if put.waiter is not None:  # last, because a waiting caller may flush at once
             put.waiter.on_outcome(put, error)
 
     def _tell_of_failure(self, error: BaseException) -> None:

@@ -1,4 +1,6 @@
-"""The four queues with framed items; they differ in how items are named, hence in order."""
+"""The four queues with framed items, which differ in how items are named, hence in order; and
+Curator's builder of them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import ExitStack
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from leaderq.errors import (
@@ -19,7 +23,7 @@ from leaderq.errors import (
     QueueClosed,
 )
 from leaderq.queues.admin import Browsed, DeadLetters, Purged, QueueAdmin
-from leaderq.queues.admin.bulk import removal
+from leaderq.queues.admin.contents import removal
 from leaderq.queues.consumers import ErrorMode, QueueConsumer, QueueOptions
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption, Item
 from leaderq.queues.putting import PutListener, Putter
@@ -55,10 +59,10 @@ class QueueRecipe(Generic[T]):
     * ``serializer``: ``BYTES``, ``TEXT``, ``JSON``, or any
       :class:`~leaderq.queues.QueueSerializer`;
     * ``lock_path``: where an item is marked as being worked on, so that a crash of its consumer
-      does not lose it. All processes of one queue, Java's too, must be given the same;
+      does not lose it. It must be the same for all processes of one queue, Java's too;
     * ``meta_path``: where the queue keeps its side data, by default beside its path, at
-      ``<path>-meta`` and ``<path>-dead``: for credentials that may not create znodes there. The
-      same for all processes;
+      ``<path>-meta`` and ``<path>-dead``: for users that may not create znodes there. The same for
+      all processes;
     * ``max_items``: a put waits while the queue holds that many, tight among leaderq's producers;
     * ``put_in_background``: puts do not wait until stored; failures go to the listeners,
       :meth:`flush_puts` and :meth:`close`;
@@ -66,10 +70,10 @@ class QueueRecipe(Generic[T]):
       consumers at work;
     * ``concurrency`` items are worked on at a time, on threads of the queue or on ``executor``, a
       thread pool; by default one, or as many as the pool has threads;
-    * ``claim_ahead``: values are claimed before the consumer is free for them, as many as it works
-      on in 50 ms by its own measured rate, at most this many (100). Without a lock path they are
-      deleted by then, and lost if the process dies; 0 claims nothing ahead, and is slower. What a
-      stuck consumer has not begun is given back after 150 ms;
+    * ``claim_ahead``: values are claimed before the consumer is free for them, as many as it
+      handles in 50 ms at its measured rate, at most this many (100). Without a lock path they are
+      deleted when claimed, and lost if the process dies; 0 claims nothing ahead, and is slower.
+      Items that a hanging consumer has not begun are released after 150 ms;
     * ``error_mode`` and ``retry``: what becomes of an item whose consumer raised or, with a lock
       path, died;
     * ``compress``: write items as gzip (all readers must be leaderq, or Curator 5.8 with its
@@ -108,17 +112,13 @@ class QueueRecipe(Generic[T]):
         refresh, lock, meta = min_items_before_refresh, lock_path, meta_path
         is_apart = not f"{meta or ''}/".startswith((path + "/", f"{lock}/"))
         has_own = path != "/" and lock != path
+        has_bar = self.KIND is QueueKind.ID and "|" in path
+        is_ordered = not refresh or self.KIND is QueueKind.PRIORITY
         ConfigurationError.unless(
             (is_apart, f"meta_path={meta!r} is in the queue or its locks; give a place of its own"),
             (has_own, f"path={path!r}, lock_path={lock!r}: give both znodes of their own"),
-            (
-                self.KIND is not QueueKind.ID or "|" not in path,
-                f"path {path!r} of an id queue holds '|', which separates the ids in it",
-            ),
-            (
-                not refresh or self.KIND is QueueKind.PRIORITY,
-                f"min_items_before_refresh={refresh!r}: only a priority queue can use it",
-            ),
+            (not has_bar, f"path {path!r} of an id queue holds '|', which separates the ids in it"),
+            (is_ordered, f"min_items_before_refresh={refresh!r}: only a priority queue can use it"),
         )
         options = QueueOptions(
             serializer=serializer,
@@ -142,7 +142,7 @@ class QueueRecipe(Generic[T]):
         self._final_flush_s = final_flush_s
         self._putter = Putter(session, paths, options)
         self._admin = QueueAdmin(session, paths, self.KIND)
-        self._consumption = Consumption(session, paths, self.KIND, options, name=name)
+        self._consumption = Consumption(session, paths, self.KIND, options)
         self._death_watcher: ConsumerDeathWatcher | None = None
         if lock_path is not None:
             self._death_watcher = ConsumerDeathWatcher(session, paths, self.KIND)
@@ -172,17 +172,18 @@ class QueueRecipe(Generic[T]):
             if self._is_started:
                 return
             with explaining_refusals(self._paths):
-                self._putter.start()
-            self._is_started = True
-            if self._death_watcher is not None:
-                self._death_watcher.start()
-            if self._consumption.is_pushed:
-                self._consumption.start()
+                self._putter.start(is_opened=not self._consumption.is_pushed)
+                self._is_started = True
+                if self._death_watcher is not None:
+                    self._death_watcher.start()
+                if self._consumption.is_pushed:
+                    self._consumption.start()
 
     def close(self) -> None:
-        """Stop consuming (what is begun is finished), see to the puts on their way, and leave.
-        Takes ``final_flush_s`` for each at most, and never hangs; a put that is waiting elsewhere
-        raises ``QueueClosed``. May be called again.
+        """Stop consuming (begun items are finished), wait for the puts on their way, and leave.
+
+        Takes at most ``final_flush_s`` for each of the two, and never hangs; a put that waits in
+        another thread raises ``QueueClosed``. May be called again.
 
         :raises PutsFailed: puts in the background failed, and nobody has been told yet.
         """
@@ -192,15 +193,12 @@ class QueueRecipe(Generic[T]):
             self._is_closed = True
             if self._death_watcher is not None:
                 self._death_watcher.close()
-        try:
+        with ExitStack() as stack:  # the last one goes first, whatever fails
+            if not self._is_lent:
+                stack.callback(self._session.close)
+            stack.callback(self._putter.close, self._final_flush_s)
             if not self._consumption.close(max(_LEAST_CLOSE_S, self._final_flush_s)):
                 log.warning("consumer still at work when its queue was closed queue=%s", self.path)
-        finally:
-            try:
-                self._putter.close(self._final_flush_s)
-            finally:
-                if not self._is_lent:
-                    self._session.close()
 
     def __enter__(self: R) -> R:
         self.start()
@@ -227,8 +225,8 @@ class QueueRecipe(Generic[T]):
         self._putter.remove_listener(listener)
 
     def flush_puts(self, timeout_s: float = 10.0) -> bool:
-        """Wait until all that was put is stored or has failed, and listeners have heard; whether
-        that came in ``timeout_s`` seconds.
+        """Wait until all puts are stored or have failed, and listeners have heard; returns whether
+        that was so within ``timeout_s`` seconds.
 
         :raises PutsFailed: puts in the background have failed since the last time, and there was no
             listener to tell.
@@ -242,22 +240,18 @@ class QueueRecipe(Generic[T]):
 
         :raises QueueClosed: not started, or closed before it was done.
         """
-        self._check_open()
+        self._putter.check_open()
         return self._removed([name]) == 1
 
     def _removed(self, names: Iterable[str]) -> int:
         removals = [removal(self._paths, name) for name in names]
+        self._putter.opened()
         errors = [one.exception() for one in self._putter.writer.submit_all(removals)]
         for error in errors:
             # these: somebody was first
             if error is not None and not isinstance(error, NodeExists | NoNode | BadVersion):
                 raise error
         return errors.count(None)
-
-    def _check_open(self) -> None:
-        if not self._is_started or self._is_closed:
-            state = "closed" if self._is_closed else "not started; call start()"
-            raise QueueClosed(f"queue {self.path} is {state}")
 
     @overload
     def take(self, timeout_s: None = None) -> Item[T]: ...
@@ -266,14 +260,13 @@ class QueueRecipe(Generic[T]):
     def take(self, timeout_s: float) -> Item[T] | None: ...
 
     def take(self, timeout_s: float | None = None) -> Item[T] | None:
-        """The next item, or ``None`` if there is none within ``timeout_s`` seconds (``None``: wait
-        until there is one).
-
-        Acknowledge it with ``item.ack()``, or leave its ``with`` block without an error.
+        """The next item, or ``None`` if none comes within ``timeout_s`` seconds (``None``: wait
+        until one does). Acknowledge it with ``item.ack()``, or leave its ``with`` block without an
+        error.
 
         :raises QueueClosed: not started, closed meanwhile, or the queue has a consumer.
         """
-        self._check_open()
+        self._putter.check_open()
         if not self._consumption.is_pushed:
             self._consumption.start()
         return self._consumption.take(timeout_s)
@@ -307,23 +300,23 @@ class QueueRecipe(Generic[T]):
         self._consumption.set_error_mode(mode)
 
     def depth(self) -> int:
-        """How many znodes the queue has, those being worked on included; one small request."""
+        """How many znodes the queue has, also those being worked on; one small request."""
         return self._admin.depth()
 
     def browse(self, limit: int | None = None) -> Iterator[Browsed]:
-        """The items that lie there now, in the order they go in; nothing is taken."""
+        """The items that are there now, in the order in which they go; nothing is taken."""
         return self._admin.browse(limit)
 
     def purge(self, *, held_too: bool = False) -> Purged:
-        """Delete the items that lie there now; those being worked on stay unless ``held_too``."""
+        """Delete the items that are there now; those being worked on stay unless ``held_too``."""
         return self._admin.purge(held_too=held_too)
 
     def delete(self, *, force: bool = False) -> int:
-        """Delete the queue's znode and everything beside it, after :meth:`close`, or instead of it:
-        this object is closed first. Returns how many znodes were deleted.
+        """Delete the queue's znode and everything beside it; this object is closed first. Returns
+        how many znodes were deleted.
 
         :raises RequestRefused: the queue holds items or dead letters, or others consume it; with
-            ``force`` these go as well.
+            ``force`` these are deleted too.
         """
         if not self._is_lent:
             raise ConfigurationError("delete() needs a session that is not closed with the queue")
@@ -332,53 +325,58 @@ class QueueRecipe(Generic[T]):
 
     @property
     def dead_letters(self) -> DeadLetters:
-        """The items that were given up: ``count``, ``browse``, ``requeue``, ``drop``."""
+        """The dead letters: ``count``, ``browse``, ``requeue``, ``drop``."""
         return self._admin.dead_letters
 
 
 _PREFIX = prefix_for(QueueKind.PLAIN)
+_of_id = partial(prefix_for, QueueKind.ID)
+_of_priority = partial(prefix_for, QueueKind.PRIORITY)
+_Sec = float | None
+_Due = datetime | float | None
 
 
 class DistributedQueue(QueueRecipe[T]):
-    """A queue in ZooKeeper that Java's Curator may share.
+    """A queue in ZooKeeper that Java's Curator may share. Keywords: those of
+    :class:`~leaderq.queues.QueueRecipe`.
 
-    *Guarantees:* a put that gave ``True`` (not in the background) has stored the item, once,
-    whatever happened to the connection. One consumer with ``concurrency=1`` begins items in the
-    order they were stored in; a failed one goes behind those that wait (``ErrorMode.REQUEUE``) or
-    holds up those behind it (``KEEP``). With ``lock_path`` an item is never lost: it is removed
-    only when it was worked on, and given to another consumer as soon as the session of its own is
-    over; nothing of that one's is written then. *Not guaranteed:* an order among several consumers.
-    With ``lock_path``, exactly-once work: a consumer that dies between its work and the
-    acknowledgement has it repeated (let it write its results with ``item.ack(ops)``). Without
-    ``lock_path``, anything about an item whose consumer dies, nor about up to ``claim_ahead``
-    values (100) that it had claimed and not begun: they were removed when they were claimed.
-
-    Keywords: see :class:`~leaderq.queues.recipes.QueueRecipe`.
+    *Guarantees:* a put (not in the background) that returned a name or ``True`` has stored the
+    item, once, whatever happened to the connection. One consumer with ``concurrency=1`` begins
+    items in the order they were stored in; a failed one goes behind those that wait
+    (``ErrorMode.REQUEUE``) or blocks those behind it (``KEEP``). With ``lock_path`` an item is
+    never lost: it is removed only when the work on it is done, and goes to another consumer as soon
+    as the session of its own is over; that one can write nothing then. *Not guaranteed:* an order
+    among several consumers. With ``lock_path``, exactly-once work: if a consumer dies between its
+    work and the acknowledgement, the work is repeated (write its results with ``item.ack(ops)``).
+    Without ``lock_path``, anything about an item whose consumer dies, nor about up to
+    ``claim_ahead`` values (100) that it had claimed and not begun, because they were deleted when
+    they were claimed. That a Java consumer hears at once of items that are free again, if no
+    process of leaderq is left.
     """
 
     KIND: ClassVar[QueueKind] = QueueKind.PLAIN
 
-    def put(self, item: T, *, timeout_s: float | None = None) -> str | bool:
+    def put(self, item: T, *, timeout_s: _Sec = None) -> str | bool:
         """Put ``item`` at the tail, and wait until it is stored (``put_in_background``: until it is
-        accepted). Returns the name of its znode, for :meth:`cancel`; ``True`` if that is not known,
-        because the put is in the background or the answer was lost.
+        accepted).
 
-        ``False``: it could not even be sent within ``timeout_s`` seconds (no room, no connection),
-        and will not be.
+        Returns the name of its znode, for :meth:`cancel`; ``True`` if that is not known, because
+        the put is in the background or the answer was lost. ``False``: it could not even be sent
+        within ``timeout_s`` seconds (no room, no connection), and will not be.
 
         :raises TooLarge: it does not fit into a request; with its size and the limit.
         :raises ConnectionLost: it was sent within ``timeout_s``, and not answered within another
             second; it may have been stored.
-        :raises QueueClosed: not started, or closed before it was sent. Whatever the serializer
+        :raises QueueClosed: not started, or closed before it was sent. Also what the serializer
             raises.
         """
         return self._putter.put([item], _PREFIX, timeout_s)
 
-    def put_multi(self, items: Iterable[T], *, timeout_s: float | None = None) -> str | bool:
+    def put_multi(self, items: Iterable[T], *, timeout_s: _Sec = None) -> str | bool:
         """Put all ``items`` as one znode, locked and retried as one. Otherwise as :meth:`put`."""
         return self._putter.put(list(items), _PREFIX, timeout_s, is_multi=True)
 
-    def put_many(self, items: Iterable[T], *, timeout_s: float | None = None) -> int:
+    def put_many(self, items: Iterable[T], *, timeout_s: _Sec = None) -> int:
         """Put each of ``items`` as a znode of its own, many in one request, in order; returns how
         many were stored (accepted, in the background): all, unless ``timeout_s`` seconds passed.
         Any iterable will do, and memory stays bounded.
@@ -388,53 +386,42 @@ class DistributedQueue(QueueRecipe[T]):
         return self._putter.put_many(items, lambda item: (item, _PREFIX), timeout_s)
 
 
-def _of_id(id: str) -> str:
-    return prefix_for(QueueKind.ID, id=id)
-
-
 class DistributedIdQueue(QueueRecipe[T]):
     """A queue in ZooKeeper whose items carry an id of the user's, by which they can be removed. Ids
-    need not be unique.
+    need not be unique. Keywords: those of :class:`~leaderq.queues.QueueRecipe`; the path must not
+    hold ``|``, which separates ids.
 
     *Guarantees:* as :class:`~leaderq.queues.DistributedQueue`. :meth:`remove` counts what it
     removed, itself, exactly, whatever happens to the connection; with ``lock_path`` no item that
     somebody works on is removed. A failed item that is requeued keeps its id. *Not guaranteed:*
     that ids differing only in ``/``, ``|`` and ``_`` differ: the former two are stored as ``_``, as
     Curator does.
-
-    Keywords: see :class:`~leaderq.queues.recipes.QueueRecipe`. The path must not hold ``|``, which
-    separates ids.
     """
 
     KIND: ClassVar[QueueKind] = QueueKind.ID
 
-    def put(self, item: T, id: str, *, timeout_s: float | None = None) -> str | bool:
-        """Put ``item`` at the tail under ``id``. Otherwise as :meth:`DistributedQueue.put()
-        <leaderq.queues.DistributedQueue.put>`.
+    def put(self, item: T, id: str, *, timeout_s: _Sec = None) -> str | bool:
+        """As :meth:`DistributedQueue.put`, under ``id``.
 
         :raises ConfigurationError: ``id`` is empty, or holds characters that ZooKeeper refuses.
         """
-        return self._putter.put([item], _of_id(id), timeout_s)
+        return self._putter.put([item], _of_id(id=id), timeout_s)
 
-    def put_multi(
-        self, items: Iterable[T], id: str, *, timeout_s: float | None = None
-    ) -> str | bool:
+    def put_multi(self, items: Iterable[T], id: str, *, timeout_s: _Sec = None) -> str | bool:
         """Put all ``items`` as one znode under ``id`` (Curator cannot do that, but reads it)."""
-        return self._putter.put(list(items), _of_id(id), timeout_s, is_multi=True)
+        return self._putter.put(list(items), _of_id(id=id), timeout_s, is_multi=True)
 
-    def put_many(self, items: Iterable[tuple[T, str]], *, timeout_s: float | None = None) -> int:
-        """Put each of these ``(item, id)`` as a znode of its own; see
-        :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
-        return self._putter.put_many(items, lambda pair: (pair[0], _of_id(pair[1])), timeout_s)
+    def put_many(self, items: Iterable[tuple[T, str]], *, timeout_s: _Sec = None) -> int:
+        """As :meth:`DistributedQueue.put_many`, of pairs ``(item, id)``."""
+        return self._putter.put_many(items, lambda pair: (pair[0], _of_id(id=pair[1])), timeout_s)
 
     def remove(self, id: str) -> int:
-        """Remove all items put under ``id`` that nobody works on; returns their number.
-
-        Lists the whole queue. Waits for the connection if it is away.
+        """Remove all items put under ``id`` that nobody works on; returns their number. Lists the
+        whole queue. Waits for the connection.
 
         :raises QueueClosed: not started, or closed before all were removed.
         """
-        self._check_open()
+        self._putter.check_open()
         wanted = fixed_id(id)
         items = (name for name in self._admin.names() if is_item(QueueKind.ID, name))
         return self._removed(sorted(name for name in items if id_of(name) == wanted))
@@ -442,52 +429,40 @@ class DistributedIdQueue(QueueRecipe[T]):
 
 class DistributedPriorityQueue(QueueRecipe[T]):
     """A queue in ZooKeeper, by priority: any 32-bit whole number, lower first; equal ones first in,
-    first out.
+    first out. Keywords: those of :class:`~leaderq.queues.QueueRecipe`, and
+    ``min_items_before_refresh`` (0).
 
-    *Guarantees:* as :class:`~leaderq.queues.DistributedQueue` about storing and losing. One
-    consumer with ``concurrency=1`` begins the most urgent of the items that it knows of; it hears
-    of new ones at once, and heeds them before each next item (``min_items_before_refresh=n``: after
-    n items of one listing). A failed item that is requeued keeps its priority. *Not guaranteed:*
-    that an item stored this moment is known already; that a Java consumer keeps the priority of
-    what it requeues (it makes it more urgent than all others); an order among several consumers.
-
-    Keywords: see :class:`~leaderq.queues.recipes.QueueRecipe`; also ``min_items_before_refresh``
-    (default 0).
+    *Guarantees:* as :class:`~leaderq.queues.DistributedQueue` about storing and losing. A free
+    consumer begins the most urgent item that it knows of; it learns of new ones at once, and
+    considers them before each next item (``min_items_before_refresh=n``: after n items of one
+    listing). A failed item that is requeued keeps its priority. *Not guaranteed:* that an item
+    stored this moment is known already; that a Java consumer keeps the priority of what it requeues
+    (it makes it more urgent than all others); an order among several consumers.
     """
 
     KIND: ClassVar[QueueKind] = QueueKind.PRIORITY
 
-    def put(self, item: T, priority: int, *, timeout_s: float | None = None) -> str | bool:
-        """Put ``item`` with this priority. Otherwise as :meth:`DistributedQueue.put()
-        <leaderq.queues.DistributedQueue.put>`.
+    def put(self, item: T, priority: int, *, timeout_s: _Sec = None) -> str | bool:
+        """As :meth:`DistributedQueue.put`, with this priority.
 
-        :raises ConfigurationError: ``priority`` is no 32-bit whole number.
+        :raises ConfigurationError: ``priority`` is not a 32-bit whole number.
         """
-        return self._putter.put([item], _of_priority(priority), timeout_s)
+        return self._putter.put([item], _of_priority(priority=priority), timeout_s)
 
-    def put_multi(
-        self, items: Iterable[T], priority: int, *, timeout_s: float | None = None
-    ) -> str | bool:
+    def put_multi(self, items: Iterable[T], priority: int, *, timeout_s: _Sec = None) -> str | bool:
         """Put all ``items`` as one znode with this priority."""
-        return self._putter.put(list(items), _of_priority(priority), timeout_s, is_multi=True)
+        prefix = _of_priority(priority=priority)
+        return self._putter.put(list(items), prefix, timeout_s, is_multi=True)
 
-    def put_many(self, items: Iterable[T], priority: int, *, timeout_s: float | None = None) -> int:
-        """Put each of ``items`` as a znode of its own, all with this priority; see
-        :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
-        prefix = _of_priority(priority)
+    def put_many(self, items: Iterable[T], priority: int, *, timeout_s: _Sec = None) -> int:
+        """As :meth:`DistributedQueue.put_many`, all with this priority."""
+        prefix = _of_priority(priority=priority)
         return self._putter.put_many(items, lambda item: (item, prefix), timeout_s)
 
 
-def _of_priority(priority: int) -> str:
-    return prefix_for(QueueKind.PRIORITY, priority=priority)
-
-
-_Due = datetime | float | None
-_Secs = float | None
-
-
 class DistributedDelayQueue(QueueRecipe[T]):
-    """A queue in ZooKeeper whose items wait until they are due.
+    """A queue in ZooKeeper whose items wait until they are due. Keywords: those of
+    :class:`~leaderq.queues.QueueRecipe`.
 
     *Guarantees:* as :class:`~leaderq.queues.DistributedQueue` about storing and losing. No item is
     given out before it is due, by the clock of the consumer's host. One consumer with
@@ -500,46 +475,34 @@ class DistributedDelayQueue(QueueRecipe[T]):
     KIND: ClassVar[QueueKind] = QueueKind.DELAY
 
     def put(
-        self, item: T, *, delay_s: _Secs = None, due: _Due = None, timeout_s: _Secs = None
+        self, item: T, *, delay_s: _Sec = None, due: _Due = None, timeout_s: _Sec = None
     ) -> str | bool:
-        """Put ``item``, due in ``delay_s`` seconds, or at ``due``: a ``datetime`` (without a zone:
-        local time), or seconds since 1970. With neither it is due now. Otherwise as
-        :meth:`DistributedQueue.put() <leaderq.queues.DistributedQueue.put>`.
+        """As :meth:`DistributedQueue.put`, due in ``delay_s`` seconds, or at ``due``: a
+        ``datetime`` (without a zone: local time), or seconds since 1970. With neither: now.
 
         :raises ConfigurationError: both are given, or a delay below 0, or a time before 1970.
         """
         return self._putter.put([item], _of_time(delay_s, due), timeout_s)
 
     def put_multi(
-        self,
-        items: Iterable[T],
-        *,
-        delay_s: _Secs = None,
-        due: _Due = None,
-        timeout_s: _Secs = None,
+        self, items: Iterable[T], *, delay_s: _Sec = None, due: _Due = None, timeout_s: _Sec = None
     ) -> str | bool:
         """Put all ``items`` as one znode, due at one time."""
         return self._putter.put(list(items), _of_time(delay_s, due), timeout_s, is_multi=True)
 
     def put_many(
-        self,
-        items: Iterable[T],
-        *,
-        delay_s: _Secs = None,
-        due: _Due = None,
-        timeout_s: _Secs = None,
+        self, items: Iterable[T], *, delay_s: _Sec = None, due: _Due = None, timeout_s: _Sec = None
     ) -> int:
-        """Put each of ``items`` as a znode of its own, all due at one time; see
-        :meth:`DistributedQueue.put_many() <leaderq.queues.DistributedQueue.put_many>`."""
+        """As :meth:`DistributedQueue.put_many`, all due at one time."""
         prefix = _of_time(delay_s, due)
         return self._putter.put_many(items, lambda item: (item, prefix), timeout_s)
 
 
-def _of_time(delay_s: float | None, due: _Due) -> str:
+def _of_time(delay_s: _Sec, due: _Due) -> str:
     return prefix_for(QueueKind.DELAY, due_ms=due_ms(delay_s=delay_s, due=due, now_s=time.time()))
 
 
-def due_ms(*, delay_s: float | None, due: _Due, now_s: float) -> int:
+def due_ms(*, delay_s: _Sec, due: _Due, now_s: float) -> int:
     """The due time in milliseconds since the epoch; pure.
 
     :raises ConfigurationError: see :meth:`DistributedDelayQueue.put`.
@@ -551,3 +514,63 @@ def due_ms(*, delay_s: float | None, due: _Due, now_s: float) -> int:
     if delay_s is not None and not delay_s >= 0:
         raise ConfigurationError(f"delay_s={delay_s!r}: give 0 or more seconds")
     return round((now_s + (delay_s or 0.0)) * 1000)
+
+
+class QueueBuilder(Generic[T]):
+    """``QueueBuilder.builder(client, consumer, TEXT, "/q").lock_path("/l").build_queue()``.
+
+    One builder can build several queues, none of them started. :class:`QueueRecipe` explains the
+    settings; those that Curator does not have go into :meth:`keywords`. Unlike Curator's, puts wait
+    until they are stored, unless :meth:`put_in_background` is called.
+    """
+
+    def __init__(self, client: AnyClient, path: str, **keywords: Any) -> None:
+        self._client = client
+        self._path = path
+        self._keywords = keywords
+
+    @classmethod
+    def builder(
+        cls,
+        client: AnyClient,
+        consumer: Callable[[T], object] | QueueConsumer[T] | None = None,
+        serializer: QueueSerializer[T] = BYTES,  # type: ignore[assignment]
+        path: str = "",
+    ) -> QueueBuilder[T]:
+        """A builder of queues at ``path``; without a consumer items are taken on request."""
+        return QueueBuilder(client, path, consumer=consumer, serializer=serializer)
+
+    def keywords(self, **keywords: Any) -> QueueBuilder[T]:
+        """Set any keywords of the constructors, such as ``concurrency``."""
+        self._keywords |= keywords
+        return self
+
+    def lock_path(self, path: str) -> QueueBuilder[T]:
+        return self.keywords(lock_path=path)
+
+    def max_items(self, count: int) -> QueueBuilder[T]:
+        return self.keywords(max_items=count)
+
+    def put_in_background(self, wanted: bool = True) -> QueueBuilder[T]:
+        return self.keywords(put_in_background=wanted)
+
+    def final_flush_s(self, seconds: float) -> QueueBuilder[T]:
+        return self.keywords(final_flush_s=seconds)
+
+    def executor(self, executor: Executor) -> QueueBuilder[T]:
+        return self.keywords(executor=executor)
+
+    def build_queue(self) -> DistributedQueue[T]:
+        return DistributedQueue(self._client, self._path, **self._keywords)
+
+    def build_id_queue(self) -> DistributedIdQueue[T]:
+        return DistributedIdQueue(self._client, self._path, **self._keywords)
+
+    def build_priority_queue(
+        self, min_items_before_refresh: int = 0
+    ) -> DistributedPriorityQueue[T]:
+        more = {**self._keywords, "min_items_before_refresh": min_items_before_refresh}
+        return DistributedPriorityQueue(self._client, self._path, **more)
+
+    def build_delay_queue(self) -> DistributedDelayQueue[T]:
+        return DistributedDelayQueue(self._client, self._path, **self._keywords)

@@ -3,71 +3,56 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
 
 class QueueSerializer(Protocol[T]):
-    """Both ways; an instance may be used by several threads at once.
+    """Both ways; several threads may use one at a time.
 
-    A ``serialize`` that raises fails the ``put``; a ``deserialize`` that raises makes the item a
-    corrupt one, which is set aside.
+    A ``serialize`` that raises fails the ``put``; if ``deserialize`` raises, the item is corrupt
+    and set aside.
     """
 
     def serialize(self, value: T) -> bytes:
         """The bytes of one value."""
 
     def deserialize(self, data: bytes) -> T:
-        """The value in these bytes; ``None`` is a value like any other."""
+        """The value of these bytes; ``None`` is a value like any other."""
 
 
 @dataclass(frozen=True)
-class _Bytes:
-    def serialize(self, value: bytes) -> bytes:
-        if not isinstance(value, bytes | bytearray | memoryview):
-            raise TypeError(
-                f"a queue of BYTES takes bytes, not {type(value).__name__}; give it serializer=TEXT"
-                " or JSON"
-            )
-        return bytes(value)
+class _OfType(Generic[T]):
+    name: str
+    types: tuple[type, ...]
+    to_bytes: Callable[[Any], bytes]
+    from_bytes: Callable[[bytes], T]
 
-    def deserialize(self, data: bytes) -> bytes:
-        return data
+    def serialize(self, value: T) -> bytes:
+        if not isinstance(value, self.types):
+            wrong = f"takes {self.types[0].__name__}, not {type(value).__name__}"
+            raise TypeError(f"a queue of {self.name} {wrong}; give it another serializer")
+        return self.to_bytes(value)
 
-
-@dataclass(frozen=True)
-class _Text:
-    def serialize(self, value: str) -> bytes:
-        if not isinstance(value, str):
-            raise TypeError(
-                f"a queue of TEXT takes str, not {type(value).__name__}; give it serializer=BYTES"
-                " or JSON"
-            )
-        return value.encode()
-
-    def deserialize(self, data: bytes) -> str:
-        return data.decode()
+    def deserialize(self, data: bytes) -> T:
+        return self.from_bytes(data)
 
 
-@dataclass(frozen=True)
-class _Json(Generic[T]):
-    def serialize(self, value: Any) -> bytes:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-    def deserialize(self, data: bytes) -> Any:
-        return json.loads(data)
-
-
-BYTES: QueueSerializer[bytes] = _Bytes()
+BYTES: QueueSerializer[bytes] = _OfType("BYTES", (bytes, bytearray, memoryview), bytes, bytes)
 """Bytes as they are."""
-TEXT: QueueSerializer[str] = _Text()
+TEXT: QueueSerializer[str] = _OfType("TEXT", (str,), str.encode, bytes.decode)
 """``str`` as UTF-8."""
-JSON: QueueSerializer[Any] = _Json()
+_as_json = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))
+JSON: QueueSerializer[Any] = _OfType(
+    "JSON", (object,), lambda value: _as_json(value).encode(), json.loads
+)
 """Whatever ``json`` can write, compact, in UTF-8."""
 
 
 def unchanging(data: Any) -> bytes:
-    """What a serializer gave, as it is now: a user's may give a buffer that it goes on using."""
+    """A copy of what a serializer returned if it is a buffer, which may be used again."""
     return data if type(data) is bytes else bytes(memoryview(data))

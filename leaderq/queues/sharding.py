@@ -1,20 +1,18 @@
 """Curator's ``QueueSharder``: one queue spread over several znodes, *shards*, as many as its depth
 asks for.
 
-Who is authoritative: the children of the queue path are the shards, for Java and Python processes
-alike. Who may add one is decided by a latch that they share.
-Each process has a queue object for every shard, and looks every ``threshold_check_s``, and at once
-when shards come or go, at how full they are (:mod:`leaderq.queues.shard_plan`).
+The children of the queue path are the shards, for Java and Python processes alike. The leader of a
+latch that all share adds and removes them. Each process has a queue object for every shard, and
+checks their depths (:func:`plan_shards`) every ``threshold_check_s``, and when shards come or go.
 
 On each failure:
 
 * **several start at once where there is no shard**: the latch's leader makes the first; if there is
   none within ``FIRST_SHARD_S`` (or one and a half session time-outs), one of the others makes it. A
-  Java process that starts at that moment does not ask; two shards are the result, which do no harm;
-* **connection lost, session expired**: shards known are used on; nothing is added or removed
-  meanwhile, and all is looked at again afterwards;
-* **the allocator, or a queue's start, fails**: in :meth:`QueueSharder.start` that is raised; later
-  it is logged and tried again;
+  Java process that starts at that moment does not ask; the two shards that result do no harm;
+* **connection lost, session expired**: known shards are still used, none is added or removed;
+* **the allocator, or a queue's start, fails**: :meth:`QueueSharder.start` raises; later it is
+  logged and tried again;
 * **a shard's znode is deleted by somebody**: its queue is closed and forgotten.
 
 Znodes, all persistent::
@@ -22,17 +20,14 @@ Znodes, all persistent::
     <queue path>/queue-<uuid4>              a shard: a queue of its own (Curator's format)
     <queue path>-meta/retired/<shard name>  nothing more shall be put into that shard
 
-Every write of a leader is fenced by its place in the latch. The first shard is also guarded by the
-version of the root's data, which Curator never writes: of several processes that find no shard one
-makes it, even if none of them can lead.
+The leader's writes are fenced by its place in the latch. Whoever makes a shard also writes the
+root's data at its version, so of several processes that find no shard only one makes it.
 
-Rotation. ZooKeeper numbers a znode's children with 31 bits, and never begins again while the znode
-lives. A shard that comes near the end (``rotate_at``), or that somebody retires with
-:meth:`QueueSharder.retire`, is marked: nothing more is put into it, and the leader removes it when
-it was empty for ``retire_grace_s``. Java processes do not heed the mark: they go on putting into
-such a shard, and a put right after the removal fails. So retire shards by hand only when no Java
-process uses the sharder. The dead letters of a shard that was removed, below ``<queue path>-side``,
-stay.
+ZooKeeper numbers a znode's children with 31 bits. A shard near that end (``rotate_at``), or one
+that :meth:`QueueSharder.retire` names, is marked as retired: nothing more is put into it, and the
+leader removes it when it was empty for ``retire_grace_s``. Java processes do not know the mark, and
+a put right after the removal fails; so do not retire shards by hand while Java uses the sharder.
+Dead letters of a removed shard, below ``<queue path>-side``, stay.
 """
 
 from __future__ import annotations
@@ -41,9 +36,9 @@ import logging
 import random
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 from leaderq.clock import now_s
@@ -58,26 +53,18 @@ from leaderq.errors import (
     SessionExpired,
     ZooKeeperError,
 )
-from leaderq.queues.shard_plan import (
-    QueueSharderPolicies,
-    ShardPlan,
-    ShardState,
-    plan_shards,
-)
-from leaderq.queues.wire.names import next_number
+from leaderq.queues.wire.names import LAST_SEQUENCE, next_number
 from leaderq.queues.wire.znodes import is_shard, new_shard_name
+from leaderq.reading import existing
 from leaderq.threads import Service
 from leaderq.zookeeper import (
     AnyClient,
     Check,
     Create,
     Delete,
-    GetData,
-    Operation,
     Session,
     SessionState,
     SetData,
-    Stat,
     WatchEvent,
     as_session,
 )
@@ -91,45 +78,124 @@ _TRY_AGAIN_S = 1.0
 _BASE = "latch-"
 
 
+@dataclass(frozen=True, slots=True)
+class QueueSharderPolicies:
+    """The first three as in Curator, and with its defaults.
+
+    ``new_queue_threshold``: items that make a shard full; half as many make it fit for more again.
+    ``threshold_check_s``: seconds between two looks at the numbers. ``max_queues``: no more shards
+    than this are made, those retired not counted.
+
+    ``rotate_at``: a shard that has numbered that many items is retired, because ZooKeeper's counter
+    ends at 2^31 - 1 and cannot be set back while the shard lives. ``retire_grace_s``: seconds that
+    a retired shard must have been seen empty before it is removed: time for those who use it to
+    hear that they should not.
+    """
+
+    new_queue_threshold: int = 10_000
+    threshold_check_s: float = 30.0
+    max_queues: int = 10
+    rotate_at: int = 2_000_000_000
+    retire_grace_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        threshold, most, last = self.new_queue_threshold, self.max_queues, self.rotate_at
+        check_s, grace_s, endless = self.threshold_check_s, self.retire_grace_s, float("inf")
+        ConfigurationError.unless(
+            (threshold >= 1, f"new_queue_threshold={threshold!r}: give 1 or more items"),
+            (0 < check_s < endless, f"threshold_check_s={check_s!r}: give seconds, more than 0"),
+            (most >= 1, f"max_queues={most!r}: give 1 or more"),
+            (0 < last <= LAST_SEQUENCE, f"rotate_at={last!r}: give 1 to {LAST_SEQUENCE}"),
+            (0 <= grace_s < endless, f"retire_grace_s={grace_s!r}: give 0 or more seconds"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ShardState:
+    """One shard, as it was seen."""
+
+    name: str
+    items: int
+    next_sequence: int = 0
+    is_marked: bool = False
+    empty_for_s: float = 0.0
+    was_full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPlan:
+    """Names of shards, each in one of the first three; and what the leader has to do.
+
+    ``is_at_most``: none is fit, and there may be no more.
+    """
+
+    fit: tuple[str, ...] = ()
+    full: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
+    needs_one_more: bool = False
+    is_at_most: bool = False
+    to_mark: tuple[str, ...] = ()
+    to_remove: tuple[str, ...] = ()
+
+    @property
+    def choice(self) -> tuple[str, ...]:
+        return self.fit or self.full or self.retired
+
+
+def plan_shards(shards: Iterable[ShardState], policies: QueueSharderPolicies) -> ShardPlan:
+    """What each shard is, and whether one more is needed (pure).
+
+    * *fit*, put into: because it is new, or came down to half of ``new_queue_threshold``;
+    * *full*, put into only if none is fit: since it reached ``new_queue_threshold``;
+    * *retired*, put into only if there is no other: somebody marked it, or it has numbered
+      ``rotate_at`` items; removed once it was seen empty for ``retire_grace_s``.
+
+    All are consumed. One more is needed when none is fit and there are fewer than ``max_queues``
+    that are not retired. Every process decides for itself, and comes to the same; the leader of the
+    latch alone acts on it.
+    """
+    fit: list[str] = []
+    full: list[str] = []
+    retired: list[ShardState] = []
+    threshold = policies.new_queue_threshold
+    for shard in shards:
+        if shard.is_marked or shard.next_sequence >= policies.rotate_at:
+            retired.append(shard)
+        elif shard.items >= threshold or (shard.was_full and shard.items > threshold // 2):
+            full.append(shard.name)
+        else:
+            fit.append(shard.name)
+    there_may_be_more = len(fit) + len(full) < policies.max_queues
+    empty = [one for one in retired if one.is_marked and not one.items]
+    return ShardPlan(
+        fit=tuple(fit),
+        full=tuple(full),
+        retired=tuple(shard.name for shard in retired),
+        needs_one_more=not fit and there_may_be_more,
+        is_at_most=not fit and not there_may_be_more,
+        to_mark=tuple(shard.name for shard in retired if not shard.is_marked),
+        to_remove=tuple(one.name for one in empty if one.empty_for_s >= policies.retire_grace_s),
+    )
+
+
 class ShardQueue(Protocol):
-    """Any of the recipes, or a queue of the user's own."""
+    """Any of the recipes, or a queue of the user's own; started once, and closed once."""
 
-    def start(self) -> object:
-        """Begin. Called once by the sharder."""
+    def start(self) -> object: ...
 
-    def close(self) -> object:
-        """Let go, in bounded time. Called once by the sharder."""
+    def close(self) -> object: ...
 
 
 Q = TypeVar("Q", bound=ShardQueue)
-Q_co = TypeVar("Q_co", bound=ShardQueue, covariant=True)
-
-
-class QueueAllocator(Protocol[Q_co]):
-    """Any callable that makes the queue of a shard, *not* started: ``lambda client, path:
-    DistributedQueue(client, path, ...)``.
-
-    Each must be given a lock path of its own, if any: items of two shards may have one name.
-    ``f"{path}-locks"`` will not do, since nothing but shards may be below the sharder's path;
-    ``path.replace("/jobs/", "/job-locks/")`` will.
-    """
-
-    def __call__(self, client: Session, path: str, /) -> Q_co:
-        """The queue of the shard at ``path``."""
+QueueAllocator = Callable[[Session, str], Q]
+"""Makes the queue of the shard at a path, *not* started: ``lambda client, path:
+DistributedQueue(client, path, ...)``.
+"""
 
 
 def order(name: str) -> str:
-    """What a child's turn goes by: Curator's ``LockInternals`` compares just this, as text."""
+    """The sort key of a child's turn: Curator's ``LockInternals`` compares just this, as text."""
     return name.rpartition(_BASE)[2]
-
-
-def children_made(session: Session, path: str, notify: Callable[[WatchEvent], None]) -> list[str]:
-    """The children of ``path``, which is made if it is not there; ``notify`` hears of changes."""
-    try:
-        return session.children(path, watch=notify)
-    except NoNode:
-        session.ensure_path(path)
-        return session.children(path, watch=notify)
 
 
 class Latch:
@@ -142,8 +208,8 @@ class Latch:
 
     A znode is ours if it carries our mark *and* belongs to our present session. On each failure:
     **answer to its creation lost**: the mark finds it again, surplus ones are deleted; **session
-    expired**: a new znode under a new mark; **no connection**: :meth:`look` raises, and nobody must
-    think that they lead. Leading is known of the past only: whatever a leader writes is fenced by
+    expired**: a new znode; **no connection**: :meth:`look` raises, and nobody must think that they
+    lead. Leading is known of the past only: whatever a leader writes is fenced by
     ``Check(latch.node)`` in the same multi.
     """
 
@@ -160,33 +226,35 @@ class Latch:
         """The path of our znode, as last seen."""
 
     def look(self) -> bool:
-        """Stand in the line, and say whether we are its first.
+        """Stand in the line; returns whether we are first.
 
         :raises ConnectionLost: that could not be found out.
         """
-        own = self._own(names := self._names())
+        own = self._own(names := children_made(self._session, self._path, self._notify))
         if own is None:
-            self._enlist()
-            own = self._own(names := self._names())
+            prefix = join(self._path, f"_c_{self._mark}-{_BASE}")
+            self._session.create(prefix, self._id, ephemeral=True, sequential=True)
+            own = self._own(names := children_made(self._session, self._path, self._notify))
         self.node = None if own is None else join(self._path, own)
-        self._warn_of_strangers(names)
+        strangers = {name for name in names if _BASE not in name} - self._warned
+        self._warned |= strangers
+        for name in strangers:
+            why = "not a candidate, but first in the line, nobody can lead path=%s"
+            log.warning(why, join(self._path, name))
         return own is not None and min(names, key=order) == own
 
     def leave(self, timeout_s: float) -> None:
-        """Give the place up. What cannot be deleted in ``timeout_s`` goes with the session."""
+        """Release the place. If it cannot be deleted in ``timeout_s``, it goes with the session."""
         try:
             for name in self._session.children(self._path, timeout_s=timeout_s):
                 if self._mark in name:
-                    self._delete(name)
+                    deleted(self._session, join(self._path, name))
         except LeaderqError as exc:
-            log.debug("place in the line not given up path=%s error=%s", self._path, exc)
-
-    def _names(self) -> list[str]:
-        return children_made(self._session, self._path, self._notify)
+            log.debug("place in the line not released path=%s error=%s", self._path, exc)
 
     def _own(self, names: list[str]) -> str | None:
-        """Our znode among these; those that are not (any more) are deleted on the way."""
-        # before the reading: what is read in a newer session is not ours
+        """Our znode among these; others with our mark are deleted."""
+        # before the reading: anything read in a newer session is not ours
         session_id = self._session.id
         mine: str | None = None
         for name in sorted((name for name in names if self._mark in name), key=order):
@@ -196,104 +264,32 @@ class Latch:
             if mine is None and stat.ephemeral_owner == session_id and session_id is not None:
                 mine = name
             else:
-                self._delete(name)
+                deleted(self._session, join(self._path, name))
         return mine
 
-    def _enlist(self) -> None:
-        if self.node is not None:  # that one belonged to a session that is over, or was deleted
-            self._mark = str(uuid.uuid4())
-            self.node = None
-        prefix = join(self._path, f"_c_{self._mark}-{_BASE}")
-        self._session.create(prefix, self._id, ephemeral=True, sequential=True)
 
-    def _delete(self, name: str) -> None:
-        with suppress(NoNode):
-            self._session.delete(join(self._path, name))
-
-    def _warn_of_strangers(self, names: list[str]) -> None:
-        strangers = {name for name in names if _BASE not in name} - self._warned
-        self._warned |= strangers
-        for name in strangers:
-            why = "not a candidate, in front of all others it keeps everybody from leading path=%s"
-            log.warning(why, join(self._path, name))
+def children_made(session: Session, path: str, notify: Callable[[WatchEvent], None]) -> list[str]:
+    """The children of ``path``, which is made if it is not there; ``notify`` hears of changes."""
+    try:
+        return session.children(path, watch=notify)
+    except NoNode:
+        session.ensure_path(path)
+        return session.children(path, watch=notify)
 
 
-class ShardRegistry:
-    """What the znodes say of the shards, and what the leader writes there. Not thread-safe but for
-    :meth:`mark`. ``notify`` is called on a ZooKeeper thread when something has changed.
-    """
-
-    def __init__(self, session: Session, root: str, notify: Callable[[WatchEvent], None]) -> None:
-        self._session = session
-        self.root = root
-        self._marks = f"{root}-meta/retired"
-        self._notify = notify
-        self._warned: set[str] = set()
-
-    def shards(self) -> list[str]:
-        """The names of the shards; foreign children are left out, and told of once."""
-        names = children_made(self._session, self.root, self._notify)
-        strangers = {name for name in names if not is_shard(name)} - self._warned
-        self._warned |= strangers
-        for name in strangers:
-            why = "not a shard, but a Java sharder puts items into it queue=%s child=%s"
-            log.warning(why, self.root, name)
-        return sorted(filter(is_shard, names))
-
-    def marked(self) -> set[str]:
-        return set(children_made(self._session, self._marks, self._notify))
-
-    def look_at(self, names: Sequence[str]) -> dict[str, Stat]:
-        """Those of these that are there, in one request however many they are."""
-        answers = self._session.multi_read([GetData(join(self.root, name)) for name in names])
-        seen: dict[str, Stat] = {}
-        for name, answer in zip(names, answers, strict=True):
-            if isinstance(answer, tuple):
-                seen[name] = answer[1]
-            elif isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
-                raise answer
-        return seen
-
-    def make_first(self, fence: str | None) -> None:
-        """Make a shard if there is none, as leader (``fence``: its place) or in its stead."""
-        # before the list: what is made later changes it
-        version = self._session.get(self.root)[1].version
-        if not any(map(is_shard, self._session.children(self.root))):
-            fences = [] if fence is None else [Check(fence)]
-            self.make([*fences, SetData(self.root, b"", version)])
-
-    def make(self, fences: Sequence[Operation]) -> None:
-        path = join(self.root, new_shard_name())
-        try:
-            self._session.multi([*fences, Create(path)])
-            log.info("shard made shard=%s", path)
-        except (BadVersion, NoNode) as exc:  # somebody was quicker, or leads instead
-            log.debug("shard not made shard=%s error=%s", path, exc)
-
-    def mark(self, name: str) -> None:
-        """Retire a shard. From any thread."""
-        self._session.ensure_path(join(self._marks, name))
-
-    def remove(self, name: str, fence: str) -> None:
-        path, mark = join(self.root, name), join(self._marks, name)
-        try:
-            self._session.multi([Check(fence), Delete(path), Delete(mark)])
-            log.info("retired and empty shard removed shard=%s", path)
-        except NotEmpty:  # by a process that does not hear of it
-            log.info("retired shard is put into again shard=%s", path)
-        except NoNode as exc:
-            log.debug("shard not removed shard=%s error=%s", path, exc)
-
-    def forget(self, name: str) -> None:
-        """Take the mark of a shard away that is there no more."""
-        if self._session.exists(join(self.root, name)) is None:
-            with suppress(NoNode):
-                self._session.delete(join(self._marks, name))
+def deleted(session: Session, path: str) -> None:
+    with suppress(NoNode):
+        session.delete(path)
 
 
 class QueueSharder(Generic[Q]):
     """A family of queues that grows with what is in it; put into the one that :meth:`get_queue`
     returns, each time again.
+
+    ``allocator`` makes the queue of a shard, *not* started. Each must be given a lock path of its
+    own, if any: items of two shards may have one name. ``f"{path}-locks"`` will not do, because
+    nothing but shards may be below the sharder's path; ``path.replace("/jobs/", "/job-locks/")``
+    will. ``leader_path``: the latch. ``id``: what is written into our place in it.
 
     *Guarantees:* every shard there is, is consumed by every started sharder (if the allocator's
     queues consume). Shards are added one at a time, by one process at a time. A shard is removed
@@ -313,26 +309,25 @@ class QueueSharder(Generic[Q]):
         id: str = "",
     ) -> None:
         self.queue_path, self.leader_path = validated_path(queue_path), validated_path(leader_path)
-        both = f"leader_path={leader_path!r} and queue_path={queue_path!r}"
+        paths = (leader_path, queue_path)
+        is_apart = not (is_at_or_below(*paths) or is_at_or_below(*paths[::-1]))
+        both = f"leader_path={leader_path!r}, queue_path={queue_path!r}"
         ConfigurationError.unless(
-            (
-                not is_at_or_below(leader_path, queue_path)
-                and not is_at_or_below(queue_path, leader_path),
-                f"{both}: none may be in the other",
-            ),
-            (queue_path != "/", "a sharder needs a queue path of its own; '/' is no place for one"),
+            (is_apart, f"{both}: neither may be in the other"),
+            (queue_path != "/", "queue_path='/': give the sharder a path of its own"),
         )
         self._session = as_session(client)
         self._is_lent = self._session is client
         self._allocator = allocator
         self._policies = policies or QueueSharderPolicies()
+        self._marks = f"{queue_path}-meta/retired"
         self._service = Service("leaderq-sharder", self._run)
         self._latch = Latch(self._session, leader_path, self._wake, id=id)
-        self._registry = ShardRegistry(self._session, queue_path, self._wake)
         self._lock = threading.Lock()
         self._queues: dict[str, Q] = {}
         self._plan = ShardPlan()
         self._empty_since: dict[str, float] = {}
+        self._strangers: set[str] = set()
         self._told_at_most = False
         self._is_leader = False
         self._is_closed = False
@@ -348,8 +343,7 @@ class QueueSharder(Generic[Q]):
         return f"QueueSharder({self.queue_path!r}, {len(self._queues)} shards)"
 
     def start(self, timeout_s: float = 60.0) -> None:
-        """Take up the shards there are, or see to it that there is one. Does nothing if that was
-        done.
+        """Take up the shards there are, or see to it that there is one, if that was not done.
 
         :raises QueueClosed: it was closed; make a new one.
         :raises ConnectionLost: there was no answer, or no shard, within ``timeout_s``; it can be
@@ -357,13 +351,11 @@ class QueueSharder(Generic[Q]):
         """
         if self._service.is_running and not self._is_closed:
             return
-        now = now_s()
-        deadline = now + timeout_s
-        own_at = now + min(timeout_s, max(FIRST_SHARD_S, 1.5 * self._session.timeout_s))
         self._session.add_listener(self._wake)
         try:
-            self._begin(deadline, own_at)
-        except BaseException:  # who does not run must not stand in front of those who do
+            self._begin(timeout_s)
+        # a sharder that is not running must not stand in front of one that is
+        except BaseException:
             self._latch.leave(_TRY_AGAIN_S)
             raise
         self._service.start()
@@ -378,17 +370,15 @@ class QueueSharder(Generic[Q]):
         self._service.stop(timeout_s)
         if self._session.state is SessionState.CONNECTED:
             self._latch.leave(timeout_s)
-        with self._lock:
-            queues, self._queues = self._queues, {}
-        for name, queue in queues.items():
-            self._close(name, queue)
+        self._close_all(list(self._queues))
         if not self._is_lent:
             self._session.close()
 
     def get_queue(self) -> Q:
-        """The queue of a shard to put into, by chance one of those that are not full. Ask again for
-        the next put: it may be full then, or retired and removed, so that the put raises
-        ``QueueClosed`` and another must be asked for.
+        """The queue of a shard to put into, chosen at random among those that are not full.
+
+        Ask again for each put: the shard may be full by then, or retired and removed, so that the
+        put raises ``QueueClosed``.
 
         :raises QueueClosed: not started, or closed.
         """
@@ -410,22 +400,24 @@ class QueueSharder(Generic[Q]):
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process was the one that may add and remove shards, when it last looked."""
+        """Whether this process could add and remove shards when it last looked."""
         return self._is_leader
 
     def retire(self, path: str) -> None:
-        """Have nothing more put into a shard, and have it removed when it is empty; see the module
-        on Java.
+        """Put nothing more into a shard, and remove it when it is empty; see the module about Java.
 
         :raises ConfigurationError: it is not a shard of this sharder.
         """
         if path not in self.queue_paths:
             known = ", ".join(self.queue_paths)
             raise ConfigurationError(f"{path!r} is not a shard; there are: {known}")
-        self._registry.mark(name_of(path))
+        self._session.ensure_path(join(self._marks, name_of(path)))
 
-    def _begin(self, deadline: float, own_at: float) -> None:
-        while True:
+    def _begin(self, timeout_s: float) -> None:
+        deadline = now_s() + timeout_s
+        first_s = min(timeout_s, max(FIRST_SHARD_S, 1.5 * self._session.timeout_s))
+        own_at = deadline - timeout_s + first_s
+        while not self._queues:
             if self._is_closed:
                 raise QueueClosed(f"the sharder of {self.queue_path} was closed; make a new one")
             self._service.wait(0)
@@ -433,66 +425,67 @@ class QueueSharder(Generic[Q]):
                 self._look()
                 if not self._queues and now_s() >= own_at:
                     log.warning("first shard made in place of the leader queue=%s", self.queue_path)
-                    self._registry.make_first(None)
+                    self._make_shard(None)
                     self._look()
             except (ConnectionLost, SessionExpired) as exc:
                 log.debug("sharder cannot start yet queue=%s error=%s", self.queue_path, exc)
-            if self._queues:
-                return
-            if now_s() >= deadline:
-                where = f"there is no shard in {self.queue_path}"
-                raise ConnectionLost(f"{where}, and none could be made in the time given")
-            self._service.wait(max(0.0, min(_TRY_AGAIN_S, deadline - now_s())))
+            if not self._queues:
+                if now_s() >= deadline:
+                    where = f"there is no shard in {self.queue_path}"
+                    raise ConnectionLost(f"{where}, and none could be made in the time given")
+                self._service.wait(max(0.0, min(_TRY_AGAIN_S, deadline - now_s())))
 
     def _run(self, service: Service) -> None:
-        is_known = True
-        while True:
-            service.wait(self._rest_s(is_known))
-            service.wait(0)
-            if self._is_closed or self._session.state is SessionState.CLOSED:
-                return
-            is_known = False
+        rest_s = self._policies.threshold_check_s
+        while service.wait(rest_s) and self._session.state is not SessionState.CLOSED:
+            service.wait(0)  # from here on news is looked at, whatever woke us
+            waits_s = [self._policies.threshold_check_s]
             try:
                 self._look()
-                is_known = True
             except LeaderqError as exc:
                 is_usual = isinstance(exc, ConnectionLost | SessionExpired)
                 level = logging.DEBUG if is_usual else logging.ERROR
                 log.log(level, "shards cannot be checked queue=%s", self.queue_path, exc_info=True)
-
-    def _rest_s(self, is_known: bool) -> float:
-        waits_s = [self._policies.threshold_check_s]
-        if not is_known:
-            waits_s.append(_TRY_AGAIN_S)
-        if self._empty_since:
-            waits_s.append(max(_TRY_AGAIN_S, self._policies.retire_grace_s))
-        return min(waits_s)
+                waits_s.append(_TRY_AGAIN_S)
+            if self._empty_since:
+                waits_s.append(max(_TRY_AGAIN_S, self._policies.retire_grace_s))
+            rest_s = min(waits_s)
 
     def _look(self) -> None:
         self._is_leader = False
         self._is_leader = self._latch.look()
-        names = self._registry.shards()
+        names = self._shards()
         self._adopt_all(names)
-        with self._lock:
-            gone = {name: self._queues.pop(name) for name in {*self._queues}.difference(names)}
-        for name, queue in gone.items():
-            self._close(name, queue)
-        plan = self._make_plan(names)
+        self._close_all({*self._queues}.difference(names))
+        marked = set(children_made(self._session, self._marks, self._wake))
+        plan = plan_shards(self._states(names, marked), self._policies)
         with self._lock:
             self._plan = plan
         if self._is_leader and self._latch.node is not None:
+            for name in marked.difference(names):
+                if self._session.exists(join(self.queue_path, name)) is None:
+                    deleted(self._session, join(self._marks, name))
             self._lead(plan, self._latch.node)
 
-    def _make_plan(self, names: list[str]) -> ShardPlan:
-        marked = self._registry.marked()
-        seen = self._registry.look_at(names)
+    def _shards(self) -> list[str]:
+        """The names of the shards, without foreign children, which are logged once."""
+        names = children_made(self._session, self.queue_path, self._wake)
+        strangers = {name for name in names if not is_shard(name)} - self._strangers
+        self._strangers |= strangers
+        for name in strangers:
+            why = "not a shard, but a Java sharder puts items into it queue=%s child=%s"
+            log.warning(why, self.queue_path, name)
+        return sorted(filter(is_shard, names))
+
+    def _states(self, names: Sequence[str], marked: Collection[str]) -> list[ShardState]:
+        """The states of those of these shards that are there, read in one request."""
+        paths = [join(self.queue_path, name) for name in names]
+        found = existing(self._session, paths)
+        seen = {name_of(path): stat for path, (_, stat) in found.items()}
         now = now_s()
-        self._empty_since = {
-            name: self._empty_since.get(name, now)
-            for name in seen
-            if name in marked and not seen[name].num_children
-        }
-        shards = [
+        empty = (name for name in marked if name in seen and not seen[name].num_children)
+        self._empty_since = {name: self._empty_since.get(name, now) for name in empty}
+        return [
             ShardState(
                 name,
                 items=stat.num_children,
@@ -503,27 +496,46 @@ class QueueSharder(Generic[Q]):
             )
             for name, stat in seen.items()
         ]
-        if self._is_leader:
-            for name in marked.difference(names):
-                self._registry.forget(name)
-        return plan_shards(shards, self._policies)
 
     def _lead(self, plan: ShardPlan, fence: str) -> None:
         for name in plan.to_mark:
             log.warning("shard near its last number is retired shard=%s", name)
-            self._registry.mark(name)
+            self._session.ensure_path(join(self._marks, name))
         for name in plan.to_remove:
-            self._registry.remove(name, fence)
+            self._remove_shard(name, fence)
         if plan.is_at_most and not self._told_at_most:
             log.warning("all shards are full, at max_queues queue=%s", self.queue_path)
         self._told_at_most = plan.is_at_most
-        if not plan.needs_one_more:
+        if plan.needs_one_more:
+            self._make_shard(fence)
+            self._adopt_all(self._shards())
+
+    def _make_shard(self, fence: str | None) -> None:
+        """Make a shard, as leader (``fence``: its place), or the first one in the leader's stead;
+        nothing if somebody has made one since we looked.
+        """
+        # before the list: whoever makes a shard later writes it too
+        data, stat = self._session.get(self.queue_path)
+        if not self._queues and self._shards():
             return
-        if self._queues:
-            self._registry.make([Check(fence)])
-        else:
-            self._registry.make_first(fence)
-        self._adopt_all(self._registry.shards())
+        path = join(self.queue_path, new_shard_name())
+        fences = [] if fence is None else [Check(fence)]
+        try:
+            own = SetData(self.queue_path, data, stat.version)
+            self._session.multi([*fences, own, Create(path)])
+            log.info("shard made shard=%s", path)
+        except (BadVersion, NoNode) as exc:  # somebody was faster, or leads instead
+            log.debug("shard not made shard=%s error=%s", path, exc)
+
+    def _remove_shard(self, name: str, fence: str) -> None:
+        path, mark = join(self.queue_path, name), join(self._marks, name)
+        try:
+            self._session.multi([Check(fence), Delete(path), Delete(mark)])
+            log.info("retired and empty shard removed shard=%s", path)
+        except NotEmpty:  # by a process that does not know of the mark
+            log.info("retired shard is put into again shard=%s", path)
+        except NoNode as exc:
+            log.debug("shard not removed shard=%s error=%s", path, exc)
 
     def _adopt_all(self, names: Sequence[str]) -> None:
         for name in names:
@@ -551,6 +563,12 @@ class QueueSharder(Generic[Q]):
                 self._queues[name] = queue
                 self._plan = replace(self._plan, fit=(*self._plan.fit, name))  # put into at once
         if is_late:
+            self._close(name, queue)
+
+    def _close_all(self, names: Iterable[str]) -> None:
+        with self._lock:
+            queues = {name: self._queues.pop(name) for name in names if name in self._queues}
+        for name, queue in queues.items():
             self._close(name, queue)
 
     def _close(self, name: str, queue: Q) -> None:

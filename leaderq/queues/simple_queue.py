@@ -1,9 +1,9 @@
 r"""Curator's ``SimpleDistributedQueue`` on the same znodes: ``qn-``\ n, raw bytes, no frame; offer
 at one end, take at the other.
 
-Offers go the way of all puts (:mod:`leaderq.queues.putting`), and items are taken by the engine
-that all queues share (:mod:`leaderq.queues.consuming.engine`); each begins at its first use. So
-each offer and each claim is applied exactly once, whatever happens to its answer. On each failure:
+Offers go the way of all puts (:mod:`leaderq.queues.putting`), items are taken by the engine of all
+queues (:mod:`leaderq.queues.consuming.engine`), and each begins at its first use. So each offer and
+each claim is applied exactly once, whatever happens to its answer. On each failure:
 
 * **the caller's time is up while a claim is under way**: an item whose claim is found to have
   succeeded later goes to the next who asks, and back to its old place if nobody does before
@@ -17,8 +17,9 @@ each offer and each claim is applied exactly once, whatever happens to its answe
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
+from functools import partial
 
 from leaderq.clock import now_s
 from leaderq.errors import (
@@ -30,7 +31,6 @@ from leaderq.errors import (
     QueueClosed,
     QueueEmpty,
     SessionClosed,
-    SessionExpired,
 )
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import Consumption, Item
@@ -39,12 +39,12 @@ from leaderq.queues.consuming.settling import done
 from leaderq.queues.putting import Putter
 from leaderq.queues.wire.names import SIMPLE_PREFIX, QueueKind, is_item, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
+from leaderq.retrying import retry_until_connected
 from leaderq.zookeeper import AnyClient, SessionState, as_session
 
-CLOSE_TIMEOUT_S = 5.0
 _ANSWER_S = 10.0
 _GRACE_S = 1.0
-"""What a request that was begun in time is given beyond the caller's time."""
+"""Seconds beyond the caller's time for a request that was begun in time."""
 _SLICE_S = 0.5
 
 
@@ -55,16 +55,14 @@ class SimpleDistributedQueue:
     ``claim_ahead``: that many items more than asked for are claimed at once, if they are there, and
     given to the next callers of this object without a request; at ``close`` the rest goes back to
     its old place. Many times faster for one who takes item after item, but a process that is killed
-    takes them with it, and nobody else gets them meanwhile.
-
-    ``meta_path``: where the guards of its writes are kept, by default at ``<path>-meta``.
+    takes them with it, and nobody else gets them meanwhile. ``meta_path``: where the guards of its
+    writes are kept, by default at ``<path>-meta``.
 
     *Guarantees:* an item offered without an error is stored once, in the order of the calls; an
     item is given to one caller only, of all processes and languages. A lone taker gets items in the
     order they were offered. ``None`` or :class:`~leaderq.errors.QueueEmpty` mean that the server
-    asked knew of no item. *Not guaranteed:* an item taken is gone, whatever becomes of its taker
-    (take items that must not be lost with a lock path: ``DistributedQueue``). Several takers do not
-    keep the order among themselves.
+    asked knew of no item. *Not guaranteed:* that an item is not lost with its taker (use a
+    ``DistributedQueue`` with a lock path); an order among several takers.
 
     All methods but ``close`` raise :class:`~leaderq.errors.QueueClosed` after ``close``,
     ``SessionClosed`` after the session's end by its owner, and
@@ -80,7 +78,7 @@ class SimpleDistributedQueue:
         self.path = path
         self._paths = QueuePaths(path, meta_path=meta_path)
         if path == "/":
-            raise ConfigurationError("a queue needs a path of its own; '/' is no place for one")
+            raise ConfigurationError("path='/': give the queue a path of its own")
         self._putter = Putter(self._session, self._paths, options, is_framed=False)
         self._consumption = Consumption(self._session, self._paths, QueueKind.SIMPLE, options)
         self._lock = threading.Lock()
@@ -96,7 +94,7 @@ class SimpleDistributedQueue:
         return f"SimpleDistributedQueue({self.path!r})"
 
     def start(self) -> None:
-        """Nothing: it begins at its first use. For who starts queues of all kinds."""
+        """Does nothing: the queue begins at its first use."""
 
     def offer(self, data: bytes, timeout_s: float | None = None) -> None:
         """Put an item at the end. Returns when it is stored; ``timeout_s=None`` waits for that
@@ -105,29 +103,21 @@ class SimpleDistributedQueue:
         :raises TooLarge: more than the server accepts; nothing was sent.
         :raises NotConnected: the time passed, and it was not sent, nor will be.
         :raises ConnectionLost: it was sent in time, and not answered within another second: it may
-            be stored, or yet will be.
+            be stored.
         """
         self.offer_many([data], timeout_s)
 
     def offer_many(self, items: Iterable[bytes], timeout_s: float | None = None) -> None:
-        """Put items at the end, each for itself, in this order, in as few requests as they fit in;
-        else as :meth:`offer`.
-
-        An error is that of the first item that it befell: those before it are stored, those behind
-        it may be.
+        """Put items at the end, one znode each, in this order, in as few requests as possible;
+        otherwise as :meth:`offer`. An error is that of the first item that failed: those before it
+        are stored, those behind it may be.
         """
-        deadline = _deadline(timeout_s)
         items = list(items)
         for item in items:  # before any is sent
             self._putter.made([item], SIMPLE_PREFIX)
+        self._guard()
         try:
-            self._until(deadline, self._putter.start)
-        except (ConnectionLost, NoNode, SessionExpired) as exc:
-            why = f"no connection in the time given; nothing was sent to {self.path}"
-            raise NotConnected(why, path=self.path) from exc
-        try:
-            left_s = None if timeout_s is None else max(0.0, deadline - now_s())
-            stored = self._putter.put_many(items, lambda item: (item, SIMPLE_PREFIX), left_s)
+            stored = self._putter.put_many(items, lambda item: (item, SIMPLE_PREFIX), timeout_s)
         except PutsFailed as exc:
             raise exc.failures[0][1] from None
         if stored < len(items):
@@ -135,7 +125,7 @@ class SimpleDistributedQueue:
             raise NotConnected(why, path=self.path)
 
     def poll(self, timeout_s: float | None = None) -> bytes | None:
-        """Take the item at the head, or ``None``; wait for one ``timeout_s`` (``None``: not)."""
+        """Take the item at the head, or ``None`` after ``timeout_s`` (``None``: at once)."""
         taken = self.poll_many(1, timeout_s)
         return taken[0] if taken else None
 
@@ -153,7 +143,7 @@ class SimpleDistributedQueue:
         return taken[0] if taken else None
 
     def take_item(self, timeout_s: float | None = None) -> Item[bytes] | None:
-        """As :meth:`take`, but whoever takes it can still give it back to its place, with
+        """As :meth:`take`, but the caller can still release the item to its place, with
         ``give_back()``, or to the end, with ``requeue()``. ``ack()`` has nothing left to do.
         """
         self._begin(_deadline(timeout_s))
@@ -164,10 +154,7 @@ class SimpleDistributedQueue:
 
         :raises QueueEmpty: there is none.
         """
-        item = self.poll()
-        if item is None:
-            raise QueueEmpty(f"queue {self.path} has no item to remove")
-        return item
+        return self._found(self.poll())
 
     def peek(self) -> bytes | None:
         """The item at the head, or ``None``; it stays there, and somebody else may take it."""
@@ -190,13 +177,15 @@ class SimpleDistributedQueue:
 
         :raises QueueEmpty: there is none.
         """
-        item = self.peek()
+        return self._found(self.peek())
+
+    def _found(self, item: bytes | None) -> bytes:
         if item is None:
-            raise QueueEmpty(f"queue {self.path} has no item to show")
+            raise QueueEmpty(f"queue {self.path} has no item")
         return item
 
-    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        """Let go of the queue; returns whether everything was settled in ``timeout_s``. May be
+    def close(self, timeout_s: float = 5.0) -> bool:
+        """Close the queue; returns whether everything was settled in ``timeout_s``. May be
         called again.
 
         Callers that wait in other threads get :class:`~leaderq.errors.QueueClosed`, or their item
@@ -219,61 +208,43 @@ class SimpleDistributedQueue:
         if self._session.state is SessionState.CLOSED:
             raise SessionClosed("the session was closed by its owner", path=self.path)
 
-    def _until(self, deadline: float, begin: Callable[[float], object]) -> None:
-        """Begin, tried again until there is a connection; ``begin`` is told how long it may wait.
+    def _begin(self, deadline: float) -> None:
+        """Begin to take, trying again until there is a connection.
 
         :raises ConnectionLost: there was none by ``deadline``.
         """
-        while True:
-            self._guard()
-            try:
-                with explaining_refusals(self._paths):
-                    begin(max(0.0, min(deadline - now_s(), _SLICE_S)))
-                return
-            except (ConnectionLost, SessionExpired, NoNode):
-                # NoNode: its parent was taken away that very moment
-                if now_s() >= deadline:
-                    raise
-
-    def _begin(self, deadline: float) -> None:
-        """Begin to take, if that was not done."""
-        self._until(deadline, self._consumption.start)
+        with explaining_refusals(self._paths):
+            start = partial(self._consumption.start, 0.0)
+            retry_until_connected(self._session, start, deadline - now_s(), check=self._guard)
 
     def _take(self, wanted: int, deadline: float, grace_s: float = _GRACE_S) -> list[bytes]:
-        """Up to ``wanted`` items, as soon as there is one; none if it is known that there was none.
+        """Up to ``wanted`` items, as soon as there is one; none if the queue is known to be empty.
 
         :raises ConnectionLost: nothing is known by ``deadline``, and ``grace_s`` more while the
             connection stands.
         """
         self._begin(deadline)
         engine = self._consumption.engine
-        ready = engine.ready
-        ask: int | None = ready.ask()
+        ready, ask = engine.ready, engine.ready.ask()
         got: list[Claim] = []
-        is_late = False
-        try:
+        with ExitStack() as on_error:  # an interruption must not take items with it
+            on_error.callback(ready.put, got)
             while not got or (len(got) < wanted and engine.is_claiming and not ready.is_closed):
                 if not got:
                     self._guard()
-                if ask is not None and ready.answered >= ask:
-                    ask = None
-                left_s = deadline - now_s()
-                if left_s <= 0 and ask is None:
+                is_known, left_s = ready.answered >= ask, deadline - now_s()
+                if left_s <= 0 and is_known:
                     break
                 is_connected = self._session.state is SessionState.CONNECTED
                 if left_s <= 0 and (left_s + grace_s <= 0 or not is_connected):
-                    is_late = not got
-                    break
+                    if got:
+                        break
+                    late = f"no answer in time; items of {self.path} go to the next take"
+                    raise ConnectionLost(late)
                 patience_s = min(_SLICE_S, left_s if left_s > 0 else left_s + grace_s)
                 more = wanted - len(got)
-                got += ready.take(more, patience_s, wants=more, ask=ask)
-        except BaseException:  # an interruption must not take items with it
-            ready.put(got)
-            raise
-        if is_late:
-            raise ConnectionLost(
-                f"no answer in time; items of {self.path} claimed late go to the next take"
-            )
+                got += ready.take(more, patience_s, wants=more, ask=None if is_known else ask)
+            on_error.pop_all()
         engine.settle([done(claim) for claim in got])
         return [claim.data for claim in got]
 

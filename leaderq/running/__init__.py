@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from leaderq.lazy import exported
 
 if TYPE_CHECKING:
+    from leaderq.errors import UnitAbandoned as UnitAbandoned
     from leaderq.running.runner import Runner as Runner
-    from leaderq.running.stages import UnitAbandoned as UnitAbandoned
 
 __getattr__, __all__ = exported(__name__, {"runner": "Runner", "stages": "UnitAbandoned"})

@@ -1,21 +1,9 @@
 """A command as leader, in any language: ``leaderq lead``.
 
-The career starts the command when it may, and waits for its end or the term's. Who is
-authoritative: the term about when the command must go, the kernel about what it has started. The
-command is dead with all of that before ``handOver`` returns, so before the term is given back; who
-ends it otherwise is the guardian, and it ends this process and the command together.
-
-A term ends, and the command is running:
-
-* as planned: SIGTERM to the command and to what it has started, once; when the command has ended,
-  SIGTERM to what it has started since; SIGKILL a second before the hand-over budget is over;
-* its lease ran out: the same, with SIGKILL T/6 after it (T: session time-out);
-* fenced, its session or its znode gone: SIGKILL at once, since another may lead already.
-
-The command ends by itself: so does the term, after exit code 0 as *finished* (*resigned* if it
-stands again), else as *failed*.
-What it leaves running is ended as above: a program that goes into the background must be told not
-to.
+The career starts the command when it may, and waits for its end or the term's. The command and all
+it has started are dead before ``handOver`` returns, so before the term is released; otherwise the
+guardian ends this process and the command together. ``docs/design/running.md`` says which signal
+they get when, and what the command's own end means.
 
 This process adopts the orphans among what the command starts, so none of them is lost with the
 guardian. All other children of this process must be the command's.
@@ -37,22 +25,28 @@ from pathlib import Path
 from leaderq.career import LeaderCareer
 from leaderq.clock import now_s
 from leaderq.errors import CommandFailed
-from leaderq.running.descendants import Started, adopt_orphans, descendants_of, end_all, send
+from leaderq.running.descendants import (
+    Started,
+    adopt_orphans,
+    descendants_of,
+    end_all,
+    send,
+    signal_name,
+)
 from leaderq.term import Reason, Term
 
 log = logging.getLogger(__name__)
 
 VARIABLES = "LEADERQ_TERM_"
-"""What the variables that a command finds begin with; none of them is a setting."""
+"""The prefix of the variables that a command finds; none of them is a setting."""
 CANNOT_BE_RUN = 126
 NOT_FOUND = 127
-"""The exit codes of a command that cannot be run, and of one that is not there: a shell's."""
+"""The exit codes, as in a shell, of a command that cannot be run, and of one that is not there."""
 SIGNALLED = 128
 _LOOK_S = 0.05
 _FIRST_STEP_S = 0.002
 _KILLING_S = 1.0
-"""The end of the hand-over budget, but no more than a quarter of it, is for the killing: when the
-budget is over, the runner leaves."""
+"""The last part of the hand-over budget, at most a quarter, for killing what remains."""
 
 
 class OnExit(Enum):
@@ -65,8 +59,8 @@ class OnExit(Enum):
 class CommandCareer(LeaderCareer):
     """Leads by running ``command``, once a term.
 
-    ``exit_code`` is the command's own when it ended by itself and this process is to end with it:
-    128 + n for signal n, 126 and 127 if it could not be started; else 0.
+    ``exit_code`` is that of this process: the command's own when it ended by itself (128 + n for
+    signal n, 126 and 127 if it could not be started), else 0.
     """
 
     def __init__(self, command: Sequence[str], on_exit: OnExit = OnExit.STOP) -> None:
@@ -86,9 +80,8 @@ class CommandCareer(LeaderCareer):
         try:
             process = self._start(term, self._deadline.path)
         except OSError as exc:
-            self._ended(
-                CommandFailed(self._command[0], f"cannot be run: {exc.strerror}", _code_of(exc))
-            )
+            code = NOT_FOUND if isinstance(exc, FileNotFoundError) else CANNOT_BE_RUN
+            self._ended(CommandFailed(self._command[0], f"cannot be run: {exc.strerror}", code))
             return
         while term.wait(_LOOK_S):
             self._deadline.tell(term.deadline)
@@ -144,11 +137,8 @@ class CommandCareer(LeaderCareer):
             deadline=deadline,
         )
         # A session of its own: a command that signals its process group does not mean this process.
-        self._process = subprocess.Popen(
-            self._command,
-            env={**os.environ, **values},
-            start_new_session=True,
-        )
+        environment = {**os.environ, **values}
+        self._process = subprocess.Popen(self._command, env=environment, start_new_session=True)
         pid = self._process.pid
         log.info("command started career=%s term=%d pid=%d", term.career, term.number, pid)
         return self._process
@@ -161,7 +151,7 @@ class CommandCareer(LeaderCareer):
             raise error
 
     def _kill_s(self, term: Term, planned_s: float) -> float:
-        """When what is left is killed; the reason may get worse while it is waited for."""
+        """When remaining processes are killed; the reason may become more urgent meanwhile."""
         reason = term.reason
         if reason is not None and reason.deposes and reason is not Reason.LEASE:
             return 0.0
@@ -180,8 +170,8 @@ class CommandCareer(LeaderCareer):
 class DeadlineFile:
     """A file in memory that holds the end of the lease: seconds on the clock of ``/proc/uptime``.
 
-    ``path`` can be read by processes of the same user for as long as this process lives: a file
-    that is not there means that the term is over. It is replaced as a whole.
+    ``path`` can be read by processes of the same user while this process lives: a file that is not
+    there means that the term is over. It is replaced as a whole.
     """
 
     def __init__(self, deadline_s: float) -> None:
@@ -191,7 +181,7 @@ class DeadlineFile:
         self.tell(deadline_s)
 
     def tell(self, deadline_s: float) -> None:
-        """Write the deadline, if it is another."""
+        """Write the deadline, if it has changed."""
         if deadline_s == self._told_s:
             return
         self._told_s = deadline_s
@@ -204,12 +194,11 @@ class DeadlineFile:
             os.close(new)
 
     def close(self) -> None:
-        """Remove the file."""
         os.close(self._number)
 
 
 def variables(term: Term, *, lease_s: float, budget_s: float, deadline: str) -> Mapping[str, str]:
-    """What a command is told of its term."""
+    """The variables that tell a command about its term."""
     values = {
         "CAREER": term.career,
         "CANDIDATE": term.candidate,
@@ -224,16 +213,12 @@ def variables(term: Term, *, lease_s: float, budget_s: float, deadline: str) -> 
 
 
 def failure(name: str, status: int) -> CommandFailed | None:
-    """The error that ``status`` is (-n: ended by signal n); ``None``: it was successful."""
+    """The error for ``status`` (-n: ended by signal n); ``None``: it was successful."""
     if status == 0:
         return None
     if status > 0:
         return CommandFailed(name, f"failed: exit code {status}", status)
-    try:
-        how = signal.Signals(-status).name
-    except ValueError:
-        how = f"signal {-status}"
-    return CommandFailed(name, f"was ended by {how}", SIGNALLED - status)
+    return CommandFailed(name, f"was ended by {signal_name(-status)}", SIGNALLED - status)
 
 
 def check_command(name: str) -> None:
@@ -247,7 +232,3 @@ def check_command(name: str) -> None:
         raise CommandFailed(name, f"cannot be run: it is not executable; {remedy}", CANNOT_BE_RUN)
     where = "there is no such file" if "/" in name else "it is in no folder of PATH"
     raise CommandFailed(name, f"was not found: {where}", NOT_FOUND)
-
-
-def _code_of(error: OSError) -> int:
-    return NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_BE_RUN

@@ -2,6 +2,10 @@
 
 Found through ``/proc`` (Linux); elsewhere there are none to be seen. A process is known by its
 number and the time at which it began, since numbers are used again.
+
+To look takes a file descriptor. Where the system has none left, or no memory, the functions here
+raise ``OSError``: nothing may be taken for gone that cannot be looked for. Only :func:`end_all`
+tries again instead.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from typing import NamedTuple
 from leaderq.clock import now_s
 
 _PR_SET_CHILD_SUBREAPER = 36
+_NOT_THERE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
 class Started(NamedTuple):
@@ -37,20 +42,30 @@ def adopt_orphans() -> None:
 def children_of(pid: int) -> set[int]:
     """The children of a process, dead ones that nobody has reaped included."""
     pids: set[int] = set()
-    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            pids.update(map(int, listing.read_text().split()))
+    for task in tasks_of(pid):
+        with suppress(*_NOT_THERE):
+            pids.update(map(int, (task / "children").read_bytes().split()))
     return pids
 
 
+def tasks_of(pid: int) -> list[Path]:
+    """The folders of a process's threads; none if it is gone, or the system does not tell."""
+    try:
+        return list(Path(f"/proc/{pid}/task").iterdir())  # no glob: it raises if they go meanwhile
+    except _NOT_THERE:
+        return []
+
+
 def stat_of(task: int | str) -> list[str]:
-    """The fields of ``/proc/TASK/stat`` from the state on; empty if there is none to be read. A
-    task is a process by its number, or a thread: ``PID/task/TID``.
+    """The fields of ``/proc/TASK/stat`` from the state on; empty if it cannot be read.
+
+    A task is a process by its number, or a thread: ``PID/task/TID``.
     """
     try:
-        return Path(f"/proc/{task}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
+        stat = Path(f"/proc/{task}/stat").read_bytes()
+    except _NOT_THERE:
         return []
+    return stat.rpartition(b")")[2].decode().split()  # without the name: it may be any bytes
 
 
 def descendants_of(*roots: int) -> set[Started]:
@@ -59,12 +74,11 @@ def descendants_of(*roots: int) -> set[Started]:
 
 
 def kill(processes: set[Started]) -> set[Started]:
-    """Send SIGKILL to those that still live; returns them."""
     return send(processes, signal.SIGKILL)
 
 
 def send(processes: set[Started], number: signal.Signals) -> set[Started]:
-    """Send a signal to those that still live, and may be sent it; returns them."""
+    """Send a signal to those that still live, and that may receive it; returns them."""
     sent = set()
     for one in processes:
         with suppress(ProcessLookupError, PermissionError):
@@ -75,13 +89,12 @@ def send(processes: set[Started], number: signal.Signals) -> set[Started]:
 
 
 def kill_below(root: int, *, but: int = 0) -> set[Started]:
-    """Kill everything below ``root``; returns what was alive. What that starts meanwhile may
-    escape.
+    """Kill everything below ``root``; returns the processes that were alive. Processes started
+    meanwhile may escape.
 
-    ``but`` is spared, a process below ``root`` that leads its group. Of other groups than its and
-    this process's all are killed, those of the dead included: a process that forks and ends, again
-    and again, slips through any listing, but a signal to its group is atomic, and the group is
-    known from whatever it has left.
+    ``but`` is spared, a process below ``root`` that leads its group. All other groups except this
+    process's are killed whole, those of the dead included: a process that forks and ends, again and
+    again, slips through any listing, but a signal to its group is atomic.
     """
     found: set[Started] = set()
     spared = {0, os.getpgrp(), but}
@@ -99,20 +112,31 @@ def kill_below(root: int, *, but: int = 0) -> set[Started]:
 
 
 def end_all(root: int, *, within_s: float, but: int = 0) -> bool:
-    """Do as :func:`kill_below` until nothing is left; returns whether that is so."""
+    """Do as :func:`kill_below` until nothing is left; returns whether that is so. What cannot be
+    looked for is looked for again.
+    """
     end_s = now_s() + within_s
-    while kill_below(root, but=but):
+    while True:
+        with suppress(OSError):
+            if not kill_below(root, but=but):
+                return True
         if now_s() >= end_s:
             return False
         time.sleep(0.001)
-    return True
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, also of one that Python has none for, as of most real-time signals."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
 
 
 class StartedInTerm:
-    """What this process, the worker of the guardian ``guardian``, starts while one term lasts.
-
-    Orphans that the guardian has adopted count too. Not counted: the helpers that
-    ``multiprocessing`` keeps for the life of the process (its resource tracker and fork server).
+    """What this process, the worker of ``guardian``, starts while one term lasts, orphans that the
+    guardian has adopted included; not the helpers that ``multiprocessing`` keeps for the life of
+    the process (its resource tracker and fork server).
     """
 
     def __init__(self, guardian: int) -> None:
@@ -120,7 +144,7 @@ class StartedInTerm:
         self._since = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
     def kill_left(self) -> set[Started]:
-        """End what was started since and is left; returns what was killed."""
+        """End remaining processes that were started since; returns those killed."""
         roots = {os.getpid()} if _has_children() else set()
         if os.getppid() == self._guardian:  # else it is dead, and its number perhaps another's
             roots.add(self._guardian)
@@ -154,7 +178,7 @@ def _has_children() -> bool:
 def _living(pid: int) -> Started | None:
     if not (fields := stat_of(pid)):
         return None
-    # A process is shown as dead when its first thread is; others of it may go on.
+    # A process is shown as dead when its first thread is; other threads may still run.
     is_dead = fields[0] in ("Z", "X") and int(fields[17]) <= 1
     return None if is_dead else Started(pid, int(fields[19]))
 

@@ -3,28 +3,17 @@ time-out.
 
 It runs the worker, and knows the worker's session. Four duties:
 
-* the worker dies, however: what it has started is killed, then its session is taken up and closed,
-  so that its candidate znode vanishes and the next leader starts at once (about 10 ms, whatever the
-  time-out);
+* the worker dies: what it has started is killed, then its session is taken up and closed, so that
+  the next leader starts at once (about 10 ms, whatever the time-out);
 * the worker lives on after its lease: see :mod:`leaderq.running.watchdog`;
 * signals are passed on; one that was ignored when the guardian began stays ignored (``nohup``);
 * as process 1 of a container, and for what the worker has left behind, it reaps.
 
-Who is authoritative: the worker about its term, the kernel about its death. The guardian decides
-nothing about leadership. It loads neither the user's module nor the configuration: the worker tells
-it where ZooKeeper is.
-
-On each failure: ZooKeeper does not answer when the session is to be closed: tried for as long as
-the session can last, then it has ended by itself. The guardian dies: the worker hands over and
-leaves. Both die together: the session times out.
-
-What the worker has started dies with it, also what has made a session of its own or was started by
-something that has ended since: on Linux such orphans become children of the guardian
-(``PR_SET_CHILD_SUBREAPER``). Elsewhere only the worker's process group is killed. What was handed
-to another process to start (``systemd-run``, a container engine, ``at``) is out of reach
-everywhere.
-
-The worker is a session of its own, so that Ctrl-C in a terminal reaches it once, through here.
+It decides nothing about leadership. ``docs/design/running.md`` has the table of what ends and when,
+and says what the guardian cannot reach. If ZooKeeper does not answer, closing the session is tried
+for as long as the session can last. What the worker has started is looked for as long, if no file
+can be opened. A worker of another user, whom the guardian may not signal, loses the link to it
+instead, and hands over and leaves as if the guardian were dead.
 """
 
 from __future__ import annotations
@@ -55,6 +44,7 @@ from leaderq.running.descendants import (
     end_all,
     kill,
     kill_below,
+    signal_name,
     stat_of,
 )
 from leaderq.running.watchdog import Intervention, LeaseReport, Watchdog
@@ -75,8 +65,7 @@ _LONGEST_LINE = 1 << 16
 _STARTED_S = 0.2
 """How long to kill what a stopped worker has started, and what that starts meanwhile."""
 _UNKILLABLE_S = 10.0
-"""How long to wait for killed processes that do not end; without a session nothing else is known.
-"""
+"""How long to wait for killed processes that do not end, if there is no session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +77,7 @@ class KnownSession:
 
 
 _EARLY_ENDS: dict[int, ExitCode] = {signal.SIGINT: ExitCode.FORCED, signal.SIGTERM: ExitCode.OK}
-"""What a worker that such a signal has killed before it had a session ends with."""
+"""The exit code of a worker that such a signal has killed before it had a session."""
 
 
 class Guardian:
@@ -109,31 +98,30 @@ class Guardian:
 
         Returns when the worker and what it has started are dead and its session is closed.
         """
-        ours, theirs = socket.socketpair()
+        self._link, theirs = socket.socketpair()
         wake_reading, wake_writing = socket.socketpair()
-        for end in (ours, wake_reading, wake_writing):
+        for end in (self._link, wake_reading, wake_writing):
             end.setblocking(False)
         restore = self._take_signals(wake_writing)
         try:
             adopt_orphans()
-            worker = self._start(command, theirs)
+            link = theirs.fileno()
+            worker = subprocess.Popen(
+                command,
+                env={**os.environ, GUARDIAN_FD: str(link)},
+                pass_fds=(link,),
+                start_new_session=True,
+            )
             theirs.close()
-            self._stay(worker, ours, wake_reading)
+            self._stay(worker, wake_reading)
         finally:
             restore()
             wake_reading.close()
             wake_writing.close()
-        self._read(ours)  # what the worker said last
-        ours.close()
+        self._read()  # what the worker said last
+        self._link.close()
         self._close_session()
         return self._exit_code()
-
-    def _start(self, command: Sequence[str], link: socket.socket) -> subprocess.Popen[bytes]:
-        number = link.fileno()
-        environment = {**os.environ, GUARDIAN_FD: str(number)}
-        return subprocess.Popen(
-            command, env=environment, pass_fds=(number,), start_new_session=True
-        )
 
     def _take_signals(self, wake: socket.socket) -> Callable[[], None]:
         # Handlers that do nothing: the wake-up descriptor carries the numbers to the loop below.
@@ -156,11 +144,9 @@ class Guardian:
 
     # ---- the loop ---------------------------------------------------------------------------
 
-    def _stay(
-        self, worker: subprocess.Popen[bytes], link: socket.socket, wake: socket.socket
-    ) -> None:
+    def _stay(self, worker: subprocess.Popen[bytes], wake: socket.socket) -> None:
         with selectors.DefaultSelector() as selector:
-            selector.register(link, selectors.EVENT_READ)
+            selector.register(self._link, selectors.EVENT_READ)
             selector.register(wake, selectors.EVENT_READ)
             while self._exit_status is None:
                 due_s = self._watchdog.due_s
@@ -168,8 +154,8 @@ class Guardian:
                 for key, _ in ready:
                     if key.fileobj is wake:
                         self._pass_on(wake.recv(256), worker)
-                    elif not self._read(link):
-                        selector.unregister(link)  # closed; SIGCHLD tells of the death
+                    elif not self._read():
+                        selector.unregister(self._link)  # closed; SIGCHLD tells of the death
                 self._reap(worker)
                 self._look(worker)
 
@@ -190,7 +176,7 @@ class Guardian:
             self._signal(worker, signal.SIGKILL if is_over else signal.Signals(number))
 
     def _reap(self, worker: subprocess.Popen[bytes]) -> None:
-        """Collect whatever has died; the worker last, after what it has started."""
+        """Collect the dead; the worker last, after the processes that it has started."""
         while True:
             try:
                 dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -199,7 +185,7 @@ class Guardian:
             if dead is None:
                 return
             if dead.si_pid == worker.pid:
-                # Before its number is given free: its process group bears the same one.
+                # Before its number is free again: its process group has the same one.
                 self._kill_descendants(worker.pid)
             _, status = os.waitpid(dead.si_pid, 0)
             if dead.si_pid == worker.pid:
@@ -207,19 +193,29 @@ class Guardian:
                 return
 
     def _kill_descendants(self, worker: int) -> None:
-        """Kill what the dead worker has started, and wait until it is gone."""
+        """Kill the processes that the dead worker has started, and wait until they are gone."""
         began_s = now_s()
         limit_s = _UNKILLABLE_S if self._session is None else self._session.timeout_s
         killed: set[Started] = set()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(worker, signal.SIGKILL)
         # Those of the dead are ours now, and so on until there are none.
-        while (left := children_of(os.getpid()) - {worker}) and now_s() < began_s + limit_s:
-            for pid in left:
-                with suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
-            killed |= kill_below(os.getpid())
+        left: set[int] = set()
+        problem: OSError | None = None
+        while now_s() < began_s + limit_s:
+            try:
+                if not (left := children_of(os.getpid()) - {worker}):
+                    problem = None
+                    break
+                for pid in left:
+                    with suppress(ChildProcessError):
+                        os.waitpid(pid, os.WNOHANG)
+                killed |= kill_below(os.getpid())
+            except OSError as exc:
+                problem = exc
             time.sleep(0.0005)
+        if problem is not None:
+            log.error("what the worker had started cannot be looked for error=%s", problem)
         if killed:
             log.warning(
                 "killed what the worker had started processes=%d unkillable=%d ms=%.0f",
@@ -232,7 +228,10 @@ class Guardian:
     def _look(self, worker: subprocess.Popen[bytes]) -> None:
         if self._exit_status is not None:
             return
-        stopped = _is_stopped(worker.pid)
+        try:
+            stopped = _is_stopped(worker.pid)
+        except OSError:  # it cannot be looked at now
+            stopped = self._watchdog.stopped
         self._watchdog, intervention = self._watchdog.look(now_s(), stopped=stopped)
         report = self._watchdog.report
         if intervention is Intervention.LEAVE_ALONE or report is None:
@@ -247,12 +246,14 @@ class Guardian:
         how = signal.SIGKILL if is_last else signal.SIGTERM
         # Before the log line, which nothing may wait for.
         if is_last:
-            # Listed before anything dies: orphans move in the midst of a listing and are missed.
-            started = descendants_of(os.getpid())
-            with suppress(ProcessLookupError):
-                # one call for nearly all; then those that left the group
-                os.killpg(worker.pid, how)
-            kill(started)
+            started: set[Started] = set()
+            with suppress(OSError):  # else they are looked for again, when the worker is dead
+                # Listed before anything dies: orphans move in the midst of a listing and are missed
+                started = descendants_of(os.getpid())
+            # one call for nearly all; then those that left the group
+            self._signal(worker, how, os.killpg)
+            with suppress(OSError):
+                kill(started)
             self._watchdog = self._watchdog.heard(None)
         else:
             self._signal(worker, how)
@@ -265,17 +266,35 @@ class Guardian:
             extra={"event": "worker_overdue", "term": report.term},
         )
 
-    def _signal(self, worker: subprocess.Popen[bytes], number: signal.Signals) -> None:
-        if self._exit_status is None:
-            os.kill(worker.pid, number)  # not reaped yet, so the number is still its own
+    def _signal(
+        self,
+        worker: subprocess.Popen[bytes],
+        number: signal.Signals,
+        send: Callable[[int, int], None] = os.kill,
+    ) -> None:
+        if self._exit_status is not None:
+            return
+        try:
+            send(worker.pid, number)  # not reaped yet, so the number is still its own
+        except PermissionError as exc:
+            with suppress(OSError):
+                self._link.shutdown(socket.SHUT_RDWR)
+            log.error(  # noqa: TRY400  (a sentence for operators)
+                "worker may not be signalled for want of CAP_KILL, so the link to it is closed"
+                " pid=%d signal=%s error=%s",
+                worker.pid,
+                number.name,
+                exc,
+                extra={"event": "worker_not_signalled"},
+            )
 
     # ---- what the worker says ---------------------------------------------------------------
 
-    def _read(self, link: socket.socket) -> bool:
+    def _read(self) -> bool:
         """Take in what the worker says; returns ``False`` at the end of the link."""
         while True:
             try:
-                data = link.recv(4096)
+                data = self._link.recv(4096)
             except BlockingIOError:
                 return True
             except OSError:
@@ -324,8 +343,7 @@ class Guardian:
             return status
         if self._told_to_stop and self._session is None and -status in _EARLY_ENDS:
             return _EARLY_ENDS[-status]  # the signal was quicker than what handles it
-        name = signal.Signals(-status).name
-        log.error("worker died signal=%s", name, extra={"event": "worker_died"})
+        log.error("worker died signal=%s", signal_name(-status), extra={"event": "worker_died"})
         return ExitCode.FORCED if self._told_to_stop > 2 else ExitCode.FAILED
 
 
@@ -347,7 +365,7 @@ def _known_session(message: dict[str, Any]) -> KnownSession | None:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether a signal or a debugger has stopped the process; ``False`` where that is not told."""
+    """Whether a signal or a debugger has stopped the process; ``False`` if unknown."""
     return stat_of(pid)[:1] in (["T"], ["t"])
 
 

@@ -2,16 +2,14 @@
 
 One socket pair, inherited as a file descriptor whose number is in ``LEADERQ_GUARDIAN_FD``; one JSON
 object a line, from the worker to the guardian only. The guardian's death is the end of that stream,
-and so is the worker's. The session's password crosses this link and nothing else: no command line,
-no environment, no log, no disk.
+and so is the worker's. The session's password crosses this link and nothing else.
 
-Nothing here ever blocks the worker. A guardian that is stopped, or does not read, leaves the pipe
-full; what is to be said waits then, and of the reports about a term only the newest does.
+Nothing here ever blocks the worker. While the pipe is full, what is to be said waits, and of the
+reports about a term only the newest does.
 
-On each failure: the guardian is gone: said once (:class:`~leaderq.events.GuardianLost`), and the
-worker hands over and leaves, since no supervisor can see it any more, and what a supervisor starts
-in its place must not become its double. The link's own threads starve with all other Python
-threads: that is what the guardian watches for.
+The guardian is gone: said once (:class:`~leaderq.events.GuardianLost`), and the worker hands over
+and leaves, since no supervisor can see it any more, and what a supervisor starts in its place must
+not become its double.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -37,7 +35,7 @@ from leaderq.term import Term
 from leaderq.zookeeper import Security, Session, SessionState
 
 _LOOK_S = 0.5
-_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of whoever made the socket pair
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of who made the socket pair
 
 
 class GuardianLink:
@@ -51,18 +49,17 @@ class GuardianLink:
         self._lock = threading.Lock()
         self._unsent: deque[bytes] = deque()
         self._newest_report: bytes | None = None
-        self._begun = b""  # the rest of a line of which a part was sent
+        self._begun = b""  # the rest of a line that was sent in part
         self._session: Session | None = None
         self._told: list[Callable[[], None]] = []  # when the guardian is gone
         self._held: list[_HeldTerm] = []
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None) -> GuardianLink | None:
+    def from_environment(cls) -> GuardianLink | None:
         """The link that the guardian made for this process; ``None`` when there is no guardian."""
-        number = (os.environ if environment is None else environment).get(GUARDIAN_FD)
+        number = os.environ.pop(GUARDIAN_FD, None)
         if not number:
             return None
-        os.environ.pop(GUARDIAN_FD, None)
         link = socket.socket(fileno=int(number))
         # Processes that the career starts must not hold the link open after this one's death.
         link.set_inheritable(False)
@@ -111,18 +108,14 @@ class GuardianLink:
         self._say({"session": None})
 
     def watch_term(self, term: Term, handover_budget_s: float) -> None:
-        """Report ``term`` now, every T/12 and whenever :meth:`report` asks, until
-        :meth:`forget_term`.
-        """
+        """Report ``term`` now, every T/12 and at each :meth:`report`, until :meth:`forget_term`."""
         assert self._session is not None  # attach comes first
         with self._lock:
             self._held.append(_HeldTerm(term, self._session, handover_budget_s))
         self.report()
 
     def report(self, *, handing_over: Term | None = None) -> None:
-        """Something about a term has changed. ``handing_over``: the one whose last unit has
-        returned.
-        """
+        """A term has changed. ``handing_over``: the one whose last unit has returned."""
         with self._lock:
             for held in self._held:
                 held.handing_over |= held.term is handing_over
@@ -144,7 +137,7 @@ class GuardianLink:
         return len(self._told) > 1
 
     def _first_to_end(self) -> LeaseReport:
-        """Of several terms the one whose code must be gone first: it takes the process along."""
+        """Of several terms the one whose code must be gone first: the process ends with it."""
         return min((held.report() for held in self._held), key=lambda one: one.kill_s)
 
     def _session_changed(self, state: SessionState) -> None:
@@ -169,7 +162,7 @@ class GuardianLink:
             self._send()
 
     def _send(self) -> None:
-        """Send what the pipe takes now; a guardian that is gone is noticed by :meth:`_listen`."""
+        """Send as much as the pipe takes now; :meth:`_listen` notices a guardian that is gone."""
         while True:
             if not self._begun:
                 if self._unsent:
@@ -188,7 +181,7 @@ class GuardianLink:
     def _listen(self) -> None:
         """Report the term from time to time; return when the guardian is gone.
 
-        The guardian says nothing; only its end is of interest.
+        The guardian says nothing; only its end matters.
         """
         poller = select.poll()
         with suppress(OSError, ValueError):  # reset or closed: the same end
@@ -210,7 +203,7 @@ class GuardianLink:
 
 
 class _HeldTerm:
-    """What is known of the term in hand, across its reports."""
+    """The known state of the term in hand, across its reports."""
 
     def __init__(self, term: Term, session: Session, handover_budget_s: float) -> None:
         self.handing_over = False

@@ -1,16 +1,16 @@
-"""Leadership inside somebody's own program: a ``with`` block, or a loop over terms.
+"""Leadership inside a program of the user's: a ``with`` block, or a loop over terms.
 
 Users come here through ``session.leadership`` and ``session.terms``, which say what is promised.
 
-Who is authoritative: the term, as everywhere. The body of the block is the one unit of work of its
-term: it begins only in a term that is on and not paused, and the term is given back when the body
-has been left, however that was. Nothing stops a body that goes on: that takes a guardian.
+The term is authoritative, as everywhere. The body of the block is the one unit of work of its term:
+it begins only in a term that is on and not paused, and the term is released when the body has
+been left. Nothing stops a body that goes on: that takes a guardian.
 
-On each failure: the term ends while the body runs: operators see *hand-over* from then on. The
-body raises: the term has *failed*; an interrupt, an exit and a cancellation are no failures.
-ZooKeeper is away when the body is left: waited for, for some seconds, then the rest is done in the
-background. The session is closed by its owner: whoever waits for a term gets ``SessionClosed``. In
-a fork's child nothing is given back: the term is the parent's.
+On each failure: the term ends while the body runs: operators see *hand-over* from then on. The body
+raises: the term has *failed*, except by an interrupt, an exit or a cancellation. ZooKeeper is
+unreachable when the body is left: waited for, for some seconds, then the rest is done in the
+background. The session is closed by its owner: ``SessionClosed`` is raised. In a fork's child
+nothing is released: the term is the parent's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 
 from leaderq.clock import now_s
@@ -63,14 +62,9 @@ class Leadership:
         _refuse_event_loop("with session.leadership(...)", "async with session.leadership(...)")
         return self._lead(self._begin())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         standing = self._end()
-        standing.give_back(error)
+        standing.release(error)
         standing.close()
 
     async def __aenter__(self) -> Term:
@@ -83,13 +77,8 @@ class Leadership:
             entering.add_done_callback(self._leave_if_won)
             raise
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await asyncio.wrap_future(_started(lambda: self.__exit__(kind, error, trace)))
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        await asyncio.wrap_future(_started(lambda: self.__exit__(None, error, None)))
 
     def _begin(self) -> _Standing:
         if not self._entered.acquire(blocking=False):
@@ -143,14 +132,14 @@ def _terms(standing: _Standing) -> Generator[Term, None, None]:
             term = standing.next_term()
             began_s = now_s()
             yield term
-            term.resign()  # if it is on yet
+            term.resign()  # if it is still on
             pause_s = 0.0 if term.is_finished else standing.cool_off(term, now_s() - began_s)
-            standing.give_back(cool_off_s=pause_s)
+            standing.release(cool_off_s=pause_s)
             if term.is_finished:
                 return
             time.sleep(pause_s)
     finally:
-        standing.give_back()
+        standing.release()
         standing.close()
 
 
@@ -158,7 +147,7 @@ class _Standing:
     """One candidate of a block or a loop, from its first term to its last."""
 
     _places: ClassVar[set[tuple[str, str, str, int, int]]] = set()
-    """Who stands for what: a second block on the same thread, or task, would wait for itself."""
+    """Who stands for which career: a second block on one thread, or task, would wait for itself."""
 
     def __init__(self, session: Session, settings: Settings, events: EventBus | None) -> None:
         self._session = session
@@ -203,10 +192,10 @@ class _Standing:
             if self._term is not None and self._is_on(self._term, until_s):
                 self._say(self._term, Stage.EXECUTION)
                 return self._term
-            self.give_back()
+            self.release()
 
-    def give_back(self, error: BaseException | None = None, cool_off_s: float = 0.0) -> None:
-        """Give the term in hand back, if there is one: no code works on it any more."""
+    def release(self, error: BaseException | None = None, cool_off_s: float = 0.0) -> None:
+        """Release the term in hand, if there is one: no code works on it any more."""
         term, self._term = self._term, None
         if term is not None and os.getpid() == self._pid:
             failed = isinstance(error, Exception) and not isinstance(error, Deposed)
@@ -215,7 +204,7 @@ class _Standing:
             self._candidate.conclude(term, reason, timeout_s=_RELEASE_S, details=details)
 
     def cool_off(self, term: OpenTerm, lasted_s: float) -> float:
-        """How long to wait before the next term, as every candidate does."""
+        """The time to wait before the next term, as every candidate does."""
         settings = self._settings
         self._record = after_term(
             self._record,
@@ -236,7 +225,6 @@ class _Standing:
         self._candidate.wake()
 
     def close(self) -> None:
-        """Leave the line."""
         if os.getpid() == self._pid:
             self._candidate.close(timeout_s=_LEAVE_S)
         for forget in self._forget:
@@ -251,7 +239,7 @@ class _Standing:
             raise NotElected(self._career, self._id, waited_s=timeout_s)
 
     def _is_on(self, term: OpenTerm, until_s: float) -> bool:
-        """Whether the body may begin: it could lose the term, or be told to wait, before that."""
+        """Whether the body may begin: it could lose the term, or be paused, before that."""
         while term.paused and now_s() < until_s and not self._given_up.is_set():
             if not term.wait(_PAUSED_LOOK_S):
                 break
@@ -289,9 +277,7 @@ def _refuse_event_loop(what: str, instead: str) -> None:
 
 
 def _started(call: Callable[[], T]) -> Future[T]:
-    """What ``call`` will return, on a thread of its own: a pool's could all be waiting for
-    terms.
-    """
+    """Call ``call`` on a thread of its own: those of a pool could all be waiting for terms."""
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()  # a task that is cancelled does not cancel the call
 

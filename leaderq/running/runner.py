@@ -1,27 +1,22 @@
 """Drives a career through its terms.
 
-Two threads. The *career thread* calls the user's code and nothing else does: ``prepare``, then for
-each term won its stages (:mod:`leaderq.running.stages`), then ``retire``. The *supervisor* is the
-thread that called :meth:`Runner.run`: it takes signals and watches the budgets, because the career
-thread may be stuck in the user's code.
-
-Who is authoritative: the term. No stage begins without it, and it is given back only when the
-user's code has returned: the next leader must not be able to start while this one's code runs.
-
-On each failure:
+The *career thread* calls the user's code: ``prepare``, for each term won its stages
+(:mod:`leaderq.running.stages`), ``retire``. The *supervisor* is the thread that called
+:meth:`Runner.run`: it takes signals and watches the budgets, because the career thread may hang in
+the user's code. A term is released only when the user's code has returned, because the next leader
+must not start while this one's code runs. On each failure:
 
 * a stage raises: the term winds up as *failed*, ``handOver`` follows, then a cool-off;
-* deposed: the same, at once and told why; code that does not return within T/4 (T: session
-  time-out) ends with the process, because T/3 after the lease another candidate may lead;
+* deposed: the same, at once; if the code does not return within T/4 (T: session time-out), the
+  process exits, because T/3 after the lease another candidate may lead;
 * ``inaugurate`` overruns its budget: the term winds up as *budget*;
-* the code of a planned end does not return within ``handover_budget_s``: the process leaves, since
-  only its death can stop that code;
-* without ``leave`` (a runner inside somebody's own program) the process never leaves: leadership is
-  kept until the code returns, and the code of a deposed leader is not stopped;
-* the guardian dies: the worker hands over and leaves.
+* the code of a planned end does not return within ``handover_budget_s``: the process exits;
+* without ``leave`` (a runner inside somebody's own program) the process never exits: the leadership
+  is kept until the code returns;
+* the guardian dies: the worker hands over and exits.
 
-Signals: the first one winds up, the second one leaves. Handlers run on the main thread between two
-bytecodes of whatever it does, so they take no locks and start no long work.
+The first signal winds up, the second exits. Signal handlers interrupt the main thread anywhere, so
+they take no locks and start no long work.
 """
 
 from __future__ import annotations
@@ -54,12 +49,13 @@ from leaderq.running.supervision import (
     watch_health,
 )
 from leaderq.term import OpenTerm, Reason
+from leaderq.threads import Service
 from leaderq.zookeeper import AnyClient, as_session
 
 log = logging.getLogger(__name__)
 
 _RELEASE_S = 5.0
-# While stopping with ZooKeeper away there is nothing to wait for: the session ends without us, too.
+# While stopping, an unreachable ZooKeeper is not worth a wait: the session ends without us, too.
 _RELEASE_WHILE_STOPPING_S = 2.0
 
 
@@ -67,9 +63,8 @@ class Runner:
     """Runs ``career`` in this process until :meth:`stop`.
 
     ``session`` is a :class:`~leaderq.zookeeper.Session` or a started ``KazooClient``; it stays the
-    caller's to close. Events are logged as ``leaderq.events``. ``candidate_id`` is by default
-    ``settings.id``. ``leave`` ends the process, given an exit code, when nothing else can stop the
-    user's code; ``None`` waits for that code instead.
+    caller's to close. Events are logged as ``leaderq.events``. ``leave`` ends the process, given an
+    exit code, when nothing else can stop the user's code; ``None`` waits for that code instead.
     """
 
     def __init__(
@@ -79,7 +74,6 @@ class Runner:
         *,
         settings: Settings | None = None,
         events: EventBus | None = None,
-        candidate_id: str | None = None,
         guardian: GuardianLink | None = None,
         leave: Callable[[int], None] | None = None,
     ) -> None:
@@ -87,7 +81,7 @@ class Runner:
         self.settings = settings or Settings()
         self.events = events or EventBus()
         self.career_name = self.settings.career or career_name(career)
-        self.candidate_id = candidate_id or self.settings.id
+        self.candidate_id = self.settings.id
         self._career = career
         self._session = as_session(session)
         self._candidate = Candidate(
@@ -103,6 +97,8 @@ class Runner:
         self._stages: StageRunner | None = None
         self._term: OpenTerm | None = None
         self._stopping = threading.Event()
+        # It takes locks that a signal may find held; the system may have no thread left by then.
+        self._stopper = Service("leaderq-stop", self._stop_when_told)
         self._ended = False
         self._units = 0  # of former terms
         self._failure: LeaderqError | None = None
@@ -113,8 +109,7 @@ class Runner:
     # ---- the supervisor's thread ----------------------------------------------------------------
 
     def run(self) -> ExitCode:
-        """Stand, lead and stand again until :meth:`stop`, or until the career has finished; returns
-        :attr:`ExitCode.OK`.
+        """Stand, lead and stand again until :meth:`stop`, or until the career has finished.
 
         Raises :class:`CareerFailed`, or the ``LeaderqError`` itself, when ``prepare`` or ``retire``
         raised, or the career failed in the term in which it finished.
@@ -131,34 +126,31 @@ class Runner:
         thread = threading.Thread(
             target=self._live, name=f"leaderq-career-{self.career_name}", daemon=True
         )
+        self._stopper.start()
         thread.start()
         try:
             while (missed := self._budgets.next_missed()) is not None:
                 self._budget_missed(missed)
         finally:
             unsubscribe()
+            self._stopper.stop(0)
         thread.join()
         if self._failure is not None:
             raise self._failure
         return ExitCode.OK
 
     def stop(self) -> None:
-        """Wind up: hand over if leading, leave the line, let :meth:`run` return. May be called in a
-        signal handler, and again.
-        """
+        """Hand over if leading, leave the line, let :meth:`run` return. In signal handlers too."""
         self._stopping.set()
-        # The rest takes locks that the interrupted code may hold: it belongs on another thread.
-        threading.Thread(target=self._wind_up, name="leaderq-stop", daemon=True).start()
+        self._stopper.wake()
 
     def give_up(self) -> None:
-        """Leave at once, without handing over; the guardian, or the session time-out, lets the next
-        leader in.
-        """
+        """Exit at once, without handing over; the guardian lets the next leader in."""
         if self._leave is not None:
             self._leave(ExitCode.FORCED)
 
     def look(self) -> RunnerState:
-        """Return where this runner stands now. Waits for nothing; for any thread."""
+        """Return the runner's state now. Never waits; for any thread."""
         stages = self._stages
         return RunnerState(
             career=self.career_name,
@@ -172,6 +164,10 @@ class Runner:
             units=self._units if stages is None else stages.units,
             term=None if stages is None else stages.look(),
         )
+
+    def _stop_when_told(self, service: Service) -> None:
+        while service.wait():
+            self._wind_up()
 
     def _wind_up(self) -> None:
         term = self._term
@@ -188,24 +184,16 @@ class Runner:
             )
 
     def _budget_missed(self, missed: Allowance) -> None:
-        self.events.publish(
-            BudgetMissed(
-                self.career_name,
-                self.candidate_id,
-                missed.term.number,
-                missed.stage,
-                missed.budget_s,
-            )
-        )
-        if missed.stage != Stage.HANDOVER:
-            self._candidate.step_down(Reason.BUDGET, term=missed.term)
+        term, stage = missed.term, missed.stage
+        who = self.career_name, self.candidate_id
+        self.events.publish(BudgetMissed(*who, term.number, stage, missed.budget_s))
+        if stage != Stage.HANDOVER:
+            self._candidate.step_down(Reason.BUDGET, term=term)
         elif self._leave is not None:
             self._leave(ExitCode.HANDOVER_MISSED)
 
     def _term_ending(self, event: TermEnding) -> None:
-        """On the candidate's thread: time the hand-over, and abandon the unit in hand if the career
-        allows it.
-        """
+        """On the candidate's thread: time the hand-over, and abandon the unit if it is atomic."""
         stages, term = self._stages, self._term
         if stages is not None and term is not None and term.number == event.term:
             self._time_hand_over(term)
@@ -262,7 +250,7 @@ class Runner:
             code()
         except LeaderqError:
             raise
-        except BaseException as exc:  # whatever it is, it must not end this thread unsaid
+        except BaseException as exc:  # no error of any kind may end this thread silently
             raise CareerFailed(self.career_name, stage, exc) from exc
 
     def _serve_terms(self) -> None:
@@ -284,15 +272,12 @@ class Runner:
         if self._stopping.is_set():
             return
         if record.why:
-            self.events.publish(
-                CoolingOff(
-                    self.career_name, self.candidate_id, record.seconds, record.failures, record.why
-                )
-            )
+            who = self.career_name, self.candidate_id
+            self.events.publish(CoolingOff(*who, record.seconds, record.failures, record.why))
         self._stopping.wait(record.seconds)
 
     def _serve(self, term: OpenTerm, record: CoolOff) -> CoolOff:
-        """Serve ``term`` and give it back; returns ``record`` with what came of it."""
+        """Serve ``term`` and release it; returns ``record`` with the outcome."""
         began_s = now_s()
         started = None
         if self._guardian is not None:
@@ -314,7 +299,7 @@ class Runner:
         self._term, self._stages = term, stages
         if self._stopping.is_set():  # told to stop between winning and here
             self._candidate.step_down(Reason.WITHDRAWN, term=term)
-        if term.ending.is_set():  # ended between winning and here: nobody heard of it
+        if term.ending.is_set():  # ended between winning and here: nobody was told
             self._time_hand_over(term)
         watch_health(
             self._career,
@@ -324,13 +309,8 @@ class Runner:
         )
         error = stages.serve()
         self._budgets.close_term()
-        if started is not None and (killed := started.kill_left()):
-            log.warning(
-                "killed what outlived handOver career=%s term=%d pids=%s",
-                self.career_name,
-                term.number,
-                ",".join(str(one.pid) for one in sorted(killed)),
-            )
+        if started is not None:
+            self._end_started(started, term)
         if self._guardian is not None:
             self._guardian.forget_term(term)
         timeout_s = _RELEASE_WHILE_STOPPING_S if self._stopping.is_set() else _RELEASE_S
@@ -348,6 +328,23 @@ class Runner:
         if not error and term.reason is not None and term.reason is not reason:  # deposed by now
             after = after_term(record, term.reason, now_s() - began_s, policy)
         return after
+
+    def _end_started(self, started: StartedInTerm, term: OpenTerm) -> None:
+        who = self.career_name, term.number
+        try:
+            killed = started.kill_left()
+        except OSError as exc:
+            log.error(  # noqa: TRY400  (a sentence for operators)
+                "what outlived handOver cannot be looked for, so it is ended with this process"
+                " career=%s term=%d error=%s",
+                *(*who, exc),
+            )
+            if self._leave is not None:
+                self._leave(ExitCode.FAILED)
+            return
+        if killed:
+            pids = ",".join(str(one.pid) for one in sorted(killed))
+            log.warning("killed what outlived handOver career=%s term=%d pids=%s", *(*who, pids))
 
     def _tell_stage(self, term: OpenTerm, stage: Stage) -> None:
         if stage is Stage.HANDOVER and self._guardian is not None:

@@ -1,21 +1,15 @@
 """One term served: the user's code is called, in order, on the career thread.
 
-``inaugurate``, then ``execute`` again and again while the term is on and not paused, then
-``handOver``: always, however the term ended and whatever the stages raised. What they raise never
-leaves this module: it is published, and the term counts as failed. A
-:class:`~leaderq.errors.Deposed` is not a failure: the stage noticed what the term knew.
+``inaugurate``, then ``execute`` again and again while the term is on and not paused, then always
+``handOver``. What they raise never leaves this module: it is published, and the term counts as
+failed (not so a :class:`~leaderq.errors.Deposed`). No stage but ``handOver`` begins once the lease
+is over by the clock: after a freeze the career thread may run before the candidate's.
 
-No stage but ``handOver`` begins once the lease is over by the clock, whether or not the candidate's
-thread has come to notice it: after a freeze the career thread may well run first.
-
-A unit of work that is all or nothing by itself (``atomic = True``) may be abandoned:
-:class:`UnitAbandoned` is raised *inside* the career's thread, at whatever bytecode it has reached.
-It is a ``BaseException``, as ``KeyboardInterrupt`` is, so that an ``except Exception`` in the
-user's code does not swallow it. Python delivers it between two bytecodes: a call that blocks in C
-(a long query, a ``time.sleep``) returns first; ``term.wait`` returns at once. The unit may return
-by itself in the moment in which it is abandoned: entering, leaving and abandoning share a lock, and
-leaving takes back an exception that was raised but not delivered yet, so that it never strikes the
-code after the unit.
+A unit of an ``atomic`` career may be abandoned: :class:`UnitAbandoned`, a ``BaseException``, is
+raised inside the career's thread, between two bytecodes. A call that blocks in C (a long query, a
+``time.sleep``) returns first; ``term.wait`` returns at once. Entering, leaving and abandoning share
+a lock, and leaving takes back an exception that was not delivered yet, so it never strikes the code
+after the unit.
 """
 
 from __future__ import annotations
@@ -27,7 +21,7 @@ from collections.abc import Callable
 from typing import cast
 
 from leaderq.career import ILeaderCareer, LeaderCareer
-from leaderq.errors import CareerFailed, Deposed
+from leaderq.errors import CareerFailed, Deposed, UnitAbandoned
 from leaderq.events import CareerError, EventBus, Stage, StageBegan, WorkRefused
 from leaderq.observability.health import TermState
 from leaderq.plain import require_finished
@@ -43,7 +37,7 @@ class StageRunner:
     """Serves one term of ``career``.
 
     ``tell_stage`` publishes a stage to observers. ``step_down`` winds the term up because the
-    career failed. Not thread-safe, but for :meth:`abandon`.
+    career failed. Not thread-safe, except for :meth:`abandon`.
     """
 
     def __init__(
@@ -60,6 +54,7 @@ class StageRunner:
     ) -> None:
         self._career = career
         self._term = term
+        self._who = term.career, term.candidate, term.number
         self._budgets = budgets
         self._inaugurate_budget_s = inaugurate_budget_s
         self._settle_s = settle_s if term.unclean else 0.0
@@ -91,7 +86,7 @@ class StageRunner:
         return hand_over(cast("EndingTerm", term))  # it has a reason by now
 
     def look(self) -> TermState:
-        """Return where the term stands now. Called on any thread."""
+        """Return the state of the term now. Called on any thread."""
         return TermState(
             number=self._term.number,
             stage=self._stage,
@@ -104,10 +99,6 @@ class StageRunner:
         """Abandon the unit in hand, if the career allows it. Called on any thread."""
         if getattr(self._career, "atomic", False):
             self._unit.abandon()
-
-    def _is_on(self) -> bool:
-        """Whether a stage or unit may begin now; looks at the clock itself."""
-        return self._term.wait(0)
 
     def _inaugurate(self) -> bool:
         if self._term.ending.is_set():
@@ -132,29 +123,21 @@ class StageRunner:
                 self.units += 1
 
     def _call(self, stage: Stage, code: Callable[[OpenTerm], object]) -> bool:
-        """Call the user's ``code``; returns whether it returned. After ``False`` no unit may
-        begin.
-        """
-        if stage is not Stage.HANDOVER and not self._is_on():
+        """Call the user's code; returns ``False`` if no unit may begin after it."""
+        if stage is not Stage.HANDOVER and not self._term.wait(0):  # it looks at the clock
             return False
         try:
             require_finished(code(self._term), getattr(code, "__name__", stage.value))
         except Deposed as exc:
             self._term.wind_up(exc.reason)
-            term = self._term
-            refused = WorkRefused(term.career, term.candidate, term.number, stage, exc.reason)
-            self._events.publish(refused)
+            self._events.publish(WorkRefused(*self._who, stage, exc.reason))
             return False
         except UnitAbandoned:
             raise
         except BaseException as exc:  # noqa: BLE001  (published, and the term ends)
             self._error = self._error or CareerFailed(self._term.career, stage.value, exc)
             self._error.__cause__ = self._error.__cause__ or exc
-            self._events.publish(
-                CareerError(
-                    self._term.career, self._term.candidate, self._term.number, stage.value, exc
-                )
-            )
+            self._events.publish(CareerError(*self._who, stage.value, exc))
             self._term.wind_up(Reason.FAILED)  # at once, so that handOver is told why
             self._step_down()
             return False
@@ -166,21 +149,11 @@ class StageRunner:
 
     def _say(self, stage: Stage) -> None:
         self._stage = stage
-        self._events.publish(
-            StageBegan(self._term.career, self._term.candidate, self._term.number, stage)
-        )
-
-
-class UnitAbandoned(BaseException):
-    """Raised in a unit of work whose term has ended; let it pass, after undoing what the unit
-    began.
-    """
+        self._events.publish(StageBegan(*self._who, stage))
 
 
 class AbandonableUnit:
-    """Runs one unit at a time on one thread, and lets another thread abandon it, and with it all
-    later ones.
-    """
+    """Runs one unit at a time; another thread may abandon it, and with it all later ones."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -192,19 +165,18 @@ class AbandonableUnit:
         try:
             return self._run(unit)
         except UnitAbandoned:
-            # struck between the unit's end and the lock; there is never a second one
+            # raised between the unit's end and the lock; there is never a second one
             self._leave()
             return False
 
     def abandon(self) -> None:
-        """Raise :class:`UnitAbandoned` in the unit that runs now, if one does; no further one
-        begins.
-        """
+        """Raise :class:`UnitAbandoned` in the unit that runs, if one does; no other begins."""
         with self._lock:
             self._abandoned = True
             if self._thread is not None:
                 _raise_in(self._thread, UnitAbandoned)
-                self._thread = None  # once is enough: its clean-up must not be struck again
+                # once is enough: the unit's clean-up must not be interrupted again
+                self._thread = None
 
     def _run(self, unit: Callable[[], object]) -> bool:
         with self._lock:

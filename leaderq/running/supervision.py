@@ -1,4 +1,4 @@
-"""What limits a term from outside its code: budgets, the health check, the pause before the next.
+"""What limits a term from outside its code: budgets, the health check, the cool-off.
 
 *Budgets*: the career thread says what it enters; the supervisor waits until a budget is missed or
 the work is finished. The hand-over's begins with the *end of the term*, not with the call of
@@ -36,9 +36,7 @@ _FAILURES = frozenset({Reason.FAILED, Reason.HEALTH, Reason.BUDGET})
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """``stage`` of ``term`` may go on until ``until_s``, on :func:`leaderq.clock.now_s`;
-    ``budget_s`` is its length.
-    """
+    """``stage`` of ``term`` may take ``budget_s``, until ``until_s`` on leaderq's clock."""
 
     term: OpenTerm
     stage: str
@@ -64,8 +62,7 @@ class Budgets:
         """``stage`` may take ``budget_s`` seconds from now.
 
         Once the hand-over of that term is being timed, only a shorter time for it counts. Ignored
-        after the term: a thawed leader may have handed over before its candidate's thread comes to
-        say that the term is ending.
+        after the term, because the candidate's thread may report its end late.
         """
         until_s = now_s() + budget_s
         with self._changed:
@@ -83,7 +80,6 @@ class Budgets:
                 self._running = None
 
     def close_term(self) -> None:
-        """The code of the term has returned."""
         with self._changed:
             self._open = self._running = None
 
@@ -94,7 +90,7 @@ class Budgets:
             self._changed.notify_all()
 
     def next_missed(self) -> Allowance | None:
-        """Wait for a budget to be missed; each is given once. ``None`` after :meth:`finish`."""
+        """Wait for a budget to be missed; each is returned once. ``None`` after :meth:`finish`."""
         with self._changed:
             while not self._finished:
                 running = self._running
@@ -131,7 +127,7 @@ def _is_healthy(career: LeaderCareer, within_s: float) -> bool:
     def ask() -> None:
         try:
             answers.append(bool(career.healthy()))
-        except Exception:  # a health check that raises says no
+        except BaseException:  # a health check that raises says no
             log.exception(
                 "healthy() raised, which counts as unhealthy career=%s", type(career).__name__
             )
@@ -149,9 +145,7 @@ def _is_healthy(career: LeaderCareer, within_s: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CoolOffPolicy:
-    """``first_s``: after being deposed, or after one failure; ``max_failures`` in a row yield for
-    ``yield_s`` seconds.
-    """
+    """Pauses: ``first_s`` after one failure, ``yield_s`` after ``max_failures`` in a row."""
 
     first_s: float = 1.0
     max_failures: int = 3
@@ -160,9 +154,7 @@ class CoolOffPolicy:
 
 @dataclass(frozen=True, slots=True)
 class CoolOff:
-    """How the terms of this process went: ``failures`` in a row, and for how long and why to cool
-    off now (no ``why``: as planned).
-    """
+    """How many terms in a row have failed, and for how long and why to cool off now."""
 
     failures: int = 0
     seconds: float = 0.0
@@ -178,10 +170,8 @@ def after_term(
     stand_again_after_s: float | None = None,
     chance: float | None = None,
 ) -> CoolOff:
-    """The record after a term that ended for ``reason`` after ``lasted_s`` seconds.
-
-    ``stand_again_after_s``: what a career that resigned asked for; ``chance`` replaces the random
-    draw.
+    """The record after a term that ended for ``reason`` after ``lasted_s`` seconds;
+    ``stand_again_after_s``: the time that a career that resigned asked for.
     """
     backoff = BackoffPolicy(min(policy.first_s, policy.yield_s), policy.yield_s)
     if reason in _FAILURES:

@@ -31,13 +31,14 @@ from enum import Enum
 
 AFTER_THAW_S = 0.08
 """When a unit is killed after a thaw that comes after the end of its lease: it is promised to end
-within 0.1 s, and the guardian and its signal take some of that (102.8 ms were seen with 0.1)."""
+within 0.1 s, and the guardian and its signal take some of that (102.8 ms were seen with 0.1).
+"""
 STALLED_S = 0.25
 """A look that comes this much later than planned means that the guardian did not run either."""
 
 
 class Intervention(Enum):
-    """What the guardian is to do now."""
+    """The action of the guardian that is due now."""
 
     LEAVE_ALONE = "leave alone"
     TERMINATE = "terminate"
@@ -47,7 +48,7 @@ class Intervention(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LeaseReport:
-    """What a worker says while it holds a term; times are on :func:`leaderq.clock.now_s`.
+    """A worker's report while it holds a term; times are on :func:`leaderq.clock.now_s`.
 
     ``lease_until_s``: the end of the lease. ``budget_until_s``: once the term is ending as planned,
     the end of the hand-over's budget. ``grace_s``: T/12. ``handing_over``: no unit runs any more.
@@ -92,8 +93,8 @@ class Watchdog:
     """The guardian's memory between two looks.
 
     ``due_s``: when it meant to look next. ``thawed_s``: when worker or host last began to run
-    again. ``asked_term``, ``cleared_term``: the terms for which SIGTERM was sent, and for which
-    what a stopped worker had started was killed.
+    again. ``asked_term``, ``cleared_term``: the terms for which SIGTERM was sent, and for which the
+    processes started by a stopped worker were killed.
     """
 
     report: LeaseReport | None = None
@@ -136,7 +137,7 @@ class Watchdog:
     def _kill_s(self, report: LeaseReport) -> float:
         if self.thawed_s < report.ends_s:
             return report.kill_s
-        is_late = self.thawed_s >= report.kill_s  # somebody else may lead already
+        is_late = self.thawed_s >= report.kill_s  # another candidate may lead already
         after_s = 3 * report.grace_s if report.handing_over and is_late else AFTER_THAW_S
         return max(report.kill_s, self.thawed_s + after_s)
 
@@ -151,6 +152,7 @@ class Watchdog:
         if report is None:
             return None
         if self.stopped:
-            return now_s + AFTER_THAW_S / 2  # its going on is told by a signal; this is the net
+            # a signal tells when it runs again; this look is in case the signal is lost
+            return now_s + AFTER_THAW_S / 2
         times = [self._kill_s(report), self._terminate_s(report)]
         return min((at for at in times if at is not None and at > now_s), default=now_s + 0.01)

@@ -6,6 +6,6 @@ from __future__ import annotations
 
 from leaderq.singular.queue import SingularUpdateQueue, log_failure
 from leaderq.singular.request import RequestFuture
-from leaderq.singular.stats import Stats
+from leaderq.singular.writer import Stats
 
 __all__ = ["RequestFuture", "SingularUpdateQueue", "Stats", "log_failure"]

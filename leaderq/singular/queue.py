@@ -20,8 +20,7 @@ from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError, RequestCancelled
 from leaderq.plain import require_plain_function
 from leaderq.singular.request import RequestFuture, TrackedRequest
-from leaderq.singular.stats import Stats
-from leaderq.singular.writer import BatchWriter, OnError, Writer
+from leaderq.singular.writer import BatchWriter, OnError, Stats, Writer
 from leaderq.timeouts import AS_SET, require_timeout, timeout_problem
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ _numbers = count(1)
 
 
 class Options(TypedDict, total=False):
-    """The keywords of a queue, but for ``max_batch``, on which the kind of its handler depends."""
+    """The keywords of a queue, except ``max_batch``, on which the type of its handler depends."""
 
     name: str | None
     capacity: int | None
@@ -59,8 +58,8 @@ class SingularUpdateQueue(Generic[R, S]):
     """Applies requests one at a time, in the order in which they came, on one thread; callers do
     not wait for one another.
 
-    ``handler(request)`` returns the outcome. What it owns is touched by that thread only, so it
-    needs no lock.
+    ``handler(request)`` returns the outcome. Only that thread touches the handler's data, so they
+    need no lock.
 
     - ``capacity``: how many requests may wait; ``None``: as many as memory holds. The one that the
       handler works on does not count.
@@ -93,7 +92,7 @@ class SingularUpdateQueue(Generic[R, S]):
     When the section to protect takes microseconds and never blocks, a plain lock is many times
     faster: see ``docs/design/singular.md``.
 
-    :raises ConfigurationError: the handler is no plain function, or an option cannot be used.
+    :raises ConfigurationError: the handler is not a plain function, or an option cannot be used.
 
     Source: M. Fowler's and U. Joshi's pattern "Singular Update Queue".
     """
@@ -146,8 +145,6 @@ class SingularUpdateQueue(Generic[R, S]):
         dropped = weakref.finalize(self, self._mailbox.close, self._writer._closed)
         dropped.atexit = False  # the writer drains it then
 
-    # -- requests ------------------------------------------------------------------------------
-
     def submit(
         self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
     ) -> RequestFuture[S]:
@@ -158,7 +155,7 @@ class SingularUpdateQueue(Generic[R, S]):
 
         :raises QueueFull: no room within ``timeout_s`` seconds.
         :raises QueueClosed: the queue is closed.
-        :raises ConfigurationError: ``deadline_s`` or ``timeout_s`` is no time.
+        :raises ConfigurationError: ``deadline_s`` or ``timeout_s`` is not a time.
         """
         wait_s = self._timeout_s if timeout_s is AS_SET else self._wait_s(timeout_s)
         entry, future = self._submitted(request, deadline_s)
@@ -168,10 +165,7 @@ class SingularUpdateQueue(Generic[R, S]):
     def post(
         self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
     ) -> None:
-        """Have ``request`` applied, without a future; otherwise as :meth:`submit`.
-
-        What the handler raises reaches ``on_error``.
-        """
+        """As :meth:`submit`, without a future: what the handler raises reaches ``on_error``."""
         item: Any = request
         wait_s = self._timeout_s if timeout_s is AS_SET else self._wait_s(timeout_s)
         if deadline_s is not AS_SET or self._deadline_s is not None:
@@ -184,7 +178,7 @@ class SingularUpdateQueue(Generic[R, S]):
     async def apost(
         self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
     ) -> None:
-        """As :meth:`post`, in an asyncio loop, which goes on meanwhile, also if the queue is full.
+        """As :meth:`post`, in asyncio; the event loop goes on meanwhile, also if the queue is full.
 
         A request that got in just before its task was cancelled is applied all the same.
         """
@@ -194,11 +188,9 @@ class SingularUpdateQueue(Generic[R, S]):
     async def call(
         self, request: R, deadline_s: float | None = AS_SET, timeout_s: float | None = AS_SET
     ) -> S:
-        """Have ``request`` applied and wait for its outcome, in an asyncio loop, which goes on
-        meanwhile, also if the queue is full.
-
-        To cancel the task cancels the request, unless it was begun. Raises as :meth:`submit`, and
-        what the handler raises.
+        """Have ``request`` applied and return its outcome, in asyncio; the event loop goes on
+        meanwhile, also if the queue is full. Cancelling the task cancels the request, unless it was
+        begun.
         """
         wait_s = self._wait_s(timeout_s)
         entry, future = self._submitted(request, deadline_s)
@@ -264,20 +256,18 @@ class SingularUpdateQueue(Generic[R, S]):
         self._writer.pass_on = other._receiver(as_request)
         return other
 
-    # -- life ----------------------------------------------------------------------------------
-
     def start(self) -> None:
         """Start the writer's thread; the first request does so too. May be called again."""
         self._writer.start()
 
     def close(self, *, drain: bool = True, timeout_s: float | None = None) -> bool:
-        """Let nothing in any more, and wait until the writer has applied what is in; or, without
-        ``drain``, cancel what is not begun.
+        """Let nothing more in, and wait until the writer has applied everything accepted; or,
+        without ``drain``, cancel what is not begun.
 
         Returns whether all is done: ``False`` if that takes more than ``timeout_s`` seconds (it
-        goes on: call again to wait on, or with ``drain=False`` to give up the rest), if the handler
-        gave up (see :attr:`failure`), if called by the handler itself, which cannot wait for its
-        own end, or in a process forked from that of the queue. May be called again.
+        continues: call again to wait longer, or with ``drain=False`` to cancel the rest), if the
+        handler gave up (see :attr:`failure`), if called by the handler itself, which cannot wait
+        for its own end, or in a process forked from that of the queue. May be called again.
         """
         require_timeout("timeout_s", timeout_s)
         return self._writer.close(drain=drain, timeout_s=timeout_s)
@@ -289,34 +279,25 @@ class SingularUpdateQueue(Generic[R, S]):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    # -- what can be seen ----------------------------------------------------------------------
-
     @property
     def is_closed(self) -> bool:
-        """Whether nothing gets in any more."""
         return self._mailbox.is_closed
 
     @property
     def failure(self) -> BaseException | None:
-        """What the handler raised to get out (``SystemExit``, ``KeyboardInterrupt``); then the
-        queue closed itself.
-        """
+        """The ``SystemExit`` or ``KeyboardInterrupt`` by which the handler ended the queue."""
         return self._writer.failure
 
     @property
     def depth(self) -> int:
-        """How many requests wait."""
         return self._mailbox.depth
 
     def stats(self) -> Stats:
-        """Return all figures at this moment; see :class:`Stats`."""
         return self._writer.stats()
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "working" if self._writer.is_started else "new"
         return f"<{type(self).__name__} {self.name!r}, {state}, {self.depth} waiting>"
-
-    # -- inside --------------------------------------------------------------------------------
 
     def _submitted(
         self, request: R, deadline_s: float | None
@@ -343,7 +324,7 @@ class SingularUpdateQueue(Generic[R, S]):
     def _receiver(
         self, as_request: Callable[[Any], Any] | None
     ) -> Callable[[Any, TrackedRequest | None], None]:
-        """Return what takes outcomes from the queue before this one in a chain."""
+        """Return the function that takes outcomes from the queue before this one in a chain."""
 
         def receive(outcome: Any, entry: TrackedRequest | None) -> None:
             request = outcome if as_request is None else as_request(outcome)

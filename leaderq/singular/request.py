@@ -34,20 +34,14 @@ class Home:
         self.thread = 0
         self.pid = 0
         self.is_foreign = False
-        """Whether this process is a fork of that which applies them."""
+        """Whether this process is a fork of the one that applies them."""
 
     @property
     def is_mine(self) -> bool:
-        """Whether the calling thread applies the requests."""
         return self.thread == get_ident()
 
     def check_wait(self) -> None:
-        """Refuse a wait of the calling thread that would never end.
-
-        :raises WouldDeadlock: it would wait for itself.
-        :raises QueueClosed: this process was
-            forked from that of the queue.
-        """
+        """Refuse a wait of the calling thread that would never end."""
         if self.is_foreign:
             raise QueueClosed(f"queue {self.name!r} belongs to process {self.pid}, a fork's parent")
         if self.is_mine:
@@ -82,13 +76,13 @@ class RequestFuture(Future[S]):
         :raises concurrent.futures.TimeoutError: it was not there within ``timeout``.
         :raises concurrent.futures.CancelledError: the request was cancelled.
         :raises DeadlineExceeded: it was not begun by its deadline.
-        :raises WouldDeadlock: called by the handler that would have to apply it. Otherwise
-            whatever the handler raised.
+        :raises WouldDeadlock: called by the handler that would have to apply it. Otherwise the
+            handler's own error.
         """
         return super().result(self._waited(timeout))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return what the handler raised, or ``None``; otherwise as :meth:`result`."""
+        """Return the handler's error, or ``None``; otherwise as :meth:`result`."""
         return super().exception(self._waited(timeout))
 
     def __await__(self) -> Generator[Any, None, S]:
@@ -105,11 +99,11 @@ class RequestFuture(Future[S]):
                 alarm.cancel()
 
     def add_done_callback(self, fn: Callable[[Future[S]], object]) -> None:
-        """As of any future; of whatever kind ``fn`` raises is logged, and ends no queue."""
+        """As in any future; whatever ``fn`` raises is logged, and does not end the queue."""
         super().add_done_callback(partial(self._call_back, fn))
 
     def begin(self) -> bool:
-        """Return whether the caller is to apply the request: it is not cancelled, nor claimed."""
+        """Return whether the caller is to apply the request: not cancelled, nor claimed."""
         if self._unclaimed is not None and not self._unclaimed.acquire(blocking=False):
             return False
         try:
@@ -118,7 +112,7 @@ class RequestFuture(Future[S]):
             return False
 
     def settle(self, outcome: Any, error: BaseException | None = None) -> None:
-        """Set what came of it, unless somebody else has: that is the writer's business alone."""
+        """Set the outcome, unless somebody else has: only the writer should."""
         if isinstance(error, StopIteration):  # nobody could await it, see PEP 479
             stop, error = error, RuntimeError("the handler raised StopIteration")
             error.__cause__ = stop
@@ -141,7 +135,6 @@ class RequestFuture(Future[S]):
 
     @property
     def is_expired(self) -> bool:
-        """Whether it ended because it was not begun by its deadline."""
         is_over = self.done() and not self.cancelled()
         return is_over and isinstance(super().exception(0), DeadlineExceeded)
 
@@ -154,7 +147,7 @@ class RequestFuture(Future[S]):
             log.exception("callback of a request failed name=%s", self.home.name)
 
     def _waited(self, timeout: float | None) -> float | None:
-        """Wait until the deadline, if that comes first; return what is left of ``timeout``."""
+        """Wait until the deadline, if that comes first; return the rest of ``timeout``."""
         home = self.home
         if (home.thread == get_ident() or home.is_foreign) and not self.done():
             home.check_wait()
@@ -198,10 +191,8 @@ class TrackedRequest:
 
     @property
     def is_expired(self) -> bool:
-        """Of a request that is not to be applied: whether its deadline is why."""
         return self.future is None or self.future.is_expired
 
     def expired_error(self, name: str) -> BaseException:
-        """What the listener is told of an expired request."""
         error = None if self.future is None else self.future.exception(0)
         return error or DeadlineExceeded(name, late_s=now_s() - (self.expiry_s or 0.0))

@@ -24,6 +24,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain, repeat, starmap
 from queue import Empty
 from typing import Any
@@ -32,7 +33,6 @@ from leaderq.clock import now_s
 from leaderq.errors import LeaderqError, QueueClosed, RequestCancelled
 from leaderq.singular.mailbox import STOP, Mailbox
 from leaderq.singular.request import Home, TrackedRequest
-from leaderq.singular.stats import AgeMarks, Stats
 from leaderq.threads import Service
 from leaderq.threads.waker import bounded_s
 
@@ -43,9 +43,76 @@ AT_EXIT_S = 10.0
 FATAL = (SystemExit, KeyboardInterrupt)
 _LOOK_EVERY = 64
 _ONCE = ((),)
+_MARK_EVERY_S = 0.001
 
 OnError = Callable[[Any, BaseException], object]
 PassOn = Callable[[Any, TrackedRequest | None], object]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """A queue at one moment. While it is idle
+    ``accepted == applied + failed + expired + cancelled``; else add ``depth`` and ``in_hand``.
+
+    *Not guaranteed:* while the writer works a request may be counted in two of these, or in none,
+    for an instant.
+    """
+
+    depth: int
+    """Requests that wait."""
+    in_hand: int
+    """Requests that the handler works on now: 0 or 1, or a batch."""
+    waiting: int
+    """Producers that wait for room."""
+    oldest_age_s: float
+    """How long the oldest request has waited: an upper bound, too high by at most 64 requests, or
+    by what the handler has in hand.
+    """
+    accepted: int
+    """Requests that got in."""
+    applied: int
+    failed: int
+    """Requests for which the handler raised, or whose outcome the next queue did not take."""
+    expired: int
+    """Requests not begun by their deadline."""
+    cancelled: int
+    """Requests cancelled by whoever submitted them, or because the queue was closed."""
+    refused: int
+    """Requests that did not get in: no room in time, or the queue was closed."""
+
+
+class AgeMarks:
+    """Tells an upper bound of how long the oldest request has waited.
+
+    It costs producers nothing: the writer notes now and then how many requests had come in, and
+    later ones are younger.
+    """
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[float, int]] = deque([(now_s(), 0)])
+
+    def note(self, begun: int, came_in: int) -> None:
+        """Note that ``came_in`` requests had come in by now, of which ``begun`` were begun."""
+        now, marks = now_s(), self._marks
+        if now - marks[-1][0] > max(_MARK_EVERY_S, (now - marks[0][0]) / 100):
+            marks.append((now, came_in))
+        while len(marks) > 1 and marks[1][1] <= begun:
+            marks.popleft()
+
+    def restart(self, begun: int) -> None:
+        """Nothing had waited until now: all waiting requests came later."""
+        marks = self._marks
+        while len(marks) > 1:
+            marks.popleft()
+        marks[0] = (now_s(), begun)
+
+    def oldest_age_s(self, begun: int) -> float:
+        """How long the request after the ``begun`` first ones has waited, at most."""
+        since_s = 0.0
+        for number, (at_s, came_in) in enumerate(self._marks.copy()):
+            if number == 0 or came_in <= begun:
+                since_s = at_s
+        return max(0.0, now_s() - since_s)
 
 
 class Writer:
@@ -63,28 +130,24 @@ class Writer:
         self.mailbox = Mailbox(self.home, capacity)
         self.pass_on: PassOn | None = None
         self.failure: BaseException | None = None
-        """What made the writer give up, if it did."""
+        """The error that made the writer give up, if it did."""
         self._handler = handler
         self._on_error = on_error
         self._service = Service(f"leaderq-{name}", lambda _: self._run())
         self._ended = threading.Event()
         self._swept: deque[Any] = deque()
         self._taken: deque[Any] = deque()
-        """What the writer has taken out, and not begun."""
+        """Entries that the writer has taken out, and not begun."""
         self._ages = AgeMarks()
         self._begun = self._failed = self._expired = self._cancelled = self._swept_count = 0
-        self._hand = 1  # how many of those begun are in hand, unless the writer rests
-        self._is_resting = True
-
-    # -- its life ------------------------------------------------------------------------------
+        self._hand = 1  # how many of those begun are in hand, unless the writer is idle
+        self._is_idle = True
 
     @property
     def is_started(self) -> bool:
-        """Whether the thread was started."""
         return self.home.pid != 0
 
     def start(self) -> None:
-        """Start the thread, unless it was started, or the mailbox closed, before."""
         if self.home.pid or self.mailbox.is_closed:
             return
         if self._service.start():
@@ -93,7 +156,6 @@ class Writer:
         self.mailbox.open()
 
     def close(self, *, drain: bool, timeout_s: float | None) -> bool:
-        """See :meth:`SingularUpdateQueue.close`."""
         if self.home.is_foreign:
             return False
         self.mailbox.close(self._closed)
@@ -116,10 +178,9 @@ class Writer:
         self.mailbox.renounce(lambda: QueueClosed(why))
 
     def stats(self) -> Stats:
-        """All figures at this moment."""
         mailbox = self.mailbox
         begun, depth, swept = self._begun, mailbox.depth, self._swept_count
-        in_hand = 0 if self._is_resting else self._hand
+        in_hand = 0 if self._is_idle else self._hand
         ended_otherwise = self._failed + self._expired + self._cancelled
         return Stats(
             depth=depth,
@@ -134,8 +195,6 @@ class Writer:
             refused=mailbox.refused,
         )
 
-    # -- the thread ----------------------------------------------------------------------------
-
     def _run(self) -> None:
         self.home.thread = threading.get_ident()
         try:
@@ -148,7 +207,7 @@ class Writer:
                     self.failure,
                     exc_info=self.failure,
                 )
-            self._is_resting = True
+            self._is_idle = True
             self.mailbox.close(self._closed)
             self.mailbox.has_ended = True
             self._swept.extend(item for item in self._taken if item is not STOP)
@@ -160,14 +219,14 @@ class Writer:
     def _apply_all(self) -> None:
         item: Any = STOP
         mailbox, handler, pass_on = self.mailbox, self._handler, self.pass_on
-        give_back, beyond, waiting = mailbox.give_back, mailbox.beyond, mailbox.waiting
+        release_permit, beyond, waiting = mailbox.release_permit, mailbox.beyond, mailbox.waiting
         try:
             while True:
                 for item in self._chunk():
                     if waiting or beyond:
                         mailbox.release(1)
                     else:
-                        give_back(None)
+                        release_permit(None)
                     if type(item) is TrackedRequest:
                         if not self._apply_entry(item):
                             return
@@ -186,9 +245,8 @@ class Writer:
             self._give_up((item,), error)
 
     def _chunk(self) -> Iterable[Any]:
-        """Wait for a request; return it, and those that wait behind it, taken out one by one.
-
-        Nobody else takes requests out, unless the mailbox is closed; then ``STOP`` ends the wait.
+        """Wait for a request; return it, and those that wait behind it, taken out one by one. (If
+        somebody else takes them out, the mailbox is closed, and ``STOP`` ends the wait.)
         """
         self._first()
         first = starmap(self._taken.popleft, _ONCE)
@@ -198,25 +256,21 @@ class Writer:
         return chain(first, starmap(self.mailbox.take, repeat((), min(behind, _LOOK_EVERY))))
 
     def _first(self) -> None:
-        """Wait for a request, and keep it in ``_taken``.
-
-        The interpreter raises what was thrown into a thread while that waited when the call
-        returns: a request that the call had only returned would be nobody's.
+        """Wait for a request, and keep it in ``_taken``: an exception thrown into a waiting thread
+        is raised when its call returns, and a request that was only returned would be lost then.
         """
         mailbox = self.mailbox
-        self._is_resting = True
+        self._is_idle = True
         is_idle = not mailbox.qsize()
-        if is_idle:
-            mailbox.heal()
         self._taken.extend(starmap(mailbox.take, _ONCE))
         if is_idle:
             self._ages.restart(self._begun)
         else:
             self._ages.note(self._begun, self._begun + mailbox.depth)
-        self._is_resting = False
+        self._is_idle = False
 
     def _apply_entry(self, entry: TrackedRequest) -> bool:
-        """Apply the request of an entry; return whether the writer goes on."""
+        """Apply the request of an entry; return whether the writer continues."""
         if entry is STOP:
             self.mailbox.note_stop()
             return False
@@ -226,19 +280,25 @@ class Writer:
             return True
         try:
             outcome = self._handler(entry.request)
-            if self.pass_on is not None:
-                self.pass_on(outcome, entry)
         except BaseException as error:  # noqa: BLE001 - reaches future and listener
             self._fail(entry.request, error, entry)
-            return self.failure is None
-        if self.pass_on is None and entry.future is not None:
-            self._is_resting = True  # so that whoever waits for the outcome finds it counted
+        else:
+            self._end(entry.request, entry, outcome)
+        return self.failure is None
+
+    def _end(self, request: Any, entry: TrackedRequest | None, outcome: Any) -> None:
+        """Pass the outcome to the next queue, or to its future."""
+        if self.pass_on is not None:
+            try:
+                self.pass_on(outcome, entry)
+            except BaseException as error:  # noqa: BLE001 - reaches future and listener
+                self._fail(request, error, entry)
+        elif entry is not None and entry.future is not None:
+            self._is_idle = True  # before its waiter is told, who finds it counted
             entry.future.settle(outcome)
-            self._is_resting = False
-        return True
+            self._is_idle = False
 
     def _pass_over(self, entry: TrackedRequest) -> None:
-        """The request was cancelled by its owner, or expired."""
         if entry.is_expired:
             self._expired += 1
             self.tell(entry.request, entry.expired_error(self.home.name))
@@ -256,7 +316,7 @@ class Writer:
             entry.future.settle(None, error)
 
     def _give_up(self, items: Sequence[Any], error: BaseException) -> None:
-        """The writer itself is at fault: what it has in hand failed."""
+        """The writer itself is at fault: everything it has in hand failed."""
         self.failure = error
         for item in items:
             if type(item) is not TrackedRequest:
@@ -267,7 +327,6 @@ class Writer:
         self.failure = error
 
     def tell(self, request: Any, error: BaseException) -> None:
-        """Tell the listener that a request was not applied."""
         try:
             self._on_error(request, error)
         except BaseException as failure:  # the queue must outlive its listener
@@ -275,15 +334,13 @@ class Writer:
                 raise  # Ctrl-C, in a thread that closes the queue
             log.exception("listener of a queue failed name=%s", self.home.name)
 
-    # -- its end -------------------------------------------------------------------------------
-
     def _closed(self) -> LeaderqError:
         error = QueueClosed(f"queue {self.home.name!r} is closed; the request was not accepted")
         error.__cause__ = self.failure
         return error
 
     def sweep(self, why: str) -> None:
-        """Cancel all that is not begun. What an interrupt leaves, the next sweep finds."""
+        """Cancel all requests not begun. After an interrupt, the next sweep cancels the rest."""
         self.mailbox.sweep(self._swept)
         count = 0
         while self._swept:
@@ -373,23 +430,12 @@ class BatchWriter(Writer):
             outcomes = _one_each(self._handler(requests.copy()), len(requests))
         except BaseException as error:  # noqa: BLE001 - reaches futures and listener
             outcomes = repeat(error, len(requests))
-        if self.pass_on is None:
-            self._is_resting = True  # so that whoever waits for an outcome finds it counted
         for request, entry, outcome in zip(requests, entries, outcomes, strict=True):
-            self._end(request, entry, outcome)
-
-    def _end(self, request: Any, entry: TrackedRequest | None, outcome: Any) -> None:
-        if isinstance(outcome, BaseException):
-            self._fail(request, outcome, entry)
-            return
-        try:
-            if self.pass_on is not None:
-                self.pass_on(outcome, entry)
-        except BaseException as error:  # noqa: BLE001 - reaches future and listener
-            self._fail(request, error, entry)
-            return
-        if self.pass_on is None and entry is not None and entry.future is not None:
-            entry.future.settle(outcome)
+            self._hand -= 1  # before its waiter is told, who finds it counted
+            if isinstance(outcome, BaseException):
+                self._fail(request, outcome, entry)
+            else:
+                self._end(request, entry, outcome)
 
 
 def _one_each(outcomes: Iterable[Any] | None, count: int) -> Iterable[Any]:

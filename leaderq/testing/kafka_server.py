@@ -1,17 +1,11 @@
 """Kafka on demand: one broker, or a cluster; KRaft, every node broker and controller at once.
 
-The two questions that tell whether a Kafka broker serves: which API versions, and which brokers are
-registered.
+Whether a broker serves is asked over a plain socket (API versions, registered brokers): only
+``leaderq.kafka`` may import a Kafka client, and readiness needs few bytes of one.
 
-Spoken by hand over a socket, since only ``leaderq.kafka`` may import a Kafka client, and readiness
-needs few bytes of one.
-
-Formatting a broker's storage, with Kafka's own tool once for each set of jars, and by copying its
-result afterwards.
-
-The tool takes a second of a JVM to write two files: the features of the new cluster, the same for
-all (kept in the cache), and three ids. Only pinned jars are formatted this way, so what the tool
-wrote once is what it would write again.
+A broker's storage is formatted by Kafka's own tool once for each set of jars. The tool takes a
+second of a JVM to write two files: the features of the new cluster, the same for all, and three
+ids. So its result is kept in the cache, and copied from then on.
 """
 
 from __future__ import annotations
@@ -26,14 +20,14 @@ import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from leaderq.errors import ServerFailed
 from leaderq.testing.jars import cache_folder, class_path
 from leaderq.testing.java import find_java
-from leaderq.testing.java_server import JavaServer, JavaServerOptions
-from leaderq.testing.ports import HOST, read_exactly
-from leaderq.testing.server import START_TIMEOUT_S, ServerGroup
+from leaderq.testing.java_server import JavaServer, JavaServerOptions, write_properties
+from leaderq.testing.ports import HOST
+from leaderq.testing.server import START_TIMEOUT_S, PeerGroup
 from leaderq.testing.waiting import patience
 
 if TYPE_CHECKING:
@@ -63,8 +57,9 @@ def _ask(
     client = b"leaderq"
     request = struct.pack(">hhih", api, version, correlation, len(client)) + client + body
     connection.sendall(struct.pack(">i", len(request)) + request)
-    (size,) = struct.unpack(">i", read_exactly(connection, 4))
-    answer = read_exactly(connection, min(size, 1 << 20))
+    with connection.makefile("rb") as stream:
+        (size,) = struct.unpack(">i", stream.read(4))
+        answer = stream.read(min(size, 1 << 20))
     if struct.unpack(">i", answer[:4]) != (correlation,):
         raise ConnectionResetError("an answer to another question")
     return answer[4:]
@@ -74,9 +69,7 @@ _FEATURES = "bootstrap.checkpoint"
 
 
 def new_id() -> str:
-    """An id as Kafka writes them; none that begins with a dash, which its tools take for an
-    option.
-    """
+    """An id as Kafka writes them; its tools take one that begins with a dash for an option."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith(
         "-"
     ):
@@ -111,18 +104,16 @@ def format_storage(
 
 
 def _format_with_tool(configuration: Path, class_path: str, cluster_id: str) -> None:
-    command = [
-        str(find_java().program),
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
-        "-cp",
-        class_path,
-    ]
-    command += ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(configuration)]
+    java = [str(find_java().program), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(configuration)]
     timeout_s = START_TIMEOUT_S * patience()
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=timeout_s
+            [*java, "-cp", class_path, *tool],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
         )
     except subprocess.TimeoutExpired as exc:
         raise ServerFailed(
@@ -138,11 +129,10 @@ def _format_with_tool(configuration: Path, class_path: str, cluster_id: str) -> 
 class KafkaBroker(JavaServer):
     """One Kafka broker, a cluster by itself unless a :class:`KafkaCluster` made it.
 
-    ``properties`` are added to the broker's configuration, and win. ``listeners`` are further
-    listeners beside the plain one, name to protocol (``{"SECURE": "SASL_SSL"}``): each gets a port
-    (``address_of("SECURE")``), its security goes into ``properties``. ``advertised`` (also an
-    attribute, read at each start) gives the address that a further listener tells its clients to
-    use: that of a fault proxy before it. Topics are not created by being used.
+    ``properties`` are added to its configuration, and win. ``listeners`` are further listeners,
+    name to protocol (``{"SECURE": "SASL_SSL"}``): each gets a port (``address_of("SECURE")``), its
+    security goes into ``properties``. ``advertised`` is the address that a further listener tells
+    its clients to use: that of a fault proxy before it. Topics are not created by being used.
     """
 
     what = "Kafka"
@@ -160,91 +150,82 @@ class KafkaBroker(JavaServer):
         super().__init__(options)
         self._properties = dict(properties or {})
         self._listeners = dict(listeners or {})
-        self.advertised = dict(advertised or {})
+        self._advertised = dict(advertised or {})
         self.port_names = ("client", "controller", *self._listeners)
-        self._members: Sequence[KafkaBroker] = (self,)
-        self._cluster_id = new_id()
+        self.cluster_id = new_id()
 
     @property
     def node_id(self) -> int:
         """The broker's id within its cluster, from 1."""
-        return self._members.index(self) + 1
-
-    def address_of(self, listener: str) -> str:
-        """Where clients of a further listener connect."""
-        return self._port(listener).address
+        return self.number
 
     def _answers(self) -> bool:
-        return registered_brokers(HOST, self.port) >= len(self._members)
+        return registered_brokers(HOST, self.port) >= len(self.peers)
 
     def _may_move(self) -> bool:
-        return super()._may_move() and not self.advertised  # a proxy knows the port
-
-    def _is_alone(self) -> bool:
-        return len(self._members) == 1
+        return super()._may_move() and not self._advertised  # a proxy knows the port
 
     def _prepare(self, folder: Path) -> list[str]:
-        file = folder / "server.properties"
+        at = {"PLAINTEXT": self.address} | {name: self.address_of(name) for name in self._listeners}
         lines = {
-            **self._identity(folder),
-            **self._network(),
-            **replication(len(self._members)),
-            **SMALL_BROKER,
+            **node_properties(
+                self.node_id,
+                [member.address_of("controller") for member in self.peers],
+                at | {"CONTROLLER": self.address_of("controller")},
+                at | self._advertised,
+                protocols=self._listeners,
+            ),
+            "log.dirs": str(folder / "data"),
             **self._properties,
         }
-        file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        file.chmod(0o600)
+        file = write_properties(folder / "server.properties", lines)
         if not (folder / "data" / "meta.properties").exists():
-            jars = class_path(self.jar_set, progress=self._progress)
             format_storage(
                 folder / "data",
                 file,
-                class_path=jars,
-                cluster_id=self._cluster_id,
+                class_path=class_path(self.jar_set, progress=self._progress),
+                cluster_id=self.peers[0].cluster_id,
                 node_id=self.node_id,
             )
         return ["kafka.Kafka", str(file)]
 
-    def _identity(self, folder: Path) -> dict[str, str]:
-        voters = ",".join(
-            f"{member.node_id}@{member._port('controller').address}" for member in self._members
-        )
-        return {
-            "process.roles": "broker,controller",
-            "node.id": str(self.node_id),
-            "controller.quorum.voters": voters,
-            "log.dirs": str(folder / "data"),
-        }
 
-    def _network(self) -> dict[str, str]:
-        protocols = {"PLAINTEXT": "PLAINTEXT", **self._listeners}
-        clients = [
-            f"PLAINTEXT://{self.address}",
-            *(f"{name}://{self.address_of(name)}" for name in self._listeners),
-        ]
-        protocols["CONTROLLER"] = "PLAINTEXT"
-        told = {
-            "PLAINTEXT": self.address,
-            **{name: self.address_of(name) for name in self._listeners},
-            **self.advertised,
-        }
-        return {
-            "listeners": ",".join([*clients, f"CONTROLLER://{self._port('controller').address}"]),
-            "advertised.listeners": ",".join(
-                f"{name}://{address}" for name, address in told.items()
-            ),
-            "listener.security.protocol.map": ",".join(
-                f"{name}:{protocol}" for name, protocol in protocols.items()
-            ),
-            "inter.broker.listener.name": "PLAINTEXT",
-            "controller.listener.names": "CONTROLLER",
-        }
+def node_properties(
+    number: int,
+    controllers: Sequence[str],
+    listeners: Mapping[str, str],
+    advertised: Mapping[str, str],
+    *,
+    protocols: Mapping[str, str] | None = None,
+    between: str = "PLAINTEXT",
+) -> dict[str, str]:
+    """The properties of node ``number`` of a small cluster with these addresses of controllers.
 
-
-def replication(brokers: int) -> dict[str, str]:
-    """The properties by which a cluster of ``brokers`` keeps up to three copies, and goes on with
-    one of them lost.
+    ``listeners`` and ``advertised`` map names to addresses; the protocol of a listener is PLAINTEXT
+    unless it is in ``protocols``; brokers talk to each other through the one named ``between``.
     """
+    voters = [f"{at}@{address}" for at, address in enumerate(controllers, start=1)]
+    named = {name: (protocols or {}).get(name, "PLAINTEXT") for name in listeners}
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(number),
+        "controller.quorum.voters": ",".join(voters),
+        "listeners": _listed(listeners, "://"),
+        "advertised.listeners": _listed(advertised, "://"),
+        "listener.security.protocol.map": _listed(named, ":"),
+        "inter.broker.listener.name": between,
+        "controller.listener.names": "CONTROLLER",
+        **_replication(len(controllers)),
+        **SMALL_BROKER,
+    }
+
+
+def _listed(named: Mapping[str, str], separator: str) -> str:
+    return ",".join(f"{name}{separator}{value}" for name, value in named.items())
+
+
+def _replication(brokers: int) -> dict[str, str]:
+    """Up to three copies of everything, of which one may be lost."""
     copies = min(3, brokers)
     keys = ("default", "offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
     in_sync = str(max(1, copies - 1))
@@ -275,27 +256,13 @@ SMALL_BROKER = {
 }
 
 
-class KafkaCluster(ServerGroup[KafkaBroker]):
-    """``size`` brokers in one cluster; serving when each of them knows all. ``options`` are those
-    of each.
-    """
+class KafkaCluster(PeerGroup[KafkaBroker]):
+    """``size`` brokers, serving when each of them knows all. ``options`` are those of each."""
 
     what = "a Kafka cluster"
-
-    def __init__(self, size: int = 3, *, name: str = "kafka", **options: Any) -> None:
-        members = [
-            KafkaBroker(**{"heap_mb": 384, **options, "name": f"{name}-{number}"})
-            for number in range(1, size + 1)
-        ]
-        super().__init__(name, members)
-        for member in members:
-            member._members = members
-            member._cluster_id = members[0]._cluster_id
+    kind = KafkaBroker
+    usual_options = {"heap_mb": 384}  # noqa: RUF012 - never changed
 
     def address_of(self, listener: str) -> str:
-        """Where clients of a further listener connect."""
+        """The address for clients of a further listener."""
         return ",".join(member.address_of(listener) for member in self.members)
-
-    def prepare(self) -> None:
-        for member in self.members:
-            member.lease_ports()

@@ -14,9 +14,9 @@
         drive(Billing(), first.left, term=term(number=2))     # what the next leader reads
         assert bills() == {7: 1, 9: 1}
 
-Everything of leaderq's that has no server to talk to is the real thing: the stages, the batches,
-``on_error``, deserialisers, workers, the checks of what the class declares. Time is not: what
-waits with ``term.wait`` returns at once, and a term is over when its ``lasts_s`` are waited up.
+What has no server to talk to is the real thing: stages, batches, ``on_error``, deserialisers,
+workers, the checks of what the class declares. Time is not: ``term.wait`` returns at once, and a
+term is over when its ``lasts_s`` are waited up.
 """
 
 from __future__ import annotations
@@ -103,24 +103,22 @@ def records(
     values: Iterable[bytes | tuple[bytes | None, bytes | None]],
     *,
     partition: int = 0,
-    first_offset: int = 0,
 ) -> list[Record]:
     """Records of one partition with these values, or pairs of key and value."""
     pairs = [value if isinstance(value, tuple) else (None, value) for value in values]
     return [
-        Record(topic, partition, first_offset + at, 0, key, value)
-        for at, (key, value) in enumerate(pairs)
+        Record(topic, partition, offset, 0, key, value) for offset, (key, value) in enumerate(pairs)
     ]
 
 
 @dataclass
 class Driven:
-    """What came of :func:`drive`.
+    """The result of :func:`drive`.
 
-    ``handled`` has the records of each call of ``handle`` that returned, as the career saw them;
-    ``committed`` and ``left`` split those given: what the next leader does not read, and what it
-    does. ``produced`` and ``written`` are the effects that stand: of ``produce`` and of
-    ``write_with_offsets``. ``reason`` is why the term ended, ``error`` what the career raised.
+    ``handled`` has the records of each call of ``handle`` that returned; ``committed`` and ``left``
+    split those given: those that the next leader does not read, and those that it does.
+    ``produced`` and ``written`` are the effects of ``produce`` and ``write_with_offsets`` that
+    stand. ``reason`` is why the term ended, ``error`` the career's error.
     """
 
     term: FakeTerm
@@ -151,7 +149,7 @@ def drive(
 
     Faults: ``deposed_at``: the leadership is lost when ``handle`` comes to the record at this
     place of ``given`` (from 0). ``failing_commit``: this commit (from 1) fails, after its batch was
-    handled. An error of the career is in the result; the next term is another call.
+    handled. An error of the career is in the result.
 
     :raises ConfigurationError: the class cannot be run as it is.
     :raises Exception: whatever ``prepare`` or ``retire`` raises.
@@ -164,10 +162,11 @@ def drive(
         career.settings, career.events = settings or Settings(), EventBus()
         career.candidate_id, career.options = "test", dict(options or career.settings.options)
     if isinstance(career, KafkaLeaderCareer):
-        source = _Source([*given], deposed_at, failing_commit)
-        career._assembly = _assembly(career, source, driven)
+        batch = [*given]
+        falls_at = None if deposed_at is None else batch[deposed_at]
+        career._assembly = _assembly(career, batch, driven, failing_commit, falls_at)
     runner = StageRunner(
-        _Limited(career, units),
+        career,
         held,
         budgets=Budgets(),
         inaugurate_budget_s=_LONG_S,
@@ -178,7 +177,11 @@ def drive(
     )
     if isinstance(career, LeaderCareer):
         career.prepare()
-    failure = runner.serve()
+    vars(career)["execute"] = _limited(career.execute, units)
+    try:
+        failure = runner.serve()
+    finally:
+        del vars(career)["execute"]  # which had hidden that of the class
     held.close()
     if isinstance(career, LeaderCareer):
         career.retire()
@@ -187,98 +190,71 @@ def drive(
     return driven
 
 
-class _Limited(LeaderCareer):
-    """A career that ends its term after so many units."""
+def _limited(execute: Callable[[Term], object], units: int) -> Callable[[Term], Any]:
+    """``execute``, which ends the term after so many units."""
+    left = iter(range(units - 1))
 
-    def __init__(self, career: ILeaderCareer, units: int) -> None:
-        self._career, self._left = career, units
-        self.inaugurate = career.inaugurate  # type: ignore[method-assign]
-        self.handOver = career.handOver  # type: ignore[method-assign]
-        if isinstance(career, LeaderCareer):
-            self._begin = career._begin  # type: ignore[method-assign]
-            self._finish = career._finish  # type: ignore[method-assign]
-
-    def execute(self, term: Term) -> None:
-        returned: object = self._career.execute(term)
-        self._left -= 1
-        if not self._left and isinstance(term, OpenTerm):
+    def unit(term: Term) -> Any:
+        returned = execute(term)
+        if next(left, None) is None and isinstance(term, OpenTerm):
             term.wind_up(Reason.WITHDRAWN)
-        return returned  # type: ignore[return-value]
+        return returned
+
+    return unit
 
 
-class _Source:
-    """The records given, what of them is committed, and the faults."""
-
-    def __init__(
-        self, given: Sequence[Record], deposed_at: int | None, failing: int | None
-    ) -> None:
-        self.given = given
-        self.deposed_at = None if deposed_at is None else given[deposed_at]
-        self.failing = failing
-        self.ends: dict[Partition, int] = {}
-
-    def is_left(self, record: Record) -> bool:
-        return record.offset >= self.ends.get(Partition(record.topic, record.partition), 0)
-
-    def batch(self, max_records: int, max_bytes: int | None) -> Batch | None:
-        found: dict[Partition, list[Record]] = {}
-        size = count = 0
-        for record in filter(self.is_left, self.given):
-            if count and (
-                count == max_records or size + record.size > (max_bytes or size + record.size)
-            ):
-                break
-            found.setdefault(Partition(record.topic, record.partition), []).append(record)
-            size, count = size + record.size, count + 1
-        return batch_of(found) if found else None
-
-
+@dataclass
 class _Consumer:
-    """In the place of the consumer thread: hands out what is left, and keeps what is committed."""
+    """Replaces the consumer thread: hands out the records left, and keeps the committed offsets."""
 
     is_fit = True
-
-    def __init__(self, declared: Declaration, source: _Source, store: Any, driven: Driven) -> None:
-        self.loaded: dict[Partition, int] = {}
-        self._declared = declared
-        self._source = source
-        self._store = store
-        self._driven = driven
-        self._commits = 0
-        self._term: Term | None = None
+    declared: Declaration
+    given: Sequence[Record]
+    store: Any
+    driven: Driven
+    failing_commit: int | None
+    loaded: dict[Partition, int] = field(default_factory=dict)
+    ends: dict[Partition, int] = field(default_factory=dict)
+    commits: int = 0
+    term: Term | None = None
 
     def begin(self, term: Term, _wait_s: float) -> None:
-        self._term = term
-        if isinstance(self._store, ExternalOffsets):
-            self._source.ends.update(self._store.load(None, term, 0.0))  # type: ignore[arg-type]
+        self.term = term
+        if isinstance(self.store, ExternalOffsets):
+            self.ends.update(self.store.load(None, term, 0.0))  # type: ignore[arg-type]
 
     def is_consuming(self, term: Term) -> bool:
-        return self._term is term
+        return self.term is term
 
     def next(self, term: Term, _wait_s: float) -> Batch | None:
-        batch = self._source.batch(self._declared.max_records, self._declared.max_bytes)
-        if batch is None and isinstance(term, OpenTerm):
+        max_records, max_bytes = self.declared.max_records, self.declared.max_bytes
+        found: dict[Partition, list[Record]] = {}
+        size = 0
+        for count, record in enumerate(filter(self._is_left, self.given)):
+            size += record.size
+            if count and (count == max_records or (max_bytes is not None and size > max_bytes)):
+                break
+            found.setdefault(record.topic_partition, []).append(record)
+        if not found and isinstance(term, OpenTerm):
             term.wind_up(Reason.WITHDRAWN)
-        return batch
+        return batch_of(found) if found else None
 
     def commit(self, term: Term, ends: Mapping[Partition, int]) -> None:
         term.check()
-        self._commits += 1
-        if self._commits == self._source.failing:
+        self.commits += 1
+        if self.commits == self.failing_commit:
             raise KafkaError("this commit fails, as the test wants")
-        self._source.ends.update(ends)
-        if isinstance(self._store, _UntilCommit):
-            at = (
-                self._driven.produced
-                if isinstance(self._store, _Transactions)
-                else self._driven.written
-            )
-            at.extend(self._store.taken())
+        self.ends.update(ends)
+        if isinstance(self.store, _UntilCommit):
+            is_kafka = isinstance(self.store, _Transactions)
+            (self.driven.produced if is_kafka else self.driven.written).extend(self.store.taken())
 
     def finish(self, _term: Term) -> None:
-        for record in self._source.given:
-            at = self._driven.left if self._source.is_left(record) else self._driven.committed
-            at.append(record)
+        for record in self.given:
+            (self.driven.left if self._is_left(record) else self.driven.committed).append(record)
+
+    def _is_left(self, record: Record) -> bool:
+        return record.offset >= self.ends.get(record.topic_partition, 0)
 
     def close(self) -> None:
         return
@@ -312,7 +288,7 @@ class _Znodes(_UntilCommit, ZooKeeperOffsets):
 
 
 class _Letters:
-    """In the place of what sends dead letters."""
+    """Replaces the sender of dead letters."""
 
     def __init__(self, driven: Driven) -> None:
         self._driven = driven
@@ -329,9 +305,7 @@ class _Letters:
 
 
 class _Watched(Sequence[Record]):
-    """A batch during which the leadership is lost: when ``at`` is looked at, or left unlooked
-    at.
-    """
+    """A batch during which the leadership is lost: when ``at`` is looked at, or after it."""
 
     def __init__(self, batch: Sequence[Record], fall: Callable[[Record], None]) -> None:
         self._batch, self._fall = batch, fall
@@ -351,7 +325,13 @@ class _Watched(Sequence[Record]):
             yield record
 
 
-def _assembly(career: KafkaLeaderCareer, source: _Source, driven: Driven) -> Assembly:
+def _assembly(
+    career: KafkaLeaderCareer,
+    given: Sequence[Record],
+    driven: Driven,
+    failing_commit: int | None,
+    falls_at: Record | None,
+) -> Assembly:
     declared = career._declared()
     stores: dict[StoreKind, Callable[[], Any]] = {
         StoreKind.TRANSACTION: _Transactions,
@@ -360,9 +340,9 @@ def _assembly(career: KafkaLeaderCareer, source: _Source, driven: Driven) -> Ass
         StoreKind.KAFKA: KafkaOffsets,
     }
     store = stores[declared.offsets]()
-    consumer: Any = _Consumer(declared, source, store, driven)
+    consumer: Any = _Consumer(declared, given, store, driven, failing_commit)
     letters: Any = _Letters(driven)
-    calls = HandleCalls(_handling(career, source, driven))
+    calls = HandleCalls(_handling(career, falls_at, driven))
     context = handling_context(
         declared,
         calls,
@@ -375,16 +355,15 @@ def _assembly(career: KafkaLeaderCareer, source: _Source, driven: Driven) -> Ass
 
 
 def _handling(
-    career: KafkaLeaderCareer, source: _Source, driven: Driven
+    career: KafkaLeaderCareer, at: Record | None, driven: Driven
 ) -> Callable[[Sequence[Record], Term], None]:
     def fall(record: Record) -> None:
-        at = source.deposed_at
         if at is not None and record[:3] == at[:3]:
             driven.term.depose()
 
     def handle(batch: Sequence[Record], term: Term) -> None:
         returned: object = career.handle(  # type: ignore[func-returns-value]
-            batch if source.deposed_at is None else _Watched(batch, fall), term
+            batch if at is None else _Watched(batch, fall), term
         )
         for record in batch:
             fall(record)

@@ -2,7 +2,7 @@
 ["leaderq.testing.plugin"]``.
 
 ===================  ========  =====================================================================
-fixture              scope     gives
+fixture              scope     value
 ===================  ========  =====================================================================
 zookeeper_server     session   a ZooKeeper server (``.address``; kill, freeze, thaw, start, restart)
 zookeeper_ensemble   session   three of them (``.members``, ``.leader``, ``.followers``)
@@ -15,12 +15,11 @@ kafka_fault_proxy    function  one before ``kafka_broker``; clients that begin t
 ===================  ========  =====================================================================
 
 The servers run from jars, in containers or are given, as the environment says (``LEADERQ_SERVERS``,
-``LEADERQ_ZOOKEEPER``, ``LEADERQ_KAFKA``). What a test does to a server of the session is undone
-after it: frozen ones are thawed, killed ones started. A server that cannot be had for want of Java,
-jars or Docker skips the test with the reason, and fails it if ``CI`` is set. A fault asked of a
-given server skips the test. When a test fails, the logs of all servers that run are copied to
-``logs/<session>``, and the summary says so. Sessions and xdist workers each have their own servers,
-ports and folders.
+``LEADERQ_ZOOKEEPER``, ``LEADERQ_KAFKA``). After each test frozen servers are thawed and killed ones
+started. Without Java, jars or Docker a test is skipped with the reason, and fails if ``CI`` is set.
+A fault asked of a given server skips the test. When a test fails, the logs of all servers are
+copied to ``logs/<session>``, and the summary says so. Sessions and xdist workers each have their
+own servers, ports and folders.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -48,19 +47,19 @@ PROXIED = "PROXIED"
 
 _session_servers: list[Server] = []
 _before_kafka: weakref.WeakKeyDictionary[Server, LeasedPort] = weakref.WeakKeyDictionary()
-"""Ports for a proxy before a broker, which it gives to clients that come through one."""
+"""Ports for a proxy before a broker, which sends its clients there."""
 
 
 @pytest.fixture(scope="session")
 def zookeeper_server(pytestconfig: pytest.Config) -> Iterator[Any]:
     """A ZooKeeper server for the session."""
-    yield from _for_the_session(pytestconfig, "zookeeper_server")
+    yield from serve(pytestconfig, "ZooKeeperServer")
 
 
 @pytest.fixture(scope="session")
 def zookeeper_ensemble(pytestconfig: pytest.Config) -> Iterator[Any]:
     """Three ZooKeeper servers for the session."""
-    yield from _for_the_session(pytestconfig, "zookeeper_ensemble")
+    yield from serve(pytestconfig, "ZooKeeperEnsemble")
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +71,7 @@ def kafka_broker(pytestconfig: pytest.Config) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def kafka_cluster(pytestconfig: pytest.Config) -> Iterator[Any]:
     """Three Kafka brokers for the session."""
-    yield from _for_the_session(pytestconfig, "kafka_cluster")
+    yield from serve(pytestconfig, "KafkaCluster")
 
 
 @pytest.fixture
@@ -119,74 +118,47 @@ def kafka_fault_proxy(kafka_broker: Any) -> Iterator[FaultProxy]:
 
 
 def serve_kafka(config: pytest.Config) -> Iterator[Server]:
-    """What ``kafka_broker`` does, for a fixture of that name with another scope.
-
-    A broker that is killed looks through all its partitions when it starts again: tests that kill
-    one are better off with one that has not held the topics of a whole session.
+    """As ``kafka_broker``, for a fixture of that name with another scope: for tests that kill a
+    broker, because one that has not held the topics of a whole session is back sooner.
     """
-    from leaderq.testing import provision
     from leaderq.testing.ports import lease_port
+    from leaderq.testing.provision import runs_from_jars
 
-    if not provision.runs_from_jars("Kafka"):
-        yield from _for_the_session(config, "kafka_server")
+    if not runs_from_jars("KafkaBroker"):
+        yield from serve(config, "KafkaBroker")
         return
     before = lease_port()
     way_in = {"listeners": {PROXIED: "PLAINTEXT"}, "advertised": {PROXIED: before.address}}
-    for server in _for_the_session(config, "kafka_server", **way_in):
+    for server in serve(config, "KafkaBroker", **way_in):
         _before_kafka[server] = before
         yield server
     before.release()
 
 
-def serve_ensemble(config: pytest.Config, **options: Any) -> Iterator[Server]:
-    """What ``zookeeper_ensemble`` does, for a fixture of another scope and with ``options``.
+def serve(config: pytest.Config, kind: str, **options: Any) -> Iterator[Server]:
+    """For a fixture of yours: a server that is healed after each test, and stopped at the end.
 
-    They are those of a :class:`~leaderq.testing.zookeeper_server.ZooKeeperEnsemble`, which must run
-    from jars.
+    ``kind``, ``options``: as of :func:`leaderq.testing.provision.provided`.
     """
-    from leaderq.testing import provision
+    from leaderq.errors import MissingPiece
+    from leaderq.testing.provision import GivenServer, provided
 
-    if not provision.runs_from_jars("ZooKeeper"):
-        pytest.skip(
-            "ZooKeeper is given or in containers; only servers from jars can be set up for this"
-            " test"
-        )
-    yield from _for_the_session(config, "zookeeper_ensemble", **options)
-
-
-def _for_the_session(config: pytest.Config, kind: str, **options: Any) -> Iterator[Server]:
-    from leaderq.testing import provision
-
-    server = _start(config, lambda **more: getattr(provision, kind)(**options, **more))
+    try:
+        server = provided(kind, progress=_reporter(config), **options).start()
+    except MissingPiece as exc:
+        if os.environ.get("CI", "").lower() not in ("", "0", "false"):
+            pytest.fail(f"CI must have the servers: {exc}", pytrace=False)
+        pytest.skip(str(exc))
+    if isinstance(server, GivenServer):
+        server.on_fault = pytest.skip
     _session_servers.append(server)
     yield server
     _session_servers.remove(server)
     server.stop()
 
 
-def _start(config: pytest.Config, make: Callable[..., Server]) -> Server:
-    from leaderq.errors import MissingPiece
-    from leaderq.testing.provision import GivenServer
-
-    try:
-        server = make(progress=_reporter(config)).start()
-    except MissingPiece as exc:
-        if os.environ.get("CI", "").lower() not in ("", "0", "false"):
-            pytest.fail(f"CI must have the servers: {exc}", pytrace=False)
-        pytest.skip(str(exc))
-    if isinstance(server, GivenServer):
-        server.on_fault = _skip
-    return server
-
-
-def _skip(reason: str) -> NoReturn:
-    pytest.skip(reason)
-
-
 def _reporter(config: pytest.Config) -> Progress:
-    """Show progress on the terminal although output is captured: the first run fetches 50 MB, and
-    must not look stuck.
-    """
+    """Show progress although output is captured: the first run fetches 50 MB."""
     from leaderq.testing.jars import to_stderr
 
     capture = config.pluginmanager.getplugin("capturemanager")
@@ -215,9 +187,7 @@ def pytest_runtest_teardown() -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, Any, Any]:
-    """Copy the servers' logs when a test fails, while the servers of the test itself are still
-    there.
-    """
+    """Copy the servers' logs when a test fails, before its own servers are gone."""
     report = yield
     item.config.stash[_KEEPER].settle(has_failed=report.failed)
     return report
@@ -237,7 +207,6 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say where the logs are."""
     for folder in config.stash[_KEEPER].folders:
         terminalreporter.write_line(f"server logs of failed tests: {folder}")
 
@@ -257,9 +226,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 class _LogKeeper:
-    """Logs of servers whose ``with`` block failed are held until the test's outcome is known: the
-    error may be expected.
-    """
+    """Holds logs of servers whose ``with`` block failed until the test's result is known."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -267,23 +234,21 @@ class _LogKeeper:
         """Where logs were kept: here, or by workers of this session."""
         self._held: dict[str, bytes] = {}
 
-    def hold(self, server: Server, error: BaseException) -> None:
+    def hold(self, server: Server, error: BaseException | None = None) -> None:
         if not isinstance(error, pytest.skip.Exception):
             self._held |= {
                 path.name: path.read_bytes() for path in server.log_paths if path.exists()
             }
 
     def settle(self, *, has_failed: bool) -> None:
+        for server in started_servers() if has_failed else ():
+            self.hold(server)
         held, self._held = self._held, {}
-        if not has_failed:
-            return
-        for server in started_servers():
-            held |= {path.name: path.read_bytes() for path in server.log_paths if path.exists()}
-        if held and not self.folders:
+        if has_failed and held:
             self.path.mkdir(parents=True, exist_ok=True)
-            self.folders.append(str(self.path))
-        for name, content in held.items():
-            (self.path / name).write_bytes(content)
+            self.folders = [str(self.path)]
+            for name, content in held.items():
+                (self.path / name).write_bytes(content)
 
 
 _KEEPER = pytest.StashKey[_LogKeeper]()

@@ -1,10 +1,9 @@
 """Ports that nobody else takes while a server is down for a moment.
 
-A port that the kernel gives for "any" lies in the ephemeral range: while its server is killed and
-not yet restarted, any outgoing connection of this host may take it, and a client that keeps trying
-to reconnect on the loopback interface can even end up connected to itself. So ports are chosen
-below that range, and each is held by a file lock for the life of its server: two test sessions on
-one host never choose the same one, and the kernel frees the lock of a session that is killed.
+While its server is restarted, any outgoing connection of this host may take a port of the ephemeral
+range, and a client that reconnects can even end up connected to itself. So ports are chosen below
+that range, and each is held by a file lock for the life of its server: no two test sessions on one
+host choose the same, and the kernel frees the lock of a session that is killed.
 """
 
 from __future__ import annotations
@@ -26,9 +25,7 @@ _TRIES: Final = 500
 
 
 class LeasedPort:
-    """A free TCP port of the loopback interface, kept from other leaderq sessions until
-    ``release``.
-    """
+    """A TCP port of the loopback interface, kept from other sessions until ``release``."""
 
     def __init__(self, number: int, lock: IO[str]) -> None:
         self.number = number
@@ -45,7 +42,6 @@ class LeasedPort:
 
 
 def can_be_leased(number: int) -> bool:
-    """Whether nobody has this port now."""
     try:
         lease_port(number).release()
     except ServerFailed:
@@ -56,8 +52,8 @@ def can_be_leased(number: int) -> bool:
 def lease_port(wanted: int | None = None) -> LeasedPort:
     """A free port, or exactly ``wanted``.
 
-    Not guaranteed: that a program which is not leaderq binds it first; starting a server answers
-    that by trying another.
+    Not guaranteed: that a program which is not leaderq does not bind it first; a server that is
+    being started then tries another.
 
     :raises ServerFailed: ``wanted`` is taken, or no port is free.
     """
@@ -88,17 +84,3 @@ def _try_lease(number: int) -> LeasedPort | None:
         lock.close()
         return None
     return LeasedPort(number, lock)
-
-
-def read_exactly(connection: socket.socket, size: int) -> bytes:
-    """The next ``size`` bytes.
-
-    :raises OSError: the peer closed before, or fell silent for longer than the socket's time-out.
-    """
-    content = b""
-    while len(content) < size:
-        piece = connection.recv(size - len(content))
-        if not piece:
-            raise ConnectionResetError("closed before the answer was complete")
-        content += piece
-    return content

@@ -16,27 +16,33 @@ from leaderq.testing.jars import Progress, to_stderr
 from leaderq.testing.ports import can_be_leased
 from leaderq.testing.server import Server, ServerGroup
 
+_CONTAINERS = {
+    "ZooKeeperServer": "ZooKeeperContainer",
+    "ZooKeeperEnsemble": "ZooKeeperContainerEnsemble",
+    "KafkaBroker": "KafkaContainer",
+    "KafkaCluster": "KafkaContainerCluster",
+}
+_USUAL_PORTS = {"ZooKeeperServer": 2181, "KafkaBroker": 9092}
+
 
 def _refuse(sentence: str) -> NoReturn:
     raise ConfigurationError(sentence)
 
 
 class GivenServer(Server):
-    """A server of someone else's. ``start`` and ``stop`` leave it alone; it cannot be killed,
-    frozen or restarted.
+    """A server of someone else's: ``start`` and ``stop`` leave it alone.
 
-    ``on_fault`` is called with a sentence when a fault is asked for (a test plugin skips the test
+    ``on_fault`` is called with a sentence when a fault is asked for (a plugin skips the test
     there).
     """
 
-    def __init__(
-        self, what: str, address: str, *, source: str, on_fault: Callable[[str], NoReturn] = _refuse
-    ) -> None:
+    on_fault: Callable[[str], NoReturn] = staticmethod(_refuse)
+
+    def __init__(self, what: str, address: str, source: str) -> None:
         self.what = what
         self.name = what.lower()
         self._address = address
         self._source = source
-        self.on_fault = on_fault
 
     @property
     def address(self) -> str:
@@ -73,78 +79,53 @@ class GivenServer(Server):
         self.on_fault(f"{self.what} is given by {self._source}; a given server is not {deed}")
 
 
-def wants_containers() -> bool:
-    """Whether ``LEADERQ_SERVERS`` asks for containers.
+def runs_from_jars(kind: str) -> bool:
+    """Whether a server of this kind (see :func:`provided`) is one from jars, with all its options.
 
-    :raises ConfigurationError: it asks for something unknown.
+    :raises ConfigurationError: ``LEADERQ_SERVERS`` is unknown.
     """
-    kind = os.environ.get("LEADERQ_SERVERS", "jars") or "jars"
-    if kind not in ("jars", "docker"):
-        raise ConfigurationError(f"LEADERQ_SERVERS is {kind!r}; it must be 'jars' or 'docker'")
-    return kind == "docker"
+    place = os.environ.get("LEADERQ_SERVERS") or "jars"
+    if place not in ("jars", "docker"):
+        raise ConfigurationError(f"LEADERQ_SERVERS is {place!r}; it must be 'jars' or 'docker'")
+    return place == "jars" and not os.environ.get(_variable(kind))
 
 
-def runs_from_jars(what: str) -> bool:
-    """Whether the server ("ZooKeeper" or "Kafka") will be one from jars, with all their options."""
-    return _given(what) is None and not wants_containers()
+def _software(kind: str) -> str:
+    return "Kafka" if kind.startswith("Kafka") else "ZooKeeper"
 
 
-def zookeeper_server(*, progress: Progress = to_stderr, **options: Any) -> Server:
-    """One ZooKeeper server, not started; ``options`` as of
-    :class:`~leaderq.testing.ZooKeeperServer`.
+def _variable(kind: str) -> str:
+    return f"LEADERQ_{_software(kind).upper()}"
+
+
+def provided(kind: str, *, progress: Progress = to_stderr, **options: Any) -> Server:
+    """A server that is not started: as the environment asks, in place of :mod:`leaderq.testing`'s
+    ``ZooKeeperServer``, ``ZooKeeperEnsemble``, ``KafkaBroker`` or ``KafkaCluster``.
     """
-    return _chosen("ZooKeeper", "ZooKeeperServer", "ZooKeeperContainer", progress, options)
-
-
-def zookeeper_ensemble(*, progress: Progress = to_stderr, **options: Any) -> Server:
-    """A ZooKeeper ensemble of three, not started."""
-    return _chosen(
-        "ZooKeeper", "ZooKeeperEnsemble", "ZooKeeperContainerEnsemble", progress, options
-    )
-
-
-def kafka_server(*, progress: Progress = to_stderr, **options: Any) -> Server:
-    """One Kafka broker, not started; ``options`` as of :class:`~leaderq.testing.KafkaBroker`."""
-    return _chosen("Kafka", "KafkaBroker", "KafkaContainer", progress, options)
-
-
-def kafka_cluster(*, progress: Progress = to_stderr, **options: Any) -> Server:
-    """A Kafka cluster of three, not started."""
-    return _chosen("Kafka", "KafkaCluster", "KafkaContainerCluster", progress, options)
-
-
-def _chosen(
-    what: str, from_jars: str, contained: str, progress: Progress, options: dict[str, Any]
-) -> Server:
-    if (given := _given(what)) is not None:
-        return given
     made: Server
-    if wants_containers():
-        made = getattr(import_module("leaderq.testing.containers"), contained)(**options)
+    if runs_from_jars(kind):
+        made = getattr(import_module("leaderq.testing"), kind)(progress=progress, **options)
+    elif address := os.environ.get(_variable(kind)):
+        made = GivenServer(_software(kind), address, _variable(kind))
     else:
-        made = getattr(import_module("leaderq.testing"), from_jars)(progress=progress, **options)
+        contained = import_module("leaderq.testing.containers")
+        made = getattr(contained, _CONTAINERS[kind])(**options)
     return made
 
 
-def _given(what: str) -> GivenServer | None:
-    variable = f"LEADERQ_{what.upper()}"
-    address = os.environ.get(variable)
-    return GivenServer(what, address, source=variable) if address else None
-
-
 class ServerPair(ServerGroup[Server]):
-    """One ZooKeeper server and one Kafka broker; a context manager.
+    """One ZooKeeper server and one Kafka broker, as the environment asks; a context manager.
 
-    They are what the environment asks for: from jars, in containers (``LEADERQ_SERVERS=docker``),
-    or given by address (``LEADERQ_ZOOKEEPER``, ``LEADERQ_KAFKA``; a given server is neither started
-    nor stopped). ``usual_ports``: on 2181 and 9092, where everybody looks first, as far as these
-    are free. ``progress`` gets a line for each jar fetched and for each server that is up.
+    ``usual_ports``: on 2181 and 9092, as far as these are free. ``progress`` gets a line for each
+    jar fetched and for each server that is up.
     """
 
     def __init__(self, *, progress: Progress = to_stderr, usual_ports: bool = False) -> None:
         self._progress = progress
-        self.zookeeper = zookeeper_server(progress=progress, **_at("ZooKeeper", usual_ports))
-        self.kafka = kafka_server(progress=progress, **_at("Kafka", usual_ports))
+        self.zookeeper, self.kafka = (
+            provided(kind, progress=progress, **(usual_port(kind, progress) if usual_ports else {}))
+            for kind in _USUAL_PORTS
+        )
         super().__init__("servers", [self.zookeeper, self.kafka])
 
     @property
@@ -169,14 +150,12 @@ class ServerPair(ServerGroup[Server]):
         return self
 
 
-_USUAL_PORTS = {"ZooKeeper": 2181, "Kafka": 9092}
-
-
-def _at(what: str, usual_ports: bool) -> dict[str, int]:
-    port = _USUAL_PORTS[what]
-    return {"port": port} if usual_ports and runs_from_jars(what) and can_be_leased(port) else {}
-
-
-def up(*, progress: Progress = to_stderr) -> ServerPair:
-    """A started :class:`ServerPair`; ``stop()`` it when done (it also ends with this process)."""
-    return ServerPair(progress=progress).start()
+def usual_port(kind: str, progress: Progress) -> dict[str, int]:
+    """The option for the default port, if that is free."""
+    port = _USUAL_PORTS[kind]
+    if not runs_from_jars(kind):
+        return {}
+    if can_be_leased(port):
+        return {"port": port}
+    progress(f"port {port} is taken, so {_software(kind)} gets another")
+    return {}

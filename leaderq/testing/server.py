@@ -2,49 +2,43 @@
 container.
 
 States: *new* (no process, no data), *serving*, *frozen*, *down* (killed; data and port kept).
-``start`` leads from new and down to serving, and returns only when a real request was answered;
-``stop`` leads from anywhere to new. A server that cannot start, or dies while it starts, raises
+``start`` leads from new and down to serving, and returns when a real request was answered; ``stop``
+leads from anywhere to new. A server that cannot start raises
 :class:`~leaderq.errors.ServerFailed` with its last log lines, and nothing of it stays behind.
 
-The servers that this process runs are stopped at its exit. Several may act as one: an ensemble, a
-cluster.
+The servers that this process runs are stopped at its exit. Their data lie in folders that hold a
+locked file; folders of owners that were killed are known by their free lock, and are swept when the
+next one is made.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import fcntl
 import os
+import shutil
+import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
 from leaderq.errors import ServerFailed
+from leaderq.testing.ports import HOST, LeasedPort, lease_port
 from leaderq.testing.waiting import patience
 
 failure_listeners: Final[list[Callable[[Server, BaseException], None]]] = []
 """Called with a server whose ``with`` block ends in an error, before its log goes with its data."""
 
 _started: Final[dict[Server, int]] = {}
-
-
-def remember(server: Server) -> None:
-    """Stop ``server`` at the exit of this process, so that its data do not stay behind."""
-    _started[server] = os.getpid()
-
-
-def forget(server: Server) -> None:
-    """The opposite of :func:`remember`."""
-    _started.pop(server, None)
+"""Servers that are stopped when the process of that id exits, so that no data stay behind."""
 
 
 def started_servers() -> list[Server]:
-    """The servers that were started and not stopped, by this process and not by the one that forked
-    it.
-    """
+    """The servers that this very process, not its parent, has started and not stopped."""
     return [server for server, owner in list(_started.items()) if owner == os.getpid()]
 
 
@@ -61,9 +55,7 @@ S = TypeVar("S", bound="Server")
 
 
 class Server(ABC):
-    """A server, or several that act as one. Not to be started and stopped from two threads at
-    once.
-    """
+    """A server, or several that act as one. One thread at a time may start or stop it."""
 
     name: str = "server"
     what: str = "a server"
@@ -71,9 +63,7 @@ class Server(ABC):
     @property
     @abstractmethod
     def address(self) -> str:
-        """Where clients connect: ``host:port``, or several with commas; the same over all restarts
-        until ``stop``.
-        """
+        """Where clients connect: ``host:port``, several with commas; the same until ``stop``."""
 
     @property
     @abstractmethod
@@ -91,9 +81,7 @@ class Server(ABC):
 
     @abstractmethod
     def stop(self, *, keep_data: bool = False) -> None:
-        """Stop it gracefully and remove its data, unless ``keep_data``: then ``start`` goes on with
-        them. May be called again.
-        """
+        """Stop it gracefully; remove its data, unless ``keep_data``. May be called again."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -107,9 +95,10 @@ class Server(ABC):
     def thaw(self) -> None:
         """SIGCONT."""
 
-    @abstractmethod
     def heal(self) -> None:
         """Whatever was done to it, let it serve again: thaw it if frozen, start it if down."""
+        self.thaw()
+        self.start()
 
     def restart(self: S) -> S:
         """Stop it gracefully and start it on the same data and port."""
@@ -119,19 +108,14 @@ class Server(ABC):
     def __enter__(self: S) -> S:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is not None:
             for listener in failure_listeners:
                 listener(self, error)
         self.stop()
 
 
-def log_tail(path: Path, *, since: int = 0, lines: int = _LOG_LINES) -> str:
+def log_tail(path: Path, *, since: int = 0) -> str:
     """The last lines that ``path`` got since it was ``since`` bytes long."""
     try:
         with path.open("rb") as log:
@@ -139,16 +123,15 @@ def log_tail(path: Path, *, since: int = 0, lines: int = _LOG_LINES) -> str:
             text = log.read().decode(errors="replace")
     except OSError:
         return "(no log)"
-    return "\n".join(text.splitlines()[-lines:]) or "(the log is empty)"
+    return "\n".join(text.splitlines()[-_LOG_LINES:]) or "(the log is empty)"
 
 
 def wait_until_serving(
     what: str, answers: Callable[[], bool], problem: Callable[[], str | None]
 ) -> None:
-    """Wait until ``answers`` says so.
+    """Wait until ``answers`` returns true.
 
-    :raises ServerFailed: ``problem`` gave a sentence, or the time (120 s times the patience) is
-      over.
+    :raises ServerFailed: ``problem`` returned a sentence, or 120 s (times the patience) are over.
     """
     deadline = time.monotonic() + START_TIMEOUT_S * patience()
     while not answers():
@@ -158,6 +141,131 @@ def wait_until_serving(
         if trouble is not None:
             raise ServerFailed(f"{what} did not start: {trouble}")
         time.sleep(0.03)
+
+
+_PREFIX: Final = "leaderq-data-"
+
+
+class ScratchFolder:
+    """A new empty folder, readable by its owner only."""
+
+    def __init__(self, label: str) -> None:
+        # Between its making and its lock no sweeper may see the folder as ownerless.
+        with (Path(tempfile.gettempdir()) / f"leaderq-sweep-{os.getuid()}.lock").open("w") as alone:
+            fcntl.flock(alone, fcntl.LOCK_EX)
+            _sweep()
+            self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{label}-"))
+            self._lock = (self.path / ".owner").open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.close()
+
+
+def _sweep() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        # locked by its owner, someone else's, or just removed
+        with contextlib.suppress(OSError), (folder / ".owner").open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+Own = TypeVar("Own", bound="OwnServer")
+
+
+class OwnServer(Server):
+    """One server that this process runs; its ports and data are kept from ``start`` to ``stop``.
+
+    ``peers`` are the members of its cluster, itself included.
+    """
+
+    port_names: Sequence[str] = ("client",)
+
+    def __init__(self, name: str, port: int | None = None) -> None:
+        self.name = name
+        self.peers: Sequence[Any] = (self,)
+        self._host = HOST
+        self._wanted_port = port
+        self._ports: dict[str, LeasedPort] = {}
+        self._scratch: ScratchFolder | None = None
+        self._has_served = False
+
+    @abstractmethod
+    def _launch(self) -> None:
+        """Start it, and return when it serves; raise ``ServerFailed`` with the end of its log."""
+
+    @abstractmethod
+    def _end(self, *, keep_data: bool) -> None:
+        """Stop what runs, gracefully if the data are kept."""
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """Whether it answers a real request; never raises, returns within a few seconds."""
+
+    @abstractmethod
+    def _problem(self) -> str | None:
+        """Why it will never answer, if that is known."""
+
+    @property
+    def number(self) -> int:
+        """Its place in its cluster, from 1."""
+        return self.peers.index(self) + 1
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is not a member of a cluster: those know each other's ports."""
+        return len(self.peers) == 1
+
+    @property
+    def port(self) -> int:
+        """The client port; the same over restarts."""
+        return self._port("client").number
+
+    @property
+    def address(self) -> str:
+        return f"{self._host}:{self.port}"
+
+    def start(self: Own) -> Own:
+        if self.alive:
+            return self
+        _started[self] = os.getpid()
+        try:
+            self._launch()
+        except BaseException:
+            if self._has_served:
+                self.kill()
+            else:
+                self.stop()
+            raise
+        self._has_served = True
+        return self
+
+    def stop(self, *, keep_data: bool = False) -> None:
+        self._end(keep_data=keep_data)
+        if keep_data:
+            return
+        if self._scratch is not None:
+            self._scratch.remove()
+            self._scratch = None
+        self.release_ports()
+        self._has_served = False
+        _started.pop(self, None)
+
+    def lease_ports(self) -> None:
+        """Choose the ports now, before ``start``: members of one cluster must know each other's."""
+        for name in self.port_names:
+            if name not in self._ports:
+                self._ports[name] = lease_port(self._wanted_port if name == "client" else None)
+
+    def release_ports(self) -> None:
+        for leased in self._ports.values():
+            leased.release()
+        self._ports.clear()
+
+    def _port(self, name: str) -> LeasedPort:
+        self.lease_ports()
+        return self._ports[name]
 
 
 T = TypeVar("T")
@@ -176,9 +284,7 @@ G = TypeVar("G", bound="ServerGroup[Any]")
 
 
 class ServerGroup(Server, Generic[M]):
-    """``members`` are the single servers, to be killed, frozen and started one by one; the methods
-    of the group act on all.
-    """
+    """Servers that act as one; ``members`` can be killed, frozen and started one by one."""
 
     def __init__(self, name: str, members: Sequence[M]) -> None:
         self.name = name
@@ -199,15 +305,10 @@ class ServerGroup(Server, Generic[M]):
     def prepare(self) -> None:
         """What must be settled for all before one can start."""
 
-    def waves(self) -> Sequence[Sequence[M]]:
-        """The members in the order in which they start; those of one wave start together."""
-        return [self.members]
-
     def start(self: G) -> G:
         self.prepare()
         try:
-            for wave in self.waves():
-                all_at_once(lambda member: member.start(), wave)
+            all_at_once(lambda member: member.start(), self.members)
         except BaseException:
             self.stop()
             raise
@@ -231,3 +332,28 @@ class ServerGroup(Server, Generic[M]):
     def heal(self) -> None:
         self.thaw()
         all_at_once(lambda member: member.start(), self.members)
+
+
+P = TypeVar("P", bound=OwnServer)
+
+
+class PeerGroup(ServerGroup[P]):
+    """``size`` servers of one ``kind`` that know each other; ``options`` are those of each."""
+
+    kind: type[OwnServer]
+    usual_options: Mapping[str, Any] = {}
+
+    def __init__(self, size: int = 3, *, name: str | None = None, **options: Any) -> None:
+        name = name or self.kind.what.lower()
+        make: Callable[..., Any] = self.kind
+        members = [
+            make(**{**self.usual_options, **options, "name": f"{name}-{number}"})
+            for number in range(1, size + 1)
+        ]
+        super().__init__(name, members)
+        for member in members:
+            member.peers = members
+
+    def prepare(self) -> None:
+        for member in self.members:
+            member.lease_ports()

@@ -1,7 +1,6 @@
 """Waiting for facts: the only way tests wait here.
 
-``LEADERQ_TEST_PATIENCE`` (a factor, default 1) stretches every wait of the tests and of the servers
-at once, for slow machines.
+``LEADERQ_TEST_PATIENCE`` (a factor, default 1) stretches every wait, for slow machines.
 """
 
 from __future__ import annotations
@@ -37,11 +36,10 @@ def patience() -> float:
 def eventually(
     fact: Callable[[], T], *, timeout_s: float = 30.0, interval_s: float = 0.02, message: str = ""
 ) -> T:
-    """Call ``fact`` until it returns something true, and give that back.
+    """Call ``fact`` until it returns something true, and return that.
 
-    An exception from ``fact`` counts as "not yet". ``fact`` is always asked at least once, and once
-    more after the time is over, so a test process that was itself not scheduled does not fail for
-    it. A long ``timeout_s`` costs nothing where the fact comes.
+    An exception from ``fact`` counts as "not yet". ``fact`` is asked once more after the time is
+    over, so that a test process that was itself not scheduled does not fail.
 
     :raises AssertionError: ``timeout_s`` (times the patience) passed; it names ``message`` and the
       last value, and chains the last error.

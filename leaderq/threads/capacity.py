@@ -83,7 +83,7 @@ class Capacity:
     def release(self, items: int = 1, size: int = 0) -> None:
         """Give room back, and admit those who wait, in their order, as far as there is room.
 
-        :raises ValueError: more than was taken; nothing was given back.
+        :raises ValueError: more than was taken; nothing was released.
         """
         with self._lock:
             if items > self.items or size > self.bytes:

@@ -40,7 +40,7 @@ class Service:
         self._thread: threading.Thread | None = None
 
     @classmethod
-    def repeating(cls, name: str, step: Step, *, on_failure: OnFailure = None) -> Service:
+    def repeating(cls, name: str, step: Step) -> Service:
         """A service that calls ``step`` at once, and again after the seconds that it returns
         (``None``: without end) or when woken. What it raises ends the service.
         """
@@ -49,7 +49,7 @@ class Service:
             while not service.is_stopping:
                 service.wait(step())
 
-        return cls(name, run, on_failure=on_failure)
+        return cls(name, run)
 
     @property
     def is_running(self) -> bool:

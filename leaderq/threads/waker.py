@@ -25,10 +25,11 @@ class Waker:
 
     def wake(self) -> None:
         """Wake the waiter, or the next one to wait."""
-        try:
-            self._lock.release()
-        except RuntimeError:
-            pass  # it is awake already
+        if self._lock.locked():
+            try:
+                self._lock.release()
+            except RuntimeError:
+                pass  # another thread has woken it meanwhile
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Return whether it was woken within ``timeout_s`` seconds; ``None`` waits without end."""

@@ -55,10 +55,10 @@ MARGIN_BYTES = 4096
 
 
 class OperationGroup:
-    """All or none of these. Whoever wants to know what became of them overrides :meth:`heard`.
+    """All or none of these. Override :meth:`heard` to learn the outcome.
 
-    A slim object, since a queue makes one for every item: it has no lock; a writer touches it under
-    its own.
+    A slim object, because a queue makes one for every item: it has no lock; a writer touches it
+    under its own.
     """
 
     __slots__ = ("_operations", "count", "is_alone", "is_counted", "repairs", "size")
@@ -72,7 +72,7 @@ class OperationGroup:
         self.is_counted = False
         """Whether a writer counts it as unsettled."""
         self.is_alone = False
-        """Whether it goes alone: a multi that it shared failed, and nobody knows by whose fault."""
+        """Whether it is sent alone: a multi that it shared failed, and the culprit is not known."""
 
     @property
     def operations(self) -> Sequence[Operation]:
@@ -83,12 +83,12 @@ class OperationGroup:
         return True
 
     def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-        """What became of it, told once, on the session's thread or a writer's, where nothing may
-        block: its results (``None`` if the answer was lost), or why it was not applied.
+        """Told the outcome once, on the session's thread or a writer's, where nothing may block:
+        its results (``None`` if the answer was lost), or why it was not applied.
         """
 
     def settle(self, results: list[Any] | None = None, error: LeaderqError | None = None) -> None:
-        """Tell who waits; an error there must not keep the others from hearing."""
+        """Tell those who wait; an error there must not keep the others from hearing."""
         try:
             self.on_outcome(results, error)
         except Exception:
@@ -113,7 +113,7 @@ class FutureGroup(OperationGroup):
                 self.future.set_exception(error)
             else:
                 self.future.set_result(results)
-        except InvalidStateError:  # whoever cancelled meanwhile hears nothing
+        except InvalidStateError:  # a canceller meanwhile hears nothing
             return
 
 
@@ -137,14 +137,14 @@ def validated(operations: Sequence[Operation]) -> Sequence[Operation]:
 
 
 class MultiStatus(Enum):
-    """What an answer says of a batch."""
+    """What an answer says about a batch."""
 
     APPLIED = "applied"
     REFUSED = "refused"
     """One of its operations failed by itself: not applied."""
     NOT_NOW = "not now"
-    """Not applied: there was no connection to send it over, or the guard is not there, or stands
-    elsewhere, because a batch before it failed or a former try was applied.
+    """Not applied: there was no connection to send it over, or the guard is missing or has another
+    version, because a batch before it failed or a former try was applied.
     """
     UNKNOWN = "unknown"
     """No answer."""
@@ -195,7 +195,7 @@ class PackedMulti:
             at = end
 
     def culprit(self) -> tuple[OperationGroup, Operation] | None:
-        """Of a refused batch: the group to blame, in which the error's index then counts."""
+        """The group of a refused batch that is to blame; the error's index counts in it."""
         error = self.error
         if isinstance(error, ZooKeeperError) and error.index is not None:
             at = 1
@@ -208,7 +208,7 @@ class PackedMulti:
 
 
 def status_of(error: LeaderqError) -> MultiStatus:
-    """What an error says of the multi that it answered."""
+    """What an error says about the multi that it answered."""
     if isinstance(error, SessionClosed):
         return MultiStatus.OVER
     if isinstance(error, NotConnected):
@@ -220,7 +220,7 @@ def status_of(error: LeaderqError) -> MultiStatus:
 
 
 def packed(waiting: deque[OperationGroup], max_ops: int, max_bytes: int) -> list[OperationGroup]:
-    """Take the next groups that fit into one multi; those given up meanwhile are left out."""
+    """Take the next groups that fit into one multi; cancelled ones are left out."""
     taken: list[OperationGroup] = []
     count = size = 1
     while waiting:
@@ -265,9 +265,9 @@ class SendQueue:
         self.flight: deque[PackedMulti] = deque()
         self.again: deque[PackedMulti] = deque()
         self.number = 0
-        """Of the next new batch."""
+        """The number of the next new batch."""
         self.is_halted = True
-        """Nothing is sent: not open yet, or in trouble."""
+        """Whether nothing is sent: not open yet, or in trouble."""
         self._max_ops = max_ops
         self._max_bytes = max_bytes
         self._window = window
@@ -277,7 +277,7 @@ class SendQueue:
 
     @property
     def may_send(self) -> bool:
-        """Whether :meth:`next_batch` returns anything; if not, an answer goes on with it."""
+        """Whether :meth:`next_batch` returns anything; if not, an answer will continue it."""
         if self.is_halted:
             return False
         under_way = self._under_way
@@ -339,13 +339,13 @@ class SendQueue:
         return self._landed()
 
     def blame(self, failed: list[PackedMulti]) -> PackedMulti | None:
-        """The batch that ZooKeeper refused by its content, if that is what happened. All that was
-        under way waits again then, for none of it was applied: what follows a refused one needs a
-        version that the writer did not come to.
+        """The batch that ZooKeeper refused by its content, if that is what happened. Then all
+        batches under way wait again, because none of them was applied: those behind a refused one
+        need a version that the writer did not reach.
         """
         first = failed[0]
-        # An operation of a group was refused: so the guard stood at its number, and no former try
-        # was applied.
+        # An operation of a group was refused: so the guard had its number, and no former try was
+        # applied.
         was_examined = isinstance(first.error, ZooKeeperError) and bool(first.error.index)
         if (
             first.status is not MultiStatus.REFUSED
@@ -367,8 +367,8 @@ class SendQueue:
         self._undo(batches[keep:])
 
     def reconcile(self, version: int, *, is_new: bool) -> tuple[_Batches, _Batches]:
-        """The writer was read: it stands at ``version``; ``is_new``: made again, with a new count.
-        Returns the batches that were applied, and those of which nobody can know it.
+        """The writer was read: it has ``version``; ``is_new``: made again, with a new count.
+        Returns the batches that were applied, and those whose outcome cannot be known.
         """
         batches = list(self.again)
         self.again.clear()
@@ -386,7 +386,7 @@ class SendQueue:
         return [batch for batch in batches if batch.number < version], []
 
     def drop(self, group: OperationGroup) -> bool:
-        """It is not to be sent any more; whether it was waiting."""
+        """Do not send it any more; return whether it was waiting."""
         try:
             self.waiting.remove(group)
         except ValueError:
@@ -394,7 +394,7 @@ class SendQueue:
         return True
 
     def empty(self) -> tuple[list[PackedMulti], list[OperationGroup]]:
-        """Give up everything: the batches sent at some time, and the groups that were not."""
+        """Give everything up: return the batches ever sent, and the groups that were not."""
         batches, groups = [*self._landed(), *self.again], list(self.waiting)
         self.again.clear()
         self.waiting.clear()

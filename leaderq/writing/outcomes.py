@@ -12,7 +12,7 @@ from leaderq.writing.writer import SequencedWriter
 from leaderq.zookeeper import Operation
 
 ANSWER_S = 30.0
-"""How long an answer is waited for, as long as none comes."""
+"""Seconds to wait for an answer, as long as none comes."""
 Outcome = tuple[list[Any] | None, LeaderqError | None]
 """The results (``None`` if the answer was lost), or why it was not applied."""
 
@@ -40,8 +40,10 @@ def outcomes(
     path: str,
     timeout_s: float = ANSWER_S,
 ) -> list[Outcome]:
-    """Write these, each all or nothing. Once nothing has been answered for ``timeout_s`` seconds,
-    what is left is ``NotConnected`` if it was surely not sent, else ``ConnectionLost``.
+    """Write these, each all or nothing.
+
+    Once nothing has been answered for ``timeout_s`` seconds, the rest is ``NotConnected`` if it was
+    certainly not sent, else ``ConnectionLost``.
 
     :raises ConfigurationError: an operation of the user's has a path that ZooKeeper cannot use.
     """

@@ -1,32 +1,29 @@
 """Multis that are applied exactly once, in order, whatever happens to their answers.
 
 Every multi begins with ``SetData(guard, version=n)`` on a znode that nobody else writes, the
-*sequence guard*. So the guard's version *is* the number of multis applied; the n-th can be applied
-once only, and only after the one before it. In doubt it is read, or the same multi is sent again.
-Groups of operations (all or none each) are packed into multis bounded by count and bytes; several
-multis are under way at a time.
+*sequence guard*. So the guard's version is the number of multis applied; the n-th can be applied
+only once, and only after the one before it. In doubt the version is read, or the same multi is
+sent again. Groups of operations (all or none each) are packed into multis bounded by count and
+bytes; several multis are under way at a time.
 
-Who is authoritative: the guard's version on the servers. States:
+States:
 
 * **open**: batches are sent in order, up to ``window`` under way;
-* **halted**: some answer was no success. Nothing more is sent until all under way are answered.
-  Then a group that ZooKeeper refused is told its error, all others are sent again, in their order.
-  If anything is *unknown*, a thread waits for the connection, reads the guard, and sends again
-  unchanged what was not applied (see :mod:`~leaderq.writing.groups`);
-* **over**: closed, or an *ephemeral* guard whose session is gone. Everything left fails: what was
-  surely not applied with :class:`~leaderq.errors.SessionExpired`,
-  :class:`~leaderq.errors.SessionClosed` or :class:`~leaderq.errors.QueueClosed`, what may have been
-  with :class:`~leaderq.errors.ConnectionLost`.
+* **halted**: some answer was not a success. Nothing more is sent until all under way are answered.
+  Then a group that ZooKeeper refused is told its error, and all others are sent again, in order.
+  If an outcome is *unknown*, a thread waits for the connection, reads the guard, and sends again
+  what was not applied (see :mod:`~leaderq.writing.groups`);
+* **over**: closed, or an *ephemeral* guard whose session is gone. What was certainly not applied
+  fails with :class:`~leaderq.errors.SessionExpired`, :class:`~leaderq.errors.SessionClosed` or
+  :class:`~leaderq.errors.QueueClosed`, anything else with :class:`~leaderq.errors.ConnectionLost`.
 
-An **ephemeral** guard is a fence as well: once its session is over nothing of it can be applied.
-A **persistent** one outlives the session, and so does the certainty about what was sent; what a
-killed process leaves behind is swept (:func:`sweep`).
+An ephemeral guard is also a fence: nothing can be applied once its session is over. A persistent
+one outlives the session; what a killed process leaves is swept (:func:`sweep`).
 
-What happens on each failure: **reply or connection lost**: as above; the groups' futures stay open
-meanwhile, and can be cancelled while they have not been sent; **parent missing** (queue deleted,
-container reaped): made again, and the group sent again; **2^30 multis**: the guard is made again
-before its version runs over; **guard missing** (deleted by hand): the groups in doubt at that
-moment fail with ``ConnectionLost``, all others are sent with a new count.
+Further failures: **parent missing** (queue deleted, container reaped): made again, and the group
+sent again; **2^30 multis**: the guard is made again before its version runs over; **guard
+missing** (deleted by hand): the groups in doubt fail with ``ConnectionLost``, all others are sent
+with a new count.
 """
 
 from __future__ import annotations
@@ -69,18 +66,30 @@ from leaderq.writing.groups import (
     estimated_bytes,
     validated,
 )
-from leaderq.zookeeper import Create, Delete, GetData, Operation, Session, SessionState
+from leaderq.zookeeper import (
+    Check,
+    Create,
+    Delete,
+    GetData,
+    Operation,
+    Session,
+    SessionState,
+    SetData,
+    Stat,
+)
 from leaderq.zookeeper.paths import join, parent_of, validated_path
 from leaderq.zookeeper.requests import failed_future
 
 log = logging.getLogger(__name__)
 _LEAST_S = 0.1
+_PROOF_S = 0.5
 
 
 def await_outcomes(
     futures: Sequence[Future[Any]], patience_s: float | None = None
 ) -> list[LeaderqError | None]:
-    """What each of a writer's groups failed with, if it did, waited for as long as something moves.
+    """The errors of a writer's groups, ``None`` for those applied, waited for as long as something
+    moves.
 
     :raises ConnectionLost: nothing was answered for ``patience_s`` (``retrying.PATIENCE_S``).
     """
@@ -150,19 +159,19 @@ class SequencedWriter:
         self._owner = 0
         self._born = 0
         self._end: LeaderqError | None = None
+        self._proven_s = float("-inf")  # when the newest write that was acknowledged was sent
 
     def open(self) -> None:
-        """Make the znode; what is submitted earlier waits for it. May be called again, after an
-        error too.
+        """Make the guard; groups submitted earlier wait for it. May be called again, after an error
+        too.
 
         :raises ConnectionLost: not connected, or no answer.
         """
-        self._session.ensure_path(parent_of(self.path))
         try:
-            self._session.create(self.path, self._data, ephemeral=self.is_ephemeral)
-        except NodeExists:  # a former try whose reply was lost: the path is nobody else's
-            log.debug("exists already path=%s", self.path)
-        _, stat = self._session.get(self.path)
+            stat = self._made()
+        except NoNode:
+            self._session.ensure_path(parent_of(self.path))
+            stat = self._made()
         with self._lock:
             if self._is_open or self._end is not None:
                 return
@@ -175,14 +184,42 @@ class SequencedWriter:
             self._on_state(SessionState.LOST)
         self._send_more()
         if not self.is_ephemeral:
-            sweep(self._session, parent_of(self.path), stat.mtime_ms)
+            parent = parent_of(self.path)
+            self._in_background(lambda: sweep(self._session, parent, stat.mtime_ms))
+
+    def _made(self) -> Stat:
+        """Create the guard; the second write is there for its result."""
+        create = Create(self.path, self._data, ephemeral=self.is_ephemeral)
+        try:
+            made: Stat = self._session.multi([create, SetData(self.path, self._data)])[1]
+        except NodeExists:  # by a former try whose reply was lost: nobody else uses the path
+            _, made = self._session.get(self.path)
+        return made
 
     @property
     def is_over(self) -> bool:
         return self._end is not None
 
+    @property
+    def sure_until_s(self) -> float:
+        """Until then the session outlives its newest write that was acknowledged."""
+        return self._proven_s + self._session.timeout_s
+
+    def surely_stands(self) -> bool:
+        """Whether the session of an ephemeral guard cannot have expired unheard of, as it can while
+        the process is frozen: then others may have what was claimed by this writer. If the newest
+        proof is a session time-out old, another one is asked for, and waited for a moment.
+        """
+        if now_s() >= self.sure_until_s and not self.is_over:
+            proof = self.submit([Check(self.path)], are_valid=True)
+            try:
+                proof.exception(_PROOF_S)
+            except FutureTimeout:
+                proof.cancel()
+        return now_s() < self.sure_until_s and not self.is_over
+
     def close(self, timeout_s: float) -> bool:
-        """Wait for what is under way, delete the znode; returns whether all settled in time."""
+        """Wait for groups under way, delete the guard; returns whether all settled in time."""
         deadline = now_s() + timeout_s
         is_clean = self.flush(timeout_s) if self._is_open else not self.unsettled
         was_over = self._end is not None
@@ -200,17 +237,24 @@ class SequencedWriter:
                 log.debug("guard left behind until it is swept path=%s error=%s", self.path, exc)
         return is_clean
 
-    def submit(self, operations: Sequence[Operation]) -> Future[list[Any] | None]:
-        """Send these, all or none, at the next opportunity. Never blocks.
+    def submit(
+        self, operations: Sequence[Operation], *, are_valid: bool = False
+    ) -> Future[list[Any] | None]:
+        """Send these, all or none, at the next opportunity. Never blocks. ``are_valid``: their
+        paths were checked before.
 
         :raises ConfigurationError: a path that ZooKeeper cannot use.
         """
-        return self.submit_all([operations])[0]
+        return self.submit_all([operations], are_valid=are_valid)[0]
 
-    def submit_all(self, groups: Iterable[Sequence[Operation]]) -> list[Future[list[Any] | None]]:
+    def submit_all(
+        self, groups: Iterable[Sequence[Operation]], *, are_valid: bool = False
+    ) -> list[Future[list[Any] | None]]:
         """As :meth:`submit` for each, better packed."""
         made = [
-            FutureGroup(validated(one), estimated_bytes(one, self.chroot_bytes))
+            FutureGroup(
+                one if are_valid else validated(one), estimated_bytes(one, self.chroot_bytes)
+            )
             for one in map(tuple, groups)
         ]
         self.send(made)
@@ -249,7 +293,7 @@ class SequencedWriter:
         group.settle(error=TooLarge(what, size=group.size, limit=self.limit, path=path))
 
     def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
-        """Give up those ``wanted`` that surely were not sent; they hear nothing. Returns which."""
+        """Withdraw those ``wanted`` that were certainly not sent, untold. Returns them."""
         with self._lock:
             found = [group for group in self._queue.waiting if wanted(group)]
             self._queue.waiting = deque(group for group in self._queue.waiting if not wanted(group))
@@ -264,7 +308,7 @@ class SequencedWriter:
             self._count_down([group])
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until everything submitted is settled; whether it was, in ``timeout_s``."""
+        """Wait until everything submitted is settled; return whether it was, in ``timeout_s``."""
         with self._lock:
             return self._settled.wait_for(lambda: not self.unsettled, timeout_s)
 
@@ -283,8 +327,8 @@ class SequencedWriter:
                 self._settled.notify_all()
 
     def _send_more(self, *, is_answering: bool = False) -> None:
-        # One thread sends at a time, or two batches could overtake each other; who comes meanwhile
-        # has it go round again.
+        # One thread sends at a time, or two batches could overtake each other; others make it send
+        # once more.
         with self._lock:
             self._sends_wanted += 1
             if self._sends_wanted > 1:
@@ -297,7 +341,7 @@ class SequencedWriter:
                     and sent > self._window
                     and any(one.status is None for one in self._queue.flight)
                 ):
-                    # an answer still to come goes on: nobody sends for all others for ever
+                    # the next answer continues it: nobody sends for all others for ever
                     self._sends_wanted = 0
                     return
                 batch = self._queue.next_batch()
@@ -314,6 +358,7 @@ class SequencedWriter:
             sent += 1
 
     def _send(self, batch: PackedMulti) -> None:
+        sent_s = now_s()
         try:
             answer = self._session.multi_async(batch.operations(self.path), are_valid=True)
         except LeaderqError as exc:
@@ -322,14 +367,16 @@ class SequencedWriter:
             answer = failed_future(
                 ConfigurationError(f"an operation cannot be written down: {exc}")
             )
-        answer.add_done_callback(partial(self._answered, batch))
+        answer.add_done_callback(partial(self._answered, batch, sent_s))
 
-    def _answered(self, batch: PackedMulti, answer: Future[list[Any]]) -> None:
+    def _answered(self, batch: PackedMulti, sent_s: float, answer: Future[list[Any]]) -> None:
         with self._lock:
             if self._end is not None:  # all have been told
                 return
             batch.note_answer(answer)
-            if batch.status is not MultiStatus.APPLIED:
+            if batch.status is MultiStatus.APPLIED:
+                self._proven_s = max(self._proven_s, sent_s)
+            else:
                 self._queue.is_halted = True
             done = self._queue.take_applied()
             failed = self._queue.take_failed()
@@ -349,10 +396,10 @@ class SequencedWriter:
         self._send_more(is_answering=True)
 
     def _refused(self, batch: PackedMulti) -> None:
-        """Tell the group to blame. It waits again with all others: none of them was applied."""
+        """Tell the group to blame. The others wait again: none of them was applied."""
         blamed = batch.culprit()
         error = batch.error
-        if blamed is None:  # no telling which
+        if blamed is None:  # the culprit is not known
             for group in batch.groups:
                 group.is_alone = True
             self._go_on()
@@ -416,9 +463,9 @@ class SequencedWriter:
             session.sync(self.path)
             stat = session.exists(self.path)
             # made again: its czxid tells that it is another one
-            if stat is None and not self.is_ephemeral:
+            if stat is None and not self._is_ephemeral_over():
                 session.ensure_path(parent_of(self.path))
-                session.create(self.path, self._data)
+                session.create(self.path, self._data, ephemeral=self.is_ephemeral)
                 stat = session.get(self.path)[1]
         except LeaderqError as exc:
             is_usual = isinstance(exc, ConnectionLost | NodeExists)
@@ -426,6 +473,8 @@ class SequencedWriter:
             log.log(level, "guard not read now path=%s error=%s", self.path, exc)
             return False
         if stat is None or stat.ephemeral_owner != self._owner:
+            if stat is not None:  # perhaps made by the next session, just now
+                session.delete_async(self.path)
             self._finish(self._expired())
             return True
         with self._lock:
@@ -448,7 +497,7 @@ class SequencedWriter:
         return self.is_ephemeral and (is_lost or self._session.id not in (None, self._owner))
 
     def _finish(self, error: LeaderqError) -> None:
-        """Nothing more is sent; all that is left fails."""
+        """Send nothing more; everything left fails."""
         with self._lock:
             if self._end is None:
                 self._end = error
@@ -468,7 +517,7 @@ class SequencedWriter:
     def _expired(self) -> SessionExpired:
         return SessionExpired("the session of this consumer is over", path=self.path)
 
-    def _in_background(self, job: Callable[[], None]) -> None:
+    def _in_background(self, job: Callable[[], object]) -> None:
         Service("leaderq-writer", lambda _: job()).start()
 
 
@@ -479,12 +528,12 @@ _SWEEP_S = 10.0
 
 def sweep(session: Session, parent: str, now_ms: int, *, old_s: float = OLD_S) -> int:
     """Delete the writers below ``parent`` that were not written for ``old_s`` before ``now_ms``,
-    the servers' time; returns how many. Of very many it looks at some.
+    the servers' time; returns their number. Of very many it looks at some.
 
-    Safe for the living too: the next write of an owner that was idle makes its writer again. Only
-    what has been in doubt for all that time, its sender having had no connection, fails as unknown
-    then. Each is deleted at the version seen, so one in use stays. Errors are logged at level
-    debug: there will be another start.
+    Safe for living owners too: the next write of an idle owner makes its writer again. Only writes
+    that have been in doubt for all that time, because their sender had no connection, fail as
+    unknown then. Each is deleted at the version seen, so one in use stays. Errors are logged at
+    level debug: the next start tries again.
     """
     try:
         names = session.children(parent)

@@ -1,10 +1,9 @@
 """One kazoo client with one session after another, every wait bounded, and what looks after it.
 
 kazoo's ``stop`` may wait forever, its ``restart`` may close the new session, and its ``_call``
-queues silently while there is no connection, and blocks when its wake-up pipe is full. None of the
-three is used: requests are accepted exactly while connected, and ``finish`` ends the client within
-its budget, leaving to the threads what they still hold. kazoo also says "connected" before the
-servers have accepted the credentials; here nobody hears of it until they have.
+queues silently without a connection. None is used: requests are accepted exactly while connected,
+and ``finish`` ends the client within its budget. kazoo also says "connected" before the servers
+have accepted the credentials; here nobody hears of it until they have.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ _OPEN_STATES = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 class KazooLog:
     """Stands in for the logger of one kazoo client: quieter, and without secrets.
 
-    kazoo logs session passwords (level 5), ``addauth`` credentials and data (DEBUG), and a line or
-    two per attempt while servers are away. A session says itself, once, what changed; so of kazoo's
-    lines only errors keep their level, warnings and infos become DEBUG, and everything below is
-    dropped before it is formatted. ``trouble`` is the newest warning, for our error messages.
+    kazoo logs session passwords, ``addauth`` credentials and data below INFO, and a line or two per
+    attempt while servers are unreachable. So only errors keep their level, warnings and infos
+    become DEBUG, and everything below is dropped before it is formatted. ``trouble`` is the newest
+    warning, for our error messages.
     """
 
     def __init__(self, label: str) -> None:
@@ -71,11 +70,11 @@ class KazooLog:
 
 
 class Client(KazooClient):
-    """See the module.
+    """A client of kazoo's for one session at a time; see the module.
 
     ``on_state`` and ``on_event`` run on the connection thread, and must return at once; ``on_end``
-    is called once, when that thread has ended for whatever reason. What the ``predecessor`` knew of
-    the servers holds until this client knows better.
+    is called once, when that thread has ended. The ``predecessor``'s knowledge of the servers holds
+    until this client has its own.
     """
 
     handler: Transport
@@ -155,12 +154,12 @@ class Client(KazooClient):
 
     @property
     def credentials(self) -> Credentials | None:
-        """Of the session at hand, connected or not; ``None`` when there is none."""
+        """Of the present session, connected or not; ``None`` without one."""
         session_id, password = private_api.session_id_and_password(self)
         return Credentials(session_id, password) if session_id else None
 
     def is_connection_thread(self) -> bool:
-        """Whether the caller runs on the thread that alone can bring answers."""
+        """Whether the caller runs on the connection thread, without which no answer comes."""
         return threading.current_thread() is private_api.connection_thread(self.connection)
 
     def submit(self, request: Any, reply: Any) -> None:
@@ -176,10 +175,9 @@ class Client(KazooClient):
             self.handler.wake()
 
     def finish(self, *, timeout_s: float) -> bool:
-        """Close the session, and let go of all threads and sockets, within ``timeout_s``.
+        """Close the session, and release all threads and sockets, within ``timeout_s``.
 
-        Returns whether a server confirmed the end. A thread that does not end in time is told to
-        when it wakes. May be called more than once and from any thread.
+        Returns whether a server confirmed the end. May be called more than once, from any thread.
         """
         deadline = monotonic() + timeout_s
         with self._accepting:
@@ -208,8 +206,8 @@ class Client(KazooClient):
         if state in _OPEN_STATES and self.connection.is_connecting:
             self._open_state = state  # said before the credentials were sent
             return
-        # Requests are refused before kazoo answers what is queued, and accepted before anyone hears
-        # of the connection: so nothing is left in the queue to be sent by surprise after a
+        # Requests are refused before kazoo answers queued ones, and accepted before anyone hears of
+        # the connection: so nothing is left in the queue to be sent by surprise after a
         # reconnection, and no lock is held while listeners run.
         if state == KeeperState.AUTH_FAILED:
             self.auth_failed = True
@@ -221,7 +219,7 @@ class Client(KazooClient):
         super()._session_callback(state)
 
     def _fail_pending(self) -> None:
-        """Answer all requests, from whatever thread; for a client whose own thread cannot."""
+        """Answer all requests, on any thread; for a client whose own thread cannot."""
         _fail_all(private_api.request_queue(self), NotSent())
         _fail_all(private_api.requests_in_flight(self), ConnectionLoss())
 
@@ -238,7 +236,7 @@ STUCK_S = 15.0
 """How long a client may go without an attempt to connect: name servers may be slow."""
 REPLACEMENTS = BackoffPolicy(first_s=0.5, most_s=30.0)
 CALM_S = 60.0
-"""Replacements that are longer ago do not count."""
+"""Older replacements do not count."""
 
 
 def replacement_reason(
@@ -260,7 +258,7 @@ def replacement_reason(
 class TimeWithoutAttempt:
     """How long a client has been without a connection and without an attempt to get one.
 
-    The supervisor sleeps while all is well, for hours: time in which nobody looked must not count.
+    Time in which nobody looked does not count: the supervisor sleeps for hours.
     """
 
     def __init__(self) -> None:
@@ -277,19 +275,17 @@ class TimeWithoutAttempt:
         return now_s - self._since_s
 
     def has_tried(self, client: object, attempts: int) -> bool:
-        """Whether this client has made an attempt since the last look."""
         return (client, attempts) != self._attempt
 
 
 class ClientSupervisor:
-    """Watches over a session's client, and has it replaced when it is beyond repair.
+    """Watches a session's client, and has it replaced when it is beyond repair.
 
-    One thread, asleep while all is well; woken by every change of state. An outage, however long,
-    is not a reason: kazoo goes on connecting, and the session may still stand at the servers.
-    Reasons are: the connection thread has ended without our asking (an exception inside kazoo,
-    refused credentials); or there is no connection and no attempt to get one for a long time.
-    ``client`` returns the client to watch, or ``None`` when there is nothing to watch any more.
-    ``wake`` says that something changed: from any thread, also from a finalizer.
+    One thread, asleep while all is well. An outage, however long, is not a reason: kazoo keeps
+    connecting, and the session may still stand at the servers. Reasons: the connection thread has
+    ended without our asking (an exception inside kazoo, refused credentials); or there is no
+    connection and no attempt to get one for a long time. ``client`` returns the client to watch, or
+    ``None``. ``wake`` says that something changed: from any thread, also from a finalizer.
     """
 
     def __init__(
@@ -308,12 +304,11 @@ class ClientSupervisor:
         self._next_at = 0.0  # no replacement before
 
     def stop(self) -> None:
-        """Stop watching; does not wait, since it may be the supervisor itself that stops."""
+        """Stop watching; does not wait, because the supervisor itself may call it."""
         self._service.stop(0)
 
     def expect_attempt(self) -> None:
-        """The connection was dropped: a client that does not try to connect is stuck, whatever its
-        state says."""
+        """The connection was dropped: a client that does not try to connect is stuck."""
         self._expects_attempt = True
         self.wake()
 

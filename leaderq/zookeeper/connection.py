@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import select
 import socket
 import ssl
 import struct
@@ -42,7 +43,7 @@ _MAX_XID = 2147483647
 CONNECT_CEILING_S = 10.0
 """Most time one server gets to accept, however long the session time-out is."""
 CONNECT_FLOOR_S = 0.5
-"""Least time: below it a far TLS handshake fails, and a busy server looks dead."""
+"""Least time: below it distant TLS handshakes fail, and a busy server looks dead."""
 
 
 def connect_limit_s(timeout_s: float, addresses: int) -> float:
@@ -67,17 +68,16 @@ class Liveness:
     waiting_since_s: float | None = None
 
     def sent(self, now: float) -> None:
-        """Something went out that must be answered."""
+        """A request was sent that must be answered."""
         if self.waiting_since_s is None:
             self.waiting_since_s = now
 
     def heard(self, now: float, *, still_waiting: bool) -> None:
-        """Something came in; ``still_waiting`` for answers to other requests or not."""
+        """Bytes came in; ``still_waiting`` for answers to other requests or not."""
         self.heard_s = now
         self.waiting_since_s = now if still_waiting else None
 
     def is_dead(self, now: float) -> bool:
-        """Whether the connection must be given up."""
         since_s = now if self.waiting_since_s is None else self.waiting_since_s
         return now - self.heard_s > self.limit_s and now - since_s > self.timeout_s / 3
 
@@ -90,10 +90,10 @@ class Liveness:
 class Transport(SequentialThreadingHandler):
     """Threads and sockets of one kazoo client: kazoo's threading handler with every wait bounded.
 
-    What differs from kazoo's: ``stop`` joins for a bounded time, and nothing runs at exit of the
-    process; threads carry the session's name; one server that does not accept costs
-    ``limit_s()`` seconds instead of the session time-out; the wake-up pipe never blocks; TLS
-    settings are read once, and a failed handshake leaks no socket.
+    ``stop`` joins for a bounded time, and nothing runs at exit of the process; threads carry the
+    session's name; a server that does not accept costs ``limit_s()`` seconds instead of the session
+    time-out; the wake-up pipe never blocks; TLS settings are read once, and a failed handshake
+    leaks no socket.
     """
 
     name = "leaderq"
@@ -144,7 +144,7 @@ class Transport(SequentialThreadingHandler):
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - monotonic()))
                 if thread.is_alive():
-                    log.warning("thread held up by a callback, left behind name=%s", thread.name)
+                    log.warning("thread blocked by a callback, left behind name=%s", thread.name)
 
     def complete(self, job: Callable[[], object]) -> None:
         """Run ``job`` on the completion thread; at once, here, if that has ended."""
@@ -176,6 +176,19 @@ class Transport(SequentialThreadingHandler):
             while len(self._wake_up[0].recv(4096)) == 4096:
                 pass
 
+    def select(
+        self, readers: list[Any], writers: list[Any], _: list[Any], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """As kazoo's, which creates an epoll instance at each call, three times a request."""
+        poll = select.poll()
+        for one in readers:
+            poll.register(one, select.POLLIN)
+        for one in writers:
+            poll.register(one, select.POLLOUT)
+        ready = dict(poll.poll(None if timeout is None else max(0.0, timeout * 1000)))
+        readable = [one for one in readers if one.fileno() in ready]
+        return readable, [one for one in writers if one.fileno() in ready], []
+
     def create_connection(
         self,
         address: tuple[str, int],
@@ -198,18 +211,18 @@ class Transport(SequentialThreadingHandler):
 def _run_jobs(jobs: queue.SimpleQueue[Callable[[], object] | None]) -> None:
     while (job := jobs.get()) is not None:
         _contained(job)
-        del job  # or the last answer would be kept alive until the next one
+        del job  # otherwise the last answer would be kept alive until the next one
 
 
 def _contained(job: Callable[[], object]) -> None:
     try:
         job()
     except (Exception, SystemExit):  # neither may end the thread: all other callbacks need it
-        log.exception("callback failed, the session goes on")
+        log.exception("callback failed, the session continues")
 
 
 class ServerConnection(ConnectionHandler):
-    """See the module.
+    """The connection to the servers, one after the other.
 
     May be read from any thread: ``attempts`` (grows with every attempt to connect), ``timeout_s``
     (granted at the newest connection; before the first, the one asked for), ``resolved`` (host,
@@ -268,6 +281,11 @@ class ServerConnection(ConnectionHandler):
         self.is_connecting = True
         self._received.clear()
         self._last_xid = 0
+        if monotonic() - self._liveness.heard_s > 2 * self.timeout_s:
+            # Servers refuse whoever has seen more than they have, and emptied ones would for ever.
+            # The session is over on all others, unless they stood still as long: then they have
+            # agreed anew on all that was ever seen.
+            self.client.last_zxid = 0
         # A request never waits for a connection (Client refuses it): a byte left over wakes nobody.
         self.handler.drain()
         limits: tuple[float, float] = super()._connect(host, hostip, port)
@@ -275,7 +293,8 @@ class ServerConnection(ConnectionHandler):
         self.is_connecting = False
         self._on_authenticated()
         if private_api.stop_flag(self.client).is_set():
-            # Meanwhile; kazoo would serve this connection forever, and the session would live on.
+            # Meanwhile closed; kazoo would serve this connection for ever, and the session would
+            # live on.
             self.close_session()
         return limits
 
@@ -380,7 +399,7 @@ class ServerConnection(ConnectionHandler):
         super()._send_ping(connect_timeout)
 
     def _drop_if_dead(self) -> None:
-        # What has arrived unread is not silence: we may have been stopped ourselves while it came.
+        # Unread bytes are not silence: this process may have been stopped while they came.
         if not self._liveness.is_dead(monotonic()):
             return
         if not self.handler.select([private_api.server_socket(self)], [], [], 0)[0]:

@@ -1,15 +1,13 @@
 """Ends a session from outside: so fail-over after a crash takes milliseconds, not a time-out.
 
-ZooKeeper keeps a session when its owner's socket dies. Whoever knows its id and password may take
-it up again and close it; its ephemeral znodes vanish then and there. This is done here with plain
-sockets in the calling thread, which starts no other (Python refuses that at its exit): both
-requests go out together as soon as a server accepts, and the next server is tried beside the first
-one if that is slow. With TLS or SASL a kazoo client does the same, somewhat slower; without them
-kazoo is not even loaded.
+Whoever knows the id and password of a session may take it up and close it; its ephemeral znodes
+vanish then and there. This is done with plain sockets in the calling thread, which starts no other
+(Python refuses that at its exit): both requests go out together as soon as a server accepts, and
+the next server is tried beside the first one if that is slow. With TLS or SASL a kazoo client does
+the same, somewhat slower; without them kazoo is not even loaded.
 
-On failure: an answer "no such session" is success (it is over already, or the password is wrong,
-which ZooKeeper does not tell apart). No answer from anyone in time is ``False``: the session then
-lives until it expires.
+"No such session" is success: it is over already, or the password is wrong, which ZooKeeper does not
+tell apart. No answer in time is ``False``: the session then lives until it expires.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import import_module
+from contextlib import suppress
 from time import monotonic
 from typing import NamedTuple
 
@@ -32,10 +30,12 @@ log = logging.getLogger(__name__)
 HEDGE_S = 0.1
 """How long a server may be slow before the next is asked as well."""
 ROUND_S = 1.0
-"""How long all servers together may be silent before they are asked again: one may be back."""
+"""How long all servers together may be silent before they are asked again."""
 _CONNECT = struct.Struct("!iqiqi")
 _CONNECTED = struct.Struct("!ii")
 _INT = struct.Struct("!i")
+_LEAST, _MOST = 16, 1 << 16
+"""How long an answer to these two requests, or a watch event in between, may be."""
 _CLOSE_XID = 1
 _CLOSE_FRAME = struct.pack("!iii", 8, _CLOSE_XID, -11)
 
@@ -59,14 +59,6 @@ class SessionEnder:
         self._endpoints: Sequence[_Endpoint] = ()
         self._resolving: threading.Thread | None = None
 
-    def prepare(self) -> None:
-        """Import whatever :meth:`end` will need, and resolve the servers' names unless their
-        addresses are known; that may take as long as the resolver takes. Optional."""
-        if self._needs_kazoo:
-            import_module("leaderq.zookeeper.client")
-        if not self._endpoints:
-            self._resolve()
-
     def know(self, addresses: Iterable[tuple[str, int]]) -> None:
         """Use these numeric addresses, which someone else has resolved; none change nothing."""
         families = {True: socket.AF_INET6, False: socket.AF_INET}
@@ -81,13 +73,14 @@ class SessionEnder:
         session_timeout_s: float = 10.0,
         patient: bool = True,
     ) -> bool:
-        """End the session; returns within ``timeout_s`` whether it is over for certain.
+        """End the session; returns within ``timeout_s`` whether it is certainly over.
 
-        ``session_timeout_s`` is how long the session is to live on if it cannot be closed after
-        having been taken up. Without ``patient`` each server is asked once only.
+        ``session_timeout_s``: how long it lives on if it was taken up and could not be closed.
+        Without ``patient`` each server is asked only once.
         """
         deadline = monotonic() + timeout_s
-        ask = self._ask_kazoo if self._needs_kazoo else self._ask
+        needs_kazoo = self._security.uses_tls or self._security.uses_sasl
+        ask = self._ask_kazoo if needs_kazoo else self._ask
         while True:
             is_over, is_refused = ask(credentials, deadline, session_timeout_s)
             left_s = deadline - monotonic()
@@ -96,24 +89,19 @@ class SessionEnder:
             # No server answered; or the owner, alive, took it back before we could close it.
             time.sleep(min(HEDGE_S / 2, left_s))
 
-    @property
-    def _needs_kazoo(self) -> bool:
-        return self._security.uses_tls or self._security.uses_sasl
-
     def _resolve(self) -> None:
         self._endpoints = list(_resolved(self._address)) or self._endpoints
 
-    def _resolve_before(self, deadline: float) -> None:
-        if self._resolving is None or not self._resolving.is_alive():
-            name = "leaderq-ender-resolver"
-            self._resolving = threading.Thread(target=self._resolve, name=name, daemon=True)
-            self._resolving.start()
-        self._resolving.join(max(0.0, deadline - monotonic()))
-
-    def _ask(self, credentials: Credentials, deadline: float, session_timeout_s: float) -> _Answer:
+    def _ask(self, known: Credentials, deadline: float, session_timeout_s: float) -> _Answer:
         if not self._endpoints:
-            self._resolve_before(deadline)
-        frames = _frames(credentials, session_timeout_s)
+            if self._resolving is None or not self._resolving.is_alive():
+                name = "leaderq-ender-resolver"
+                self._resolving = threading.Thread(target=self._resolve, name=name, daemon=True)
+                self._resolving.start()
+            self._resolving.join(max(0.0, deadline - monotonic()))
+        password, timeout_ms = known.password, int(session_timeout_s * 1000)
+        body = _CONNECT.pack(0, 0, timeout_ms, known.session_id, len(password)) + password + b"\0"
+        frames = _INT.pack(len(body)) + body + _CLOSE_FRAME
         return _ask_all(self._endpoints, frames, min(deadline, monotonic() + ROUND_S)), False
 
     def _ask_kazoo(self, known: Credentials, deadline: float, session_timeout_s: float) -> _Answer:
@@ -149,8 +137,7 @@ def end_session(
     """End a session of another process, dead or alive: its ephemeral znodes vanish within
     milliseconds, and a live owner's next request fails.
 
-    Returns whether it is over for certain; ``False`` if no server answered in ``timeout_s``. Use
-    :class:`SessionEnder` to prepare ahead of time.
+    Returns whether it is certainly over; ``False`` if no server answered in ``timeout_s``.
     """
     ender = SessionEnder(address, security=security)
     return ender.end(credentials, timeout_s=timeout_s, session_timeout_s=session_timeout_s)
@@ -166,17 +153,17 @@ def _resolved(address: Address) -> Iterator[_Endpoint]:
         yield from dict.fromkeys((family, where) for family, _, _, _, where in found)
 
 
-def _frames(credentials: Credentials, session_timeout_s: float) -> bytes:
-    password, timeout_ms = credentials.password, int(session_timeout_s * 1000)
-    body = _CONNECT.pack(0, 0, timeout_ms, credentials.session_id, len(password)) + password + b"\0"
-    return _INT.pack(len(body)) + body + _CLOSE_FRAME
-
-
 def _says_over(answers: bytearray) -> bool:
-    """Whether what a server has answered so far says that the session is over; pure."""
+    """Whether what a server has answered so far says that the session is over; pure.
+
+    Raises ``ConnectionAbortedError`` if no ZooKeeper server answers so.
+    """
     begin = 0
     while len(answers) >= begin + 4:
-        end = begin + 4 + _INT.unpack_from(answers, begin)[0]
+        size = _INT.unpack_from(answers, begin)[0]
+        if not _LEAST <= size <= _MOST:
+            raise ConnectionAbortedError(f"an answer of {size} bytes is not of a ZooKeeper server")
+        end = begin + 4 + size
         if len(answers) < end:
             break
         if begin == 0:
@@ -189,7 +176,7 @@ def _says_over(answers: bytearray) -> bool:
 
 
 class _Attempt(NamedTuple):
-    """One server asked to end the session: what to say, and what it has answered so far."""
+    """One server asked to end the session: the bytes to send, and its answer so far."""
 
     sock: socket.socket
     frames: bytes
@@ -198,7 +185,7 @@ class _Attempt(NamedTuple):
 
 def _ask_all(endpoints: Sequence[_Endpoint], frames: bytes, deadline: float) -> bool:
     waiting, next_at = list(endpoints), monotonic()
-    with selectors.DefaultSelector() as selector:
+    with selectors.PollSelector() as selector:  # takes no file descriptor of its own
         try:
             while waiting or selector.get_map():
                 now = monotonic()
@@ -223,12 +210,13 @@ def _begin(selector: selectors.BaseSelector, endpoint: _Endpoint, frames: bytes)
     try:
         sock = socket.socket(family, socket.SOCK_STREAM)
     except OSError as exc:
-        log.debug("ZooKeeper server of no use address=%s reason=%s", address, exc)
+        log.debug("ZooKeeper server unusable address=%s reason=%s", address, exc)
         return
     selector.register(sock, selectors.EVENT_WRITE, _Attempt(sock, frames, bytearray()))
-    sock.setblocking(False)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.connect_ex(address)  # the selector will announce its success or failure
+    with suppress(OSError):  # the selector will announce its failure, as its success
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.connect_ex(address)
 
 
 def _advance(selector: selectors.BaseSelector, attempt: _Attempt, events: int) -> bool:
@@ -242,10 +230,11 @@ def _advance(selector: selectors.BaseSelector, attempt: _Attempt, events: int) -
         if not (chunk := sock.recv(4096)):
             raise ConnectionAbortedError("the server closed the connection without an answer")
         answers += chunk
+        return _says_over(answers)
     except BlockingIOError:
         return False
     except OSError as exc:
-        log.debug("ZooKeeper server of no use reason=%s", exc)
+        log.debug("ZooKeeper server unusable reason=%s", exc)
         selector.unregister(sock)
         sock.close()
-    return _says_over(answers)
+        return False

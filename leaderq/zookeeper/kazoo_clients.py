@@ -1,8 +1,8 @@
 """A session of its own for every ``KazooClient`` that a user brings.
 
-The user's client is neither changed nor used: kazoo does not notice a dead connection in use, may
-block callers, and tells nobody the granted time-out. leaderq reads from it where ZooKeeper is and
-who the user is, and opens one session beside it, once, however many objects use that client.
+The client is neither changed nor used: kazoo does not notice a dead connection in use, may block
+callers, and does not tell the granted time-out. leaderq reads from it where ZooKeeper is and who
+the user is, and opens one session beside it, however many objects use that client.
 
 ============================  ======================================================================
 what happens                  what the client's session does
@@ -39,9 +39,9 @@ from leaderq.zookeeper.security import Security
 from leaderq.zookeeper.session import CLOSE_TIMEOUT_S, DEFAULT_CONNECT_TIMEOUT_S, Session
 
 AnyClient: TypeAlias = Session | KazooClient
-"""What everything that needs ZooKeeper takes."""
+"""Accepted wherever ZooKeeper is needed."""
 STOP_S = 1.0
-"""How long the client's ``stop()`` may be held up while our session ends; milliseconds, usually."""
+"""How long the client's ``stop()`` may be delayed while our session ends; milliseconds, usually."""
 
 
 def as_session(client: AnyClient) -> Session:
@@ -49,14 +49,12 @@ def as_session(client: AnyClient) -> Session:
     ``KazooClient``.
 
     The first call with a client opens it, and may take as long as :func:`leaderq.connect`: with the
-    client's hosts, chroot, credentials (``auth_data`` and SASL), default ACL, TLS files and
-    requested time-out, as they are at that moment.
+    client's hosts, chroot, credentials, default ACL, TLS files and requested time-out.
 
     *Guarantees:* all that a :class:`Session` promises. It ends when the client is stopped, and
-    keeps neither the client nor the interpreter alive. ``close()`` does nothing before that, and
-    returns ``False``.
-    *Not guaranteed:* that what the client sees and what the session sees are of one moment, or that
-    they are connected at the same time: they are two sessions, with ephemeral znodes of their own.
+    keeps neither the client nor the interpreter alive. ``close()`` before that does nothing.
+    *Not guaranteed:* that client and session are connected at the same time, or see the same: they
+    are two sessions, with ephemeral znodes of their own.
 
     :raises ConfigurationError: the client is not started, or is not a threaded kazoo client.
     :raises ServersUnreachable: no server answered in time.
@@ -87,7 +85,7 @@ class _OwnSession(Session):
 
     @classmethod
     def beside(cls, client: KazooClient) -> _OwnSession:
-        """Open it, and let it follow the client's end."""
+        """Open it, and end it when the client ends."""
         remedy = "call its start() first, or use leaderq.connect(address)"
         not_started = ConfigurationError(f"the KazooClient given is not started; {remedy}")
         if not _is_running(client):
@@ -108,15 +106,14 @@ class _OwnSession(Session):
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether the client has been stopped, or is gone; for good: it may be started again."""
+        """Whether the client has been stopped, or is gone; final, even if it is started again."""
         client = self._owner()
         if client is None or not _is_running(client):
             self._is_orphaned = True
         return self._is_orphaned
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        """Does nothing while the client, whose session it is, is running. Returns whether it is
-        over."""
+        """Do nothing while the client is running. Returns whether the session is over."""
         return self._close(timeout_s) if self.is_orphaned else False
 
     def _owner_said(self, state: str) -> bool:
@@ -138,7 +135,7 @@ class _OwnSession(Session):
 
 @dataclass(frozen=True, kw_only=True)
 class _ClientSecurity(Security):
-    """What a ``KazooClient`` was given, which is more than :class:`Security` can say."""
+    """The credentials of a ``KazooClient``, which may exceed :class:`Security`."""
 
     schemes: tuple[tuple[str, str], ...] = field(repr=False)
     sasl: Mapping[str, Any] | None = field(repr=False)
@@ -201,7 +198,7 @@ _places: weakref.WeakKeyDictionary[KazooClient, _Place] = weakref.WeakKeyDiction
 
 
 def _forget_all() -> None:
-    """After a fork: the parent's sessions are of no use, and its threads may hold the locks."""
+    """After a fork: the parent's sessions cannot be used, and its threads may hold the locks."""
     global _lock, _places
     _lock, _places = threading.Lock(), weakref.WeakKeyDictionary()
 

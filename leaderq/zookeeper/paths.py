@@ -1,7 +1,6 @@
 """Where things are: znode paths, and the address of the servers; errors name value and rule.
 
-ZooKeeper would refuse a bad path with a message that names nothing. kazoo accepts ``a,,b``,
-``a:99999`` and ``a:port``, and fails later, elsewhere, or hangs.
+ZooKeeper would refuse a bad path with a message that names nothing.
 """
 
 from __future__ import annotations
@@ -9,22 +8,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from leaderq.config.kinds import InvalidValue, addresses
 from leaderq.errors import ConfigurationError
 
 # The characters refused are those of ZooKeeper's own PathUtils.
 _PATH = re.compile("(?:/[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+)+")
 _RELATIVE = re.compile(r"/\.\.?(?:/|$)")
-DEFAULT_PORT = 2181
-_EXAMPLE = "zk1:2181,zk2:2181,[::1]:2181/app"
-_REMEDY = f"write it as 'host:port,host:port/chroot', for example '{_EXAMPLE}'"
+_ADDRESS = addresses(2181, chroot=True)
 
 
 def validated_path(path: str, *, open_ended: bool = False) -> str:
-    """Return ``path`` itself, if ZooKeeper can use it.
+    """Return ``path`` itself. ``open_ended`` allows a trailing slash, for sequential znodes.
 
-    ``open_ended`` allows a trailing slash, for sequential znodes named by their number only.
-
-    :raises ConfigurationError: naming the path and what is wrong with it.
+    :raises ConfigurationError: with the path and its problem.
     """
     body = path[:-1] if open_ended and len(path) > 1 and path.endswith("/") else path
     if body == "/" or (_PATH.fullmatch(body) and "/." not in body):
@@ -47,7 +43,6 @@ def join(parent: str, *names: str) -> str:
 
 
 def is_at_or_below(path: str, other: str) -> bool:
-    """Return whether ``path`` is ``other`` or a znode below it."""
     return path == other or path.startswith(other.rstrip("/") + "/")
 
 
@@ -57,7 +52,6 @@ def parent_of(path: str) -> str:
 
 
 def name_of(path: str) -> str:
-    """Return the last part of a path."""
     return path.rpartition("/")[2]
 
 
@@ -65,7 +59,7 @@ def name_of(path: str) -> str:
 class Address:
     """An address as people write it: ``host:port,host:port/chroot``.
 
-    ``chroot`` is the znode that all paths are below: ``""`` or ``/some/path``.
+    ``chroot`` is the parent of all paths: ``""`` or ``/some/path``.
     """
 
     servers: tuple[tuple[str, int], ...]
@@ -73,7 +67,6 @@ class Address:
 
     @property
     def hosts(self) -> str:
-        """The servers alone, as one string."""
         return ",".join(
             f"[{host}]:{port}" if ":" in host else f"{host}:{port}"  # an IPv6 address
             for host, port in self.servers
@@ -83,47 +76,18 @@ class Address:
         return self.hosts + self.chroot
 
 
-def parsed_address(text: str, *, source: str = "the ZooKeeper address") -> Address:
-    """Return the address that ``text`` means; in errors it came from ``source``.
+def parsed_address(text: str) -> Address:
+    """Return the address that ``text`` means.
 
-    :raises ConfigurationError: with one sentence per problem: value, place and remedy.
+    :raises ConfigurationError: with the value and what to write instead.
     """
-    hosts, slash, chroot = text.strip().partition("/")
-    problems: list[str] = []
-    servers = tuple(_server(part, problems) for part in hosts.split(","))
-    path = slash + chroot.rstrip("/")
-    if path not in ("", "/"):
-        try:
-            validated_path(path)
-        except ConfigurationError as exc:
-            problems.extend(exc.problems)
-    if problems:
-        where = f"{source} {text!r}"
-        raise ConfigurationError(*(f"{where}: {problem}; {_REMEDY}" for problem in problems))
-    return Address(servers, "" if path == "/" else path)
-
-
-def _server(part: str, problems: list[str]) -> tuple[str, int]:
-    host, port = _split(part.strip())
-    if not host:
-        problems.append("it has an empty host")
-    elif any(char.isspace() or char in "@?#\\[]" for char in host):
-        problems.append(f"host {host!r} has a character no host has")
-    if not port:
-        return host, DEFAULT_PORT
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        problems.append(f"port {port!r} is not a number from 1 to 65535")
-        return host, 0
-    return host, int(port)
-
-
-def _split(part: str) -> tuple[str, str]:
-    if part.startswith("["):  # an IPv6 address, whose own colons are not the port's
-        host, closed, rest = part[1:].partition("]")
-        if not closed or rest[:1] not in ("", ":"):
-            return "", ""
-        return host, rest.removeprefix(":")
-    if part.count(":") > 1:
-        return part, ""
-    host, colon, port = part.partition(":")
-    return host, port or ("?" if colon else "")
+    try:
+        hosts, slash, chroot = _ADDRESS.check(text.strip().rstrip("/")).partition("/")
+    except InvalidValue as exc:
+        raise ConfigurationError(f"the ZooKeeper address {text!r} {exc}") from exc
+    if chroot:
+        validated_path(slash + chroot)
+    servers = (one.rpartition(":") for one in hosts.split(","))
+    return Address(
+        tuple((host.strip("[]"), int(port)) for host, _, port in servers), slash + chroot
+    )

@@ -1,18 +1,16 @@
 """Every request a session can make, in two forms: ``..._async``, which returns a future, and the
 plain one, which waits.
 
-**Async forms** never block and never wait for a connection: without one they fail at once with
-:class:`~leaderq.errors.NotConnected` (nothing was sent). A future fails with
-:class:`~leaderq.errors.ConnectionLost` when the connection broke after sending: the outcome is
-unknown. Its callbacks run on the session's completion thread and must not block it. Cancelling a
-future takes nothing back.
+**Async forms** never block and never wait for a connection: without one the future fails at once
+with :class:`~leaderq.errors.NotConnected`. It fails with :class:`~leaderq.errors.ConnectionLost`
+when the connection broke after sending: the outcome is unknown. Its callbacks run on the session's
+completion thread and must not block it. Cancelling takes nothing back.
 
 **Sync forms** wait for at most ``timeout_s`` (default: 2T, 10 s at most), then raise
 ``ConnectionLost``. They must not be called from a state listener, which runs on the thread that
 reads the answers.
 
-Wrong arguments raise :class:`~leaderq.errors.ConfigurationError` at the call, in both forms; all
-else is in the future.
+Wrong arguments raise :class:`~leaderq.errors.ConfigurationError` at the call, in both forms.
 """
 
 from __future__ import annotations
@@ -33,19 +31,21 @@ from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, Nod
 from leaderq.plain import require_plain_function
 from leaderq.zookeeper import wire
 from leaderq.zookeeper.client import Client
-from leaderq.zookeeper.paths import is_at_or_below, parent_of, validated_path
+from leaderq.zookeeper.paths import is_at_or_below, join, parent_of, validated_path
 from leaderq.zookeeper.translation import error_of
 from leaderq.zookeeper.watching import OneShot, Watch
 from leaderq.zookeeper.wire import Failed, Operation, Read, Stat
 
 T = TypeVar("T")
 ReadResult = tuple[bytes, Stat] | list[str] | LeaderqError
+ChildResult = tuple[bytes, int, int] | LeaderqError
 _SHARED = Permissions.READ | Permissions.CREATE
 
 
 class Answer(Future[T]):
-    """Its result is set on kazoo's connection thread, so that who waits wakes without a detour;
-    its callbacks, which must never hold that up, run on the completion thread."""
+    """Its result is set on kazoo's connection thread, so that a waiter wakes without a detour; its
+    callbacks run on the completion thread.
+    """
 
     def __init__(self, dispatch: Callable[[Callable[[], object]], None]) -> None:
         super().__init__()
@@ -66,18 +66,23 @@ class Answer(Future[T]):
 
 @dataclass(eq=False, slots=True)
 class Reply(Generic[T]):
-    """What kazoo holds while a request is in flight; it calls ``set`` or ``set_exception``.
+    """The object that kazoo holds while a request is in flight; it calls ``set`` or
+    ``set_exception``.
 
     Neither ever raises, which would end kazoo's connection thread, whatever became of the future.
+    ``is_last``: whether no further request has this future.
     """
 
     future: Future[T]
     convert: Callable[[Any], T]
     translate: Callable[[BaseException], LeaderqError]
+    is_last: bool = True
 
     def set(self, value: Any = None) -> None:
         try:
-            self.future.set_result(self.convert(value))
+            converted = self.convert(value)
+            if self.is_last:
+                self.future.set_result(converted)
         except InvalidStateError:
             pass  # nobody waits for it any more
         except Exception as exc:  # noqa: BLE001 - handed on to the caller
@@ -89,7 +94,6 @@ class Reply(Generic[T]):
 
 
 def failed_future(exc: BaseException) -> Future[Any]:
-    """Return a future that has failed already."""
     future: Future[Any] = Future()
     future.set_exception(exc)
     return future
@@ -104,11 +108,17 @@ class Requests:
 
     @property
     def chroot(self) -> str:
-        """The znode that all paths are below; ``""`` for the root."""
+        """The parent of all paths; ``""`` for the root."""
         return self._chroot
 
-    def _send(self, request: Any, convert: Callable[[Any], T], path: str | None) -> Future[T]:
+    def _send_all(
+        self, requests: Sequence[Any], convert: Callable[[Any], T], path: str | None
+    ) -> Future[T]:
+        """Send these; each answer is converted, and the last one is the future's."""
         raise NotImplementedError
+
+    def _send(self, request: Any, convert: Callable[[Any], T], path: str | None) -> Future[T]:
+        return self._send_all((request,), convert, path)
 
     # -- async forms -------------------------------------------------------------------------------
 
@@ -133,9 +143,7 @@ class Requests:
         return self._send(request, lambda raw: (raw[0] or b"", Stat(*raw[1])), path)
 
     def exists_async(self, path: str, watch: Watch | None = None) -> Future[Stat | None]:
-        """A znode's metadata or ``None``. ``watch`` hears once of its creation, change,
-        deletion.
-        """
+        """A znode's metadata or ``None``; ``watch`` hears once of any change to it."""
         request = kazoo_wire.Exists(self._server_path(path), _one_shot(watch, path))
         return self._send(request, lambda raw: None if raw is None else Stat(*raw), path)
 
@@ -158,18 +166,17 @@ class Requests:
         return self._send(request, _nothing, path)
 
     def sync_async(self, path: str = "/") -> Future[None]:
-        """Let this session's server catch up with what was written before. Not a quorum operation:
-        only a write is a barrier."""
+        """Let this session's server catch up with earlier writes; it is not a quorum operation."""
         return self._send(kazoo_wire.Sync(self._server_path(path)), _nothing, path)
 
     def multi_async(
         self, operations: Sequence[Operation], *, are_valid: bool = False
     ) -> Future[list[Any]]:
         """All operations or none; returns for each a ``str`` (create), ``Stat`` (set) or ``None``.
-        ``are_valid``: their paths were looked at before.
+        ``are_valid``: their paths were checked before.
 
-        Fails with the error of the first operation that failed by itself: ``.path`` and ``.index``
-        say which; with :class:`~leaderq.errors.TooLarge`, and is not sent, if it is oversized.
+        Fails with the error of the first operation that failed by itself (``.path``, ``.index``),
+        or with :class:`~leaderq.errors.TooLarge`, and is not sent.
         """
         operations = tuple(operations)
         prefixed = self._prefixed if are_valid else self._server_path
@@ -181,6 +188,28 @@ class Requests:
         reads = tuple(reads)
         request = wire.MultiRead(reads, self._server_path)
         return self._send_packed(request, lambda results: _each(results, lambda at: reads[at].path))
+
+    def child_data_async(self, parent: str, names: Sequence[str]) -> Future[list[ChildResult]]:
+        """These children of a znode, by names that the server told, in one request; returns for
+        each ``(data, ctime in ms, version)``, or its error in its place.
+        """
+        request = wire.ChildData(join(self._prefixed(parent), ""), names)
+        return self._send_packed(
+            request, lambda results: _each(results, lambda at: join(parent, names[at]))
+        )
+
+    def child_sizes_async(self, parent: str, names: Sequence[str]) -> Future[list[int]]:
+        """How many bytes each of these children (one at least) holds, 0 if it is gone; a request
+        each, because ZooKeeper tells no sizes in a multiRead.
+        """
+        above, sizes = join(self._prefixed(parent), ""), list[int]()
+
+        def note(raw: Any) -> list[int]:
+            sizes.append(0 if raw is None else raw.dataLength)
+            return sizes
+
+        requests = [kazoo_wire.Exists(above + name, None) for name in names]
+        return self._send_all(requests, note, parent)
 
     # -- sync forms --------------------------------------------------------------------------------
 
@@ -242,11 +271,10 @@ class Requests:
         return self._wait(self.multi_read_async(reads), timeout_s, None)
 
     def ensure_path(self, path: str, *, shared: str = "", timeout_s: float | None = None) -> None:
-        """Create what is missing of a persistent path; ``timeout_s`` bounds the whole.
+        """Create a persistent path with missing parents; ``timeout_s`` bounds the whole.
 
-        ``shared`` is ``path`` or one of its parents: it and what is above it, where created here,
-        get an ACL under which any user may also list and create children. What is below ``shared``
-        has the session's ACL.
+        ``shared`` is ``path`` or one of its parents: it and its parents, where created here, get an
+        ACL under which any user may also list and create children.
         """
         validated_path(path)
         if shared and not is_at_or_below(path, validated_path(shared)):
@@ -254,14 +282,15 @@ class Requests:
             raise ConfigurationError(f"shared path {shared!r} {problem}")
         deadline = monotonic() + self._wait_s(timeout_s)
         missing: list[str] = []
-        # Upwards first: who may not touch the parents must still be able to use what is there.
+        # Upwards first: a user that may not touch the parents must still be able to use an existing
+        # path.
         while path != "/" and self.exists(path, timeout_s=_left(deadline)) is None:
             missing.append(path)
             path = parent_of(path)
         for one in reversed(missing):
             acl = self._acl()
-            if shared and is_at_or_below(shared, one):
-                acl = _shared_acl(acl)
+            if shared and is_at_or_below(shared, one) and not _is_shared(acl):
+                acl = [*acl, ACL(_SHARED, ANYONE_ID_UNSAFE)]
             request = kazoo_wire.Create(self._server_path(one), b"", acl, 0)
             try:
                 self._wait(self._send(request, _nothing, one), _left(deadline), one)
@@ -299,7 +328,7 @@ class Requests:
     def _send_sized(
         self, request: Any, hint: int, convert: Callable[[Any], T], path: str | None
     ) -> Future[T]:
-        if hint + 4096 > self.max_request_bytes:  # only then is the exact size worth its price
+        if hint + 4096 > self.max_request_bytes:  # only then is the exact size worth its cost
             size, limit = len(request.serialize()) + wire.HEADER_BYTES, self.max_request_bytes
             if size > limit:
                 place = "" if path is None else f" on {path}"
@@ -320,16 +349,13 @@ class Requests:
 
 
 def unanswered(limit_s: float, path: str | None = None) -> ConnectionLost:
-    """Return the error of a request that was sent, and had no answer in time."""
     place = "" if path is None else f" ({path})"
     what = f"no answer within {limit_s:.1f} s: the outcome is unknown{place}"
     return ConnectionLost(what, path=path)
 
 
-def _shared_acl(acl: Sequence[ACL]) -> Sequence[ACL]:
-    if any(one.id == ANYONE_ID_UNSAFE and one.perms & _SHARED == _SHARED for one in acl):
-        return acl
-    return [*acl, ACL(_SHARED, ANYONE_ID_UNSAFE)]
+def _is_shared(acl: Sequence[ACL]) -> bool:
+    return any(one.id == ANYONE_ID_UNSAFE and one.perms & _SHARED == _SHARED for one in acl)
 
 
 def _left(deadline: float) -> float:
@@ -340,7 +366,7 @@ def _one_shot(watch: Watch | None, path: str) -> OneShot | None:
     if watch is None:
         return None
     require_plain_function(watch, "watch")
-    hash(watch)  # kazoo keeps watches in sets, on a thread that would die of an unhashable one
+    hash(watch)  # kazoo keeps watches in sets, on a thread that an unhashable one would end
     return OneShot(watch, path)
 
 

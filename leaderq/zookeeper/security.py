@@ -23,10 +23,8 @@ _SASL = ("DIGEST-MD5", "PLAIN", "CRAM-MD5", "GSSAPI")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What :func:`~leaderq.zookeeper.end_session` needs in another process.
-
-    ``password`` is a secret: hand it over a pipe, never on a command line, in a log or on disk. It
-    is not in the repr.
+    """The arguments of :func:`~leaderq.zookeeper.end_session`. ``password`` is a secret: pass it
+    through a pipe, never on a command line, in a log or on disk.
     """
 
     session_id: int
@@ -65,27 +63,24 @@ class Security:
 
     @property
     def uses_tls(self) -> bool:
-        """Whether the connection is encrypted."""
         return self.tls or self.ca is not None or self.cert is not None
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether the session authenticates by SASL."""
         return self.mechanism != DIGEST
 
     @property
     def has_credentials(self) -> bool:
-        """Whether the session says who it is."""
         return self.user is not None or self.mechanism == "GSSAPI"
 
     def auth_data(self) -> list[tuple[str, str]]:
-        """What kazoo sends as ``addauth``."""
+        """The ``addauth`` data that kazoo sends."""
         if self.uses_sasl or self.user is None:
             return []
         return [(DIGEST, f"{self.user}:{self.password or ''}")]
 
     def sasl_options(self) -> dict[str, Any] | None:
-        """What kazoo hands to pure-sasl; a new dict each time, because kazoo adds to it."""
+        """The options for pure-sasl; a new dict each time, because kazoo adds to it."""
         if not self.uses_sasl:
             return None
         options: dict[str, Any] = {"mechanism": self.mechanism, "service": self.service}
@@ -102,7 +97,7 @@ class Security:
     def ssl_context(self) -> ssl.SSLContext | None:
         """The TLS settings, files read; ``None`` without TLS.
 
-        :raises ConfigurationError: a file is missing or is not what it should be.
+        :raises ConfigurationError: a file is missing or cannot be used.
         """
         if not self.uses_tls:
             return None
@@ -122,7 +117,7 @@ class Security:
         return context
 
     def validate(self) -> None:
-        """Find everything wrong before any connection is tried.
+        """Find all problems before any connection is tried.
 
         :raises ConfigurationError: all problems at once.
         :raises MissingPiece: SASL is asked for and pure-sasl is not installed.

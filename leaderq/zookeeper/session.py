@@ -1,10 +1,9 @@
 """A ZooKeeper session that can be trusted to say what it does not know.
 
-Contract. The servers are authoritative about the session; kazoo's connection thread is the only one
-that hears them; this class tells what was heard, in order. ``CONNECTED`` is about the past,
-``SUSPENDED`` says nothing about the session, ``LOST`` is certain. No wait is unbounded, no request
-waits for a connection, and nothing is ever retried here: whether to repeat a request is a decision
-for those who know what it means.
+The servers are authoritative about the session; kazoo's connection thread alone hears them; this
+class tells what was heard, in order. ``CONNECTED`` is about the past, ``SUSPENDED`` says nothing
+about the session, ``LOST`` is certain. No wait is unbounded, no request waits for a connection, and
+nothing is retried here: that is a decision for those who know what a request means.
 
 =======================  ===========================================================================
 what happens             what a session does
@@ -17,11 +16,9 @@ server silent for 2T/3   the connection is dropped, in use or idle (see ``connec
 credentials refused      LOST; tried again, with growing pauses, until the servers accept them
 client beyond repair     replaced (see ``client.ClientSupervisor``): LOST, then CONNECTED with a new
                          id; the old session is ended if that is possible
-long outage              nothing but waiting: sessions outlive a lost quorum, and a new one would
-                         leave the old one's ephemeral znodes behind
+long outage              nothing but waiting: sessions outlive a lost quorum
 close                    the session is ended on the servers, through whichever answers, in time
-fork                     the child's copy refuses all use: two processes on one socket would corrupt
-                         each other's requests
+fork                     the child's copy refuses all use
 =======================  ===========================================================================
 
 Each hazard of kazoo and its answer is listed in ``docs/design/zookeeper-session.md``.
@@ -33,7 +30,7 @@ import enum
 import logging
 import os
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from importlib import import_module
 from time import monotonic
@@ -58,7 +55,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("leaderq.zookeeper")
 state_log = logging.getLogger(__name__)
-"""Changes of state only: the command line, which has events for them, turns it down."""
+"""Changes of state only: the command line, which has events for them, raises its level."""
 _NOT_ENDED = "ZooKeeper session not ended, it will expire id=%#x"
 T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 10.0
@@ -69,20 +66,17 @@ REPLACE_TIMEOUT_S = 1.0
 
 
 class SessionState(enum.Enum):
-    """Where a :class:`~leaderq.zookeeper.Session` stands; three have kazoo's names.
+    """The state of a :class:`~leaderq.zookeeper.Session`; three have kazoo's names.
 
-    ``CONNECTED`` proves only that a server answered once: it proves neither leadership nor that the
-    next request arrives.
+    ``CONNECTED`` proves neither leadership nor that the next request arrives.
     """
 
     CONNECTED = "connected"
     """A server answers, or did until now."""
     SUSPENDED = "suspended"
-    """No connection. The session may live on at the servers: its ephemeral znodes stand until they
-    expire it."""
+    """No connection. The session, with its ephemeral znodes, may live on at the servers."""
     LOST = "lost"
-    """This session id is over. The next ``CONNECTED`` is a new session with a new id and none of
-    the old ephemeral znodes."""
+    """This session id is over, and its ephemeral znodes. ``CONNECTED`` is a new session."""
     CLOSED = "closed"
     """Closed by its owner, for good."""
 
@@ -96,7 +90,7 @@ _LOG_LINES = {
 
 
 class LeadershipBlock(Protocol):
-    """What ``with`` and ``async with`` take; see :meth:`Session.leadership`."""
+    """The object for ``with`` and ``async with``; see :meth:`Session.leadership`."""
 
     def __enter__(self) -> Term: ...
     def __exit__(self, *error: Any) -> None: ...
@@ -184,7 +178,7 @@ class Session(Requests):
 
     @property
     def credentials(self) -> Credentials | None:
-        """What ends this session from another process, a secret; ``None`` as for ``id``."""
+        """The secret that ends this session from another process; ``None`` as for ``id``."""
         return self._credentials
 
     @property
@@ -193,7 +187,7 @@ class Session(Requests):
         return self._state
 
     def add_listener(self, listener: Listener) -> None:
-        """Call ``listener(state)`` at every change of state, on a thread that must not be held up:
+        """Call ``listener(state)`` at every change of state, on a thread that must not be blocked:
         set an event, and return; wait for no request. One that raises is logged, and stays."""
         self._listeners.add(listener)
 
@@ -206,15 +200,16 @@ class Session(Requests):
     def watch_tree(
         self, path: str, callback: Watch, *, timeout_s: float | None = None
     ) -> Subscription:
-        """Call ``callback(WatchEvent)`` for all that is created, changed or deleted at or below
-        ``path``, until closed.
+        """Call ``callback(WatchEvent)`` for everything that is created, changed or deleted at or
+        below ``path``, which need not exist, until closed. Runs on the thread of watches, in the
+        order things happened; do not block it for long.
 
-        The znode need not exist. Runs on the thread of watches, in the order things happened; do
-        not block it for long. After a reconnection one ``SESSION`` event says: the watch stands
-        again, events may be missing, read again.
+        Runs on the thread of watches, in the order things happened; do not block it for long. A
+        ``SESSION`` event says that the connection was lost: the watch stands again, events may be
+        missing, read again.
 
-        *Not guaranteed:* before ZooKeeper 3.9, both this and :meth:`watch_node` on one path of one
-        session; the later is heard.
+        *Not guaranteed:* before ZooKeeper 3.9, two of this, :meth:`watch_node` and a one-shot
+        ``watch`` on one path of one session; the later is heard.
 
         :raises ConnectionLost: not connected, or no answer in ``timeout_s``; no watch is left.
         """
@@ -223,8 +218,7 @@ class Session(Requests):
     def watch_node(
         self, path: str, callback: Watch, *, timeout_s: float | None = None
     ) -> Subscription:
-        """As :meth:`watch_tree`, for one znode: its creation, change, deletion, and children
-        created or deleted (``CHILDREN``)."""
+        """As :meth:`watch_tree`, for one znode and the names of its children (``CHILDREN``)."""
         return self._subscribe(path, WatchMode.NODE, callback, timeout_s)
 
     def _subscribe(
@@ -261,13 +255,13 @@ class Session(Requests):
         and the rest work as for any leader. In a coroutine write ``async with``, and look at
         ``term.ending.is_set()``: ``term.wait`` and ``term.write`` block.
 
-        *Guarantees:* the body begins in a term that is on and not paused. However it is left
-        (end, ``break``, ``return``, any exception, Ctrl-C) the leadership is given back and the
-        line is left, within seconds. Once the lease is over ``term.check()`` and ``term.write``
-        raise ``Deposed``, ``term.wait`` returns ``False``, and ``term.reason`` says why.
-        *Not guaranteed:* that a body that looks at none of these stops before the next leader
-        begins: nothing outside this program can stop it, as the guardian of ``leaderq run``
-        would. Nor that the next one leads at once if this process is killed: it does after
+        *Guarantees:* the body begins in a term that is on and not paused. However it is left (end,
+        ``break``, ``return``, any exception, Ctrl-C) the leadership is released and the line is
+        left, within seconds. Once the lease is over ``term.check()`` and ``term.write`` raise
+        ``Deposed``, ``term.wait`` returns ``False``, and ``term.reason`` says why. *Not
+        guaranteed:* that a body that checks none of these stops before the next leader begins:
+        nothing outside this program can stop it, as the guardian of ``leaderq run`` would. Nor that
+        the next candidate leads at once if this process is killed: it does after
         ``session.timeout_s``. The body is not called again after its term: see :meth:`terms`.
 
         :raises ConfigurationError: a name cannot be used.
@@ -296,9 +290,9 @@ class Session(Requests):
                 while term.wait(60):
                     write_report(term.number)
 
-        A term is given back when the body is left or goes on to the next one. Before it stands
-        again the candidate pauses: ``cool_off_s`` after the body has left a term that was on or has
-        resigned, longer each time after it was deposed, or as ``term.resign`` says.
+        A term is released when the body is left or goes on to the next one. Before it stands
+        again the candidate cools off: ``cool_off_s`` after the body has left a term that was on or
+        has resigned, longer each time after it was deposed, or as ``term.resign`` says.
         ``term.finish()`` ends the loop.
 
         *Guarantees:* as :meth:`leadership`, for each term.
@@ -317,19 +311,24 @@ class Session(Requests):
         """Connect and create the chroot, or leave nothing behind. Raises as :func:`connect`."""
         deadline = monotonic() + timeout_s
         try:
-            self._await_connection(deadline, timeout_s)
-            self._ensure_chroot(deadline, timeout_s)
+            connected = self._client.start_async()
+            while True:
+                self._await_connection(connected, deadline, timeout_s)
+                try:
+                    self._ensure_chroot(deadline)
+                    break
+                except errors.ConnectionLost as exc:
+                    if monotonic() >= deadline:
+                        raise self._unreachable(timeout_s) from exc
             self._supervisor.start()
         except BaseException:
             self._close(timeout_s=1.0)
             raise
 
-    def _await_connection(self, deadline: float, timeout_s: float) -> None:
-        client = self._client
-        connected = client.start_async()
-        while not (is_connected := connected.wait(0.02)) and monotonic() < deadline:
-            if client.ended.is_set():
-                break
+    def _await_connection(self, connected: Any, deadline: float, timeout_s: float) -> None:
+        client, is_connected = self._client, False
+        while not is_connected and monotonic() < deadline and not client.ended.is_set():
+            is_connected = connected.wait(0.02) and self._state is SessionState.CONNECTED
         if client.auth_failed:
             who = self._security.user or self._security.principal or "nobody"
             trouble = client.kazoo_log.trouble or "no reason given"
@@ -340,7 +339,7 @@ class Session(Requests):
         if not is_connected:
             raise self._unreachable(timeout_s)
 
-    def _ensure_chroot(self, deadline: float, timeout_s: float) -> None:
+    def _ensure_chroot(self, deadline: float) -> None:
         chroot, self._chroot = self._chroot, ""
         path = chroot or "/"
         try:
@@ -349,8 +348,6 @@ class Session(Requests):
             if isinstance(found, errors.NoNode):
                 left_s = max(0.1, deadline - monotonic())
                 self.ensure_path(path, shared=parent_of(path), timeout_s=left_s)
-        except errors.ConnectionLost as exc:
-            raise self._unreachable(timeout_s) from exc
         except errors.NoNode as exc:
             what = f"the chroot {chroot!r} of {self.address!r} could not be created"
             raise errors.ZooKeeperError(f"{what}: someone deletes it", path=chroot) from exc
@@ -360,6 +357,8 @@ class Session(Requests):
     def _unreachable(self, waited_s: float) -> errors.ServersUnreachable:
         trouble = self._client.kazoo_log.trouble
         question = "is ZooKeeper listening there, and may this host reach it?"
+        if self.address == "127.0.0.1:2181":  # the default: perhaps of somebody who tries things
+            question += " leaderq servers up starts one to try things with"
         hint = f"the last attempt said: {trouble}; {question}" if trouble else ""
         return errors.ServersUnreachable("ZooKeeper", self.address, waited_s=waited_s, remedy=hint)
 
@@ -367,7 +366,8 @@ class Session(Requests):
 
     def drop_connection(self) -> None:
         """Break the connection and connect again, with the same session: for one that seems dead
-        although nothing says so. Never blocks. Does nothing unless connected."""
+        although nothing says so. Never blocks. Does nothing unless connected.
+        """
         if (refusal := self._refusal(None)) is not None:
             raise refusal
         if self._state is SessionState.CONNECTED:
@@ -375,10 +375,8 @@ class Session(Requests):
             self._supervisor.expect_attempt()
 
     def replace(self, reason: str) -> None:
-        """Give up this session and its client, and begin a new one.
-
-        Listeners hear ``LOST``, then ``CONNECTED`` when the new one stands. The old one is ended on
-        the servers if that takes no longer than a second or two; else it expires after T.
+        """Begin a new session with a new client: ``LOST``, then ``CONNECTED``. The old one is ended
+        on the servers if that takes no longer than a second or two; otherwise it expires after T.
         """
         if (refusal := self._refusal(None)) is not None:
             raise refusal
@@ -403,12 +401,11 @@ class Session(Requests):
                 self._client.start_async()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        """End the session, so that its ephemeral znodes vanish now; let go of threads and sockets.
+        """End the session, so that its ephemeral znodes vanish now; release threads and sockets.
 
-        Returns ``True`` when the servers have confirmed the end, or it was over already; ``False``
-        when it may live on until it expires, T after a server last heard of it. Takes ``timeout_s``
-        at most, and a little more only if a callback blocks a thread. May be called again, from any
-        thread, in any state.
+        Returns ``True`` when it is certainly over; ``False`` when it may live on until it expires,
+        T after a server last heard of it. Takes ``timeout_s`` at most, and a little more only if a
+        callback blocks a thread. May be called again, from any thread, in any state.
         """
         return self._close(timeout_s)
 
@@ -421,8 +418,8 @@ class Session(Requests):
         if not is_first:
             self._closed.wait(timeout_s)
             return self._is_over
-        # Said before it is done: code that trusts in an ephemeral znode of this session must stop
-        # doing so before that can vanish.
+        # Announced before it is done: code that relies on an ephemeral znode of this session must
+        # stop that before the znode can vanish.
         self._listeners.announce(SessionState.CLOSED)
         self._supervisor.stop()
         deadline = monotonic() + timeout_s
@@ -440,14 +437,14 @@ class Session(Requests):
         return self._is_over
 
     def _end(self, client: Client, credentials: Credentials | None, timeout_s: float) -> bool:
-        """Let go of ``client``; returns whether its session is over for certain."""
+        """Close ``client``; returns whether its session is certainly over."""
         deadline = monotonic() + timeout_s
         if client.finish(timeout_s=timeout_s / 2) or credentials is None:
             return True
         if client.auth_failed:
             return False
-        # Its connection is gone or silent. Another one may still reach a server, and spare everyone
-        # the wait until it expires.
+        # Its connection is gone or silent. Another connection may still reach a server, so that
+        # nobody has to wait until the session expires.
         self._ender.know(client.resolved)
         return self._ender.end(
             credentials,
@@ -476,7 +473,7 @@ class Session(Requests):
         return None if self._state is SessionState.CLOSED else self._client
 
     def _end_former(self) -> None:
-        """What could not be ended when its client was replaced; now a server answers again."""
+        """End a session that could not be ended when its client was replaced."""
         with self._replacing:
             former, self._former = self._former, None
         if former is None:
@@ -486,7 +483,7 @@ class Session(Requests):
             log.warning(_NOT_ENDED, former.session_id)
 
     def _heard(self, client: Client, kazoo_state: str) -> None:
-        """On the connection thread: note what a client said, unless it is one we have given up."""
+        """On the connection thread: note a client's news, unless the client was replaced."""
         state = SessionState[kazoo_state]
         with self._lock:
             is_news = client is self._client and self._state not in (SessionState.CLOSED, state)
@@ -515,16 +512,21 @@ class Session(Requests):
 
     # -- sending -----------------------------------------------------------------------------------
 
-    def _send(self, request: Any, convert: Callable[[Any], T], path: str | None) -> Future[T]:
+    def _send_all(
+        self, requests: Sequence[Any], convert: Callable[[Any], T], path: str | None
+    ) -> Future[T]:
         client = self._client
         if (refusal := self._refusal(path)) is not None:
             return failed_future(refusal)
         answer: Answer[T] = Answer(client.handler.complete)
-        client.submit(request, Reply(answer, convert, lambda exc: translated(exc, path)))
+        for request in requests:
+            is_last = request is requests[-1]
+            reply = Reply(answer, convert, lambda exc: translated(exc, path), is_last)
+            client.submit(request, reply)
         return answer
 
     def _refusal(self, path: str | None) -> errors.SessionClosed | None:
-        """What every use of the session gets, if it is of no use."""
+        """The error for every use of the session, if it cannot be used."""
         if os.getpid() != self._pid:
             what = f"this session belongs to process {self._pid}; connect again after the fork"
             return errors.SessionClosed(what, path=path)
@@ -534,7 +536,7 @@ class Session(Requests):
 
 
 def _upwards() -> Any:
-    """What leads with a session: loaded by name, since it is built on sessions."""
+    """Objects that lead with a session: loaded by name, because they are built on sessions."""
     return import_module("leaderq.running.leadership")
 
 
@@ -552,9 +554,8 @@ def connect(
 
     ``timeout_s`` is the session time-out asked for; the servers may grant another
     (``session.timeout_s``). ``name`` appears in the names of threads. ``max_request_bytes`` is the
-    servers' ``jute.maxbuffer``. The chroot is created if it is missing: with the ACL of these
-    credentials; the znodes above it, which belong to no one in particular, let any user list and
-    create children.
+    servers' ``jute.maxbuffer``. A chroot that is missing is created with the ACL of these
+    credentials; in the znodes above it any user may list and create children.
 
     *Guarantees:* returns or raises within ``connect_timeout_s`` and about a second; leaves no
     thread or socket behind when it raises.

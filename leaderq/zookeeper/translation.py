@@ -10,7 +10,7 @@ from leaderq.zookeeper.wire import Failed
 
 
 class NotSent(Exception):
-    """Given to a request that was refused before it was sent, because there is no connection."""
+    """The error of a request refused before it was sent: there is no connection."""
 
 
 _REFUSED = (theirs.AuthFailedError, theirs.SessionClosedRequireSaslError)
@@ -64,5 +64,4 @@ def translated(
 
 
 def error_of(failed: Failed, path: str | None, index: int | None = None) -> LeaderqError:
-    """Return the error of one operation of a multi or multiRead."""
     return translated(theirs.EXCEPTIONS[failed.code](), path, index)

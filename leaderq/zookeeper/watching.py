@@ -1,10 +1,9 @@
 """Watches: one-shot ones that come with a read, and persistent ones that stay until closed.
 
-One-shot watches are kept by kazoo, keyed by path, and removed when they fire. Persistent ones are
-kept here, because kazoo does not know them: their events are routed from the connection thread to
-the thread of watches, and they are set again after every reconnection, because the server forgets
-them with the connection. A holder then gets a ``SESSION`` event, *after* the watch stands again,
-and reads again: so nothing that happened while the connection was away is missed.
+One-shot watches are kept by kazoo, and removed when they fire. Persistent ones are kept here: their
+events are routed from the connection thread to the thread of watches, and they are set again after
+every reconnection, because the server forgets them. A holder then gets a ``SESSION`` event, *after*
+the watch stands again, and reads again: so nothing is missed.
 """
 
 from __future__ import annotations
@@ -27,15 +26,16 @@ log = logging.getLogger(__name__)
 
 
 class WatchKind(enum.Enum):
-    """What a watch saw."""
+    """The kind of a watch's event."""
 
     CREATED = 1
     DELETED = 2
     CHANGED = 3
     CHILDREN = 4
     SESSION = -1
-    """Nothing of the znode: a one-shot watch ended with the connection or the session, so set it
-    again; a persistent one was away and stands again, so read again what it is about."""
+    """No news of the znode: a one-shot watch ended with the connection or the session, so set it
+    again; a persistent one was interrupted and stands again, so read again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,7 @@ _KINDS = {"CHILD": WatchKind.CHILDREN, **WatchKind.__members__}  # by kazoo's na
 
 @dataclass(frozen=True, slots=True)
 class OneShot:
-    """What kazoo keeps of a one-shot watch. Equal for equal callables: asking twice on one path
-    fires once, and does not pile up."""
+    """A one-shot watch as kazoo keeps it; equal for equal callables, which fire once."""
 
     callback: Watch
     path: str
@@ -65,8 +64,7 @@ class OneShot:
 
 @dataclass(eq=False, slots=True)
 class Subscription:
-    """A persistent watch. ``close()`` ends it, as does leaving its ``with`` block; an event under
-    way may still arrive once."""
+    """A persistent watch, until ``close()``; an event under way may still arrive once."""
 
     _watches: PersistentWatches
     path: str
@@ -96,7 +94,7 @@ class Subscription:
 
 
 class PersistentWatches:
-    """Those of one session. ``send`` sends a request, ``watch`` runs a job on their thread."""
+    """The watches of one session. ``send`` sends a request, ``watch`` runs a job."""
 
     def __init__(
         self,
@@ -119,7 +117,7 @@ class PersistentWatches:
         subscription = Subscription(self, path, server_path, mode, callback)
         with self._lock:
             self.all = (*self.all, subscription)
-        return subscription, self._send(AddWatch(server_path, mode), path)
+            return subscription, self._send(AddWatch(server_path, mode), path)
 
     def remove(self, subscription: Subscription) -> None:
         """Forget it, and tell the server if it was the last of its kind at its path."""
@@ -130,11 +128,12 @@ class PersistentWatches:
             self.all = tuple(one for one in self.all if one is not subscription)
             if any(one.server_path == path and one.mode == mode for one in self.all):
                 return
-        # A server before 3.9 refuses, and goes on sending: route() drops the events.
-        self._send(RemoveWatches(path, WatchMode.REMOVE[mode]), subscription.path)
+            # Under the lock: sent after that of an add, it would remove the watch just set.
+            # A server before 3.9 refuses, and goes on sending: route() drops the events.
+            self._send(RemoveWatches(path, WatchMode.REMOVE[mode]), subscription.path)
 
     def route(self, kind: int, server_path: str) -> None:
-        """Hand an event to whom it concerns. On the connection thread: queues, and returns."""
+        """Queue an event for the subscriptions it concerns. On the connection thread."""
         event = WatchEvent(WatchKind(kind), self._local_path(server_path))
         for subscription in self.all:
             if subscription.covers(event.kind, server_path):

@@ -1,11 +1,10 @@
 """What one request can ask for, and its bytes; pure, no I/O.
 
-The operations of a multi and the reads of a multiRead are values: they may be built anywhere, kept,
-compared, and sent more than once. The requests are those that kazoo has no class for, and the multi
-in a leaner form. Each has the shape that kazoo's connection expects of a request (``type``,
-``serialize()``, ``deserialize(buffer, offset)``), with all paths as the server sees them (chroot
-included). The body is packed once, in the caller's thread, so that its size is known before
-anything is sent and kazoo's one connection thread only copies it. No repr shows data.
+The operations of a multi and the reads of a multiRead are values, to be kept, compared and sent
+again. The requests are those that kazoo has no class for, and the multi in a leaner form, in the
+shape that kazoo's connection expects (``type``, ``serialize()``, ``deserialize(buffer, offset)``),
+with paths as the server sees them. The body is packed once, in the caller's thread. No repr shows
+data.
 
 Sources: ``zookeeper.jute`` and ``ZooDefs.OpCode`` of Apache ZooKeeper: 14 multi, 18 removeWatches,
 22 multiRead, 106 addWatch.
@@ -29,17 +28,18 @@ HEADER_BYTES = 8
 EPHEMERAL, SEQUENTIAL = 1, 2
 _INT = struct.Struct("!i")
 _MULTI_HEADER = struct.Struct("!iBi")
+_PART = struct.Struct("!iBii")  # a header, and the length of the path behind it
 _MULTI_END = _MULTI_HEADER.pack(-1, 1, -1)
 _STAT = struct.Struct("!qqqqiiiqiiq")
+_CTIME_AND_VERSION = struct.Struct("!16xq8xi32x")  # of a Stat
 _CREATE, _DELETE, _GET, _SET, _CHILDREN, _CHECK, _ERROR = 1, 2, 4, 5, 8, 13, -1
-_HEADERS = {kind: _MULTI_HEADER.pack(kind, 0, -1) for kind in (1, 2, 4, 5, 8, 13)}
 
 
 class Stat(NamedTuple):
     """A znode's metadata. ``ephemeral_owner`` is the owning session's id, 0 if persistent.
 
-    ``version`` counts data writes since the znode was created, and starts at 0 again when it is
-    deleted and created again: only ``czxid`` tells two lives of one path apart.
+    ``version`` starts at 0 again when a znode is deleted and created again: only ``czxid`` tells
+    two lives of one path apart.
     """
 
     czxid: int
@@ -60,8 +60,7 @@ class Stat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a znode; ``sequential``: with ten digits appended by the server. Result in a multi:
-    the path created."""
+    """Create a znode, with ten digits appended if ``sequential``. Result: the path created."""
 
     path: str
     data: bytes = b""
@@ -90,8 +89,7 @@ class Delete:
 class Check:
     """Let the multi fail unless the znode exists in this version (-1: any). Result: ``None``.
 
-    Only the data version is compared, and it starts at 0 again when a znode is deleted and created
-    again: a check fences only if its path is never used twice.
+    It fences only if its path is never used twice: versions start at 0 again.
     """
 
     path: str
@@ -192,6 +190,13 @@ def _read_data_and_stat(buffer: bytes, offset: int) -> tuple[tuple[bytes, Stat],
     return (data or b"", stat), offset
 
 
+def _read_child(buffer: bytes, offset: int) -> tuple[tuple[bytes, int, int], int]:
+    begin = offset + 4
+    end = begin + max(0, _INT.unpack_from(buffer, offset)[0])
+    ctime_ms, version = _CTIME_AND_VERSION.unpack_from(buffer, end)
+    return (buffer[begin:end], ctime_ms, version), end + _STAT.size
+
+
 def _read_failed(buffer: bytes, offset: int) -> tuple[Failed, int]:
     return Failed(_INT.unpack_from(buffer, offset)[0]), offset + 4
 
@@ -230,6 +235,23 @@ class MultiRead(PackedRequest):
 
     def __init__(self, reads: Sequence[Read], server_path: ServerPath) -> None:
         super().__init__([_read(one, server_path) for one in reads], len(reads))
+
+
+class ChildData(PackedRequest):
+    """The data of these children of one znode, whose path ``prefix`` is but for the name. Results:
+    ``(data, ctime in ms, version)``.
+    """
+
+    __slots__ = ()
+    type = MultiRead.type
+    readers = {_GET: _read_child, _ERROR: _read_failed}  # noqa: RUF012
+
+    def __init__(self, prefix: str, names: Sequence[str]) -> None:
+        parts: list[bytes] = []
+        for name in names:
+            path = (prefix + name).encode()
+            parts += (_PART.pack(_GET, 0, -1, len(path)), path, b"\0")
+        super().__init__(parts, len(names))
 
 
 class WatchMode:
@@ -271,19 +293,19 @@ def _packed_entry(entry: ACL) -> bytes:
 
 
 def _operation(op: Operation, server_path: ServerPath, acl: bytes) -> tuple[bytes, ...]:
-    path = server_path(op.path, isinstance(op, Create) and op.sequential).encode()
-    size = _INT.pack(len(path))
+    if isinstance(op, (Delete, Check)):
+        kind = _DELETE if isinstance(op, Delete) else _CHECK
+        path = server_path(op.path, False).encode()
+        return _PART.pack(kind, 0, -1, len(path)), path, _INT.pack(op.version)
     if isinstance(op, Create):
+        path = server_path(op.path, op.sequential).encode()
+        head = _PART.pack(_CREATE, 0, -1, len(path))
         flags = (EPHEMERAL if op.ephemeral else 0) | (SEQUENTIAL if op.sequential else 0)
-        data_size = _INT.pack(len(op.data))
-        return _HEADERS[_CREATE], size, path, data_size, op.data, acl, _INT.pack(flags)
+        return head, path, _INT.pack(len(op.data)), op.data, acl, _INT.pack(flags)
     if isinstance(op, SetData):
-        data_size = _INT.pack(len(op.data))
-        return _HEADERS[_SET], size, path, data_size, op.data, _INT.pack(op.version)
-    if isinstance(op, Delete):
-        return _HEADERS[_DELETE], size, path, _INT.pack(op.version)
-    if isinstance(op, Check):
-        return _HEADERS[_CHECK], size, path, _INT.pack(op.version)
+        path = server_path(op.path, False).encode()
+        head = _PART.pack(_SET, 0, -1, len(path))
+        return head, path, _INT.pack(len(op.data)), op.data, _INT.pack(op.version)
     raise TypeError(f"{op!r} is not an operation of a multi")
 
 
@@ -291,4 +313,5 @@ def _read(one: Read, server_path: ServerPath) -> bytes:
     if not isinstance(one, (GetData, GetChildren)):
         raise TypeError(f"{one!r} is not a read of a multi_read")
     kind = _GET if isinstance(one, GetData) else _CHILDREN
-    return _HEADERS[kind] + write_string(server_path(one.path, False)) + b"\0"
+    path = server_path(one.path, False).encode()
+    return _PART.pack(kind, 0, -1, len(path)) + path + b"\0"

@@ -1,7 +1,4 @@
-"""``python -m compat [--lock] [TEXT]``: only what is called so, such as ``3.6`` or ``python3.12``.
-
-``--lock`` resolves the jars of all servers again, and writes ``servers.lock``.
-"""
+"""``python -m compat [TEXT]``: only what is called so, such as ``3.6`` or ``python3.12``."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from compat.versions import LOCK, NEWEST, ROOTS, SERVERS, TOO_OLD, use
+from compat.versions import NEWEST, SERVERS, TOO_OLD, use
 from leaderq import connect
 from leaderq.errors import ZooKeeperError
 from leaderq.testing import ZooKeeperServer, jars
@@ -24,8 +21,8 @@ TESTS = [f"@{ROOT / 'tests' / path}" for path in ("quick.txt", "compat/tests.txt
 SINCE_39 = "the_server_forgets_a_watch or stands_again_after_a_reconnection_and_says"
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 EXTRAS = "confluent,metrics,sasl,servers"
-TOOLS = ["hypothesis", "psycopg[binary]", "pytest>=8.2", "pytest-timeout", "pytest-xdist"]
-TOOLS += ["setuptools>=68"]  # which newer Pythons do not bring
+TOOLS = ["hypothesis", "import-linter>=2", "psycopg[binary]", "pytest>=8.2", "pytest-timeout"]
+TOOLS += ["pytest-xdist", "setuptools>=68"]  # the last is not in newer Pythons
 
 
 def refuses_what_is_too_old() -> str:
@@ -85,20 +82,10 @@ def on_python(version: str) -> str | None:
     return tests_with(python, *NEWEST, "tests/unit")
 
 
-def write_lock() -> None:
-    """Resolve ``ROOTS``, and write down what they need."""
-    head = "# Written by python -m compat --lock: <set> <sha256> <bytes> <group:artifact:version>"
-    LOCK.write_text("\n".join([head, *jars.resolved(ROOTS)]) + "\n")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="compat", description=__doc__)
     parser.add_argument("text", nargs="?", default="", metavar="TEXT")
-    parser.add_argument("--lock", action="store_true")
     asked = parser.parse_args()
-    if asked.lock:
-        write_lock()
-        return 0
     here = Path(sys.executable)
     tasks: dict[str, Callable[[], str | None]] = {
         f"ZooKeeper {TOO_OLD} is refused": refuses_what_is_too_old

@@ -6,6 +6,7 @@ from mutants.mutant import Edit, mutant
 
 CONNECTING = "leaderq/cli/connecting.py"
 DRAIN = "leaderq/cli/queue/drain.py"
+ENTRY = "leaderq/cli/entry.py"
 LAYOUT = "leaderq/election/layout.py"
 OBSERVER = "leaderq/election/observer.py"
 OPTIONS = "leaderq/cli/options.py"
@@ -13,10 +14,21 @@ OPTIONS = "leaderq/cli/options.py"
 OPERATING = "tests/acceptance/cli/test_operating.py::test_"
 QUEUE = "tests/acceptance/cli/test_queue.py::test_"
 RECORDS = "tests/unit/election/test_records.py::test_"
+STRANGE = "tests/acceptance/cli/test_strange_surroundings.py::test_"
 SURFACE = "tests/unit/cli/test_command_line_surface.py::test_"
 WHY = "tests/acceptance/cli/test_why_nobody_leads.py::test_"
 
 MUTANTS = [
+    mutant(
+        "a socket gets the number of a standard stream that is closed",
+        f"{STRANGE}what_a_career_prints_goes_into_no_socket_of_ours",
+        Edit(ENTRY, "    _fill_closed_streams()\n", ""),
+    ),
+    mutant(
+        "what is drained to a closed standard output is lost",
+        f"{STRANGE}nothing_is_drained_to_a_standard_output_that_is_closed",
+        Edit(DRAIN, "    require_output()\n", ""),
+    ),
     mutant(
         "what lies unread in a broken pipe is deleted",
         f"{QUEUE}a_drain_into_a_pipe_that_breaks_puts_back_all_that_was_not_read[1]",
@@ -33,7 +45,7 @@ MUTANTS = [
         Edit(
             OPTIONS,
             "is_flag=True, help=help)",
-            'is_flag=True, help=help, envvar="LEADERQ_" + name[2:].upper())',
+            'is_flag=True, help=help, envvar="LEADERQ_" + names[0][2:].upper())',
         ),
     ),
     mutant(

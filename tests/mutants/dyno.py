@@ -9,7 +9,6 @@ INDEX = "leaderq/dyno/index.py"
 QUEUE = "leaderq/dyno/queue.py"
 TRANSITIONS = "leaderq/dyno/transitions.py"
 VIEW = "leaderq/dyno/shard_view.py"
-WRITES = "leaderq/dyno/writes.py"
 
 HERE = "tests/integration/dyno/"
 MESSAGES = f"{HERE}test_messages.py::test_"
@@ -17,7 +16,22 @@ RUDE = f"{HERE}test_rude_messages.py::test_"
 HEARD = f"{HERE}test_what_is_heard.py::test_"
 UNIQUE = f"{HERE}test_unique_messages.py::test_"
 
+FROZEN = (
+    "tests/integration/queues/test_frozen_consumers.py"
+    "::test_who_was_frozen_begins_nothing_that_another_may_have"
+)
+
 MUTANTS = [
+    mutant(
+        "who was frozen is handed what it had claimed before",
+        f"{FROZEN}[pop]",
+        Edit(CONSUMER, "is_standing = writer.surely_stands()", "is_standing = True"),
+    ),
+    mutant(
+        "a message asked for by its id is handed out after a freeze",
+        f"{FROZEN}[pop_id]",
+        Edit(CONSUMER, "next(iter(self._standing(found)), None)", "next(iter(found), None)"),
+    ),
     mutant(
         "a message that is removed as it is first delivered leaves its claim over",
         f"{RUDE}a_message_that_is_first_delivered_while_it_is_removed_leaves_no_claim_over[remove]",
@@ -60,7 +74,7 @@ MUTANTS = [
     mutant(
         "a lease of one's own that is over is nobody's",
         f"{RUDE}a_lease_that_nobody_settles_passes_to_the_same_consumer_too",
-        Edit(INDEX, "if name in self._ours:  # else", "if not self._ours:  # else"),
+        Edit(INDEX, "if name in self._ours:  # otherwise", "if not self._ours:  # otherwise"),
     ),
     mutant(
         "who has just come is taken for one who has gone",
@@ -101,7 +115,7 @@ MUTANTS = [
     ),
     mutant(
         "a lease that is shortened is looked at when it was to end",
-        f"{RUDE}a_lease_that_is_shortened_ends_in_time_and_one_of_0_s_is_given_back",
+        f"{RUDE}a_lease_that_is_shortened_ends_in_time_and_one_of_0_s_is_released",
         Edit(CONSUMER, "view.index.looked_at(one.name, one.until_ms)", "pass"),
     ),
     mutant(
@@ -114,9 +128,13 @@ MUTANTS = [
         ),
     ),
     mutant(
-        "who is away asks again and again for what is due",
+        "who cannot reach the servers asks again and again for what is due",
         f"{RUDE}a_pop_outlasts_an_outage_and_what_was_held_is_settled_after_it",
-        Edit(CONSUMER, "self._changed.wait_for(lambda: self._nodes.is_closed, AWAY_S)", "pass"),
+        Edit(
+            CONSUMER,
+            "self._changed.wait_for(lambda: self._nodes.is_closed, UNREACHABLE_S)",
+            "pass",
+        ),
     ),
     mutant(
         "who has something in its own shard leaves the others",
@@ -150,7 +168,7 @@ MUTANTS = [
     mutant(
         "who closes has failed at what was not settled",
         f"{RUDE}a_consumer_that_closes_has_failed_at_nothing",
-        Edit(CONSUMER, "            self._release_held(membership.writer)\n", "            pass\n"),
+        Edit(CONSUMER, "self._release(held, membership.writer)\n", "pass\n"),
     ),
     mutant(
         "an outage ends a pop that waits",
@@ -200,5 +218,10 @@ MUTANTS = [
         "what may have been written is told as surely not sent",
         f"{HEARD}what_was_never_sent_is_told_apart_from_what_may_have_been",
         Edit("leaderq/writing/outcomes.py", "not_sent if one in unsent else lost", "not_sent"),
+    ),
+    mutant(
+        "the end of a lease is told by what it is extended to now, not by how long it is kept",
+        "tests/unit/dyno/test_lease_keeper.py::test_the_end_is_told_once_so_long_before_it[61.0-15.0]",
+        Edit("leaderq/dyno/delivery.py", "max(left_s, most_s) - kept", "left_s - kept"),
     ),
 ]

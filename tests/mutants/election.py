@@ -8,7 +8,8 @@ CAMPAIGN = "leaderq/election/campaign.py"
 CANDIDATE = "leaderq/election/candidate.py"
 DECISION = "leaderq/election/decision.py"
 ENLISTMENT = "leaderq/election/enlistment.py"
-LEASE = "leaderq/election/lease.py"
+LAYOUT = "leaderq/election/layout.py"
+LEASE = "leaderq/election/tenure.py"
 TENURE = "leaderq/election/tenure.py"
 TERM = "leaderq/term.py"
 
@@ -18,6 +19,8 @@ CANDIDATES = "tests/integration/election/test_candidates.py::test_"
 ENDS = "tests/integration/election/test_terms_and_their_ends.py::test_"
 RUNNERS = "tests/integration/running/test_runner.py::test_"
 TABLE = "tests/unit/election/test_decision.py::test_"
+EMPTIED = "tests/integration/zookeeper/test_emptied_server.py::test_"
+PURE_RECORDS = "tests/unit/election/test_records.py::test_"
 PURE_LEASE = "tests/unit/election/test_lease.py::test_"
 PURE_TERM = "tests/unit/test_term.py::test_"
 
@@ -125,7 +128,7 @@ PLACE = [
         Edit(
             DECISION,
             "Input.FAILED: (Role.RELEASING, (Effect.RETRY_SOON,)),",
-            "Input.FAILED: (Role.RESTING, (Effect.REST,)),",
+            "Input.FAILED: (Role.IDLE, (Effect.SETTLE,)),",
         ),
     ),
 ]
@@ -246,9 +249,32 @@ CLAIM = [
         ),
     ),
     mutant(
-        "a term won while the candidate closes is given back by nobody",
+        "a term won while the candidate closes is released by nobody",
         f"{BUG}05_closed_while_it_makes_its_znode_again",
         Edit(CANDIDATE, "        if untaken is not None:", "        if False:"),
+    ),
+    mutant(
+        "the numbers of terms begin again when the servers were emptied",
+        f"{EMPTIED}who_led_before_the_servers_were_emptied_leads_again_under_a_higher_number",
+        Edit(ENLISTMENT, "max(self._highest + 1, next_number(", "max(1, next_number("),
+    ),
+    mutant(
+        "a record of nothing but brackets breaks the candidate down",
+        f"{PURE_RECORDS}what_leaderq_did_not_write_is_refused_with_its_path",
+        Edit(
+            LAYOUT,
+            "    except (ValueError, TypeError, RecursionError) as exc:",
+            "    except (ValueError, TypeError) as exc:",
+        ),
+    ),
+    mutant(
+        "a candidate whose thread is interrupted stands in the line for ever",
+        f"{CANDIDATES}a_candidate_whose_thread_is_interrupted_by_a_listener_leaves_the_line",
+        Edit(
+            CANDIDATE,
+            "        except BaseException as exc:  #",
+            "        except Exception as exc:  #",
+        ),
     ),
 ]
 
@@ -528,7 +554,7 @@ ENDING = [
         ),
     ),
     mutant(
-        "a term given back passes check() until the release is answered",
+        "a released term passes check() until the release is answered",
         f"{BUG}10_a_term_is_over_before_it_is_released",
         Edit(
             CAMPAIGN,
@@ -559,9 +585,9 @@ ENDING = [
         f"{LATER_BUG}16_a_candidate_that_lost_its_term_stands_and_leads_again[lose_by_deletion]",
         Edit(
             DECISION,
-            "    Role.OUSTED: {\n        Input.HANDED_OVER: _LET_GO,",
+            "    Role.OUSTED: {\n        Input.HANDED_OVER: _RELEASE,",
             "    Role.OUSTED: {\n        Input.HANDED_OVER: (Role.OUSTED, (Effect.RELEASE,"
-            " Effect.REST)),",
+            " Effect.SETTLE)),",
         ),
     ),
     *(
@@ -576,7 +602,7 @@ ENDING = [
                 f' self._failed("{what}", exc)\n',
             ),
         )
-        for what in ("enlisting", "surveying", "claiming", "leaving", "giving the term back")
+        for what in ("enlisting", "surveying", "claiming", "leaving", "releasing the term")
     ),
     mutant(
         "a release is given up when the candidate is closed",
@@ -593,18 +619,18 @@ ENDING = [
         Edit(CANDIDATE, "        if self._closed:\n", "        if False:\n"),
     ),
     mutant(
-        "a place in the line is given back to a closed session for ever",
+        "the release of a place to a closed session is tried for ever",
         f"{BUG}07_a_closed_session_lets_a_waiting_candidate_withdraw",
         Edit(
             ENLISTMENT,
             "        except SessionClosed:\n"
-            "            return Input.LOST  # its owner has closed it: nothing can be given back,"
+            "            return Input.LOST  # its owner has closed it: nothing can be released,"
             " or need be\n",
             "",
         ),
     ),
     mutant(
-        "a term is given back to a closed session for ever",
+        "the release of a term to a closed session is tried for ever",
         f"{BUG}07_a_closed_session_breaks_no_candidate",
         Edit(ENLISTMENT, "        except SessionClosed:\n            return Input.LOST\n", ""),
     ),
@@ -635,6 +661,11 @@ ENDING = [
         "a leader that broke down lets the next one in while its code may work",
         f"{ENDS}the_znode_of_a_broken_leader_stands_until_its_code_has_returned_or_nobody_can_trust_it",
         Edit(CANDIDATE, "quiet_s = lease_until_s + self.session.timeout_s / 3", "quiet_s = 0.0"),
+    ),
+    mutant(
+        "the code of a former term counts as that of a leader that broke down",
+        f"{ENDS}the_znode_of_a_broken_leader_stands_until_its_code_has_returned_or_nobody_can_trust_it[1]",
+        Edit(CANDIDATE, "        self._code_returned.clear()  # that of a former term had\n", ""),
     ),
     mutant(
         "the end of a term is not told, and code that hangs after a break-down is not timed",

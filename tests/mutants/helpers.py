@@ -15,8 +15,8 @@ COORDINATOR = "leaderq/coalescing/coordinator.py"
 KEY_TABLE = "leaderq/coalescing/key_table.py"
 TIMER = "leaderq/coalescing/timer.py"
 REQUEST = "leaderq/coalescing/distributed/request.py"
-RELEASES = "leaderq/coalescing/distributed/releases.py"
-COVERAGE = "leaderq/coalescing/distributed/coverage.py"
+RELEASES = "leaderq/coalescing/distributed/background.py"
+COVERAGE = "leaderq/coalescing/distributed/background.py"
 SLOTS = "leaderq/coalescing/distributed/slots.py"
 
 FULL = "tests/unit/singular/test_singular_full.py::test_"
@@ -162,6 +162,11 @@ MUTANTS = [
         may_hang=True,
     ),
     mutant(
+        "a loop closed in a cover keeps the key",
+        f"{RUDE}a_loop_closed_in_a_cover_leaves_the_debt_to_the_next_loop",
+        Edit(ASYNCHRONOUS, "if its_loop.is_closed():", "if False:"),
+    ),
+    mutant(
         "a forked child waits for what ran in its parent",
         f"{RUDE}a_forked_child_has_no_keys_whatever_its_parent_was_doing",
         Edit(COORDINATOR, "        _all.add(self)\n", ""),
@@ -226,9 +231,14 @@ MUTANTS = [
         f"{FAR}if_the_waiter_gives_up_whoever_was_declined_runs",
         Edit(
             COVERAGE,
-            "            self._owed[self._watched.pop(token)] = None\n",
+            "            self._owed[self._watched.pop(token)] = object()\n",
             "            self._watched.pop(token)\n",
         ),
+    ),
+    mutant(
+        "across processes, who is declined while another is being covered is forgotten",
+        f"{FAR}who_is_declined_while_another_is_being_covered_is_covered_after_it",
+        Edit(COVERAGE, "            if self._owed.get(key) is mark:", "            if True:"),
     ),
     mutant(
         "a waiter that begins does not say so, and others run in vain",

@@ -9,6 +9,7 @@ from mutants.mutant import Edit, mutant
 POSITIONS = "leaderq/kafka/consuming/positions.py"
 COMMITS = "leaderq/kafka/consuming/commits.py"
 READ_AHEAD = "leaderq/kafka/consuming/read_ahead.py"
+CONSUMER_CHECK = "leaderq/kafka/consuming/consumer_check.py"
 TERM_CONSUMER = "leaderq/kafka/consuming/term_consumer.py"
 ASSEMBLY = "leaderq/kafka/assembly.py"
 CONSUMER = "leaderq/kafka/clients/consumer.py"
@@ -24,7 +25,7 @@ CONFLUENT_CONSUMER = "leaderq/kafka/clients/confluent_consumer.py"
 KAFKA_PYTHON = "leaderq/kafka/clients/kafka_python_consumer.py"
 
 UNIT = "tests/unit/kafka/test_positions.py::test_"
-LET_GO = "tests/unit/kafka/test_let_go.py::test_"
+ABANDONED = "tests/unit/kafka/test_abandoned_batches.py::test_"
 GATE = "tests/unit/kafka/test_join_gate.py::test_"
 CAREER = "tests/integration/kafka/test_kafka_career.py::test_"
 SHARED = "tests/integration/kafka/test_shared_group.py::test_"
@@ -32,7 +33,43 @@ OPTIONS = "tests/unit/kafka/test_client_options.py::test_"
 OPTIONS_AT_WORK = "tests/integration/kafka/test_client_options_at_work.py::test_"
 READ_BEFORE = "tests/unit/kafka/test_kafka_private_api.py::test_"
 
+TRUNCATED = (
+    "tests/integration/kafka/test_three_brokers.py::test_"
+    "a_log_that_was_cut_off_and_written_again_stops_each_leader_that_had_read_further"
+)
+
 MUTANTS = [
+    mutant(
+        "kafka-python begins to read without the epoch of the offset",
+        TRUNCATED,
+        Edit(
+            KAFKA_PYTHON, 'OffsetAndMetadata(to, "", epoch_of(to))', 'OffsetAndMetadata(to, "", -1)'
+        ),
+    ),
+    mutant(
+        "where a leader has changed before the first record, librdkafka is believed",
+        TRUNCATED,
+        Edit(
+            CONFLUENT_CONSUMER,
+            "(row.leader_epoch or 0) > epoch_of",
+            "(row.leader_epoch or 0) < epoch_of",
+        ),
+    ),
+    mutant(
+        "a batch's ends are committed without an epoch",
+        TRUNCATED,
+        Edit(
+            "leaderq/kafka/record.py",
+            "Offset(record.offset + 1, record.leader_epoch)",
+            "Offset(record.offset + 1)",
+        ),
+    ),
+    mutant(
+        "reading waits for a commit, and nothing is noticed meanwhile",
+        "tests/integration/kafka/test_confluent_consumer.py::TestConfluentConsumer::test_"
+        "neither_reading_nor_attending_waits_for_a_commit",
+        Edit(CONFLUENT_CONSUMER, "most <= 0 or not self._has_committed(wait_s)", "most <= 0"),
+    ),
     mutant(
         "a leader that has changed is not noticed where positions are asked",
         "tests/integration/kafka/test_three_brokers.py::test_"
@@ -58,7 +95,7 @@ MUTANTS = [
     ),
     mutant(
         "a batch is kept although one of its partitions was taken away",
-        f"{UNIT}a_batch_with_a_partition_that_was_taken_away_is_let_go_of",
+        f"{UNIT}a_batch_with_a_partition_that_was_taken_away_is_abandoned",
         Edit(
             POSITIONS,
             "not self.in_hand.ends.keys() <= set(held) - moved:",
@@ -66,8 +103,8 @@ MUTANTS = [
         ),
     ),
     mutant(
-        "a batch that was committed is read again after it was let go of",
-        f"{UNIT}a_batch_let_go_of_although_it_was_committed_is_not_read_again",
+        "a batch that was committed is read again after it was abandoned",
+        f"{UNIT}a_batch_abandoned_although_it_was_committed_is_not_read_again",
         Edit(
             POSITIONS,
             "            again.update(self.in_hand.ends)  # a part of it may be in the store after"
@@ -77,7 +114,7 @@ MUTANTS = [
     ),
     mutant(
         "offsets that somebody else has moved are not heeded",
-        f"{UNIT}offsets_moved_by_somebody_else_are_the_truth_and_the_batch_is_let_go_of",
+        f"{UNIT}offsets_moved_by_somebody_else_are_the_truth_and_the_batch_is_abandoned",
         Edit(
             POSITIONS,
             "        again = set(moved)\n",
@@ -95,8 +132,8 @@ MUTANTS = [
         Edit(POSITIONS, "set(held) - moved:", "set(self.committed) - moved:"),
     ),
     mutant(
-        "what was under way for a batch that was let go of may be stored after the newer",
-        "tests/unit/kafka/test_commits.py::test_what_was_under_way_when_its_batch_was_let_go_of_is_over_before_the_next_begins",
+        "what was under way for a batch that was abandoned may be stored after the newer",
+        "tests/unit/kafka/test_commits.py::test_what_was_under_way_when_its_batch_was_abandoned_is_over_before_the_next_begins",
         Edit(
             COMMITS,
             "self._dropped, self._commit = self._commit or self._dropped, None",
@@ -104,18 +141,25 @@ MUTANTS = [
         ),
     ),
     mutant(
-        "a commit that happens after its batch was let go of is not heeded",
-        f"{LET_GO}records_of_a_batch_let_go_of_are_handed_out_again_only_if_its_commit_has_failed[True]",
+        "a commit that happens after its batch was abandoned is not heeded",
+        f"{ABANDONED}records_of_an_abandoned_batch_are_handed_out_again_only_if_its_commit_has_failed[True]",
         Edit(
             TERM_CONSUMER,
-            "self.joined = not self.commits.has_let_go()",
-            "self.commits.has_let_go()",
+            "self.joined = not self.commits.has_abandoned()",
+            "self.commits.has_abandoned()",
         ),
     ),
     mutant(
-        "what was read behind a batch let go of is handed out before it",
-        f"{LET_GO}what_was_read_behind_a_batch_let_go_of_is_not_handed_out_before_it[start_offsets]",
-        Edit(TERM_CONSUMER, "        self._ahead.clear()  # it follows", "        # it follows"),
+        "what was read behind an abandoned batch is handed out before it",
+        f"{ABANDONED}what_was_read_behind_an_abandoned_batch_is_not_handed_out_before_it[start_offsets]",
+        Edit(TERM_CONSUMER, "        self._drop_ahead()  # its records", "        # its records"),
+    ),
+    mutant(
+        "a topic that is gone for a while is taken for a new one",
+        "tests/integration/kafka/test_topics_that_vanish.py::test_"
+        "a_topic_missed_for_a_while_and_made_again_is_not_read_on_as_if_it_were_the_old_one"
+        "[zookeeper-kafka-python]",
+        Edit(CONSUMER_CHECK, "self.topic_ids = ids | self.topic_ids", "self.topic_ids = ids"),
     ),
     mutant(
         "offsets that are gone are taken for a new group's",
@@ -181,12 +225,21 @@ MUTANTS = [
     mutant(
         "more is read ahead for one worker than a batch",
         "tests/unit/kafka/test_read_ahead.py::test_one_worker_reads_no_more_ahead_than_a_batch_and_no_more_than_fits",
-        Edit(READ_AHEAD, "spread if limits.workers > 1 else", "spread if True else"),
+        Edit(
+            READ_AHEAD,
+            "if limits.workers > 1:\n            is_spread",
+            "if True:\n            is_spread",
+        ),
+    ),
+    mutant(
+        "long runs of one partition leave no room for the others",
+        "tests/unit/kafka/test_read_ahead.py::test_records_of_one_partition_leave_room_for_others_until_all_workers_have_some",
+        Edit(READ_AHEAD, "is_spread = len(self._counts) >= limits.workers", "is_spread = True"),
     ),
     mutant(
         "what a rebuild was tried for is forgotten when positions are set again",
         "tests/unit/kafka/test_consumer_check.py::"
-        "test_after_a_rebuild_time_and_polls_are_counted_anew_and_the_same_stall_is_not_told_again",
+        "test_after_a_rebuild_time_and_polls_are_counted_again_and_the_same_stall_is_told_once",
         Edit(
             "leaderq/kafka/consuming/consumer_check.py",
             "        self._since = {}\n\n\ndef",
@@ -203,7 +256,7 @@ MUTANTS = [
         "a call of librdkafka that never returns is waited for",
         "tests/integration/kafka/test_three_brokers.py::"
         "test_a_coordinator_that_librdkafka_has_forgotten_is_not_waited_for_without_end",
-        Edit(CONFLUENT_PRODUCER, "work.done, timeout_s + _LATE_S)", "work.done, 600.0)"),
+        Edit(CONFLUENT_PRODUCER, "work.done, left_s + _LATE_S)", "work.done, 600.0)"),
         may_hang=True,
     ),
     mutant(
@@ -213,7 +266,7 @@ MUTANTS = [
         Edit(ASSEMBLY, "        rest=consumer.rest,\n", ""),
     ),
     mutant(
-        "what is read after a partition was let go of leaves a gap",
+        "what is read after a partition was abandoned leaves a gap",
         "tests/integration/kafka/test_resting_partitions.py::"
         "test_one_records_retries_hold_up_its_own_partition_only[confluent-kafka-4]",
         Edit(
@@ -227,7 +280,7 @@ MUTANTS = [
         f"{RESTING}the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again",
         Edit(
             BATCH_HANDLER,
-            "for where, end in ends if where not in self._let_go}",
+            "for where, end in ends if where not in self._abandoned}",
             "for where, end in ends}",
         ),
     ),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mutants.mutant import Edit, mutant
 
-DEATHS = "leaderq/queues/consuming/deaths.py"
 ENGINE = "leaderq/queues/consuming/engine.py"
+CLAIMS = "leaderq/queues/consuming/claims.py"
 CONSUMPTION = "leaderq/queues/consuming/consumption.py"
 LISTING = "leaderq/queues/consuming/listing.py"
 MEMBERS = "leaderq/queues/consuming/members.py"
@@ -13,14 +13,19 @@ PENDING = "leaderq/queues/consuming/pending.py"
 PREFETCH = "leaderq/queues/consuming/prefetch.py"
 SETTLING = "leaderq/queues/consuming/settling.py"
 WORKERS = "leaderq/queues/consuming/workers.py"
-PAUSING = "leaderq/queues/pausing.py"
+RECIPES = "leaderq/queues/recipes.py"
+CONTENTS = "leaderq/queues/admin/contents.py"
 READING = "leaderq/reading.py"
 GROUPS = "leaderq/writing/groups.py"
+WRITER = "leaderq/writing/writer.py"
+REQUESTS = "leaderq/zookeeper/requests.py"
 
 HERE = "tests/integration/queues/"
 FAIRNESS = f"{HERE}test_fairness.py::test_"
 VALUES = f"{HERE}test_taken_values.py::test_"
 CONSUMERS = f"{HERE}test_consumers.py::test_"
+FROZEN = f"{HERE}test_frozen_consumers.py::test_who_was_frozen_begins_nothing_that_another_may_have"
+RUDE = f"{HERE}test_rude_surroundings.py::test_"
 PENDING_TESTS = "tests/unit/queues/test_pending_names.py::test_"
 LONG_LIFE = f"{HERE}test_long_life.py::test_"
 DIES = (
@@ -47,6 +52,12 @@ MUTANTS = [
         Edit(READING, "        return [*sampled, count - 1]\n", "        return []\n"),
     ),
     mutant(
+        "the sizes of items are asked for and not noted",
+        f"{HERE}test_kind_to_the_server.py"
+        "::test_taking_from_a_simple_queue_and_browsing_ask_for_a_megabyte_at_a_time",
+        Edit(REQUESTS, "sizes.append(0 if raw is None else raw.dataLength)", "sizes.append(0)"),
+    ),
+    mutant(
         "what is not of its own share a consumer leaves lying",
         f"{FAIRNESS}a_free_consumer_takes_what_another_leaves_lying_while_the_flow_lasts[hung-/locks]",
         Edit(PENDING, "        del self._others[begin:end]\n", "        return []\n"),
@@ -71,6 +82,27 @@ MUTANTS = [
         Edit(LISTING, "self._reader.read_few(guesses) if guesses else None", "None"),
     ),
     mutant(
+        "what is claimed next is read when the claim has come back",
+        f"{FAIRNESS}what_is_claimed_next_was_read_before",
+        Edit(ENGINE, "                self._read_next()\n", "                pass\n"),
+    ),
+    mutant(
+        "any lock that comes or goes has the queue listed again",
+        f"{FAIRNESS}a_lock_that_comes_or_goes_is_no_reason_to_list_again",
+        Edit(
+            LISTING,
+            "if not self.is_lock_changed or not self._held:",
+            "if not self.is_lock_changed:",
+        ),
+    ),
+    mutant(
+        "overdue names are tried without a look at the locks",
+        f"{FAIRNESS}what_its_owner_works_on_for_long_is_not_tried_by_others",
+        Edit(
+            ENGINE, "self._listing.is_lock_changed and self._waiting.has_overdue(now_ms())", "False"
+        ),
+    ),
+    mutant(
         "the watches of a session keep closed consumers alive",
         f"{LONG_LIFE}a_session_keeps_nothing_of_consumers_that_were_closed[/locks]",
         Edit(LISTING, "    reference = WeakMethod(method)\n", "    reference = lambda: method\n"),
@@ -87,11 +119,11 @@ MUTANTS = [
     mutant(
         "a stuck consumer keeps what it has claimed ahead",
         f"{HERE}test_claim_ahead.py::"
-        "test_what_a_stuck_consumer_without_a_lock_path_has_taken_ahead_goes_to_others_in_its_place",
+        "test_items_claimed_ahead_by_a_stuck_consumer_without_a_lock_path_go_to_others_in_place",
         Edit(
             ENGINE,
-            "if self.ready and self.ready.busy_s() > STUCK_S and not self._is_simple:",
-            "if membership.is_locking and self.ready and self.ready.busy_s() > STUCK_S:",
+            "if self.ready and self.ready.busy_s() > HANGS_S and not self._is_simple:",
+            "if membership.is_locking and self.ready and self.ready.busy_s() > HANGS_S:",
         ),
     ),
     mutant(
@@ -116,7 +148,7 @@ MUTANTS = [
         "a claim does not say which items it holds",
         f"{DIES}[0-2]",
         Edit(
-            DEATHS,
+            MEMBERS,
             "() if self._own is None else (SetData",
             "() if True else (SetData",
         ),
@@ -124,7 +156,7 @@ MUTANTS = [
     mutant(
         "deaths are noted and not counted",
         f"{DIES}[40-3]",
-        Edit(DEATHS, "        return len(sizes) if 1 in sizes else 0\n", "        return 0\n"),
+        Edit(MEMBERS, "        return len(sizes) if 1 in sizes else 0\n", "        return 0\n"),
     ),
     mutant(
         "the guard of a consumer outlives its session",
@@ -141,6 +173,119 @@ MUTANTS = [
         Edit(MEMBERS, "membership.session_id == self._session.id and not is_over", "not is_over"),
     ),
     mutant(
+        "who was frozen begins what it had claimed before",
+        f"{FROZEN}[push]",
+        Edit(ENGINE, "not membership.is_locking or membership.writer.surely_stands()", "True"),
+    ),
+    mutant(
+        "that a session stands is counted from the answer",
+        f"{FROZEN}[take_answer]",
+        Edit(WRITER, "max(self._proven_s, sent_s)", "now_s()"),
+    ),
+    mutant(
+        "what is taken is not asked whether it still stands",
+        f"{FROZEN}[take_value]",
+        Edit(CONSUMPTION, "engine.may_be_begun(item._claim)", "engine.is_ours(item._claim)"),
+    ),
+    mutant(
+        "what is kept is tried again after a freeze",
+        f"{FROZEN}[keep]",
+        Edit(WORKERS, "if not work_in_hand.may_be_begun():", "if False:"),
+    ),
+    mutant(
+        "what waits in a blocking consumer is taken after a freeze",
+        f"{FROZEN}[blocking]",
+        Edit("leaderq/queues/consumers.py", "if not entry.may_be_begun():", "if False:"),
+    ),
+    mutant(
+        "an item that cannot be deleted is tried again before all others",
+        f"{RUDE}an_item_that_cannot_be_had_or_removed_does_not_stop_its_neighbours[child-QueueKind.PLAIN-without]",
+        Edit(
+            CLAIMS,
+            "            self._rest(culprit, error)\n",
+            "            self._found.again.append(culprit)\n",
+        ),
+    ),
+    mutant(
+        "an item that cannot be read is tried again before all others",
+        f"{RUDE}an_item_that_cannot_be_had_or_removed_does_not_stop_its_neighbours[unreadable-QueueKind.PLAIN-without]",
+        Edit(CLAIMS, "self._rest(name, result)", "self._found.again.append(name)"),
+    ),
+    mutant(
+        "an item that cannot be removed is worked on again and again",
+        f"{RUDE}an_item_that_cannot_be_had_or_removed_does_not_stop_its_neighbours[child-QueueKind.PRIORITY-with-locks]",
+        Edit(ENGINE, "if settlement.rest_until_ms:", "if False:"),
+    ),
+    mutant(
+        "a consumer whose member was deleted keeps its locks and cannot settle",
+        f"{RUDE}who_has_items_keeps_them_when_all_side_data_is_deleted[with-locks]",
+        Edit(
+            WRITER,
+            "stat is None and not self._is_ephemeral_over()",
+            "stat is None and not self.is_ephemeral",
+        ),
+    ),
+    mutant(
+        "a dead letter has its whole note, even if that is too large",
+        f"{RUDE}the_largest_item_of_all_is_tried_again_and_set_aside_like_others[ErrorMode.KEEP-without]",
+        Edit(SETTLING, "if len(data) <= room:", "if True:"),
+    ),
+    mutant(
+        "what may not be set aside is lost without a lock path",
+        f"{RUDE}what_may_not_be_set_aside_goes_back_and_is_not_lost[without]",
+        Edit(
+            ENGINE,
+            "return self.is_ours(claim) and not isinstance(error, ConnectionLost)",
+            "return claim.membership.is_locking",
+        ),
+    ),
+    mutant(
+        "a coroutine that a consumer returns is taken for work that is done",
+        f"{RUDE}work_that_nobody_has_done_is_a_failure[consumer-coroutine]",
+        Edit(
+            WORKERS,
+            'require_finished(options.on_value(values[0]), "consumer")',
+            "options.on_value(values[0])",
+        ),
+    ),
+    mutant(
+        "a generator that a consumer of batches returns is taken for work that is done",
+        f"{RUDE}work_that_nobody_has_done_is_a_failure[consume_batch-generator]",
+        Edit(
+            WORKERS,
+            'require_finished(options.consume_batch(values[:step]), "consume_batch")',
+            "options.consume_batch(values[:step])",
+        ),
+    ),
+    mutant(
+        "the child of a fork goes on with the values of the znode",
+        f"{RUDE}a_child_that_comes_back_from_a_consumer_ends_and_does_nothing[without]",
+        Edit(
+            ENGINE, "if self.is_in_child or not self.is_ours(claim):", "if not self.is_ours(claim):"
+        ),
+    ),
+    mutant(
+        "the child of a fork waits for items for ever",
+        f"{RUDE}a_child_that_comes_back_from_a_consumer_ends_and_does_nothing[with-locks]",
+        Edit(WORKERS, "if engine.is_in_child:", "if False:"),
+        may_hang=True,
+    ),
+    mutant(
+        "Ctrl-C during the reading of an item is taken for a fault of the item",
+        f"{RUDE}ctrl_c_while_an_item_is_read_is_heard_and_costs_no_item[with-locks]",
+        Edit(WORKERS, "if is_interrupt(exc):", "if False:"),
+    ),
+    mutant(
+        "a task that is cancelled as the queue starts leaves it running",
+        f"{RUDE}a_task_that_is_cancelled_as_the_queue_starts_leaves_nothing_that_consumes",
+        Edit(
+            "leaderq/queues/async_queue.py",
+            "            self._writes.submit(self.queue.close)\n",
+            "",
+        ),
+        may_hang=True,
+    ),
+    mutant(
         "what other consumers there are is not asked again when the answer was lost",
         f"{CONSUMERS}other_consumers_are_counted_although_the_first_answer_was_lost",
         Edit(
@@ -151,7 +296,11 @@ MUTANTS = [
         "an operator's wish is not asked again when the answer was lost",
         f"{CONSUMERS}an_operators_pause_is_heeded_although_the_first_answer_was_lost",
         Edit(
-            PAUSING, "            self._is_stale = True\n            raise\n", "            raise\n"
+            MEMBERS,
+            "        self._read_if_stale(self._read)\n",
+            "        if self._is_stale:\n"
+            "            self._is_stale = False\n"
+            "            self._read()\n",
         ),
     ),
     mutant(
@@ -163,7 +312,17 @@ MUTANTS = [
         "an item that is known not to have killed goes alone all the same",
         "tests/unit/queues/test_death_records.py::"
         "test_what_was_held_at_two_deaths_is_a_suspect_until_it_is_known_over_what_they_died",
-        Edit(DEATHS, "name in held and not held & told", "name in held and name not in told"),
+        Edit(MEMBERS, "name in held and not held & told", "name in held and name not in told"),
+    ),
+    mutant(
+        "a serializer that exits takes the worker along",
+        f"{HERE}test_user_code.py::test_a_serializer_may_raise_what_it_likes_and_costs_one_item[exit-/locks]",
+        Edit(
+            WORKERS,
+            "        except BaseException as exc:\n            if is_interrupt",
+            "        except Exception as exc:\n            if is_interrupt",
+        ),
+        may_hang=True,
     ),
     mutant(
         "an error of ours in a consumer is read as the end of the queue",
@@ -186,13 +345,28 @@ MUTANTS = [
         ),
     ),
     mutant(
-        "what is given back is found again by its watch only",
-        f"{HERE}test_claim_ahead.py::test_what_is_given_back_is_found_again_if_its_return_is_heard_of_before_it_is_confirmed",
-        Edit(ENGINE, "self._waiting.give_back([settlement.created(results) or name])", "pass"),
+        "who only consumes opens a guard for puts",
+        f"{LONG_LIFE}a_consumer_that_puts_nothing_writes_nothing_for_puts",
+        Edit(RECIPES, "is_opened=not self._consumption.is_pushed", "is_opened=True"),
+    ),
+    mutant(
+        "an operator leaves a guard's folders beside a queue of Java's",
+        f"{HERE}test_queue_admin.py::test_a_purge_deletes_what_is_free_and_leaves_foreign_and_locked_ones",
+        Edit(CONTENTS, "        if meta_is_new:", "        if False:"),
+    ),
+    mutant(
+        "of several takers of a simple queue the quickest gets everything",
+        f"{HERE}test_simple_queue.py::test_no_taker_goes_empty_handed_because_others_are_quicker[20]",
+        Edit(ENGINE, "        if self._is_simple and self._losses:", "        if False:"),
+    ),
+    mutant(
+        "what is released is found again by its watch only",
+        f"{HERE}test_claim_ahead.py::test_what_is_released_is_found_again_if_its_return_is_heard_of_before_it_is_confirmed[/q-locks]",
+        Edit(ENGINE, "self._waiting.release([released])", "pass"),
     ),
     mutant(
         "what was read ahead outlives the path",
-        f"{HERE}test_simple_queue.py::test_what_was_read_ahead_of_a_path_that_was_made_again_is_not_given_for_its_new_items",
+        f"{HERE}test_simple_queue.py::test_items_read_ahead_are_not_handed_out_for_new_ones_when_the_path_was_made_again",
         Edit(LISTING, "            self._waiting.restart()\n", ""),
         Edit(LISTING, "        self.known = {}\n        self._changed", "        self._changed"),
     ),
@@ -210,13 +384,13 @@ MUTANTS = [
         f"{HERE}test_claim_ahead.py::test_a_consumer_that_is_paused_holds_nothing_that_it_has_not_begun[/locks]",
         Edit(
             ENGINE,
-            "            self._give_back_ahead()\n            self.ready.answer",
+            "            self._release_ahead()\n            self.ready.answer",
             "            self.ready.answer",
         ),
     ),
     mutant(
         "names of two listings close to each other are left to their owner for ever",
-        f"{PENDING_TESTS}what_came_right_after_a_listing_is_anybodys_after_50_ms_though_nothing_comes_later",
+        f"{PENDING_TESTS}an_item_put_right_after_a_listing_is_anybodys_after_50_ms_though_nothing_follows",
         Edit(PENDING, "        self._marks.append(", "        self._marks or self._marks.append("),
     ),
     mutant(
@@ -229,7 +403,7 @@ MUTANTS = [
         ),
     ),
     mutant(
-        "an item of a simple queue is given back to the end, in a frame",
+        "an item of a simple queue is released to the end, in a frame",
         f"{HERE}test_simple_queue_faults.py::test_items_claimed_ahead_come_in_order_and_the_rest_goes_back",
         Edit(SETTLING, "elif in_place or claim.is_raw:", "elif in_place:"),
         Edit(SETTLING, "claim.data if claim.is_raw else _encoded(", "_encoded("),
@@ -239,8 +413,8 @@ MUTANTS = [
         f"{HERE}test_consumers.py::test_what_is_claimed_when_closing_is_over_goes_back[None]",
         Edit(
             ENGINE,
-            "        if self.ready.is_closed:\n            self._give_back",
-            "        if False:\n            self._give_back",
+            "        if self.ready.is_closed:\n            self._release",
+            "        if False:\n            self._release",
         ),
     ),
 ]

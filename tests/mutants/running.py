@@ -5,6 +5,8 @@ from __future__ import annotations
 from mutants.mutant import Edit, mutant
 
 CAREER = "leaderq/career.py"
+ERRORS = "leaderq/errors.py"
+EVENTS = "leaderq/events.py"
 DESCENDANTS = "leaderq/running/descendants.py"
 GUARDIAN = "leaderq/running/guardian.py"
 LEADERSHIPS = "leaderq/running/leadership.py"
@@ -33,6 +35,7 @@ PURE_ABANDONMENT = "tests/unit/running/test_abandonment.py::test_"
 PURE_BUDGETS = "tests/unit/running/test_budgets.py::test_"
 PURE_DESCENDANTS = "tests/unit/running/test_descendants.py::test_"
 PURE_LINK = "tests/unit/running/test_guardian_link.py::test_"
+PURE_EVENTS = "tests/unit/test_events.py::test_"
 PURE_STAGES = "tests/unit/running/test_stages.py::test_"
 PURE_WATCHDOG = "tests/unit/running/test_watchdog.py::test_"
 
@@ -40,20 +43,20 @@ STAGES_OF_A_TERM = [
     mutant(
         "a unit begins after the lease",
         f"{BUG}09_no_unit_begins_after_the_lease_whatever_stands_still",
-        Edit(STAGES, "if stage is not Stage.HANDOVER and not self._is_on():", "if False:"),
+        Edit(STAGES, "if stage is not Stage.HANDOVER and not self._term.wait(0):", "if False:"),
     ),
     mutant(
         "whoever is thawed begins a unit",
         f"{PROCESSES}a_thawed_leader_begins_no_unit_after_its_successors_inauguration",
-        Edit(STAGES, "return self._term.wait(0)", "return not self._term.ending.is_set()"),
+        Edit(STAGES, "and not self._term.wait(0):", "and self._term.ending.is_set():"),
     ),
     mutant(
         "somebody is inaugurated after the lease",
         f"{BUG}09_nobody_is_inaugurated_after_the_lease",
         Edit(
             STAGES,
-            "if stage is not Stage.HANDOVER and not self._is_on():",
-            "if stage is Stage.EXECUTION and not self._is_on():",
+            "if stage is not Stage.HANDOVER and not self._term.wait(0):",
+            "if stage is Stage.EXECUTION and not self._term.wait(0):",
         ),
     ),
     mutant(
@@ -61,8 +64,8 @@ STAGES_OF_A_TERM = [
         f"{PURE_STAGES}a_term_that_is_over_before_it_is_served_is_only_handed_over",
         Edit(
             STAGES,
-            "if stage is not Stage.HANDOVER and not self._is_on():",
-            "if not self._is_on():",
+            "if stage is not Stage.HANDOVER and not self._term.wait(0):",
+            "if not self._term.wait(0):",
         ),
     ),
     mutant(
@@ -81,8 +84,8 @@ STAGES_OF_A_TERM = [
         f"{PURE_ABANDONMENT}an_abandonment_between_the_end_of_a_unit_and_its_leaving_does_not_strike_what_follows",
         Edit(
             STAGES,
-            "except UnitAbandoned:\n            # struck between",
-            "except ZeroDivisionError:\n            # struck between",
+            "except UnitAbandoned:\n            # raised between",
+            "except ZeroDivisionError:\n            # raised between",
         ),
     ),
     mutant(
@@ -117,7 +120,7 @@ RUNNING = [
     ),
     mutant(
         "a hand-over is timed from when it is called",
-        f"{PURE_BUDGETS}the_hand_over_is_timed_from_the_end_of_the_term_and_not_anew",
+        f"{PURE_BUDGETS}the_hand_over_is_timed_from_the_end_of_the_term_and_not_again",
         Edit(
             SUPERVISION,
             "if term is self._open and (is_shorter or not handing_over):",
@@ -159,7 +162,7 @@ RUNNING = [
     mutant(
         "what was started in a term outlives it",
         f"{AS_TREATED}what_was_started_in_a_term_ends_with_it",
-        Edit(RUNNER, "(killed := started.kill_left())", "(killed := set())"),
+        Edit(RUNNER, "killed = started.kill_left()", "killed = set()"),
     ),
     mutant(
         "a leader that loses session after session does not cool off",
@@ -494,6 +497,15 @@ GUARDING = [
         ),
     ),
     mutant(
+        "a process that goes while its children are looked for fails whoever looks",
+        f"{PURE_DESCENDANTS}a_process_that_goes_while_it_is_looked_at_has_no_children",
+        Edit(
+            DESCENDANTS,
+            'list(Path(f"/proc/{pid}/task").iterdir())',
+            'list(Path(f"/proc/{pid}/task").glob("*"))',
+        ),
+    ),
+    mutant(
         "what was started before a term ends with it",
         f"{PURE_DESCENDANTS}only_what_was_started_in_the_term_is_ended",
         Edit(DESCENDANTS, "if one.began >= self._since and one.pid", "if one.pid"),
@@ -579,7 +591,7 @@ LEADERSHIP = [
     ),
     mutant(
         "a task that is cancelled as it wins leads for ever",
-        f"{BLOCKS}a_task_that_is_cancelled_as_it_wins_gives_the_term_back",
+        f"{BLOCKS}a_task_that_is_cancelled_as_it_wins_releases_the_term",
         Edit(LEADERSHIPS, "            entering.add_done_callback(self._leave_if_won)\n", ""),
     ),
     mutant(
@@ -598,4 +610,84 @@ LEADERSHIP = [
     ),
 ]
 
-MUTANTS = [*CAREERS, *LEADERSHIP, *STAGES_OF_A_TERM, *RUNNING, *WATCHING, *REPORTING, *GUARDING]
+RUDENESS = [
+    mutant(
+        "the name of a process is read as text",
+        f"{PURE_DESCENDANTS}a_process_whose_name_is_cut_within_a_letter_is_found_like_any_other",
+        Edit(
+            DESCENDANTS,
+            'return stat.rpartition(b")")[2].decode().split()',
+            'return stat.decode().rpartition(")")[2].split()',
+        ),
+    ),
+    mutant(
+        "what cannot be looked for is taken for gone",
+        f"{AS_TREATED}what_cannot_be_looked_for_for_want_of_files_ends_with_its_worker",
+        Edit(
+            DESCENDANTS,
+            "_NOT_THERE = (FileNotFoundError, ProcessLookupError, PermissionError)",
+            "_NOT_THERE = (OSError,)",
+        ),
+    ),
+    mutant(
+        "a guardian that can open no file gives up at once",
+        f"{AS_TREATED}a_guardian_that_can_open_no_file_looks_again_for_what_its_worker_has_started",
+        Edit(
+            GUARDIAN,
+            "                problem = exc\n",
+            "                problem = exc\n                break\n",
+        ),
+    ),
+    mutant(
+        "a worker that may not be signalled is not asked to leave",
+        f"{AS_TREATED}a_worker_that_its_guardian_may_not_signal_is_asked_to_leave_in_another_way",
+        Edit(GUARDIAN, "self._link.shutdown(socket.SHUT_RDWR)", "pass"),
+        may_hang=True,
+    ),
+    mutant(
+        "who is told to stop needs a thread to be started",
+        f"{AS_TREATED}a_worker_that_can_start_no_thread_hands_over_all_the_same",
+        Edit(RUNNER, "        self._stopper.start()\n", ""),
+        Edit(RUNNER, "        self._stopper.wake()\n", "        self._stopper.start()\n"),
+        may_hang=True,
+    ),
+    mutant(
+        "a signal must have a name",
+        f"{AS_TREATED}a_worker_that_a_signal_without_a_name_has_killed_is_told_of",
+        Edit(
+            DESCENDANTS,
+            "    except ValueError:\n        return f",
+            "    except KeyError:\n        return f",
+        ),
+    ),
+    mutant(
+        "a listener that exits takes the leader along",
+        f"{PURE_EVENTS}what_a_listener_raises_reaches_neither_the_publisher_nor_the_other_listeners",
+        Edit(EVENTS, "                except BaseException:", "                except Exception:"),
+    ),
+    mutant(
+        "the abandonment of a unit is lost in a listener",
+        f"{PURE_EVENTS}what_strikes_a_listener_from_outside_is_raised_once_all_were_told",
+        Edit(EVENTS, "        if struck is not None:", "        if False:"),
+    ),
+    mutant(
+        "an error that cannot be told ends the thread",
+        f"{PURE_STAGES}an_error_whose_text_cannot_be_had_ends_the_term_like_any_other",
+        Edit(
+            ERRORS,
+            "    except Exception as exc:  # noqa: BLE001 - an error of the user's",
+            "    except KeyError as exc:  # noqa: BLE001 - an error of the user's",
+        ),
+    ),
+]
+
+MUTANTS = [
+    *CAREERS,
+    *LEADERSHIP,
+    *STAGES_OF_A_TERM,
+    *RUNNING,
+    *WATCHING,
+    *REPORTING,
+    *GUARDING,
+    *RUDENESS,
+]

@@ -53,6 +53,45 @@ def test_a_method_that_does_nothing_when_called_is_refused(name: str, written: A
 
 
 @pytest.mark.parametrize(
+    ("name", "written", "call"),
+    [
+        ("execute", lambda self: None, "(term); write def execute(self, term)"),
+        ("execute", lambda self, term, more: None, "(term); write def execute(self, term)"),
+        ("prepare", lambda self, term: None, "(); write def prepare(self)"),
+        (
+            "handle",
+            lambda self, record: None,
+            "(records, term); write def handle(self, records, term)",
+        ),
+        (
+            "handle_record",
+            lambda: None,
+            "(record, term); write def handle_record(self, record, term)",
+        ),
+    ],
+)
+def test_a_method_that_cannot_be_called_with_what_leaderq_passes_is_refused(
+    name: str, written: Any, call: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        check_career(type("Wrong", (Drain,), {name: written}))
+    assert f"{name} of Wrong is called with {call}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda self, term, more=1: None,
+        lambda *given: None,
+        staticmethod(lambda term: None),
+        lambda self, /, t: None,
+    ],
+)
+def test_a_method_that_can_be_called_so_is_left_alone(written: Any) -> None:
+    check_career(type("Right", (Work,), {"execute": written, "handOver": written}))
+
+
+@pytest.mark.parametrize(
     ("name", "value", "meant"),
     [
         ("handover", plain, "handOver"),

@@ -4,15 +4,14 @@ type checkers.
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from snippets import GIVEN, PAGES, ROOT, blocks
+from snippets import GIVEN, PAGES, PYRIGHT, ROOT, blocks, pyright
 
 PROGRAMS = ("payments.py", "report.py", "service.py")
 WRONG = """
@@ -71,14 +70,13 @@ def test_mypy_finds_no_mistake_but_the_one_made_on_purpose(folder: Path) -> None
     )
 
 
-@pytest.mark.skipif(find_spec("pyright") is None, reason="needs pip install 'pyright[nodejs]'")
+@pytest.mark.skipif(PYRIGHT is None, reason="pip install '.[dev]'")
 def test_pyright_finds_no_mistake_but_the_one_made_on_purpose(folder: Path) -> None:
-    paths = [str(ROOT), str(folder), str(ROOT / "tests" / "typings")]
-    options = {"extraPaths": paths, "include": ["*.py"]}
-    (folder / "pyrightconfig.json").write_text(json.dumps(options))
-    command = [sys.executable, "-m", "pyright", "--outputjson", "--project", str(folder)]
-    told = subprocess.run(
-        [*command, "--pythonpath", sys.executable], capture_output=True, text=True, check=False
-    ).stdout
-    errors = [one for one in json.loads(told)["generalDiagnostics"] if one["severity"] == "error"]
-    assert [Path(one["file"]).name for one in errors] == ["wrong.py"] * 2, told
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    paths = [str(ROOT), str(folder), str(folder / "examples"), str(ROOT / "tests" / "typings")]
+    found = pyright(
+        folder, extraPaths=paths, include=["*.py", "examples"], typeCheckingMode="standard"
+    )
+    assert found["summary"]["filesAnalyzed"] > 50
+    errors = [one for one in found["generalDiagnostics"] if one["severity"] == "error"]
+    assert [Path(one["file"]).name for one in errors] == ["wrong.py"] * 2, found

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from leaderq.cli.options import Verb, debug_option, number, switch
+from leaderq.cli.options import Given, number, switch, verb
 from leaderq.cli.output import quiet
 from leaderq.exits import ExitCode
 
@@ -19,23 +19,22 @@ _RECORDS = 150_000
 _FEWEST = 500  # with fewer, some leader would find nothing to bill
 
 
-@click.command(cls=Verb)
-@click.option(
-    "--input",
-    "input_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="access log to feed; default: one is made up",
+@verb(
+    click.Option(
+        ["--input", "input_file"],
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="access log to feed; default: one is made up",
+    ),
+    number(
+        "--records",
+        "how many records to feed; a shorter input is repeated",
+        least=_FEWEST,
+        default=_RECORDS,
+    ),
+    switch("--keep", help="keep the ledger and all logs, and say where"),
 )
-@number(
-    "--records",
-    "how many records to feed; the input is repeated until there are so many",
-    least=_FEWEST,
-    default=_RECORDS,
-)
-@switch("--keep", help="keep the ledger and all logs, and say where")
-@debug_option
-def demo(input_file: Path | None, records: int, keep: bool) -> int:
+def demo(given: Given) -> int:
     """Start ZooKeeper, Kafka and three candidates, feed them, and take their leaders away: kill -9,
     freeze, transfer.
 
@@ -49,11 +48,10 @@ def demo(input_file: Path | None, records: int, keep: bool) -> int:
     \b
     Examples:
       leaderq demo
-      leaderq demo --input access.log --records 20000
-      leaderq demo --keep
+      leaderq demo --input access.log --records 20000 --keep
     """
     quiet()
     from leaderq.cli.demo.show import Show  # brings in everything; --help needs none of it
 
-    outcome = Show(input_file, records, keep=keep).run()
+    outcome = Show(given.input_file, given.records, keep=given.keep).run()
     return ExitCode.FAILED if outcome.problems else ExitCode.OK

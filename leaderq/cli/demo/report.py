@@ -19,6 +19,7 @@ import click
 
 from leaderq.cli.demo.ad_billing.audit import Audit
 from leaderq.cli.demo.ad_billing.ledger import Entry
+from leaderq.cli.output import write_table
 from leaderq.clock import now_s
 
 _PLAIN_INTERVAL_S = 2.0
@@ -29,11 +30,9 @@ class Screen:
 
     def __init__(self, stream: TextIO | None = None, *, live: bool | None = None) -> None:
         self._stream = stream or sys.stdout
-        self._live = (
-            (self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb")
-            if live is None
-            else live
-        )
+        if live is None:
+            live = self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._live = live
         self._drawn = 0
         self._last: Sequence[str] = ()
         self._next_plain_s = 0.0
@@ -45,23 +44,21 @@ class Screen:
         self.write(f"{now_s() - self._began_s:6.1f} s  {line}")
 
     def write(self, text: str) -> None:
-        """Text that stays."""
         with self._lock:
             self._erase()
             click.echo(text, file=self._stream, color=self._live)
             self._draw(self._last)
 
     def show(self, lines: Sequence[str]) -> None:
-        """The live part; replaces what was shown before."""
+        """The live part; replaces the one before."""
         with self._lock:
             if self._live:
                 self._erase()
                 self._draw(lines)
             elif lines and now_s() >= self._next_plain_s:
                 self._next_plain_s = now_s() + _PLAIN_INTERVAL_S
-                click.echo(
-                    f"{now_s() - self._began_s:6.1f} s  " + "; ".join(lines), file=self._stream
-                )
+                at = f"{now_s() - self._began_s:6.1f} s"
+                click.echo(f"{at}  {'; '.join(lines)}", file=self._stream)
             self._last = lines if self._live else ()
 
     def _erase(self) -> None:
@@ -99,12 +96,10 @@ class Change:
 
     @property
     def takeover_ms(self) -> float | None:
-        """From the deed to the next leader's inauguration."""
-        return (
-            None
-            if self.inaugurated_at is None
-            else max(0.0, self.inaugurated_at - self.done_at) * 1000
-        )
+        """From the act to the next leader's inauguration."""
+        if self.inaugurated_at is None:
+            return None
+        return max(0.0, self.inaugurated_at - self.done_at) * 1000
 
 
 @dataclass(frozen=True)
@@ -120,32 +115,21 @@ def spans(entries: Iterable[Entry]) -> dict[int, Span]:
     """The span of each term that billed something."""
     found: dict[int, Span] = {}
     for entry in entries:
-        known = found.get(entry.term)
-        if known is None:
-            found[entry.term] = Span(entry.billed_at, entry.billed_at, 1)
-        else:
-            found[entry.term] = Span(
-                min(known.first, entry.billed_at), max(known.last, entry.billed_at), known.bills + 1
-            )
+        at = entry.billed_at
+        known = found.get(entry.term, Span(at, at, 0))
+        found[entry.term] = Span(min(known.first, at), max(known.last, at), known.bills + 1)
     return found
 
 
 def billing_gap_ms(term: int, billed: Mapping[int, Span]) -> float | None:
-    """From the last record billed before ``term`` to the first billed in it; ``None`` if one of
-    them is missing.
-    """
+    """From the last record billed before ``term`` to the first in it; ``None`` without both."""
     before = [span.last for number, span in billed.items() if number < term]
     return (billed[term].first - max(before)) * 1000 if before and term in billed else None
 
 
-_HEADINGS = ("CHANGE", "FROM", "TO", "TERM", "TO INAUGURATION", "BILLING STOOD STILL")
-
-
 @dataclass(frozen=True)
 class Outcome:
-    """What the demo found out. ``broken`` are promises seen broken while it ran, one sentence
-    each.
-    """
+    """The results of the demo. ``broken``: promises seen broken, one sentence each."""
 
     changes: Sequence[Change]
     billed: Mapping[int, Span]
@@ -156,7 +140,7 @@ class Outcome:
 
     @property
     def problems(self) -> list[str]:
-        """Everything that did not hold, one sentence each; empty if the demo succeeded."""
+        """All failures, one sentence each; empty if the demo succeeded."""
         found = [*self.broken, *self.audit.problems]
         if len(self.changes) < self.wanted:
             found.append(f"only {len(self.changes)} of {self.wanted} changes of leader took place")
@@ -168,26 +152,17 @@ class Outcome:
         return found
 
 
-def table(outcome: Outcome) -> list[str]:
-    """The table of changes."""
-    rows = [_HEADINGS] + [
-        (
-            change.kind,
-            change.old,
-            change.new,
-            str(change.term),
-            _ms(change.takeover_ms),
-            _ms(billing_gap_ms(change.term, outcome.billed)),
-        )
-        for change in outcome.changes
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    placed = ((_placed(row[at], width, at) for at, width in enumerate(widths)) for row in rows)
-    return ["  ".join(cells).rstrip() for cells in placed]
+def write_changes(outcome: Outcome) -> None:
+    columns = ("CHANGE", "FROM", "TO", "TERM", "TO INAUGURATION", "BILLING STOOD STILL")
+    rows = []
+    for change in outcome.changes:
+        gap = billing_gap_ms(change.term, outcome.billed)
+        times = (f"{ms:,.0f} ms" if ms is not None else None for ms in (change.takeover_ms, gap))
+        rows.append((change.kind, change.old, change.new, change.term, *times))
+    write_table(columns, rows)
 
 
 def figures(outcome: Outcome) -> list[str]:
-    """The audit, one figure a line."""
     audit = outcome.audit
     return [
         f"records fed            {audit.fed:>9,}",
@@ -196,27 +171,13 @@ def figures(outcome: Outcome) -> list[str]:
         f"skipped                {audit.skipped:>9,}",
         f"out of order           {audit.disordered:>9,}",
         f"by a deposed leader    {audit.usurped:>9,}",
-        (
-            f"delivered again        {outcome.redelivered:>9,}  (recognised by the ledger, billed"
-            " once)"
-        ),
+        f"delivered again        {outcome.redelivered:>9,}  (noticed by the ledger, billed once)",
     ]
 
 
 def verdict(outcome: Outcome) -> str:
-    """One line that says whether all held."""
+    """One line that says whether everything held."""
     if outcome.problems:
         return "VERDICT: not everything held: " + "; ".join(outcome.problems)
-    count = len(outcome.changes)
-    return (
-        f"VERDICT: all held: every record billed exactly once and in order, across {count} changes"
-        " of leader"
-    )
-
-
-def _placed(cell: str, width: int, column: int) -> str:
-    return cell.rjust(width) if column >= 3 else cell.ljust(width)
-
-
-def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f} ms"
+    held = "every record billed exactly once and in order"
+    return f"VERDICT: all held: {held}, across {len(outcome.changes)} changes of leader"

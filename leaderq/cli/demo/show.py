@@ -1,30 +1,198 @@
-"""The demo from beginning to end: put up the stage, play the acts, audit the ledger, tell the
-outcome; and the live part of the screen, looked up a few times a second on a thread of its own.
+"""The demo from beginning to end: put up the stage, play the acts (kill, freeze, transfer), audit
+the ledger, tell the outcome. A thread of its own shows the live part of the screen.
 """
 
 from __future__ import annotations
 
-import threading
+import os
+import signal
+import sqlite3
 import time
 from collections import deque
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import click
-
-from leaderq.cli.demo.acts import Acts
+from leaderq import connect
 from leaderq.cli.demo.ad_billing.audit import audit, entries_of, reading
-from leaderq.cli.demo.feeding import choose
-from leaderq.cli.demo.report import Outcome, Screen, figures, spans, table, verdict
-from leaderq.cli.demo.stage import DemoFolder, DemoStage, Interruption, put_up
+from leaderq.cli.demo.report import Change, Outcome, Screen, figures, spans, verdict, write_changes
+from leaderq.cli.demo.stage import (
+    CAREER,
+    FEEDING_S,
+    SESSION_TIMEOUT_S,
+    TOPIC,
+    Contender,
+    DemoFailed,
+    DemoFolder,
+    DemoStage,
+    Feeding,
+    Pace,
+    choose,
+    interrupt_once,
+    refuse_used_servers,
+    shield,
+)
+from leaderq.cli.output import say
 from leaderq.clock import now_s
+from leaderq.election import Observer, Operator
 from leaderq.election.observer import View
 from leaderq.errors import LeaderqError
-from leaderq.testing.provision import ServerPair
+from leaderq.events import Stage
+from leaderq.term import Reason
+from leaderq.testing.freezing import freeze
+from leaderq.testing.jars import class_path
+from leaderq.testing.provision import ServerPair, runs_from_jars
 from leaderq.testing.waiting import patience
+from leaderq.threads.service import Service
 
 _INTERVAL_S = 0.25
 _RATE_OVER_S = 2.0
+_BETWEEN_ACTS_S = 4.0
+_ACTS = 3
+_LED_WITHIN_S = 30.0
+_DRAINED_WITHIN_S = 60.0
+_FREEZE_TRIES = 40
+_DEPOSING = {reason.value for reason in Reason if reason.deposes}
+
+
+@dataclass
+class Acts:
+    """The acts and their results: ``changes`` made, and promises seen ``broken``."""
+
+    stage: DemoStage
+    changes: list[Change] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+
+    def await_leader(self, after: int = 0) -> View:
+        """The first view in which a term after number ``after`` executes."""
+        seen: list[View] = []
+
+        def executes() -> bool:
+            seen.append(view := self.stage.observer.view())
+            is_led = view.term > after and view.leader is not None
+            return is_led and view.stage == Stage.EXECUTION.value
+
+        self._until(executes, f"a leader after term {after} is at work")
+        return seen[-1]
+
+    def _until(self, fact: Callable[[], bool], what: str) -> None:
+        self.stage.until(fact, what, timeout_s=_LED_WITHIN_S)
+
+    def let_work(self, seconds: float) -> View:
+        """Wait until the present leader has billed something, and that many seconds more."""
+        view = self.await_leader()
+        what = f"{view.leader} bills in term {view.term}"
+        self._until(lambda: self.stage.billed()[1] >= view.term, what)
+        end = time.monotonic() + seconds
+        self._until(lambda: time.monotonic() >= end, "the clock goes on")
+        return self.await_leader()
+
+    def kill(self) -> None:
+        """Send kill -9 to the leader's worker; its candidate is started again."""
+        view, contender, pid = self._leader()
+        self.stage.leaving.add(contender.id)
+        self._change("kill -9", view, lambda: os.kill(pid, signal.SIGKILL))
+        if not contender.wait(15.0):
+            broken = f"the guardian of {contender.id} did not end after its worker was killed"
+            self.broken.append(broken)
+        contender.end()
+        contender.start()
+        self.stage.leaving.discard(contender.id)
+        self._await_standing(contender.id)
+        self.stage.screen.tell(f"{contender.id} was started again and waits for its turn")
+
+    def freeze(self) -> None:
+        """SIGSTOP of the leader's worker until its session is over and another leads; SIGCONT."""
+        view, contender, pid = self._leader()
+        try:
+            self._change("freeze", view, lambda: self._stop(pid))
+            # Well past the session time-out, with the new leader long at work.
+            self.let_work(1.0)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        self._watch_awakening(contender, view.term, time.time())
+
+    def transfer(self) -> None:
+        """A planned change, as ``leaderq transfer --to`` makes it: to the last in line."""
+        view, _, _ = self._leader()
+        to = view.candidates[-1]
+        wish_for = self.stage.operator.wish_for
+        self._change(f"transfer to {to}", view, lambda: wish_for(successor=to, term=view.term))
+        if (new := self.changes[-1].new) != to:
+            self.broken.append(f"leadership was transferred to {to}, but {new} leads")
+
+    def _leader(self) -> tuple[View, Contender, int]:
+        view = self.await_leader()
+        if view.leader not in self.stage.contenders or view.pid is None:
+            raise DemoFailed(f"{view.leader!r} leads, which is not one of the demo's candidates")
+        return view, self.stage.contenders[view.leader], view.pid
+
+    def _change(self, kind: str, before: View, deed: Callable[[], float | None]) -> None:
+        old = str(before.leader)
+        self.stage.screen.tell(f"{kind}: {old}, leader of term {before.term}, worker {before.pid}")
+        now = time.time()
+        done_at = deed() or now
+        view = self.await_leader(before.term)
+        new = str(view.leader)
+        stage = Stage.INAUGURATION.value
+        began = self.stage.contenders[new].said("stage_began", term=view.term, stage=stage)
+        change = Change(kind, old, new, view.term, done_at, began[-1].at if began else None)
+        self.changes.append(change)
+        ms = change.takeover_ms
+        took = "" if ms is None else f", inaugurated after {ms:,.0f} ms"
+        self.stage.screen.tell(f"{new} leads term {view.term}{took}")
+
+    def _stop(self, pid: int) -> float:
+        """Stop the worker at a moment when it does not hold the ledger's lock; returns when.
+
+        The lock of a file stays with a stopped process, and nobody could bill: a limit of SQLite,
+        not of the election. A database server would break such a transaction off.
+        """
+        for _ in range(_FREEZE_TRIES):
+            at = time.time()
+            freeze(pid)
+            if self._ledger_is_free():
+                return at
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.05)
+        raise DemoFailed(f"worker {pid} always held the ledger's lock when it was stopped")
+
+    def _ledger_is_free(self) -> bool:
+        opened = sqlite3.connect(self.stage.ledger, timeout=0.1, isolation_level=None)
+        with closing(opened) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("ROLLBACK")
+            except sqlite3.OperationalError:
+                return False
+        return True
+
+    def _watch_awakening(self, contender: Contender, term: int, thawed_at: float) -> None:
+        """The thawed leader must notice, hand over knowing why, and stand again."""
+        tell = self.stage.screen.tell
+        tell(f"thaw: {contender.id}, {SESSION_TIMEOUT_S:g} s session long over")
+        # The stage's own thread may log that it hands over before the election's logs why: wait for
+        # the last line.
+        ended = f"the thawed {contender.id} ends its term"
+        self._until(lambda: bool(contender.said("term_ended", term=term)), ended)
+        reason = str(contender.said("term_ended", term=term)[-1].fields.get("reason"))
+        if not contender.said("stage_began", term=term, stage=Stage.HANDOVER.value):
+            self.broken.append(f"{contender.id} woke and ended term {term} without a hand-over")
+        if reason not in _DEPOSING:
+            why = f"for the reason {reason!r}, not as deposed"
+            self.broken.append(f"{contender.id} woke and ended term {term} {why}")
+        self._until(
+            lambda: any(said.at >= thawed_at for said in contender.said("standing")),
+            f"the thawed {contender.id} stands again",
+        )
+        self._await_standing(contender.id)
+        noticed = f"{contender.id} noticed that it was deposed (reason: {reason})"
+        tell(f"{noticed}, handed over and stands again")
+
+    def _await_standing(self, candidate: str) -> None:
+        observer = self.stage.observer
+        self._until(lambda: candidate in observer.view().candidates, f"{candidate} stands")
 
 
 class Monitor:
@@ -33,28 +201,25 @@ class Monitor:
     def __init__(self, stage: DemoStage) -> None:
         self._stage = stage
         self._seen: deque[tuple[float, int]] = deque()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="leaderq-demo-monitor", daemon=True)
+        self._service = Service.repeating("leaderq-demo-monitor", self._look)
 
     def __enter__(self) -> Monitor:
-        self._thread.start()
+        self._service.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join(5)
+        self._service.stop(5)
         self._stage.screen.show(())
 
-    def _run(self) -> None:
-        while not self._stopped.wait(_INTERVAL_S):
-            try:
-                view = self._stage.observer.view()
-            except LeaderqError:
-                continue  # the story, which asks the same, says what is wrong
-            billed, _ = self._stage.billed()
-            self._stage.screen.show(
-                status(view, self._stage.feeding.fed, billed, self._rate(billed), time.time())
-            )
+    def _look(self) -> float:
+        try:
+            view = self._stage.observer.view()
+        except LeaderqError:
+            return _INTERVAL_S  # the story asks the same, and reports the error
+        billed, _ = self._stage.billed()
+        fed = self._stage.feeding.fed
+        self._stage.screen.show(status(view, fed, billed, self._rate(billed), time.time()))
+        return _INTERVAL_S
 
     def _rate(self, billed: int) -> float:
         now = now_s()
@@ -68,94 +233,89 @@ class Monitor:
 def status(view: View, fed: int, billed: int, rate: float, now: float) -> list[str]:
     """Two lines: the leadership, the work (pure)."""
     waiting = ", ".join(each for each in view.candidates if each != view.leader) or "nobody"
-    if view.leader is None:
-        lead = f"leader -   term {view.term}, over   waiting: {waiting}"
-    else:
-        since = f"{max(0.0, now - view.began):.1f} s" if view.began else "-"
-        lead = (
-            f"leader {view.leader}   term {view.term}, {view.stage}, for {since}   waiting:"
-            f" {waiting}"
-        )
+    since = f"{max(0.0, now - view.began):.1f} s" if view.began else "-"
+    stage = "over" if view.leader is None else f"{view.stage}, for {since}"
+    lag = max(0, fed - billed)
     return [
-        lead,
-        f"fed {fed:,}   billed {billed:,}   lag {max(0, fed - billed):,}   {rate:,.0f} records/s",
+        f"leader {view.leader or '-'}   term {view.term}, {stage}   waiting: {waiting}",
+        f"fed {fed:,}   billed {billed:,}   lag {lag:,}   {rate:,.0f} records/s",
     ]
 
 
-_BETWEEN_ACTS_S = 4.0
-_ACTS = 3
-_DRAINED_WITHIN_S = 60.0
-
-
 class Show:
-    """One demo. ``input_file`` and ``records``: what is fed; ``keep``: leave ledger and logs behind
-    whatever happens.
-    """
+    """One demo. ``input_file`` and ``records``: the input; ``keep``: keep ledger and logs."""
 
-    def __init__(
-        self, input_file: Path | None, records: int, *, keep: bool, screen: Screen | None = None
-    ) -> None:
-        self._source = choose(input_file, records)
+    def __init__(self, input_file: Path | None, records: int, *, keep: bool) -> None:
+        self._origin, self._lines = choose(input_file, records)
         self._records = records
         self._keep = keep
-        self._screen = screen or Screen()
-        self._interruption = Interruption()
+        self._screen = Screen()
 
     def run(self) -> Outcome:
         """Play it; returns what came of it. Raises ``LeaderqError`` if it could not be played to
         the end.
         """
-        self._interruption.install()
+        interrupt_once()
         folder = None
         keep = True
         try:
-            with self._interruption.held():
-                folder = DemoFolder()
+            folder = DemoFolder()
             outcome = self._played(folder)
-            self._tell(outcome)
+            self._screen.write("")
+            write_changes(outcome)
+            self._screen.write("\n".join(["", *figures(outcome), "", verdict(outcome)]))
             keep = bool(outcome.problems)
         except KeyboardInterrupt:
             keep = False
             raise
         finally:
-            self._interruption.shield()
+            shield()
             kept = folder.close(keep=keep or self._keep) if folder is not None else None
             if kept is not None:
-                click.echo(f"ledger and logs are in {kept}", err=True)
+                say(f"ledger and logs are in {kept}")
         return outcome
 
     def _played(self, folder: DemoFolder) -> Outcome:
-        self._screen.tell(
-            f"starting ZooKeeper and Kafka; to be fed: {self._records:,} records,"
-            f" {self._source.origin}"
-        )
+        fed = f"{self._records:,} records, {self._origin}"
+        self._screen.tell(f"starting ZooKeeper and Kafka; to be fed: {fed}")
         pair = ServerPair(progress=self._screen.tell)
+        # Before the servers are started, because it may take long the first time, and can be
+        # interrupted at any moment.
+        for what in ("ZooKeeper", "Kafka"):
+            if runs_from_jars(what):
+                class_path(what.lower(), progress=self._screen.tell)
+        with ExitStack() as stack:
+            acts = Acts(self._put_up(pair, folder, stack))
+            with Monitor(acts.stage):
+                _play(acts)
+            acts.stage.stop_contenders()
+            return _outcome(acts, self._records)
+
+    def _put_up(self, pair: ServerPair, folder: DemoFolder, stack: ExitStack) -> DemoStage:
+        """The stage, with three candidates starting; ``stack`` takes it down."""
+        servers = [pair.zookeeper, pair.kafka]
+        for server in servers:
+            stack.enter_context(server)
+            self._screen.tell(f"{server.what} is up at {server.address}")
+        session = stack.enter_context(connect(pair.zookeeper_address, timeout_s=10.0))
+        observer, operator = Observer(session, CAREER), Operator(session, CAREER)
+        refuse_used_servers(pair, observer)
+        pace = Pace(self._records, FEEDING_S)
+        feeding = Feeding(pair.kafka_address, TOPIC, self._lines, pace)
+        stack.callback(feeding.stop)
+        stage = DemoStage(self._screen, folder.ledger, observer, operator, feeding, servers)
+        stack.callback(stage.stop_contenders)
 
         def clear_up() -> None:
-            self._interruption.shield()
+            shield()
             self._screen.tell("stopping candidates and servers")
             folder.take_in([*pair.zookeeper.log_paths, *pair.kafka.log_paths])
 
-        putting_up = put_up(
-            pair,
-            folder,
-            self._source,
-            self._records,
-            screen=self._screen,
-            interruption=self._interruption,
-            on_end=clear_up,
-        )
-        with putting_up as stage:
-            acts = Acts(stage)
-            with Monitor(stage):
-                _play(acts)
-            stage.stop_contenders()
-            return _outcome(acts, self._records)
-
-    def _tell(self, outcome: Outcome) -> None:
-        self._screen.write("")
-        for line in [*table(outcome), "", *figures(outcome), "", verdict(outcome)]:
-            self._screen.write(line)
+        stack.callback(clear_up)
+        for name in ("a", "b", "c"):
+            stage.contenders[name] = Contender(name, pair, folder)
+            stage.contenders[name].start()
+        return stage
 
 
 def _play(acts: Acts) -> None:
@@ -166,26 +326,17 @@ def _play(acts: Acts) -> None:
         timeout_s=60.0,
     )
     first = acts.await_leader()
-    tell(
-        f"{first.leader} leads term {first.term}; {', '.join(first.candidates[1:])} wait for their"
-        " turn"
-    )
+    waiting = ", ".join(first.candidates[1:])
+    tell(f"{first.leader} leads term {first.term}; {waiting} wait for their turn")
     stage.feeding.start()
-    acts.let_work(_BETWEEN_ACTS_S)
-    acts.kill()
-    acts.let_work(_BETWEEN_ACTS_S)
-    acts.freeze()
-    acts.let_work(_BETWEEN_ACTS_S)
-    acts.transfer()
+    for act in (acts.kill, acts.freeze, acts.transfer):
+        acts.let_work(_BETWEEN_ACTS_S)
+        act()
     acts.let_work(_BETWEEN_ACTS_S)
     stage.feeding.release()
     tell("no more changes; the rest is fed and billed")
     stage.until(lambda: stage.feeding.is_done, "everything is fed", timeout_s=_DRAINED_WITHIN_S)
-    _drain(stage)
-
-
-def _drain(stage: DemoStage) -> None:
-    """Wait until all is billed; if it never is, the audit says what is missing."""
+    # If all is never billed, the audit says what is missing.
     end_s = now_s() + _DRAINED_WITHIN_S * patience()
     stage.until(
         lambda: stage.billed()[0] >= stage.feeding.fed or now_s() >= end_s,

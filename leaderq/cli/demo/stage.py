@@ -1,9 +1,9 @@
-"""The demo's stage: servers, topic, candidates and feeder; put up in order, and taken down in the
-opposite one.
+"""The demo's stage: its folder, what is fed and how fast, the candidates, and what can be seen of
+their work; put up in order, and taken down in the opposite one.
 
 On each failure: what was put up so far is taken down, and the logs are kept. Everything that runs
 ends with this process even if it is killed: the servers and the candidates each hold the end of a
-pipe of ours.
+pipe of this process.
 """
 
 from __future__ import annotations
@@ -17,38 +17,43 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from leaderq import connect
 from leaderq.career import career_name
 from leaderq.cli.demo.ad_billing.audit import reading
 from leaderq.cli.demo.ad_billing.billing import LEDGER_VARIABLE, AdBilling
-from leaderq.cli.demo.ad_billing.feed import PARTITIONS
-from leaderq.cli.demo.feeding import Feeding, InputLines, Pace
+from leaderq.cli.demo.ad_billing.feed import PARTITIONS, Feed, numbered
+from leaderq.cli.demo.ad_billing.traffic import generated, read
 from leaderq.cli.demo.report import Screen
 from leaderq.clock import now_s
 from leaderq.election import Observer, Operator
 from leaderq.errors import ConfigurationError, LeaderqError
-from leaderq.kafka.topics import create_topics, end_offsets
-from leaderq.testing.jars import class_path
-from leaderq.testing.java_server import ScratchFolder, WatchedProcess
-from leaderq.testing.provision import ServerPair, runs_from_jars
-from leaderq.testing.server import Server
+from leaderq.kafka.topics import create_topics, end_offsets, produce
+from leaderq.testing.java_server import WatchedProcess
+from leaderq.testing.provision import ServerPair
+from leaderq.testing.server import ScratchFolder, Server
 from leaderq.testing.waiting import patience
-from leaderq.zookeeper import Session
+from leaderq.threads.service import Service
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+CAREER = career_name(AdBilling)
+TOPIC = str(AdBilling.topics)
+SESSION_TIMEOUT_S = 4.0
+FEEDING_S = 30.0  # about as long as the changes of leader take
+_TARGET = "leaderq.cli.demo.ad_billing:AdBilling"
+_LOOK_S = 0.03
+_KEPT_BACK = 0.1
+_CATCH_UP = 2.0
+_TICK_S = 0.02
+_ACKNOWLEDGED_WITHIN_S = 10.0
 
 
 class DemoFolder:
-    """A temporary folder; :meth:`close` removes it, or moves it to where no sweeper of abandoned
-    folders will find it.
-    """
+    """A temporary folder; :meth:`close` removes it, or moves it out of reach of sweepers."""
 
     def __init__(self) -> None:
         self._scratch = ScratchFolder("demo")
@@ -56,11 +61,9 @@ class DemoFolder:
 
     @property
     def ledger(self) -> Path:
-        """The SQLite ledger."""
         return self.path / "ledger.sqlite3"
 
     def take_in(self, logs: Iterable[Path]) -> None:
-        """Copy ``logs`` into the folder."""
         for log in logs:
             if log.exists():
                 shutil.copy(log, self.path / log.name)
@@ -70,61 +73,33 @@ class DemoFolder:
         kept = None
         if keep and any(path.name != ".owner" for path in self.path.iterdir()):
             kept = Path(tempfile.mkdtemp(prefix="leaderq-demo-"))
-            shutil.copytree(
-                self.path, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".owner")
-            )
+            without = shutil.ignore_patterns(".owner")
+            shutil.copytree(self.path, kept, dirs_exist_ok=True, ignore=without)
         self._scratch.remove()
         return kept
 
 
-class Interruption:
-    """Turns the first signal into a ``KeyboardInterrupt``; further ones, and all after
-    :meth:`shield`, are ignored.
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    Ignoring is safe, because what follows is bounded in time, and everything started ends with this
-    process in any case.
+
+def interrupt_once() -> None:
+    """Let the first signal raise ``KeyboardInterrupt``, and ignore further ones. Main thread only.
+
+    What the demo has started ends with this process in any case.
     """
 
-    def __init__(self) -> None:
-        self._shielded = False
-        self._holding = False
-        self._pending = False
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        shield()
+        raise KeyboardInterrupt
 
-    def install(self) -> None:
-        """Take the signals. Main thread only."""
-        for number in _SIGNALS:
-            signal.signal(number, self._handle)
+    for number in _SIGNALS:
+        signal.signal(number, handle)
 
-    def shield(self) -> None:
-        """From now on everything is being cleared up."""
-        self._shielded = True
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Within the block an interruption waits for its end: what is being started there must
-        become known first.
-
-        Otherwise it could strike between the making of a process or a folder and the note that it
-        was made.
-        """
-        self._holding = True
-        try:
-            yield
-        finally:
-            self._holding = False
-        if self._pending:
-            self._interrupt()
-
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        if self._holding:
-            self._pending = True
-        else:
-            self._interrupt()
-
-    def _interrupt(self) -> None:
-        if not self._shielded:
-            self._shielded = True
-            raise KeyboardInterrupt
+def shield() -> None:
+    """Ignore signals from now on: what follows clears up, and is bounded in time."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 # Asked three times, a guardian kills its worker, even one that is stopped or stuck.
@@ -141,21 +116,14 @@ class Said:
 
 
 def events_in(lines: str) -> list[Said]:
-    """The events in a JSON log; lines that are something else, or half written, are left out
-    (pure).
-    """
+    """The events in a JSON log; other lines, and half-written ones, are left out (pure)."""
     found = []
     for text in lines.splitlines():
         try:
             line = json.loads(text)
-            found.append(
-                Said(
-                    line["event"],
-                    datetime.fromisoformat(line["time"].replace("Z", "+00:00")).timestamp(),
-                    line,
-                )
-            )
-        except (ValueError, KeyError, TypeError):
+            at = datetime.fromisoformat(line["time"].replace("Z", "+00:00"))
+            found.append(Said(line["event"], at.timestamp(), line))
+        except (ValueError, KeyError, TypeError, AttributeError):
             continue  # a traceback, a warning of Python, the last line in the making
     return found
 
@@ -164,17 +132,18 @@ class Contender:
     """A candidate as a process: ``leaderq run`` as its user would start it, its JSON log in a file.
 
     It does not outlive the demo, whatever ends the demo: its guardian is asked to leave then.
-    ``id`` is its name, ``log_path`` where it logs; ``arguments`` go behind ``leaderq run``.
     """
 
-    def __init__(
-        self, id: str, *, folder: Path, arguments: list[str], environment: Mapping[str, str]
-    ) -> None:
+    def __init__(self, id: str, pair: ServerPair, folder: DemoFolder) -> None:
         self.id = id
-        self.log_path = folder / f"{id}.log"
-        self._folder = folder
-        self._command = [sys.executable, "-m", "leaderq", "run", *arguments, "--id", id]
-        self._environment = dict(environment)
+        self.log_path = folder.path / f"{id}.log"
+        self._folder = folder.path
+        self._command = [sys.executable, "-m", "leaderq", "run", _TARGET, "--id", id]
+        self._command += ["--zookeeper", pair.zookeeper_address, "--kafka", pair.kafka_address]
+        self._command += ["--session-timeout-s", f"{SESSION_TIMEOUT_S:g}", "--log-format", "json"]
+        # The user's settings are for the user's candidates.
+        own = {name: value for name, value in os.environ.items() if not name.startswith("LEADERQ_")}
+        self._environment = {**own, LEDGER_VARIABLE: str(folder.ledger)}
         self._process: WatchedProcess | None = None
 
     def start(self) -> None:
@@ -193,16 +162,12 @@ class Contender:
         return self._process.exit_code if self._process is not None else None
 
     def said(self, event: str, **fields: Any) -> list[Said]:
-        """What it logged so far for ``event`` with these values."""
-        return [
-            line
-            for line in events_in(self._log())
-            if line.event == event
-            and all(line.fields.get(key) == value for key, value in fields.items())
-        ]
+        """The lines logged so far for ``event`` with these values."""
+        found = (line for line in events_in(self._log()) if line.event == event)
+        return [line for line in found if fields.items() <= line.fields.items()]
 
     def last_words(self) -> str:
-        """The last thing it logged, for an error message."""
+        """The last line it logged, for an error message."""
         lines = self._log().splitlines() or ["nothing"]
         try:
             return str(json.loads(lines[-1])["message"])
@@ -213,7 +178,6 @@ class Contender:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for its end; returns whether it came."""
         return self._process is None or self._process.wait(timeout_s)
 
     def ask_to_leave(self) -> None:
@@ -222,7 +186,6 @@ class Contender:
             self._process.send(signal.SIGTERM)
 
     def end(self) -> None:
-        """Make sure that it is gone."""
         for _ in range(3):
             if self.wait(0):
                 break
@@ -232,29 +195,121 @@ class Contender:
             self._process.end(grace_s=0)
 
 
-CAREER = career_name(AdBilling)
-TOPIC = str(AdBilling.topics)
-SESSION_TIMEOUT_S = 4.0
-FEEDING_S = 30.0  # about as long as the changes of leader take
-_TARGET = "leaderq.cli.demo.ad_billing:AdBilling"
-_LOOK_S = 0.03
+def choose(path: Path | None, records: int) -> tuple[str, Iterator[str]]:
+    """The origin of the lines, as a phrase, and ``records`` lines of ``path``; ``None``: made up.
+
+    Raises :class:`~leaderq.errors.ConfigurationError` if the file cannot be read or is empty.
+    """
+    if path is None:
+        return "lines made up with the skew of a real access log", generated(records)
+    try:
+        return f"the lines of {path}", read(path, records)
+    except (OSError, ValueError) as exc:
+        raise ConfigurationError(
+            f"--input {str(path)!r} cannot be used: {exc}; name a file with lines of an access log"
+        ) from exc
+
+
+@dataclass(frozen=True)
+class Pace:
+    """``records`` spread over ``planned_s`` seconds.
+
+    A tenth is kept back and fed slowly if the changes take longer than planned, so that each of
+    them has records on both sides; once they are over, the rest is fed at twice the rate.
+    """
+
+    records: int
+    planned_s: float
+
+    @property
+    def rate(self) -> float:
+        return self.records * (1 - _KEPT_BACK) / self.planned_s
+
+    def due(self, elapsed_s: float, released: tuple[float, int] | None) -> int:
+        """How many records should have been fed ``elapsed_s`` after the first.
+
+        ``released``: when the changes were over, and how many were fed by then.
+        """
+        if released is not None:
+            at_s, fed = released
+            return min(self.records, fed + 1 + int(_CATCH_UP * self.rate * (elapsed_s - at_s)))
+        steady = self.rate * min(elapsed_s, self.planned_s)
+        thin = self.rate * _KEPT_BACK * max(0.0, elapsed_s - self.planned_s)
+        # The last one waits: after it nothing would show who bills.
+        return max(1, min(self.records - 1, 1 + int(steady + thin)))
+
+
+class Feeding:
+    """Feeds ``lines`` to ``topic`` from :meth:`start` on.
+
+    ``fed`` counts the lines given to the producer. An error of the producer is kept and raised by
+    :meth:`check`, on the thread that asks.
+    """
+
+    def __init__(self, address: str, topic: str, lines: Iterable[str], pace: Pace) -> None:
+        self.fed = 0
+        self.pace = pace
+        self._address = address
+        self._topic = topic
+        self._records = numbered(lines)
+        self._released: tuple[float, int] | None = None
+        self._began_s = 0.0
+        self._failure: LeaderqError | None = None
+        self._service = Service("leaderq-demo-feed", self._feed)
+
+    def start(self) -> None:
+        self._began_s = now_s()
+        self._service.start()
+
+    def release(self) -> None:
+        """Feed the rest quickly: no change of leader is to come."""
+        self._released = (now_s() - self._began_s, self.fed)
+
+    def check(self) -> None:
+        """Raise the producer's error, if it had one."""
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything was fed and acknowledged."""
+        ended = not (self._service.is_running or self._service.is_stopping)
+        return ended and self._failure is None
+
+    def stop(self) -> None:
+        """Feed no more; returns when the producer is closed, or after a bound."""
+        self._service.stop(_ACKNOWLEDGED_WITHIN_S * patience() + 5.0)
+
+    def _feed(self, _: Service) -> None:
+        try:
+            timeout_s = _ACKNOWLEDGED_WITHIN_S * patience()
+            produce(self._address, self._topic, self._paced(), timeout_s=timeout_s)
+        except LeaderqError as exc:
+            self._failure = exc
+
+    def _paced(self) -> Iterator[Feed]:
+        for record in self._records:
+            while self.fed >= self.pace.due(now_s() - self._began_s, self._released):
+                if not self._service.wait(_TICK_S):
+                    return
+            yield record
+            self.fed += 1
 
 
 class DemoFailed(LeaderqError):
-    """The demo could not go on: something did not happen in time."""
+    """The demo could not continue: something did not happen in time."""
 
 
 @dataclass
 class DemoStage:
-    """What the story is played with."""
+    """The stage on which the story is played."""
 
     screen: Screen
     ledger: Path
-    session: Session
     observer: Observer
     operator: Operator
     feeding: Feeding
-    servers: Sequence[Server] = ()
+    servers: Sequence[Server]
     contenders: dict[str, Contender] = field(default_factory=dict)
     leaving: set[str] = field(default_factory=set)
 
@@ -262,26 +317,22 @@ class DemoStage:
         """Wait for ``fact``.
 
         Raises :class:`DemoFailed` when it does not come within ``timeout_s`` (times the patience)
-        or a server or candidate dies meanwhile, and what the feeder raised.
+        or a server or candidate dies meanwhile, and the feeder's error.
         """
         end = now_s() + timeout_s * patience()
         while not fact():
             self.feeding.check()
             self._check_processes()
             if now_s() >= end:
-                said = "; ".join(
-                    f"{each.id}: {each.last_words()}" for each in self.contenders.values()
+                last = "; ".join(
+                    f"{one.id}: {one.last_words()}" for one in self.contenders.values()
                 )
-                raise DemoFailed(
-                    f"waited {timeout_s * patience():.0f} s in vain until {what}; last log lines:"
-                    f" {said}"
-                )
+                waited = f"waited {timeout_s * patience():.0f} s in vain until {what}"
+                raise DemoFailed(f"{waited}; last log lines: {last}")
             time.sleep(_LOOK_S)
 
     def billed(self) -> tuple[int, int]:
-        """How many records are billed, and the term of the newest bill; cheap enough to be asked
-        often.
-        """
+        """How many records are billed, and the term of the newest bill; a cheap call."""
         try:
             with closing(reading(self.ledger)) as connection:
                 # Rows are only ever added, so the highest row number is their count.
@@ -308,77 +359,12 @@ class DemoStage:
         for contender in self.contenders.values():
             code = contender.exit_code
             if code is not None and contender.id not in self.leaving:
-                raise DemoFailed(
-                    f"candidate {contender.id} ended by itself with code {code}:"
-                    f" {contender.last_words()}"
-                )
+                end = f"candidate {contender.id} ended by itself with code {code}"
+                raise DemoFailed(f"{end}: {contender.last_words()}")
 
 
-@contextmanager
-def put_up(
-    pair: ServerPair,
-    folder: DemoFolder,
-    source: InputLines,
-    records: int,
-    *,
-    screen: Screen,
-    interruption: Interruption,
-    on_end: Callable[[], None],
-) -> Iterator[DemoStage]:
-    """The stage, with three candidates starting; ``on_end`` is called before anything is taken
-    down.
-    """
-    _fetch_jars(screen)
-    with ExitStack() as stack:
-        for server in (pair.zookeeper, pair.kafka):
-            with interruption.held():
-                stack.enter_context(server)
-            screen.tell(f"{server.what} is up at {server.address}")
-        session = stack.enter_context(connect(pair.zookeeper_address, timeout_s=10.0))
-        observer = Observer(session, CAREER)
-        _refuse_used_servers(pair, observer)
-        feeding = Feeding(pair.kafka_address, TOPIC, source.lines, Pace(records, FEEDING_S))
-        stack.callback(feeding.stop)
-        stage = DemoStage(
-            screen,
-            folder.ledger,
-            session,
-            observer,
-            Operator(session, CAREER),
-            feeding,
-            [pair.zookeeper, pair.kafka],
-        )
-        stack.callback(stage.stop_contenders)
-        stack.callback(on_end)
-        for name in ("a", "b", "c"):
-            stage.contenders[name] = _contender(name, pair, folder)
-            with interruption.held():
-                stage.contenders[name].start()
-        yield stage
-
-
-def _fetch_jars(screen: Screen) -> None:
-    """Apart from the start of the servers, since it may take long the first time, and can be
-    interrupted at any moment.
-    """
-    for what in ("ZooKeeper", "Kafka"):
-        if runs_from_jars(what):
-            class_path(what.lower(), progress=screen.tell)
-
-
-def _contender(name: str, pair: ServerPair, folder: DemoFolder) -> Contender:
-    arguments = [_TARGET, "--zookeeper", pair.zookeeper_address, "--kafka", pair.kafka_address]
-    arguments += ["--session-timeout-s", f"{SESSION_TIMEOUT_S:g}", "--log-format", "json"]
-    # Settings of the user's are for the user's candidates.
-    environment = {
-        key: value for key, value in os.environ.items() if not key.startswith("LEADERQ_")
-    }
-    environment[LEDGER_VARIABLE] = str(folder.ledger)
-    return Contender(name, folder=folder.path, arguments=arguments, environment=environment)
-
-
-def _refuse_used_servers(pair: ServerPair, observer: Observer) -> None:
-    """On servers given by address somebody may be at work."""
+def refuse_used_servers(pair: ServerPair, observer: Observer) -> None:
+    """Servers given by address may be in use."""
     if standing := observer.view().candidates:
         raise ConfigurationError(
             f"candidates of {CAREER!r} stand already at ZooKeeper {pair.zookeeper_address!r}:"

@@ -1,8 +1,10 @@
-"""A Dyno queue in an operator's hands. What the verbs ask of it means what it says in
-:class:`~leaderq.queues.admin.QueueAdmin`, but for what only a Dyno queue has.
+"""A Dyno queue in an operator's hands, with the methods that
+:class:`~leaderq.queues.admin.QueueAdmin` has for other queues, and those that only a Dyno queue
+has.
 
-It is never a consumer. Looking assumes strict priorities, because only the programs know of an
-ageing. Payloads in a ``BodyStore`` are out of reach; the programs sweep those without a message.
+It is never a consumer. Looking assumes strict priorities, because only the programs know how
+messages age. Payloads in a ``BodyStore`` are out of reach; the programs sweep those without a
+message.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from leaderq.cli.output import duration, iso
-from leaderq.cli.queue.showing import DynoKind
+from leaderq.cli.queue.showing import DYNO
 from leaderq.clock import now_ms
 from leaderq.dyno import DeadMessage, DynoQueue, MissingBody
 from leaderq.dyno.index import ShardIndex
@@ -23,7 +25,7 @@ from leaderq.dyno.message import DeliveryState, Frame, frame_of
 from leaderq.dyno.shard_view import read_claims
 from leaderq.errors import CorruptItem, RequestRefused
 from leaderq.queues.admin import Browsed, DeadItem, Moved, Purged
-from leaderq.queues.admin.bulk import delete_tree
+from leaderq.queues.admin.contents import delete_tree
 from leaderq.queues.wire.payload import Note
 from leaderq.reading import SizedReader, children_of
 from leaderq.writing.groups import batched
@@ -35,10 +37,9 @@ _AT_A_TIME = 250
 
 
 def is_dyno(session: Session, path: str) -> bool:
-    """Whether a Dyno queue lies there: something with shards, and nothing that it has not."""
-    return (
-        session.exists(join(path, "shards")) is not None and set(session.children(path)) <= _PARTS
-    )
+    """Whether there is a Dyno queue: shards, and nothing that a Dyno queue does not have."""
+    has_shards = session.exists(join(path, "shards")) is not None
+    return has_shards and set(session.children(path)) <= _PARTS
 
 
 def dyno_below(session: Session, path: str) -> Iterator[DynoAdmin]:
@@ -53,12 +54,12 @@ def dyno_below(session: Session, path: str) -> Iterator[DynoAdmin]:
 
 @dataclass(frozen=True)
 class BrowsedMessage(Browsed):
-    """``said``: what a message has beside what every item has."""
+    """``said``: the fields that messages have beyond those of other items."""
 
     said: dict[str, Any] = field(default_factory=dict)
 
 
-def browsed(
+def _browsed(
     shard: str, name: str, data: bytes, note: Note, is_held: bool | None = None, **said: Any
 ) -> BrowsedMessage:
     """A message, or the dead letter of one, as items are shown."""
@@ -68,23 +69,17 @@ def browsed(
         items = [Frame.read(data).payload] if frame.body is None else []
     except CorruptItem as exc:
         problem = str(exc)
-    said = {
-        "id": frame.id or None,
-        "priority": int(name[:2]),
-        **said,
-        "group": frame.group,
-        "headers": dict(frame.headers),
-    }
-    if frame.body is not None:
-        said["body"] = frame.body
-    return BrowsedMessage(
-        f"{shard}/{name}", data, items, note, problem, frame.enqueued_ms, 0, is_held, said
-    )
+    said = {"id": frame.id or None, "priority": int(name[:2]), **said}
+    said |= {"group": frame.group, "headers": dict(frame.headers)}
+    said |= {} if frame.body is None else {"body": frame.body}
+    since_ms = frame.enqueued_ms
+    return BrowsedMessage(f"{shard}/{name}", data, items, note, problem, since_ms, 0, is_held, said)
 
 
 class _Place(NamedTuple):
-    """Where a message is. They go in this order: those that are due, by priority; those that are
-    later, by time; those that are held."""
+    """The place of a message in the order of display: first those that are due, by priority; then
+    those due later, by time; then those that are held.
+    """
 
     rank: int
     order: int
@@ -95,14 +90,14 @@ class _Place(NamedTuple):
 
 
 class DynoContents(NamedTuple):
-    """What lies in a Dyno queue."""
+    """The contents of a Dyno queue."""
 
     places: list[_Place]
-    kind: DynoKind = DynoKind.DYNO
+    kind: str = DYNO
 
 
 class DynoAdmin:
-    """See the module."""
+    """The actions of an operator on a Dyno queue; closed at the end."""
 
     def __init__(self, session: Session, path: str) -> None:
         self.path = path
@@ -119,36 +114,21 @@ class DynoAdmin:
         return is_dyno(self._session, self.path)
 
     def line(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The queue as a row, and as JSON."""
         figures = self.figures()
-        due, delayed, held, dead = (
-            sum(one[what] for one in figures) for what in ("due", "delayed", "held", "dead")
-        )
-        age_s = max(
-            (one["oldest_due_s"] for one in figures if one["oldest_due_s"] is not None),
-            default=None,
-        )
-        depth, consumers = (
-            due + delayed + held,
-            len(children_of(self._session, self._paths.members)),
-        )
         counts = {
-            "depth": depth,
-            "due": due,
-            "delayed": delayed,
-            "held": held,
-            "dead": dead,
-            "consumers": consumers,
+            what: sum(one[what] for one in figures) for what in ("due", "delayed", "held", "dead")
         }
-        said = {
-            "queue": self.path,
-            "kind": "dyno",
-            **counts,
-            "oldest_due_s": age_s,
-            "shards": self._shards,
-        }
-        remarks = f"{due} due, {delayed} delayed, {len(figures)} shards"
+        depth = counts["due"] + counts["delayed"] + counts["held"]
+        consumers = len(children_of(self._session, self._paths.members))
+        ages = [one["oldest_due_s"] for one in figures if one["oldest_due_s"] is not None]
+        age_s = max(ages, default=None)
+        said = {"queue": self.path, "kind": DYNO, "depth": depth, **counts, "consumers": consumers}
+        said |= {"oldest_due_s": age_s, "shards": self._shards}
+        remarks = f"{counts['due']} due, {counts['delayed']} delayed, {len(figures)} shards"
+        cells = (depth, counts["held"], counts["dead"], None, consumers)
         age = None if age_s is None else duration(age_s)
-        return (self.path, "dyno", depth, held, dead, None, consumers, age, remarks), said
+        return (self.path, DYNO, *cells, age, remarks), said
 
     def figures(self) -> list[dict[str, Any]]:
         return [
@@ -164,35 +144,27 @@ class DynoAdmin:
         ]
 
     def detect(self) -> DynoContents:
-        return DynoContents(
-            sorted(place for shard in self._shards for place in self._places(shard))
-        )
+        return DynoContents(sorted(place for one in self._shards for place in self._places(one)))
 
     def _places(self, shard: str) -> Iterator[_Place]:
-        paths, at_ms = self._paths.shard(shard), now_ms()
-        claims, markers = (
-            children_of(self._session, paths.claims),
-            children_of(self._session, paths.rests),
-        )
-        index, names = (
-            ShardIndex(),
-            [one for one in sorted(children_of(self._session, paths.messages)) if parsed_name(one)],
-        )
+        paths, at_ms, index = self._paths.shard(shard), now_ms(), ShardIndex()
+        claims = children_of(self._session, paths.claims)
+        markers = children_of(self._session, paths.rests)
+        names = [
+            one for one in sorted(children_of(self._session, paths.messages)) if parsed_name(one)
+        ]
         index.replace(names, markers, at_ms)
         index.claims_listed(claims, at_ms)
-        held, due = (
-            set(index.to_look_at(at_ms, everything=True)),
-            set(index.peek(len(names), at_ms)),
-        )
+        held = set(index.to_look_at(at_ms, everything=True))
+        due = set(index.peek(len(names), at_ms))
         for name in names:
             due_ms = index.due_ms_of(name)
             rank = 2 if name in held else 0 if name in due else 1
-            yield _Place(
-                rank, due_ms if rank == 1 else int(name[:2]), int(name[-10:]), shard, name, due_ms
-            )
+            order = due_ms if rank == 1 else int(name[:2])
+            yield _Place(rank, order, int(name[-10:]), shard, name, due_ms)
 
     def browse(self, limit: int | None = None, *, seen: Any) -> Iterator[BrowsedMessage]:
-        """Read them, ``limit`` at most; those that are gone by then are left out."""
+        """Read them, ``limit`` at most; vanished ones are left out."""
         reader = SizedReader(self._session, self._paths.shards)
         for some in batched(islice(seen.places, limit), _AT_A_TIME):
             claims = {
@@ -206,21 +178,13 @@ class DynoAdmin:
             }
             answers = reader.read_all([f"{escaped(one.shard)}/messages/{one.name}" for one in some])
             for one, (_, answer) in zip(some, answers, strict=True):
-                if isinstance(answer, tuple):
-                    claim, is_held = (
-                        claims.get((one.shard, one.name), DeliveryState()),
-                        one.rank == 2,
-                    )
-                    due_ms = claim.until_ms if is_held else one.due_ms
-                    said = {"due": iso(due_ms), "due_ms": due_ms, "deliveries": claim.deliveries}
-                    yield browsed(
-                        one.shard,
-                        one.name,
-                        answer[0],
-                        Note(attempt=claim.failures),
-                        is_held,
-                        **said,
-                    )
+                if not isinstance(answer, tuple):
+                    continue
+                claim, is_held = claims.get((one.shard, one.name), DeliveryState()), one.rank == 2
+                due_ms = claim.until_ms if is_held else one.due_ms
+                said = {"due": iso(due_ms), "due_ms": due_ms, "deliveries": claim.deliveries}
+                note = Note(attempt=claim.failures)
+                yield _browsed(one.shard, one.name, answer[0], note, is_held, **said)
 
     def depth(self) -> int:
         return sum(one["messages"] for one in self.queue.shard_sizes().values())
@@ -230,9 +194,8 @@ class DynoAdmin:
         said: dict[str, list[str]] = {"acknowledged": [], "held": [], "absent": []}
         for name in names:
             is_done = (self.queue.remove if held_too else self.queue.finish)(name)
-            said[
-                "acknowledged" if is_done else "held" if self._is_there(name) else "absent"
-            ].append(name)
+            outcome = "acknowledged" if is_done else "held" if self._is_there(name) else "absent"
+            said[outcome].append(name)
         return said
 
     def _is_there(self, name: str) -> bool:
@@ -250,12 +213,10 @@ class DynoAdmin:
     def delete(self, *, force: bool = False) -> int:
         found = {"messages": self.depth(), "dead letters": self.dead_letters.count()}
         found["consumers"] = len(children_of(self._session, self._paths.members))
-        if not force and (
-            said := ", ".join(f"{count} {what}" for what, count in found.items() if count)
-        ):
-            raise RequestRefused(
-                f"{self.path} is in use: {said}; purge it first, or force its deletion"
-            )
+        said = ", ".join(f"{count} {what}" for what, count in found.items() if count)
+        if said and not force:
+            remedy = "purge it first, or force its deletion"
+            raise RequestRefused(f"{self.path} is in use: {said}; {remedy}")
         return delete_tree(self._session, self.path)
 
 
@@ -267,9 +228,7 @@ class DynoLetter(DeadItem):
 
 
 class DynoLetters:
-    """As :class:`~leaderq.queues.admin.DeadLetters`. A letter goes by its name or its message's
-    id.
-    """
+    """As :class:`~leaderq.queues.admin.DeadLetters`. A letter goes by its name or message's id."""
 
     def __init__(self, queue: DynoQueue) -> None:
         self._letters = queue.dead_letters
@@ -280,12 +239,8 @@ class DynoLetters:
 
     def names(self) -> list[str]:
         """All by which a letter may be named."""
-        return [
-            name
-            for one in self.browse()
-            for name in (one.name, one.note.origin)
-            if name is not None
-        ]
+        names = (name for one in self.browse() for name in (one.name, one.note.origin))
+        return [name for name in names if name is not None]
 
     def browse(self, names: Iterable[str] | None = None) -> Iterator[DynoLetter]:
         wanted = None if names is None else set(names)
@@ -295,7 +250,7 @@ class DynoLetters:
             if wanted is None or not wanted.isdisjoint((f"{one.shard}/{one.name}", id)):
                 error, died_ms = one.error or None, one.died_ms
                 note = Note(one.failures, since_ms, None, one.reason, error, id, died_ms)
-                yield DynoLetter(browsed(one.shard, one.name, one.data, note), one)
+                yield DynoLetter(_browsed(one.shard, one.name, one.data, note), one)
 
     def requeue(
         self, letters: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None

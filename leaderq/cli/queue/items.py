@@ -1,283 +1,130 @@
-"""``leaderq queue ls``, ``peek``, ``stats``, ``ack``, ``purge``, ``rm``, ``pause`` and
-``resume``.
+"""The verbs of ``leaderq queue`` but ``put`` and ``drain``: items and dead letters are shown,
+deleted, sent back; consumers are paused.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from operator import itemgetter
+from typing import Any
 
 import click
 
 from leaderq.cli.connecting import connected
-from leaderq.cli.options import Given, Verb, json_option, needs_yes, number, switch, yes_option
-from leaderq.cli.output import progress, write_json, write_table
+from leaderq.cli.options import JSON, YES, Given, needs_yes, number, switch
+from leaderq.cli.output import conclude, progress, say, write_json, write_rows
+from leaderq.cli.queue.dyno import DynoAdmin, dyno_below
 from leaderq.cli.queue.options import (
+    KIND,
+    LOCK_PATH,
+    META_PATH,
+    PATH,
+    QUEUE,
+    ROOT,
+    Operated,
     keeping,
-    keeping_dyno,
-    keeping_recipe,
-    kind_option,
-    lock_path_option,
-    meta_path,
-    meta_path_option,
+    keeping_only,
     missing,
     operated,
-    queue_argument,
-    root_argument,
-    takes_connection,
+    queue_verb,
+    told_kind,
 )
 from leaderq.cli.queue.showing import (
+    LETTER_HEADINGS,
     QUEUE_HEADINGS,
     item_headings,
     item_json,
     item_row,
+    letter_json,
+    letter_row,
     queue_json,
     queue_row,
     shard_row,
 )
 from leaderq.errors import ConfigurationError
 from leaderq.exits import ExitCode
+from leaderq.queues.admin import DeadItem, QueueAdmin, queues_below
+from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.zookeeper import Session
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from leaderq.queues.admin import Purged
-    from leaderq.queues.wire.names import QueueKind
-    from leaderq.zookeeper import Session
+# -- queues ----------------------------------------------------------------------------------------
 
 
-@click.command(cls=Verb)
-@takes_connection
-@root_argument
-@meta_path_option
-@kind_option
-@lock_path_option
-@json_option
-def ls(
-    given: Given, path: str, kind: QueueKind | None, lock_path: str | None, as_json: bool
-) -> None:
+@queue_verb(ROOT, META_PATH, KIND, LOCK_PATH, JSON)
+def ls(given: Given) -> None:
     """Show the queue at PATH, or the queues directly below it, those of a sharder too.
 
     DEPTH counts items, HELD those being worked on (with --lock-path); DEAD are dead letters, NEXT
     is the number of the next item, CONSUMERS are those of leaderq; OLDEST is how long ago the
     oldest item was put there. Foreign znodes are those that no consumer touches.
 
-    An empty queue that leaderq never consumed cannot be told from any other znode: it is shown if
-    it is named, and not listed.
+    An empty queue that leaderq never consumed looks like any other znode: it is shown if PATH names
+    it, and not listed.
 
     \b
     Examples:
-      leaderq queue ls /                            the queues at the top
+      leaderq queue ls /
       leaderq queue ls /orders --lock-path /orders-locks
       leaderq queue ls /orders --json | jq .depth
     """
-    with connected(given) as (session, _):
-        lines = _lines(session, path, kind, lock_path)
-        if as_json:
-            for _, said in lines:
-                write_json(said)
-        elif not write_table(QUEUE_HEADINGS, (row for row, _ in lines)):
-            click.echo(f"no queues below {path}", err=True)
+    with connected(given) as session:
+        write_rows(
+            _lines(session, given),
+            given.as_json,
+            f"no queues below {given.path}",
+            said=itemgetter(1),
+            columns=QUEUE_HEADINGS,
+            row=itemgetter(0),
+        )
 
 
-def _lines(
-    session: Session, path: str, kind: QueueKind | None, lock_path: str | None
-) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Each queue as a row, and as JSON says it."""
-    from leaderq.cli.queue.dyno import DynoAdmin, dyno_below
-    from leaderq.queues.admin import QueueAdmin, queues_below
-    from leaderq.queues.wire.znodes import QueuePaths
-
-    with operated(session, path, kind, lock_path) as own:
+def _lines(session: Session, given: Given) -> Iterator[tuple[Sequence[Any], dict[str, Any]]]:
+    """Each queue as a row, and as JSON."""
+    path = given.path
+    with operated(session, given, path, may_be_new=True) as own:
         if isinstance(own, DynoAdmin):
             yield own.line()
             return
         if (seen := own.overview()) is None:
             raise ConfigurationError(missing(session, path))
-    below = (
-        []
-        if seen.depth
-        else [
-            QueueAdmin(session, QueuePaths(one, lock_path), kind)
-            for one in queues_below(session, path)
-        ]
-    )
+    below = [] if seen.depth else list(queues_below(session, path))
     others = [] if seen.depth else [one.line() for one in dyno_below(session, path)]
     is_queue = seen.depth or seen.shards or seen.dead or seen.consumers or seen.is_paused
-    is_shown = is_queue or not (below or others or path == "/")
-    for one in (seen if is_shown else None, *(one.overview() for one in below)):
-        if one is not None:
-            yield queue_row(one, time.time() * 1000), queue_json(one)
+    found = [seen] if is_queue or not (below or others or path == "/") else []
+    for one in below:
+        admin = QueueAdmin(session, QueuePaths(one, given.lock_path), told_kind(given))
+        found += filter(None, [admin.overview()])
+    for each in found:
+        yield queue_row(each, time.time() * 1000), queue_json(each)
     yield from others
 
 
-_DEFAULT = 20
-
-
-@click.command(cls=Verb)
-@takes_connection
-@queue_argument
-@kind_option
-@lock_path_option
-@number("--limit", "show N items at most, those that go next", default=_DEFAULT)
-@switch("--all", "everything", help="show all items, however many there are")
-@json_option
-def peek(
-    given: Given,
-    path: str,
-    kind: QueueKind | None,
-    lock_path: str | None,
-    limit: int,
-    everything: bool,
-    as_json: bool,
-) -> None:
-    """Show the items at PATH in the order in which they go; nothing is taken or changed.
-
-    With --lock-path it says which of them a consumer holds. ATTEMPT is the number of the next
-    attempt: 1 if it has not failed. Corrupt items are shown as such. In JSON, values that are no
-    text in UTF-8 are {"base64": ...}.
-
-    \b
-    Examples:
-      leaderq queue peek /orders
-      leaderq queue peek /orders --all --json > orders.jsonl
-    """
-    with keeping(given, path, kind, lock_path) as (_, keeper):
-        seen: Any = keeper.detect()
-        known = seen.kind
-        with_locks = lock_path is not None
-        items = keeper.browse(None if everything else limit, seen=seen)
-        if as_json:
-            for one in items:
-                write_json(item_json(one, known))
-        elif not write_table(
-            item_headings(known, with_locks=with_locks),
-            (item_row(one, known, with_locks=with_locks) for one in items),
-        ):
-            click.echo(f"no items at {path}", err=True)
-
-
-@click.command(cls=Verb)
-@takes_connection
-@queue_argument
-@json_option
-def stats(given: Given, path: str, as_json: bool) -> None:
+@queue_verb(PATH, JSON)
+def stats(given: Given) -> None:
     """Show the Dyno queue at PATH shard by shard: how many messages are DUE, DELAYED (or rest after
-    a failure), HELD by consumers, and DEAD, and how long the OLDEST of those due has waited.
+    a failure), HELD by consumers, and DEAD, and how long the OLDEST due one has waited.
 
     \b
     Example:
       leaderq queue stats /jobs
     """
-    with keeping_dyno(given, path) as keeper:
+    with keeping_only(DynoAdmin, given) as keeper:
         figures = keeper.figures()
-    if as_json:
-        for one in figures:
-            write_json(one)
-    else:
-        write_table(
-            ("SHARD", "DUE", "DELAYED", "HELD", "DEAD", "OLDEST"),
-            (shard_row(one) for one in figures),
-        )
+    headings = ("SHARD", "DUE", "DELAYED", "HELD", "DEAD", "OLDEST")
+    write_rows(figures, given.as_json, columns=headings, row=shard_row)
 
 
-@click.command(cls=Verb)
-@takes_connection
-@queue_argument
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@switch("--held-too", help="also what a consumer is working on; its acknowledgement will fail")
-@json_option
-def ack(given: Given, path: str, names: tuple[str, ...], held_too: bool, as_json: bool) -> ExitCode:
-    """Remove messages, by NAME or id, from the Dyno queue at PATH: they were done by other means.
-
-    Each goes as if a consumer had acknowledged it: its id is free again, or kept for its window.
-    One that a consumer holds is left to that consumer, which would go on working all the same. Exit
-    code 1: some are held, or not there.
-
-    \b
-    Examples:
-      leaderq queue ack /jobs order-17
-      leaderq queue ack /jobs 0/05-1790000000000-00000000-0000000007
-    """
-    with keeping_dyno(given, path) as keeper:
-        said = keeper.ack(names, held_too=held_too)
-    if as_json:
-        write_json(said)
-    click.echo("; ".join(f"{len(some)} {what}" for what, some in said.items() if some), err=True)
-    return ExitCode.FAILED if said["held"] or said["absent"] else ExitCode.OK
-
-
-@click.command(cls=Verb)
-@takes_connection
-@queue_argument
-@kind_option
-@lock_path_option
-@switch(
-    "--held-too", help="also delete what a consumer is working on; its acknowledgement will fail"
+@queue_verb(
+    click.Argument(["paths"], metavar="PATH...", nargs=-1, required=True),
+    META_PATH,
+    LOCK_PATH,
+    switch("--force", help="also delete queues that hold items or dead letters, or have consumers"),
+    YES,
+    JSON,
 )
-@yes_option
-@json_option
-def purge(
-    given: Given,
-    path: str,
-    kind: QueueKind | None,
-    lock_path: str | None,
-    held_too: bool,
-    yes: bool,
-    as_json: bool,
-) -> None:
-    """Delete all items that are at PATH now. Their data is gone; leaderq queue drain writes it out
-    first.
-
-    If consumers of the queue have a lock path, give it: what they are working on then stays.
-    Foreign znodes stay, and so do dead letters and what is put meanwhile. Interrupted or killed,
-    run it again: it goes on where it was.
-
-    \b
-    Examples:
-      leaderq queue purge /orders --lock-path /orders-locks --yes
-      leaderq queue purge /orders --lock-path /orders-locks --held-too --yes
-    """
-    needs_yes(yes, f"this deletes all items at {path}")
-    with keeping(given, path, kind, lock_path) as (_, keeper):
-        with progress(keeper.depth(), "deleting") as on_progress:
-            done = keeper.purge(held_too=held_too, on_progress=on_progress)
-        if as_json:
-            write_json(
-                {"deleted": done.deleted, "held": done.held, "gone": done.gone, "stuck": done.stuck}
-            )
-        click.echo(_sentence(done, path), err=True)
-
-
-def _sentence(done: Purged, path: str) -> str:
-    parts = [f"{done.deleted} deleted from {path}"]
-    if done.held:
-        parts.append(
-            f"{done.held} left, because consumers are working on them (--held-too deletes them)"
-        )
-    if done.gone:
-        parts.append(f"{done.gone} taken by others meanwhile")
-    if done.stuck:
-        parts.append(f"{done.stuck} left, because they have children, which no item has")
-    return "; ".join(parts)
-
-
-@click.command(cls=Verb)
-@takes_connection
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@meta_path_option
-@lock_path_option
-@switch("--force", help="also delete queues that hold items or dead letters, or have consumers")
-@yes_option
-@json_option
-def rm(
-    given: Given,
-    paths: tuple[str, ...],
-    lock_path: str | None,
-    force: bool,
-    yes: bool,
-    as_json: bool,
-) -> None:
+def rm(given: Given) -> None:
     """Delete the queues at each PATH: the znode, the side data beside it, and an empty lock path.
 
     A queue that holds items or dead letters, or has consumers, is refused, unless you --force it.
@@ -287,46 +134,271 @@ def rm(
       leaderq queue rm /orders --lock-path /orders-locks --yes
       leaderq queue rm /replies/a /replies/b --force --yes
     """
-    if len(paths) > 1 and meta_path() is not None:
+    if len(given.paths) > 1 and given.meta_path is not None:
         raise ConfigurationError("--meta-path belongs to one queue; delete one at a time")
-    needs_yes(yes, f"this deletes {', '.join(paths)}")
+    needs_yes(given, f"this deletes {', '.join(given.paths)}")
     deleted: dict[str, int] = {}
-    for path in paths:
-        with keeping(given, path, None, lock_path) as (_, admin):
-            deleted[path] = admin.delete(force=force)
-        click.echo(f"{path}: {deleted[path]} znodes deleted", err=True)
-    if as_json:
+    for path in given.paths:
+        with keeping(given, path) as keeper:
+            deleted[path] = keeper.delete(force=given.force)
+        say(f"{path}: {deleted[path]} znodes deleted")
+    if given.as_json:
         write_json({"deleted": deleted})
 
 
-@click.command(cls=Verb)
-@takes_connection
-@queue_argument
-def pause(given: Given, path: str) -> None:
-    """Let the consumers of the queue at PATH begin no new item, until leaderq queue resume.
+@queue_verb(*QUEUE)
+def pause(given: Given) -> None:
+    """Stop the consumers of the queue at PATH from beginning new items, until leaderq queue resume.
 
-    What they have begun they finish. It holds for consumers that start later too. Java's consumers
-    do not know of it. Producers go on. Dyno queues have no pause: stop their workers.
+    They finish what they have begun. Consumers that start later are paused too; Java's consumers do
+    not know of a pause. Producers are not paused. Dyno queues have no pause: stop their workers.
 
     \b
     Example:
       leaderq queue pause /orders
     """
-    with keeping_recipe(given, path) as keeper:
-        is_news = keeper.pause()
-        click.echo(f"{path} is paused" + ("" if is_news else " already"), err=True)
+    with keeping_only(QueueAdmin, given) as keeper:
+        say(f"{given.path} is paused{'' if keeper.pause() else ' already'}")
 
 
-@click.command(cls=Verb)
-@takes_connection
-@queue_argument
-def resume(given: Given, path: str) -> None:
-    """Let the consumers of the queue at PATH go on.
+@queue_verb(*QUEUE)
+def resume(given: Given) -> None:
+    """Let the consumers of the queue at PATH continue.
 
     \b
     Example:
       leaderq queue resume /orders
     """
-    with keeping_recipe(given, path) as keeper:
-        was_paused = keeper.resume()
-        click.echo(f"{path} goes on" if was_paused else f"{path} was not paused", err=True)
+    with keeping_only(QueueAdmin, given) as keeper:
+        say(f"{given.path} {'resumes' if keeper.resume() else 'was not paused'}")
+
+
+# -- items -----------------------------------------------------------------------------------------
+
+
+@queue_verb(
+    *QUEUE,
+    KIND,
+    LOCK_PATH,
+    number("--limit", "show N items at most, those that go next", default=20),
+    switch("--all", "everything", help="show all items, however many there are"),
+    JSON,
+)
+def peek(given: Given) -> None:
+    """Show the items at PATH in the order in which they go; nothing is taken or changed.
+
+    With --lock-path it says which of them a consumer holds. ATTEMPT is the number of the next
+    attempt: 1 if it has not failed. Corrupt items are shown as such. In JSON, values that are not
+    UTF-8 text are {"base64": ...}.
+
+    \b
+    Examples:
+      leaderq queue peek /orders --all --json > orders.jsonl
+    """
+    with keeping(given) as keeper:
+        seen: Any = keeper.detect()
+        with_locks = given.lock_path is not None
+        write_rows(
+            keeper.browse(None if given.everything else given.limit, seen=seen),
+            given.as_json,
+            f"no items at {given.path}",
+            said=lambda one: item_json(one, seen.kind),
+            columns=item_headings(seen.kind, with_locks=with_locks),
+            row=lambda one: item_row(one, seen.kind, with_locks=with_locks),
+        )
+
+
+@queue_verb(
+    PATH,
+    click.Argument(["names"], nargs=-1, required=True, metavar="NAME..."),
+    switch("--held-too", help="also what a consumer is working on; its acknowledgement will fail"),
+    JSON,
+)
+def ack(given: Given) -> ExitCode:
+    """Remove messages, by NAME or id, from the Dyno queue at PATH, because they were done by other
+    means. This is as if a consumer had acknowledged them: an id is free again, or kept for its
+    window. One that a consumer holds is left to that consumer. Exit code 1: some are held, or
+    absent.
+
+    \b
+    Examples:
+      leaderq queue ack /jobs order-17
+      leaderq queue ack /jobs 0/05-1790000000000-00000000-0000000007
+    """
+    with keeping_only(DynoAdmin, given) as keeper:
+        said = keeper.ack(given.names, held_too=given.held_too)
+    counts = "; ".join(f"{len(some)} {what}" for what, some in said.items() if some)
+    conclude(counts, given.as_json, **said)
+    return ExitCode.FAILED if said["held"] or said["absent"] else ExitCode.OK
+
+
+@queue_verb(
+    *QUEUE,
+    KIND,
+    LOCK_PATH,
+    switch("--held-too", help="also what a consumer is working on; its acknowledgement will fail"),
+    YES,
+    JSON,
+)
+def purge(given: Given) -> None:
+    """Delete all items that are at PATH now. Their data is gone; leaderq queue drain writes it out
+    first.
+
+    If consumers of the queue have a lock path, give it: items that they are working on then stay.
+    Foreign znodes stay, and so do dead letters and items put meanwhile. If it was interrupted or
+    killed, run it again: it continues where it was.
+
+    \b
+    Examples:
+      leaderq queue purge /orders --lock-path /orders-locks --yes
+    """
+    needs_yes(given, f"this deletes all items at {given.path}")
+    with keeping(given) as keeper, progress(keeper.depth(), "deleting") as on_progress:
+        done = keeper.purge(held_too=given.held_too, on_progress=on_progress)
+    held = "left, because consumers are working on them (--held-too deletes them)"
+    left = {
+        held: done.held,
+        "taken by others meanwhile": done.gone,
+        "left, because they have children, which no item has": done.stuck,
+    }
+    parts = [f"{done.deleted} deleted from {given.path}"]
+    conclude(
+        "; ".join([*parts, *(f"{count} {what}" for what, count in left.items() if count)]),
+        given.as_json,
+        deleted=done.deleted,
+        held=done.held,
+        gone=done.gone,
+        stuck=done.stuck,
+    )
+
+
+# -- dead letters ----------------------------------------------------------------------------------
+
+_NAMES = click.Argument(["names"], nargs=-1, metavar="[NAME]...")
+_ERROR = click.Option(
+    ["--error"],
+    metavar="TEXT",
+    help="only letters whose reason or error contains TEXT; case is ignored",
+)
+
+
+@queue_verb(
+    *QUEUE,
+    _NAMES,
+    _ERROR,
+    number("--limit", "N letters at most, those that died first; in a Dyno queue, the urgent ones"),
+    switch("--drop", help="delete the letters instead of showing them"),
+    YES,
+    JSON,
+)
+def dead(given: Given) -> None:
+    """Show the dead letters of the queue at PATH, or those that are NAMEd; with --drop, delete
+    them.
+
+    A letter is an item that failed too often (REASON attempts), or could not be read (corrupt),
+    with the last error; ORIGIN is the name it had, or its id, which names a letter of a Dyno queue
+    too. It stays at PATH-dead, or in the Dyno queue, until it is sent back (leaderq queue requeue)
+    or dropped.
+
+    \b
+    Examples:
+      leaderq queue dead /orders --error timeout
+      leaderq queue dead /orders --json | jq -r .error | sort | uniq -c
+      leaderq queue dead /orders queue-0000000007 --drop --yes
+    """
+    if given.drop:
+        needs_yes(given, f"this deletes dead letters of {given.path}")
+    with keeping(given) as keeper:
+        letters = _chosen(keeper, given)
+        if not given.drop:
+            nothing = f"no dead letters {'of that kind ' if given.error else ''}of {given.path}"
+            write_rows(
+                letters,
+                given.as_json,
+                nothing,
+                said=letter_json,
+                columns=LETTER_HEADINGS,
+                row=letter_row,
+            )
+            return
+        total = len(given.names) or keeper.dead_letters.count()
+        with progress(total, "dropping") as on_progress:
+            done = keeper.dead_letters.drop(letters, on_progress=on_progress)
+    gone = f"; {done.gone} already gone" if done.gone else ""
+    conclude(f"{done.moved} dropped{gone}", given.as_json, dropped=done.moved, gone=done.gone)
+
+
+@queue_verb(
+    *QUEUE,
+    _NAMES,
+    switch("--all", "everything", help="send all letters back"),
+    _ERROR,
+    number("--limit", "send N letters back at most, those that queue dead shows first"),
+    number("--rate", "send N letters a second back at most"),
+    switch("--dry-run", help="only say how many would be sent back"),
+    JSON,
+)
+def requeue(given: Given) -> None:
+    """Send dead letters of the queue at PATH back to it: those that are NAMEd, those with an
+    --error, or --all.
+
+    Each goes to the tail of its kind, with the id, priority or due time it had, and has all its
+    attempts again. It leaves the dead letters and appears in the queue in one transaction: it is
+    never lost, and never there twice. If it was interrupted or killed, run it again.
+
+    \b
+    Examples:
+      leaderq queue requeue /orders queue-0000000007
+      leaderq queue requeue /orders --error timeout --dry-run
+      leaderq queue requeue /orders --all --rate 50
+    """
+    if not (given.names or given.everything or given.error is not None):
+        raise ConfigurationError("say which letters: by NAME, with --error TEXT, or --all")
+    if given.names and given.everything:
+        raise ConfigurationError("give either NAMEs or --all")
+    path, as_json = given.path, given.as_json
+    with keeping(given) as keeper:
+        letters, dead_letters = _chosen(keeper, given), keeper.dead_letters
+        if given.dry_run:
+            count = sum(1 for _ in letters)
+            conclude(f"{count} would be sent back to {path}", as_json, would_requeue=count)
+            return
+        total = len(given.names) or min(given.limit or 2**31, dead_letters.count())
+        moved = gone = 0
+        with progress(total, "sending back") as on_progress:
+            for some in _paced(letters, given.rate):
+                done = dead_letters.requeue(some, on_progress=on_progress)
+                moved, gone = moved + done.moved, gone + done.gone
+        remain = dead_letters.count()
+    lost = f"; {gone} already gone" if gone else ""
+    sentence = f"{moved} sent back to {path}{lost}; {remain} remain"
+    conclude(sentence, as_json, requeued=moved, gone=gone, remain=remain)
+
+
+def _chosen(keeper: Operated, given: Given) -> Iterator[DeadItem]:
+    """The letters that are named, else all; of these those with that error, and of these the first
+    ``--limit``.
+
+    :raises ConfigurationError: one that is named is not there.
+    """
+    names, error, wanted = given.names, given.error, None
+    if names:
+        known = keeper.dead_letters.names()
+        if absent := sorted(set(names) - set(known)):
+            lists = f"leaderq queue dead {given.path} lists them"
+            raise ConfigurationError(
+                f"there is no dead letter {absent[0]} of {given.path}; {lists}"
+            )
+        wanted = [name for name in known if name in names]
+    letters = keeper.dead_letters.browse(wanted)
+    return islice((one for one in letters if error is None or one.says(error)), given.limit)
+
+
+def _paced(letters: Iterator[DeadItem], rate: int | None) -> Iterator[Iterable[DeadItem]]:
+    """All of them or, in each second, the next ``rate``."""
+    if rate is None:
+        yield letters
+        return
+    while some := list(islice(letters, rate)):
+        yield some
+        time.sleep(1.0)

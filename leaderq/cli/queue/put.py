@@ -2,205 +2,157 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from itertools import chain
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import click
 
-from leaderq.cli.options import Given, Verb, json_option, number, switch
-from leaderq.cli.output import progress, write_json
-from leaderq.cli.queue.entries import (
-    BadEntry,
-    Entry,
-    Keys,
-    from_base64,
-    from_json,
-    grouped,
-    numbered,
-    pieces,
-)
-from leaderq.cli.queue.options import keeping, kind_option, queue_argument, takes_connection
+from leaderq.cli.connecting import connected
+from leaderq.cli.options import JSON, Given, number, pairs, switch
+from leaderq.cli.output import conclude, progress, say
+from leaderq.cli.queue.dyno import DynoAdmin
+from leaderq.cli.queue.options import KIND, QUEUE, operated, queue_verb, told_kind
 from leaderq.cli.signals import Stopping
-from leaderq.errors import ConfigurationError
+from leaderq.clock import now_s
+from leaderq.dyno import DynoQueue, Message
+from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, NodeExists, TooLarge
 from leaderq.exits import ExitCode
+from leaderq.queues import PutListener, SimpleDistributedQueue
+from leaderq.queues.admin import QueueAdmin
+from leaderq.queues.admin.contents import agreed, contents_of, refuse_sharder
+from leaderq.queues.consumers import QueueOptions
+from leaderq.queues.putting import Putter
+from leaderq.queues.wire.names import ITEM_PREFIX, QueueKind, prefix_for
+from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.zookeeper import Session
 
-if TYPE_CHECKING:
-    from leaderq.cli.queue.entries import Source
-    from leaderq.cli.queue.storing import Refusals, Store
-    from leaderq.queues.wire.names import QueueKind
+_PATIENCE_S = 30.0
+_SLICE_S = 0.2
+_FLUSH_S = 1.0
+_SHOWN = 10
+_REFUSED = (TooLarge, ConfigurationError)  # errors of an entry, and not of the queue
+_NEEDED = {QueueKind.ID: "--id", QueueKind.PRIORITY: "--priority", QueueKind.DELAY: "--delay-s"}
 
-Batches = Iterable[list[bytes]]
 
-
-@click.command(cls=Verb)
-@takes_connection
-@queue_argument
-@click.argument("items", nargs=-1, metavar="[ITEM]...")
-@kind_option
-@click.option("--id", metavar="ID", help="the id of the items, for an id or Dyno queue")
-@click.option(
-    "--priority",
-    type=int,
-    metavar="N",
-    help="of the items, for a priority or Dyno queue; lower goes first",
+@queue_verb(
+    *QUEUE,
+    click.Argument(["items"], nargs=-1, metavar="[ITEM]..."),
+    KIND,
+    click.Option(["--id"], metavar="ID", help="id of the items (id or Dyno queue)"),
+    click.Option(
+        ["--priority"],
+        type=int,
+        metavar="N",
+        help="priority of the items (priority or Dyno queue); lower goes first",
+    ),
+    number(
+        "--delay-s",
+        "items are due this long after they were read (delay or Dyno queue)",
+        least=0.0,
+        metavar="SECONDS",
+    ),
+    click.Option(["--shard"], metavar="NAME", help="shard of the messages (Dyno queue)"),
+    click.Option(
+        ["--group"], metavar="NAME", help="group of the messages, done one by one (Dyno queue)"
+    ),
+    pairs("--header", "headers", "header of the messages (Dyno queue); repeatable"),
+    number("--multi", "put N items in one znode", default=1),
+    switch("--null", help="items on standard input end with a NUL instead of a line end"),
+    switch("--base64", "as_base64", help="items are in base64"),
+    switch(
+        "--from-json",
+        "as_objects",
+        help="each line is an object as leaderq queue drain or peek --json writes it",
+    ),
+    JSON,
 )
-@number(
-    "--delay-s",
-    "how long after it was read an item is due, for a delay or Dyno queue",
-    least=0.0,
-    metavar="SECONDS",
-)
-@click.option(
-    "--shard", metavar="NAME", help="where the messages go, for a Dyno queue; else in turn"
-)
-@click.option("--group", metavar="NAME", help="work on them one after the other, for a Dyno queue")
-@click.option(
-    "--header",
-    "headers",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="of the messages, for a Dyno queue; repeatable",
-)
-@click.option(
-    "--multi", type=click.IntRange(min=1), metavar="N", default=1, help="put N items in one znode"
-)
-@switch("--null", help="items on standard input end with a NUL instead of a line end")
-@switch("--base64", "as_base64", help="items are in base64")
-@switch(
-    "--from-json",
-    "objects",
-    help="each line is an object as leaderq queue drain or peek --json writes it",
-)
-@json_option
-def put(
-    given: Given,
-    path: str,
-    items: tuple[str, ...],
-    kind: QueueKind | None,
-    id: str | None,
-    priority: int | None,
-    delay_s: float | None,
-    shard: str | None,
-    group: str | None,
-    headers: tuple[str, ...],
-    multi: int,
-    null: bool,
-    as_base64: bool,
-    objects: bool,
-    as_json: bool,
-) -> ExitCode:
+def put(given: Given) -> ExitCode:
     """Put ITEMs, or without any the lines of standard input, into the queue at PATH, in their
     order.
 
-    The kind of the queue is told by what lies in it. For an empty or new one it is told by --id,
-    --priority or --delay-s, or by --kind; else it is a plain one. To a Dyno queue all of these may
-    be given together; a message whose id another one has is refused. Each line is an item, an empty
-    one too. All are stored when this ends with 0, each once, even if the connection breaks.
-    If it is interrupted or killed, the first ones are stored, without gaps: as many as it says, or
-    as leaderq queue ls shows by NEXT.
+    The items in the queue tell its kind. For an empty or new queue --id, --priority, --delay-s or
+    --kind tell it; otherwise it is a plain one. A Dyno queue takes all of these together; it
+    refuses a message with the id of another one. Each line is an item, an empty one too. When this
+    ends with 0, all are stored, each once, even if the connection broke. If it is interrupted or
+    killed, the first ones are stored, without gaps: as many as it says, or as leaderq queue ls
+    shows by NEXT.
 
     \b
     Examples:
-      leaderq queue put /orders first second
       leaderq queue put /orders < orders.txt
       leaderq queue put /mails --priority -5 urgent
       leaderq queue put /jobs --kind dyno --id order-17 --delay-s 60 --header by=anna '{}'
       leaderq queue drain /old --json --yes > old.jsonl
       leaderq queue put /new --from-json < old.jsonl
     """
-    options = {"--id": id, "--priority": priority, "--delay-s": delay_s}
-    dyno_options = {"--shard": shard, "--group": group, "--header": headers or None}
-    with_keys = [name for name, value in (options | dyno_options).items() if value is not None]
-    _check(
-        with_keys,
-        multi=multi,
-        null=null,
-        as_base64=as_base64,
-        objects=objects,
-        has_items=bool(items),
-    )
-    pairs = dict(_pair(one) for one in headers)
-
-    def keys() -> Keys:
-        due_ms = None if delay_s is None else max(1, int((time.time() + delay_s) * 1000))
-        return Keys(id, priority, due_ms, shard=shard, group=group, headers=pairs)
-
-    with Stopping() as stopping, keeping(given, path, kind, may_be_new=True) as (session, keeper):
-        from leaderq.cli.queue.storing import PutWish, Refusals, way_into
-
-        refusals = Refusals(lambda text: click.echo(text, err=True))
-        way_in = way_into(session, keeper, PutWish(kind, with_keys, objects), refusals)
-        store: Store | None = None
+    _check(given)
+    refusals, store = Refusals(), None
+    with (
+        Stopping() as stopping,
+        connected(given) as session,
+        operated(session, given, given.path, may_be_new=True) as keeper,
+    ):
+        kind = _kind(keeper, given) if isinstance(keeper, QueueAdmin) else None
         try:
-            with _input(items, null, stopping) as batches:
-                first, entries = _first(
-                    _entries(
-                        batches, refusals, keys, multi, as_base64=as_base64, as_objects=objects
-                    )
-                )
-                store = way_in(first)
+            with _input(given, stopping) as batches:
+                entries = _entries(given, batches, refusals)
+                first = list(islice(filter(None, entries), 1))
+                store = _store(session, keeper, kind, first, refusals)
                 with closing(store):
-                    _run(store, refusals, entries)
+                    store.take(chain(first, entries))
         finally:
-            _sum_up(path, 0 if store is None else store.stored, refusals.count, multi, as_json)
+            stored = 0 if store is None else store.stored
+            what = "stored" if given.multi == 1 else f"znodes of up to {given.multi} items stored"
+            refused = f"; {refusals.count} refused" if refusals.count else ""
+            conclude(
+                f"{stored} {what} in {given.path}{refused}",
+                given.as_json,
+                stored=stored,
+                refused=refusals.count,
+            )
     return ExitCode.FAILED if refusals.count else ExitCode.OK
 
 
-def _pair(text: str) -> tuple[str, str]:
-    key, found, value = text.partition("=")
-    if not key or not found:
-        raise ConfigurationError(f"--header {text!r}: give KEY=VALUE")
-    return key, value
-
-
-def _sum_up(path: str, stored: int, refused: int, multi: int, as_json: bool) -> None:
-    """The last line; also of a put that was interrupted."""
-    if as_json:
-        write_json({"stored": stored, "refused": refused})
-    what = "stored" if multi == 1 else f"znodes of up to {multi} items stored"
-    click.echo(f"{stored} {what} in {path}" + (f"; {refused} refused" if refused else ""), err=True)
-
-
-def _check(
-    with_keys: list[str], *, multi: int, null: bool, as_base64: bool, objects: bool, has_items: bool
-) -> None:
+def _check(given: Given) -> None:
     problems = []
-    if objects and (with_keys or multi > 1 or null or as_base64):
+    alone = _keys_given(given) or given.multi > 1 or given.null or given.as_base64
+    if given.as_objects and alone:
         problems.append("--from-json stands alone: the lines say everything")
-    if null and has_items:
+    if given.null and given.items:
         problems.append("--null is for standard input, and items were given as arguments")
-    if not has_items and sys.stdin is None:
+    if not given.items and sys.stdin is None:
         problems.append("no items were given, and standard input is closed")
     if problems:
         raise ConfigurationError(*problems)
 
 
-def _first(entries: Iterator[Entry | None]) -> tuple[Entry | None, Iterator[Entry | None]]:
-    """The first one, and all."""
-    before: list[Entry | None] = []
-    for one in entries:
-        before.append(one)
-        if one is not None:
-            break
-    return (before[-1] if before else None), chain(before, entries)
+def _keys_given(given: Given) -> list[str]:
+    """Those options given that are for some kinds of queue only."""
+    names = {"--id": given.id, "--priority": given.priority, "--delay-s": given.delay_s}
+    names |= {"--shard": given.shard, "--group": given.group, "--header": given.headers or None}
+    return [name for name, value in names.items() if value is not None]
 
 
 @contextmanager
-def _input(items: tuple[str, ...], null: bool, stopping: Stopping) -> Iterator[Batches]:
-    """What to put; shows a bar if it is a file."""
-    if items:
-        yield [[item.encode("utf-8", "surrogateescape") for item in items]]
+def _input(given: Given, stopping: Stopping) -> Iterator[Iterable[list[bytes]]]:
+    """The entries to put; shows a bar if the input is a file."""
+    if given.items:
+        yield [[item.encode("utf-8", "surrogateescape") for item in given.items]]
         return
     if sys.stdin.isatty():
-        click.echo("one item a line; Ctrl-D ends", err=True)
+        say("one item a line; Ctrl-D ends")
     with progress(_stdin_bytes(), "bytes read") as on_read:
-        yield pieces(_Stdin(stopping), b"\0" if null else b"\n", on_read)
+        yield pieces(_Stdin(stopping), b"\0" if given.null else b"\n", on_read)
 
 
 class _Stdin:
@@ -224,20 +176,14 @@ def _stdin_bytes() -> int | None:
 
 
 def _entries(
-    batches: Batches,
-    refusals: Refusals,
-    keys: Callable[[], Keys],
-    multi: int,
-    *,
-    as_base64: bool,
-    as_objects: bool,
+    given: Given, batches: Iterable[list[bytes]], refusals: Refusals
 ) -> Iterator[Entry | None]:
-    """What is to be put, and ``None`` where nothing more has come so far."""
+    """The entries to put, and ``None`` where nothing more has come so far."""
 
     def read(number: int, text: bytes) -> Any:
-        if as_objects:
+        if given.as_objects:
             return from_json(number, text)
-        return number, from_base64(text) if as_base64 else text
+        return number, from_base64(text) if given.as_base64 else text
 
     def parsed() -> Iterator[Any]:
         for one in numbered(batches):
@@ -246,18 +192,405 @@ def _entries(
             except BadEntry as exc:
                 refusals.note(one[0] if one else 0, exc)
 
-    return parsed() if as_objects else grouped(parsed(), multi, keys)
+    def keys() -> Keys:
+        due_ms = None
+        if given.delay_s is not None:
+            due_ms = max(1, int((time.time() + given.delay_s) * 1000))
+        dyno = {"shard": given.shard, "group": given.group, "headers": given.headers}
+        return Keys(given.id, given.priority, due_ms, **dyno)
+
+    return parsed() if given.as_objects else grouped(parsed(), given.multi, keys)
 
 
-def _run(store: Store, refusals: Refusals, entries: Iterator[Entry | None]) -> None:
-    from leaderq.cli.queue.storing import REFUSED
+class Refusals:
+    """Entries that cannot be put: the first ones are shown, all are counted."""
 
-    for entry in entries:
-        if entry is None:
-            store.pause()
+    def __init__(self) -> None:
+        self.count = 0
+
+    def note(self, number: int, why: object) -> None:
+        self.count += 1
+        if self.count <= _SHOWN:
+            say(f"item {number}: {why}")
+        elif self.count == _SHOWN + 1:
+            say("and more")
+
+
+def _wanted(given: Given) -> QueueKind | None:
+    keys, told = _keys_given(given), told_kind(given)
+    if not keys:
+        return told
+    for_dyno = [key for key in keys if key not in _NEEDED.values()]
+    if for_dyno or len(keys) > 1:
+        said = "are for different kinds of queue, or together for a Dyno queue"
+        said = "is for Dyno queues" if for_dyno else said
+        raise ConfigurationError(f"{' and '.join(for_dyno or keys)} {said}; --kind dyno makes one")
+    (implied,) = (kind for kind, key in _NEEDED.items() if key == keys[0])
+    if told not in (None, implied):
+        raise ConfigurationError(
+            f"{keys[0]} is for {implied.value} queues, and another --kind was given"
+        )
+    return implied
+
+
+def _kind(admin: QueueAdmin, given: Given) -> QueueKind | None:
+    """The kind as told, if the items there agree; else as the items tell, if there are any."""
+    wanted, keys, path, names = _wanted(given), _keys_given(given), given.path, admin.names()
+    refuse_sharder(contents_of(names, QueueKind.PLAIN), admin.paths)
+    found = contents_of(names).kind
+    if keys and given.kind is None and found is QueueKind.PLAIN:
+        raise ConfigurationError(
+            f"the items below {path} are those of a plain queue, and {keys[0]} was given; "
+            f"if they are what Java has requeued, say so with --kind"
+        )
+    kind = agreed(wanted, found, path)
+    if kind in _NEEDED and _NEEDED[kind] not in keys and not given.as_objects:
+        raise ConfigurationError(f"{path} is of the kind {kind.value}: give {_NEEDED[kind]}")
+    return kind
+
+
+def _store(
+    session: Session,
+    keeper: DynoAdmin | QueueAdmin,
+    kind: QueueKind | None,
+    first: Sequence[Entry],
+    refusals: Refusals,
+) -> Store:
+    """The way into a queue; the keys of the first entry tell the kind of an empty one."""
+    if isinstance(keeper, DynoAdmin):
+        _tell_if_new(keeper, keeper.path, "dyno")
+        return DynoStore(refusals, keeper.queue)
+    paths = keeper.paths
+    if kind is None:
+        said = next((one.keys.kind for one in first), None) or "plain"
+        if said == "dyno":
+            remedy = "--kind dyno makes one"
+            raise ConfigurationError(f"the first item is a message of a Dyno queue; {remedy}")
+        _tell_if_new(keeper, paths.path, said)
+        kind = QueueKind(said)
+    if kind is QueueKind.SIMPLE:
+        return SimpleStore(refusals, session, paths)
+    return FramedStore(refusals, session, paths, kind)
+
+
+def _tell_if_new(keeper: DynoAdmin | QueueAdmin, path: str, kind: str) -> None:
+    if not keeper.is_there():
+        say(f"{path} is new: taken for a {kind} queue (--kind says otherwise)")
+
+
+class Store:
+    """``stored`` counts the znodes that are certainly there. Entries are stored in their order."""
+
+    def __init__(self, refusals: Refusals) -> None:
+        self.stored = 0
+        self._refusals = refusals
+
+    def take(self, entries: Iterable[Entry | None]) -> None:
+        """Store all; invalid entries are refused. Raises the error that prevents it."""
+        for entry in entries:
+            if entry is None:
+                self._pause()
+                continue
+            try:
+                self._put(entry)
+            except _REFUSED as exc:
+                self._refusals.note(entry.number, exc)
+        self._finish()
+
+    def close(self) -> None:
+        """Close. Entries not sent yet will not be sent."""
+
+    def _put(self, entry: Entry) -> None:
+        """Take this on its way; raises one of ``_REFUSED`` if it cannot be put."""
+        raise NotImplementedError
+
+    def _pause(self) -> None:
+        """Nothing more has come for now: send the entries taken so far."""
+
+    def _finish(self) -> None:
+        self._pause()
+
+
+class FramedStore(Store, PutListener):
+    """Into all recipes except the simple one; entries are sent at once."""
+
+    def __init__(
+        self, refusals: Refusals, session: Session, places: QueuePaths, kind: QueueKind
+    ) -> None:
+        super().__init__(refusals)
+        self._kind = kind
+        self._failure: LeaderqError | None = None
+        options: QueueOptions[bytes] = QueueOptions(put_in_background=True)
+        self._putter = Putter(session, places, options)
+        self._putter.start()
+        self._putter.add_listener(self)
+
+    def _put(self, entry: Entry) -> None:
+        prefix = _prefix(self._kind, entry.keys)
+        if not self._putter.put(entry.values, prefix, _PATIENCE_S, is_multi=True):
+            raise ConnectionLost(
+                f"nothing was stored for {_PATIENCE_S:.0f} s, and no more items fit in memory"
+            )
+        self._raise()
+
+    def _finish(self) -> None:
+        seen, deadline = self.stored, now_s() + _PATIENCE_S
+        while not self._putter.flush(_SLICE_S):
+            if self.stored > seen:
+                seen, deadline = self.stored, now_s() + _PATIENCE_S
+            if now_s() >= deadline:
+                raise ConnectionLost(
+                    f"{self._putter.unsettled} items were not answered for {_PATIENCE_S:.0f} s"
+                )
+        self._raise()
+
+    def close(self) -> None:
+        self._putter.close(_FLUSH_S)
+
+    # On the thread of the listeners.
+    def put_completed(self, item: Any) -> None:
+        self.stored += 1
+
+    def put_multi_completed(self, items: Sequence[Any]) -> None:
+        self.stored += 1
+
+    def put_failed(self, items: Sequence[Any], error: LeaderqError) -> None:
+        self._failure = self._failure or error
+
+    def _raise(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+
+def _prefix(kind: QueueKind, keys: Keys) -> str:
+    if keys.is_bare:
+        return ITEM_PREFIX
+    _agrees(kind, keys)
+    return prefix_for(kind, id=keys.id, priority=keys.priority, due_ms=keys.due_ms)
+
+
+def _agrees(kind: QueueKind, keys: Keys) -> None:
+    if keys.kind not in (None, kind.value):
+        raise ConfigurationError(
+            f"it is an item of a queue of the kind {keys.kind}, and this one is {kind.value}"
+        )
+
+
+def _only_value(entry: Entry, holder: str) -> bytes:
+    if len(entry.values) != 1:
+        raise ConfigurationError(f"it has {len(entry.values)} values, and {holder} holds one")
+    return entry.values[0]
+
+
+class SimpleStore(Store):
+    """Into a simple queue: no frame, one value a znode."""
+
+    def __init__(self, refusals: Refusals, session: Session, places: QueuePaths) -> None:
+        super().__init__(refusals)
+        self._queue = SimpleDistributedQueue(session, places.path, meta_path=places.meta_path)
+        self._gathered: list[bytes] = []
+
+    def _put(self, entry: Entry) -> None:
+        value = _only_value(entry, "a znode of a simple queue")
+        _agrees(QueueKind.SIMPLE, entry.keys)
+        self._gathered.append(value)
+        if len(self._gathered) >= 1000:
+            self._pause()
+
+    def _pause(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._queue.offer_many(gathered, _PATIENCE_S)
+            self.stored += len(gathered)
+
+    def close(self) -> None:
+        self._queue.close()
+
+
+class DynoStore(Store):
+    """Into a Dyno queue, which the verb closes; a message for each value."""
+
+    def __init__(self, refusals: Refusals, queue: DynoQueue) -> None:
+        super().__init__(refusals)
+        self._queue = queue
+        self._gathered: list[tuple[int, Message]] = []
+
+    def _put(self, entry: Entry) -> None:
+        payload, keys = _only_value(entry, "a message of a Dyno queue"), entry.keys
+        delay_s = 0.0 if keys.due_ms is None else max(0.0, keys.due_ms / 1000 - time.time())
+        place = (delay_s, keys.priority or 0, keys.shard)
+        message = Message(keys.id or "", payload, *place, keys.headers or {}, keys.group)
+        self._gathered.append((entry.number, message))
+        if len(self._gathered) == 250 or len(payload) > 16 * 1024:
+            self._pause()
+
+    def _pause(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        outcomes = self._queue.push_each([message for _, message in gathered])
+        for (line, _), outcome in zip(gathered, outcomes, strict=True):
+            if isinstance(outcome, (*_REFUSED, NodeExists)):
+                self._refusals.note(line, outcome)
+            elif isinstance(outcome, str):
+                self.stored += 1
+            else:
+                raise outcome
+
+
+# -- what is to be put, out of arguments or a stream (pure, but for reading the stream) ------------
+
+_CHUNK = 1 << 16
+LONGEST = 4 << 20
+"""Bytes of one line: four times what ZooKeeper takes by default; whatever is longer is not an item
+but the wrong file.
+"""
+
+
+class Source(Protocol):
+    """A binary stream that returns what has come, and does not wait for more."""
+
+    def read1(self, size: int = -1, /) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What an item's name says beside its number; the kind of the queue decides what is needed.
+    ``is_bare``: it is known to say nothing, as the names of items that Java has requeued. The last
+    three are for Dyno queues, whose messages may have all of them.
+    """
+
+    id: str | None = None
+    priority: int | None = None
+    due_ms: int | None = None
+    is_bare: bool = False
+    shard: str | None = None
+    group: str | None = None
+    headers: Mapping[str, str] | None = None
+
+    @property
+    def kind(self) -> str | None:
+        """The kind of queue that has such a key."""
+        said = {"id": self.id, "priority": self.priority, "delay": self.due_ms}
+        kinds = [kind for kind, value in said.items() if value is not None]
+        is_dyno = len(kinds) > 1 or self.shard or self.group or self.headers
+        return "dyno" if is_dyno else next(iter(kinds), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One znode to be. ``number``: the line, or argument, that it began with, from 1."""
+
+    number: int
+    values: tuple[bytes, ...]
+    keys: Keys
+
+
+class BadEntry(Exception):  # one line of many: counted and told, the others go on
+    """A line that cannot be put."""
+
+
+def pieces(
+    source: Source, end: bytes, on_bytes: Callable[[int], object] = lambda _: None
+) -> Iterator[list[bytes]]:
+    """What stands before each ``end``, all that have come at a time; what follows the last one
+    counts if there is anything.
+
+    :raises ConfigurationError: one is longer than any item can be.
+    """
+    rest = bytearray()
+    number = 0
+    while chunk := source.read1(_CHUNK):
+        on_bytes(len(chunk))
+        rest += chunk
+        if end in chunk:
+            *whole, last = bytes(rest).split(end)
+            rest = bytearray(last)
+            number += len(whole)
+            yield whole
+        if len(rest) > LONGEST:
+            raise ConfigurationError(
+                f"item {number + 1} is longer than {LONGEST} bytes, and has no end yet; is this the"
+                " right file?"
+            )
+    if rest:
+        yield [bytes(rest)]
+
+
+def numbered(batches: Iterable[list[bytes]]) -> Iterator[tuple[int, bytes] | None]:
+    """All pieces, counted from 1; ``None`` after each batch: nothing more has come so far."""
+    number = 0
+    for batch in batches:
+        for number, piece in enumerate(batch, number + 1):  # noqa: B020  (goes on counting)
+            yield number, piece
+        yield None
+
+
+def grouped(
+    values: Iterable[tuple[int, bytes] | None], size: int, keys: Callable[[], Keys]
+) -> Iterator[Entry | None]:
+    """Numbered values, ``size`` in a znode (the last one may have less); the pauses between
+    them.
+    """
+    together: list[bytes] = []
+    first = 0
+    for one in values:
+        if one is None:
+            yield None
             continue
-        try:
-            store.put(entry)
-        except REFUSED as exc:
-            refusals.note(entry.number, exc)
-    store.finish()
+        first = first if together else one[0]
+        together.append(one[1])
+        if len(together) == size:
+            yield Entry(first, tuple(together), keys())
+            together = []
+    if together:
+        yield Entry(first, tuple(together), keys())
+
+
+def from_base64(text: bytes) -> bytes:
+    """:raises BadEntry: it is not base64."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadEntry("is not base64") from None
+
+
+def from_json(number: int, line: bytes) -> Entry:
+    """An object as ``leaderq queue peek --json`` and ``drain --json`` write it: ``values`` (or
+    ``value``), and ``id``, ``priority`` or ``due_ms``.
+
+    :raises BadEntry: it is not such an object.
+    """
+    try:
+        said = json.loads(line)
+    except ValueError as exc:
+        raise BadEntry(f"is not JSON: {exc}") from None
+    if not isinstance(said, dict):
+        raise BadEntry("is not a JSON object")
+    if "corrupt" in said:
+        raise BadEntry("was a corrupt item")
+    values = said.get("values", [said["value"]] if "value" in said else None)
+    if not isinstance(values, list):
+        raise BadEntry('has neither "values", a list, nor "value"')
+    return Entry(number, tuple(_value(one) for one in values), _keys(said))
+
+
+def _keys(said: dict[str, Any]) -> Keys:
+    if ("priority" in said and said["priority"] is None) or said.get("due_ms") == 0:
+        return Keys(is_bare=True)
+    keys = _typed(said, "id", str), _typed(said, "priority", int), _typed(said, "due_ms", int)
+    return Keys(*keys, group=_typed(said, "group", str), headers=_typed(said, "headers", dict))
+
+
+def _typed(said: dict[str, Any], name: str, kind: type) -> Any:
+    value = said.get(name)
+    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+        words = {str: "text", int: "a whole number", dict: "an object"}
+        raise BadEntry(f'has a "{name}" that is not {words[kind]}')
+    return value
+
+
+def _value(value: object) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
+        return from_base64(value["base64"].encode())
+    raise BadEntry('has a value that is neither text nor {"base64": ...}')

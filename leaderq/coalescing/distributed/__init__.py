@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from leaderq.coalescing.distributed.coordinator import DistributedQueueCoordinator
-from leaderq.coalescing.distributed.slots import KeyView, SlotHolder
-from leaderq.coalescing.distributed.token import DistributedToken
+from leaderq.coalescing.distributed.slots import DistributedToken, KeyView, SlotHolder
 
 __all__ = ["DistributedQueueCoordinator", "DistributedToken", "KeyView", "SlotHolder"]

@@ -1,27 +1,18 @@
 """One works on a key, at most one waits, the rest are declined: across all processes that use one
 root in ZooKeeper.
 
-Who is authoritative: the two slots of a key in ZooKeeper (see :mod:`.slots`). The slot taken first,
-by ``czxid``, is the head's; the other one is the waiter's; whoever finds both taken is declined.
-There are no more slots, so there are never two that wait. A key with no, one, or two slots taken is
-Init, Process, or Block (see :mod:`leaderq.coalescing.automaton`); if the older of two vanishes, the
-other is the head's at once.
+The two slots of a key in ZooKeeper are authoritative (see :mod:`.slots`), and each goes with a
+*token*: a multi that begins with a check of it is refused as soon as another may be the head.
+``docs/design/coalescing.md`` has the reasons. On each failure:
 
-A slot vanishes when its owner dequeues it, gives up waiting, dies (with its session, T after it was
-last heard of at most), or is evicted. Each slot goes with a *token*, a znode of a name never used
-twice, made and deleted with it in one multi: the fence. A multi that begins with a check of it is
-refused from the moment at which another may be the head.
-
-What happens on each failure:
-
-* **head frozen, and back**: ``is_current`` is false at the first look (its own clock says so), and
-  its fenced write is refused by the servers; what it does beside that is not prevented, as nowhere;
-* **waiter killed, or tired of waiting**: its slot vanishes. Those declined for its sake cover
-  themselves (see :mod:`.coverage`);
-* **an answer is lost, wherever**: asked again in a way that cannot do it twice (see :mod:`.request`
-  and :mod:`.releases`); no slot is left behind that belongs to nobody;
-* **ZooKeeper is away**: heads go on, in doubt after 2T/3; enqueue fails when its time is up, what
-  it may have taken is given back later;
+* **head frozen, and back**: ``is_current`` is false at the first look, and its fenced writes are
+  refused; its other effects are not prevented;
+* **waiter killed, or tired of waiting**: its slot vanishes. The requests it covered cover
+  themselves (see :mod:`.background`);
+* **an answer is lost**: the request is sent again so that it cannot act twice; no slot is left
+  that belongs to nobody;
+* **ZooKeeper is unreachable**: heads go on, in doubt after 2T/3; enqueue fails when its time is
+  up, and what it may have taken is released later;
 * **own session over**: tokens are over at once, waiters are told.
 """
 
@@ -38,19 +29,20 @@ from threading import get_ident
 from typing import Any
 
 from leaderq.coalescing.automaton import EnqueueOutcome
-from leaderq.coalescing.distributed.coverage import Coverage
-from leaderq.coalescing.distributed.releases import LeaseRenewer, PendingReleases, Release, Renewed
+from leaderq.coalescing.distributed.background import Coverage, Release, Renewed, SlotKeeper
 from leaderq.coalescing.distributed.request import SlotRequest
 from leaderq.coalescing.distributed.slots import (
+    DistributedToken,
     KeyView,
     KeyZnodes,
+    SessionLease,
     SlotHolder,
     SlotStanding,
+    TokenEnding,
     holder,
     validated_root,
     view,
 )
-from leaderq.coalescing.distributed.token import DistributedToken, SessionLease, TokenEnding
 from leaderq.errors import CoordinatorClosed, NoNode, WouldDeadlock
 from leaderq.plain import require_plain_function
 from leaderq.timeouts import AS_SET, Deadline, require_timeout
@@ -108,9 +100,8 @@ class DistributedQueueCoordinator:
         self._token = partial(
             DistributedToken, self._session, lease=self._lease, dequeue=self.dequeue
         )
-        self._releases = PendingReleases(self._session)
         self._coverage = Coverage(self._session, partial(self._cover, cover)) if cover else None
-        self._renewer = LeaseRenewer(self._session, self._lease, self._releases, self._renewed)
+        self._keeper = SlotKeeper(self._session, self._lease, self._renewed)
         self._session.add_listener(self._heard)
 
     def __enter__(self) -> DistributedQueueCoordinator:
@@ -122,14 +113,10 @@ class DistributedQueueCoordinator:
     def __repr__(self) -> str:
         return f"<DistributedQueueCoordinator {self.root!r}, head of {len(self._held)} keys>"
 
-    # -- the two events
-
     def enqueue(self, key: str | bytes, timeout_s: float | None = AS_SET) -> DistributedToken:
-        """Ask to work on ``key``: at once, or after waiting for the head, or not at all.
-
-        The token is true (``if token:``) when it is this request's turn, and false if it was
-        declined because another waits already; ``token.outcome`` is ACCEPT, BLOCK or DECLINE. A
-        true one must be given to :meth:`dequeue`, or used as a context manager.
+        """Ask to work on ``key``. The token is true (``if token:``) when it is this request's turn,
+        at once or after waiting for the head, and false if it was declined because another waits
+        already. A true one must be given to :meth:`dequeue`, or used as a context manager.
 
         :param key: text or bytes of any length; text and bytes are never the same key.
         :param timeout_s: bounds all of it, seconds; 0 asks and does not wait, ``None`` waits for
@@ -165,39 +152,33 @@ class DistributedQueueCoordinator:
                 self._requests.discard(request)
 
     def dequeue(self, token: DistributedToken, timeout_s: float | None = AS_SET) -> bool:
-        """The work is done: give the key to whoever waits. Return whether the token certainly stood
+        """The work is done: pass the key to the waiter. Return whether the token certainly stood
         until then.
 
-        May be called again, and with a token that is over, or was declined. Raises nothing for want
-        of a connection: the slot is given back when there is one, and ``False`` is returned after
+        May be called again, and with a token that is over, or was declined. Without a connection it
+        raises nothing: the slot is released when there is one, and ``False`` is returned after
         ``timeout_s``.
         """
-        release = self._let_go(token, TokenEnding.DEQUEUED)
+        release = self._release(token, TokenEnding.DEQUEUED)
         if release is None:
             return False
-        done = self._releases.begin(release)
-        if self._releases:
-            self._renewer.wake()
+        done = self._keeper.release(release)
         try:
             return done.result(self._limit_s(timeout_s))
         except FutureTimeout:
-            self._renewer.wake()
+            self._keeper.wake()
             return False
 
     @contextmanager
     def hold(
         self, key: str | bytes, timeout_s: float | None = AS_SET
     ) -> Iterator[DistributedToken]:
-        """``with coordinator.hold(key) as token: if token: ...``: an :meth:`enqueue` whose token is
-        dequeued at the end.
-        """
+        """``with coordinator.hold(key) as token: if token: ...``: dequeued at the end."""
         with self.enqueue(key, timeout_s) as token:
             yield token
 
-    # -- for operators
-
     def look(self, key: str | bytes) -> KeyView:
-        """Who is the head of a key, and who waits; as of a moment ago.
+        """The head of a key, and its waiter, as of a moment ago.
 
         :raises ZooKeeperError: it could not be read.
         """
@@ -208,12 +189,11 @@ class DistributedQueueCoordinator:
         return view([holder(number, one) for number, one in enumerate(read)])
 
     def evict(self, key: str | bytes) -> SlotHolder | None:
-        """Take the key from its head, in whatever process, and give it to whoever waits; return who
-        it was, ``None`` if nobody, or if it left meanwhile.
+        """Take the key from its head, in whatever process, and give it to the waiter; return the
+        former head, ``None`` if there was none, or if it left meanwhile.
 
-        From then on the token's writes are refused; its owner hears of it by the next of them, or
-        T/6 later. For a head that hangs in a process that lives: what it does without the fence is
-        not stopped.
+        From then on the token's writes are refused; its owner learns of it by the next of them, or
+        T/6 later. Its unfenced effects are not stopped.
 
         :raises ZooKeeperError: ZooKeeper could not be asked, or did not answer: then it may have
             been done.
@@ -227,8 +207,6 @@ class DistributedQueueCoordinator:
         except NoNode:
             return None
         return head
-
-    # -- its end
 
     def close(self, timeout_s: float | None = 5.0) -> bool:
         """Take no more requests, tell those who wait, and wait until the tokens given out are
@@ -245,23 +223,21 @@ class DistributedQueueCoordinator:
                 request.wake()
             is_clean = self._idle.wait_for(lambda: not self._held, deadline.remaining_s)
             left = list(self._held.values())
-        for release in [self._let_go(token, TokenEnding.CLOSED) for token in left]:
+        for release in [self._release(token, TokenEnding.CLOSED) for token in left]:
             if release is not None:
-                self._releases.begin(release)
+                self._keeper.release(release)
         while (
-            self._releases
+            not self._keeper.is_clear
             and not deadline.is_over
             and self._session.state is not SessionState.CLOSED
         ):
-            self._releases.again()
+            self._keeper.send_again()
             threading.Event().wait(0.05)
         if self._coverage is not None:
             self._coverage.stop(deadline.remaining_s or 0.1)
         self._session.remove_listener(self._heard)
-        self._renewer.stop(deadline.remaining_s or 0.1)
+        self._keeper.stop(deadline.remaining_s or 0.1)
         return is_clean
-
-    # -- inside
 
     def _admitted(self, request: SlotRequest, znodes: KeyZnodes) -> DistributedToken:
         standing = request.seek()
@@ -278,7 +254,7 @@ class DistributedQueueCoordinator:
                     " wait for itself"
                 )
             self._waiting[znodes.name] = request
-        self._renewer.wake()
+        self._keeper.wake()
         try:
             request.wait()
         finally:
@@ -295,29 +271,27 @@ class DistributedQueueCoordinator:
         return self._token(znodes, None, EnqueueOutcome.DECLINE)
 
     def _cover(self, function: Callable[[str | bytes], object], key: str | bytes) -> None:
-        """Ask for a key that is owed, and do its work."""
         with self.enqueue(key) as token:
             if token.outcome is EnqueueOutcome.DECLINE:
                 return
             try:
                 function(key)
-            except BaseException:  # on a thread of ours, that is to cover other keys too
+            except BaseException:  # on a thread of ours, which is to cover other keys too
                 log.exception("covering a key failed key=%r", key)
 
     def _begun(self, token: DistributedToken) -> DistributedToken:
-        """Look after it from now on."""
         assert token.holder is not None  # it was not declined
         with self._lock:
             self._check_open()
             self._held[token.holder.token] = token
-        self._renewer.wake()
+        self._keeper.wake()
         # it ended before the listener knew of this token
         if self._session.id != token.holder.session:
             token.end(TokenEnding.SESSION)
         return token
 
-    def _let_go(self, token: DistributedToken, ending: TokenEnding) -> Release | None:
-        """The token is over; ``None`` if it was let go before."""
+    def _release(self, token: DistributedToken, ending: TokenEnding) -> Release | None:
+        """The token is over; ``None`` if it was released before."""
         held = token.holder
         with self._idle:
             known = None if held is None else self._held.pop(held.token, None)
@@ -332,11 +306,10 @@ class DistributedQueueCoordinator:
         release = request.release()
         if release is not None:
             with self._lock:
-                self._held.pop(
-                    release.holder.token, None
-                )  # an interrupt just before the caller had it
-            self._releases.begin(release)
-            self._renewer.wake()
+                # an interrupt just before the caller had it
+                self._held.pop(release.holder.token, None)
+            self._keeper.release(release)
+            self._keeper.wake()
 
     def _renewed(self) -> list[Renewed]:
         with self._lock:
@@ -365,7 +338,7 @@ class DistributedQueueCoordinator:
                 token.end(TokenEnding.SESSION)
         for request in turns:
             request.wake()
-        self._renewer.look_now()
+        self._keeper.wake(is_urgent=True)
 
 
 def _bound(timeout_s: float | None) -> float | None:

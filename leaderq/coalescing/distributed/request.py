@@ -6,22 +6,18 @@ Each try is two requests sent together, answered in one round trip::
     multi:      Create(slot, data=token), Create(token)       both ephemeral
     multiRead:  slot 0, slot 1, slot 0 again
 
-Who is authoritative: the reading. ZooKeeper serves it after the multi, applied or refused, and so
-it shows the slots no older than the request; see :func:`.slots.judge`. The next try, if one is
-needed, is for the slot that was seen free.
+The reading is authoritative: ZooKeeper serves it after the multi, applied or refused; see
+:func:`.slots.judge`. The next try, if one is needed, is for the slot that was seen free.
 
-States: *seeking*; *waiting*, with a watch on the other slot and on its own token, so that each
-deletion wakes one process; *head*. A waiter that is told that the other slot was deleted asks
-nothing more, as long as the lease on its session holds: whoever takes that slot now is younger.
+States: *seeking*; *waiting*, with a watch on the other slot and on its own token; *head*. A waiter
+that is told that the other slot was deleted asks nothing more while the lease on its session holds:
+whoever takes that slot now is younger. On each failure:
 
-What happens on each failure:
-
-* **an answer is lost**: the same try again, once connected. If the first was carried out, the
-  second is refused, and the reading finds the token in the slot; so one request never has two;
+* **an answer is lost**: the same try again, once connected; one request never has two slots;
 * **the session ends while seeking**: a new token in the new session. **While waiting**:
-  ``SessionExpired``, because those who were declined meanwhile relied on a place that is gone;
+  ``SessionExpired``, because the requests that relied on this place have lost it;
 * **evicted while waiting**: ``TokenOver``;
-* **the time is up**: ``WaitTimedOut``; the slot, if any, is given back in the background.
+* **the time is up**: ``WaitTimedOut``; the slot, if any, is released in the background.
 """
 
 from __future__ import annotations
@@ -37,9 +33,10 @@ from functools import partial
 from typing import TypeVar
 
 from leaderq.clock import now_s
-from leaderq.coalescing.distributed.releases import Release
+from leaderq.coalescing.distributed.background import Release
 from leaderq.coalescing.distributed.slots import (
     KeyZnodes,
+    SessionLease,
     SlotHolder,
     SlotStanding,
     described,
@@ -48,7 +45,6 @@ from leaderq.coalescing.distributed.slots import (
     judge,
     view,
 )
-from leaderq.coalescing.distributed.token import SessionLease
 from leaderq.errors import (
     ConnectionLost,
     CoordinatorClosed,
@@ -66,7 +62,7 @@ T = TypeVar("T")
 
 
 ASKING_S = 5.0
-"""How long it may take at least to take a slot; so ``timeout_s=0`` asks, and does not wait."""
+"""The least time to take a slot; so ``timeout_s=0`` asks, and does not wait."""
 _LOOK_S = 0.5
 _REST_S = 0.02
 _ROOT_S = 60.0
@@ -80,11 +76,7 @@ class SlotRequest:
     """
 
     def __init__(
-        self,
-        session: Session,
-        znodes: KeyZnodes,
-        lease: SessionLease,
-        timeout_s: float | None,
+        self, session: Session, znodes: KeyZnodes, lease: SessionLease, timeout_s: float | None
     ) -> None:
         self._session = session
         self._znodes = znodes
@@ -105,24 +97,20 @@ class SlotRequest:
         self._is_evicted = False  # our token was
         self.holder: SlotHolder | None = None
         self.relied_on: str | None = None
-        """The path of the token of the one that waits, if this request was declined for it."""
+        """The path of the waiter's token, if this request was declined because of it."""
 
     @property
     def fence(self) -> Check:
-        """Fails unless the token stands."""
         return Check(self._znodes.token(self._token))
 
     def wake(self) -> None:
-        """Something changed; from any thread."""
         self._changed.set()
 
     def release(self) -> Release | None:
-        """What is to be given back, if this request has taken a slot or may have."""
+        """The slot to be released, if this request has taken one or may have."""
         if self._slot is None:
             return None
         return Release(self._znodes, SlotHolder(self._slot, self._token, 0, self._session_id or 0))
-
-    # -- seeking
 
     def seek(self) -> SlotStanding:
         """Take a slot; return HEAD, WAITS or DECLINED."""
@@ -151,9 +139,7 @@ class SlotRequest:
                 return standing
 
     def _try(self, slot: int) -> tuple[LeaderqError | None, list[SlotHolder | None] | None]:
-        """What came of the multi, and the three readings, or ``None`` for either if it must be
-        tried again.
-        """
+        """The result of the multi, and the three readings; ``None`` for one to be tried again."""
         znodes, session = self._znodes, self._session
         token = self._token
         who = self._who()
@@ -183,9 +169,7 @@ class SlotRequest:
         return None, [holder(number, one) for number, one in zip((0, 1, 0), read, strict=True)]
 
     def _keep_to_session(self) -> None:
-        """A token is of one session: what another has made under its name may vanish, or stand,
-        without us.
-        """
+        """A token belongs to one session: another session's may vanish, or stand, without us."""
         current = self._session.id
         if current is not None and current != self._session_id:
             self._session_id = current
@@ -198,10 +182,8 @@ class SlotRequest:
         except (ConnectionLost, SessionExpired):
             self._await_connection()
 
-    # -- waiting
-
     def wait(self) -> None:
-        """Wait until our slot is the older one; returns when it is."""
+        """Wait until our slot is the older one."""
         mine = self.holder
         assert mine is not None  # seek() has found it
         self._end_s = self._turn_end_s
@@ -217,11 +199,11 @@ class SlotRequest:
                 )
 
     def note_begun(self) -> None:
-        """Tell those who were declined for its sake that its run begins; waits for no answer."""
+        """Tell the requests that rely on it that its run begins; waits for no answer."""
         self._session.set_async(self.fence.path, self._who(begun=time.time()))
 
     def _is_told(self, mine: SlotHolder) -> bool:
-        """Whether it is known to be the head without a look. Events come in the order of what they
+        """Whether it is certainly the head, without a look. Events come in the order of what they
         tell, so an eviction before the other slot was deleted would be known.
         """
         if self._is_evicted:
@@ -236,7 +218,7 @@ class SlotRequest:
         sent_s = now_s()
         own, other = self._znodes.token(mine.token), self._znodes.slot(1 - mine.slot)
         checking = self._session.multi_async([self.fence])
-        # not exists: that would leave a watch on what is not there
+        # not exists: that would leave a watch on a znode that is not there
         self._session.get_async(own, watch=self._on_own_watch)
         looking = self._session.get_async(other, watch=self._on_watch)
         checked, seen = self._answer(checking), self._answer(looking)
@@ -259,14 +241,12 @@ class SlotRequest:
         self._changed.set()
 
     def _is_unknown(self, error: LeaderqError) -> bool:
-        """No answer, so not known to be the head; look again as soon as there is a connection."""
+        """Without an answer it is not known to be the head; look again once connected."""
         if not isinstance(error, (ConnectionLost, SessionExpired)):
             raise error
         self._await_connection()
         self._changed.set()
         return False
-
-    # -- time
 
     def _left_s(self) -> float:
         return max(0.0, self._end_s - now_s())
@@ -278,7 +258,7 @@ class SlotRequest:
             return
         if self.holder is None:
             raise ConnectionLost(
-                "no answer in time: whether a place was taken is unknown; it will be given back",
+                "no answer in time: whether a place was taken is unknown; it will be released",
                 path=self._znodes.slot(0),
             )
         raise WaitTimedOut(self._znodes.key, waited_s=now_s() - self._began_s)
@@ -294,9 +274,7 @@ class SlotRequest:
             return exc
 
     def _await_connection(self) -> None:
-        """Wait for a connection, or for the time to be up; a moment in any case, because a broken
-        one is not known at once.
-        """
+        """Wait for a connection until the time is up; a moment at least: a break is told late."""
         self._changed.clear()
         self._changed.wait(min(_REST_S, self._left_s()))
         while (

@@ -1,18 +1,13 @@
-"""The znodes of a key, and what they say: who is the head, who waits, and where that leaves
-somebody. Pure.
+"""The znodes of a key, what they say (who is the head, who waits: pure), and the right to work on a
+key, as a value with an end.
 
 ::
 
     <root>/<key>~0, <root>/<key>~1  the two slots; data = the name of the token that took the slot
     <root>/<key>~<32 hex digits>    a token, one to each slot that is taken; data = who
 
-All are ephemeral and side by side, because ephemeral znodes have no children: nothing of a key is
-left when nobody works on it. A slot and its token are made and deleted together.
-
-The head is whoever's slot is older: of two slots that are taken, the one with the lower ``czxid``.
-So the one that waits becomes the head by nothing but the deletion of the other slot, no write of
-its own is needed, and a newcomer, whose slot is younger, cannot overtake it. ``czxid`` never falls
-while the ensemble lives, and so it is the fencing number too.
+All are ephemeral. A slot and its token are made and deleted together. The head is whoever's slot is
+older, by its ``czxid``, which is the fencing number too: ``docs/design/coalescing.md`` says why.
 
 ``<key>`` is ``s-`` (text) or ``b-`` (bytes) and the key, with every byte but letters, digits,
 ``.``, ``_`` and ``-`` as ``%XX``: two keys never share a name, and operators can read most of them.
@@ -24,30 +19,38 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote_from_bytes
 
-from leaderq.coalescing.automaton import TrafficAutomaton, TrafficState
-from leaderq.errors import ConfigurationError, LeaderqError, NoNode
+from leaderq.clock import now_s
+from leaderq.coalescing.automaton import EnqueueOutcome, TrafficAutomaton, TrafficState
+from leaderq.errors import (
+    ConfigurationError,
+    LeaderqError,
+    NoNode,
+    SessionClosed,
+    SessionExpired,
+    TokenOver,
+    ZooKeeperError,
+)
+from leaderq.zookeeper import Check, Operation, Session, SessionState
 from leaderq.zookeeper.paths import join, validated_path
 
 LONGEST = 160
-"""Characters of the longest key that stands in a name as it is, encoded."""
+"""Characters of the longest encoded key that is used as a name unchanged."""
 _SHOWN = 60
 _SAFE = "-._"
 _TOKEN = re.compile(r".+~[0-9a-f]{32}")
 
 
 def encoded(key: str | bytes) -> str:
-    """Return a name for ``key``: different keys have different names.
-
-    :raises ConfigurationError: it is neither text nor bytes.
-    """
+    """Return a name for ``key``: different keys have different names."""
     if isinstance(key, str):
         kind, raw = "s", key.encode("utf-8", "surrogatepass")
     elif isinstance(key, (bytes, bytearray, memoryview)):
@@ -73,36 +76,27 @@ class KeyZnodes:
 
     @classmethod
     def of(cls, root: str, key: str | bytes) -> KeyZnodes:
-        """Those of ``key`` below ``root``."""
         return cls(root, key, encoded(key))
 
     def slot(self, number: int) -> str:
-        """The path of slot 0 or 1."""
         return join(self.root, f"{self.name}~{number}")
 
     def token(self, name: str) -> str:
-        """The path of a token, by the name that stands in its slot."""
         return join(self.root, name)
 
     def new_token(self) -> str:
-        """A name that no token ever had, or will have: what is checked by it is never checked by
-        mistake.
-        """
+        """A name that no token ever had, or will have."""
         return f"{self.name}~{uuid.uuid4().hex}"
 
     def owns(self, token: str) -> bool:
-        """Whether ``token`` is a token's name of this key."""
         return token.startswith(f"{self.name}~") and _TOKEN.fullmatch(token) is not None
 
 
 def validated_root(root: str) -> str:
-    """``root`` itself.
-
-    :raises ConfigurationError: it is no path, or the root of all znodes.
-    """
+    """Return ``root``, unless it is not a path, or the root of all znodes."""
     if not isinstance(root, str):
         raise ConfigurationError(
-            f"root {root!r} is no text; give the path of a znode, such as '/coalescing'"
+            f"root {root!r} is not text; give the path of a znode, such as '/coalescing'"
         )
     if validated_path(root) == "/":
         raise ConfigurationError(
@@ -114,9 +108,7 @@ def validated_root(root: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SlotHolder:
-    """Who has a slot. ``number``: its fencing number; ``session``: the ZooKeeper session that the
-    slot belongs to.
-    """
+    """The owner of a slot, with its fencing number and its ZooKeeper session."""
 
     slot: int
     token: str
@@ -126,23 +118,20 @@ class SlotHolder:
 
 @dataclass(frozen=True, slots=True)
 class KeyView:
-    """A key at a moment that is over already. ``head`` and ``waiter`` are ``None`` where nobody
-    is.
-    """
+    """A key as it was a moment ago; ``None`` where nobody is."""
 
     head: SlotHolder | None
     waiter: SlotHolder | None
 
     @property
     def state(self) -> TrafficState:
-        """Init, Process or Block."""
         return TrafficAutomaton(
             line=[one for one in (self.head, self.waiter) if one is not None]
         ).state
 
 
 class SlotStanding(Enum):
-    """Where somebody stands at a key."""
+    """The standing of a request at a key."""
 
     HEAD = "head"
     WAITS = "waits"
@@ -151,16 +140,11 @@ class SlotStanding(Enum):
     DECLINED = "declined"
     """It has no slot, and both were taken at one moment."""
     UNCLEAR = "unclear"
-    """It has no slot, and the slots changed while they were looked at: nothing is certain, look
-    again.
-    """
+    """It has no slot, and the slots changed while they were looked at: look again."""
 
 
 def holder(slot: int, read: Any) -> SlotHolder | None:
-    """Who has the slot, from the answer to reading it.
-
-    :raises LeaderqError: it could not be read.
-    """
+    """The owner of the slot, from the answer to reading it."""
     if isinstance(read, NoNode):
         return None
     if isinstance(read, LeaderqError):
@@ -170,25 +154,23 @@ def holder(slot: int, read: Any) -> SlotHolder | None:
 
 
 def view(slots: Sequence[SlotHolder | None]) -> KeyView:
-    """The key whose slots are these."""
     taken = sorted((one for one in slots if one is not None), key=lambda one: one.number)
     return KeyView(taken[0] if taken else None, taken[1] if len(taken) > 1 else None)
 
 
 def find(token: str, slots: Sequence[SlotHolder | None]) -> SlotHolder | None:
-    """The slot of ``token``, if it has one."""
     return next((one for one in slots if one is not None and one.token == token), None)
 
 
 def judge(
     token: str, first: SlotHolder | None, second: SlotHolder | None, again: SlotHolder | None
 ) -> tuple[SlotStanding, int]:
-    """Where ``token`` stands, and its slot or the one to try next, from three readings in this
+    """The standing of ``token``, and its slot or the one to try next, from three readings in this
     order: slot 0, slot 1, slot 0 again.
 
-    The readings may be of different moments. Whoever is declined relies on somebody who waits and
-    begins later, so that is said only if slot 0 had one and the same owner before and after slot 1
-    was read: then both were taken at that moment.
+    The readings may be of different moments. A declined request relies on a waiter that begins
+    later, so it is declined only if slot 0 had one and the same owner before and after slot 1 was
+    read: then both were taken at that moment.
     """
     mine = find(token, (first, second, again))
     if mine is not None:
@@ -206,9 +188,7 @@ def judge(
 
 
 def described(*, host: str, pid: int, since: float, begun: float | None = None) -> bytes:
-    """What stands in a token's znode, for operators; ``begun``: when its run began, if it
-    waited.
-    """
+    """The data of a token's znode; ``begun``: when its run began, if it waited."""
     what = {"host": host, "pid": pid, "since": round(since, 3)}
     if begun is not None:
         what["begun"] = round(begun, 3)
@@ -216,8 +196,200 @@ def described(*, host: str, pid: int, since: float, begun: float | None = None) 
 
 
 def has_begun(described: bytes) -> bool:
-    """Whether a token's znode says that its run began after it had waited."""
     try:
         return "begun" in json.loads(described)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return False
+
+
+class TokenEnding(Enum):
+    """Why a token is over."""
+
+    DECLINED = "it was declined"
+    DEQUEUED = "it was dequeued"
+    SESSION = "its ZooKeeper session is over"
+    EVICTED = "its znode is gone: its session is over, or it was evicted"
+    CLOSED = "its coordinator was closed"
+
+
+class SessionLease:
+    """How long this process may believe, without asking, that its session stands, and so nobody
+    else has its slots. May be used from any thread.
+
+    The rule of a leader's lease: only an *acknowledged write* proves that the session lives, as of
+    when the write was **sent**. The servers end a session no earlier than T after they last heard
+    of it, and hear of it at most half a tick late; so nobody else can be the head before 2T/3 after
+    the sending (Z6 and Z7 in docs/design/facts.md). A process that was frozen finds the lease over
+    at its first look at the clock.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lock = threading.Lock()
+        self._heard: tuple[int, float] = (0, 0.0)
+
+    def heard(self, session_id: int, sent_s: float) -> None:
+        """A write sent at ``sent_s`` was answered by the leader in this session."""
+        # news of a session that is over says nothing about the next
+        if session_id != self._session.id:
+            return
+        with self._lock:
+            known, before_s = self._heard
+            self._heard = (session_id, max(sent_s, before_s) if known == session_id else sent_s)
+
+    def holds(self, session_id: int) -> bool:
+        session = self._session
+        heard_id, heard_s = self._heard
+        if (
+            session.state is SessionState.CLOSED
+            or session.id != session_id
+            or heard_id != session_id
+        ):
+            return False
+        return now_s() < heard_s + self._timeout_s() * 2 / 3
+
+    @property
+    def renewal_s(self) -> float:
+        """Seconds from one renewal to the next: T/6, so that two may be lost."""
+        return max(0.05, self._timeout_s() / 6)
+
+    def _timeout_s(self) -> float:
+        try:
+            return self._session.timeout_s
+        except LeaderqError:
+            return 0.0
+
+
+class DistributedToken:
+    """The right to work on one key, if and as long as it is true: ``if token:``. Returned
+    by ``enqueue``.
+
+    ``number`` is the fencing number: of two heads of a key, the later has the higher one; store it
+    beside the data and refuse lower ones. ``outcome`` is ACCEPT (at once), BLOCK (after waiting) or
+    DECLINE. ``ended`` is a :class:`threading.Event`, set when the token is over.
+
+    *Guarantees:* while :attr:`is_current` is ``True`` no other process is the head of the key. Once
+    another is, :meth:`write` and :meth:`confirm` raise :class:`~leaderq.errors.TokenOver`, whatever
+    this process knows: the servers refuse.
+    *Not guaranteed:* that it is still current when :attr:`is_current` has *returned*; only
+    :meth:`write`, or a resource that compares ``number``, closes that gap.
+
+    As a context manager it is dequeued at the end of the block.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        znodes: KeyZnodes,
+        holder: SlotHolder | None,
+        outcome: EnqueueOutcome,
+        *,
+        lease: SessionLease,
+        dequeue: Callable[[DistributedToken], object],
+    ) -> None:
+        self.key = znodes.key
+        self.number = 0 if holder is None else holder.number
+        self.outcome = outcome
+        self.ended = threading.Event()
+        self.holder = holder
+        self.owner = threading.get_ident()
+        """The thread that asked."""
+        self.znodes = znodes
+        self._session = session
+        self._lease = lease
+        self._dequeue = dequeue
+        self._ending: TokenEnding | None = None
+        self._lock = threading.Lock()
+        if holder is None:
+            self.end(TokenEnding.DECLINED)
+
+    def __bool__(self) -> bool:
+        return self.is_current
+
+    def __enter__(self) -> DistributedToken:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._dequeue(self)
+
+    def __repr__(self) -> str:
+        state = "current" if self.is_current else "over" if self.is_over else "in doubt"
+        return f"<DistributedToken {self.number} of {self.key!r}, {state}>"
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this process is certainly the head; asks nobody. May be true again after it was
+        false, unless :attr:`is_over`."""
+        holder = self.holder
+        return self._ending is None and holder is not None and self._lease.holds(holder.session)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is over for good, as far as this process has heard."""
+        return self._ending is not None
+
+    @property
+    def ending(self) -> TokenEnding | None:
+        return self._ending
+
+    @property
+    def path(self) -> str:
+        """The path of the token's znode, which exists while the servers hold it for current.
+
+        :raises TokenOver: it was declined, and has none.
+        """
+        if self.holder is None:
+            raise self._over(TokenEnding.DECLINED)
+        return self.znodes.token(self.holder.token)
+
+    @property
+    def fence(self) -> Check:
+        """The operation that makes any multi fail once this token is not current."""
+        return Check(self.path)
+
+    def write(
+        self, operations: Sequence[Operation], *, timeout_s: float | None = None
+    ) -> list[Any]:
+        """Do all of these operations, or none if this token is not current; return one result for
+        each. The servers decide.
+
+        :raises TokenOver: it is not current; nothing was written.
+        :raises NotConnected: nothing was sent.
+        :raises ConnectionLost: whether it was written is unknown.
+        :raises ZooKeeperError: what ZooKeeper refused; ``index`` counts in ``operations``. Nothing
+            was written.
+        """
+        holder = self.holder
+        if self._ending is not None or holder is None:
+            raise self._over(self._ending or TokenEnding.DECLINED)
+        sent_s = now_s()
+        try:
+            results = self._session.multi([self.fence, *operations], timeout_s=timeout_s)
+        except (SessionExpired, SessionClosed) as exc:
+            raise self._over(TokenEnding.SESSION) from exc
+        except ZooKeeperError as exc:
+            if isinstance(exc, NoNode) and exc.index == 0:
+                raise self._over(TokenEnding.EVICTED) from exc
+            if exc.index is not None:
+                exc.index -= 1  # the caller does not count our check
+            raise
+        self._lease.heard(holder.session, sent_s)
+        return results[1:]
+
+    def confirm(self, *, timeout_s: float | None = None) -> None:
+        """Ask the servers; return if this token was current at a moment after the call. Errors as
+        :meth:`write`."""
+        self.write([], timeout_s=timeout_s)
+
+    def end(self, ending: TokenEnding) -> bool:
+        """End it; return whether it was not over before. For its coordinator."""
+        with self._lock:
+            if self._ending is not None:
+                return False
+            self._ending = ending
+        self.ended.set()
+        return True
+
+    def _over(self, ending: TokenEnding) -> TokenOver:
+        self.end(ending)
+        return TokenOver(self.key, number=self.number, reason=(self._ending or ending).value)

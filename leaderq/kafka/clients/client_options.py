@@ -9,7 +9,6 @@ knows the name, is found out by the library, when it connects.
 from __future__ import annotations
 
 import difflib
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
@@ -19,6 +18,7 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from leaderq.config.kinds import InvalidValue, addresses
 from leaderq.errors import ConfigurationError
 
 Options = Mapping[str, Any]
@@ -96,7 +96,7 @@ REFUSED: Mapping[str, str] = {
         " metadata.recovery.strategy default.topic.config"
     ),
 }
-"""Why nobody but leaderq may set an option: its names in kafka-python / in librdkafka."""
+"""The options that only leaderq may set, by reason: names in kafka-python / in librdkafka."""
 
 
 _CONSUMER = frozenset(KafkaConsumer.DEFAULT_CONFIG)
@@ -105,7 +105,7 @@ _SHARED = frozenset(KafkaAdminClient.DEFAULT_CONFIG) & _CONSUMER & _PRODUCER
 
 
 def option_problems(client: ClientLibrary, options: Options, what: str) -> Iterator[str]:
-    """What is wrong with ``options``, one sentence each; ``what`` names them."""
+    """The problems of ``options``, one sentence each; ``what`` names them."""
     for name in options:
         if (because := _refusal(client, name)) is not None:
             yield f"{name!r} cannot be set in {what}: {because}"
@@ -124,12 +124,12 @@ def _refusal(client: ClientLibrary, name: str) -> str | None:
 
 
 def for_client(kind: Any, options: Options) -> dict[str, Any]:
-    """Those that clients of this class of kafka-python's have."""
+    """The options that clients of this class of kafka-python's have."""
     return {name: options[name] for name in kind.DEFAULT_CONFIG if name in options}
 
 
 def for_all_clients(client: ClientLibrary, options: Options) -> dict[str, Any]:
-    """Those for what kafka-python does beside the draining; with librdkafka, only its tokens."""
+    """The options for kafka-python beside the draining; with librdkafka, only its tokens."""
     if client is ClientLibrary.KAFKA_PYTHON:
         return {name: options[name] for name in _SHARED if name in options}
     if (callback := options.get("oauth_cb")) is None:
@@ -139,7 +139,7 @@ def for_all_clients(client: ClientLibrary, options: Options) -> dict[str, Any]:
 
 
 class CallbackTokens(AbstractTokenProvider):
-    """Gives kafka-python the tokens of librdkafka's ``oauth_cb``, each until it nearly expires."""
+    """The tokens of librdkafka's ``oauth_cb`` for kafka-python, each until it nearly expires."""
 
     _MARGIN_S = 10.0
 
@@ -160,28 +160,13 @@ class CallbackTokens(AbstractTokenProvider):
         return self._extensions
 
 
-DEFAULT_PORT = 9092
-
-_ONE = re.compile(r"^(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>\d{1,5}))?$")
+_ADDRESS = addresses(9092)
 
 
 def bootstrap_servers(address: str) -> list[str]:
     """``address`` as a list of ``host:port`` (9092 if left out), or a ConfigurationError."""
-    parts = [part.strip() for part in address.split(",")] if address.strip() else []
-    if not parts:
-        raise ConfigurationError(
-            "no Kafka address is given; set --kafka or LEADERQ_KAFKA to host:port[,host:port...]"
-        )
-    found, problems = [], []
-    for part in parts:
-        match = _ONE.match(part)
-        if match is not None and 0 < int(match["port"] or DEFAULT_PORT) < 65536:
-            found.append(part if match["port"] else f"{part}:{DEFAULT_PORT}")
-        else:
-            problems.append(
-                f"Kafka address {address!r} (--kafka, LEADERQ_KAFKA) cannot be used: {part!r} is"
-                " not host:port; write for example kafka-1:9092,kafka-2:9092, without a scheme"
-            )
-    if problems:
-        raise ConfigurationError(*problems)
-    return found
+    try:
+        return str(_ADDRESS.check(address)).split(",")
+    except InvalidValue as exc:
+        what = f"the Kafka address {address!r} (--kafka, LEADERQ_KAFKA)"
+        raise ConfigurationError(f"{what} {exc}") from exc

@@ -1,8 +1,8 @@
 """confluent-kafka (librdkafka): whether it is there, how it is connected, what its errors mean.
 
 It is optional: nothing here imports it before :func:`require` is called. It never raises for a
-broker that is away or that refuses a password: it tries again for ever, tells an error callback in
-passing, and lets the call in hand run into its time-out. :class:`ErrorCallback` remembers a
+broker that is unreachable or refuses a password: it tries again for ever, tells an error callback
+in passing, and lets the call in hand run into its time-out. :class:`ErrorCallback` remembers a
 refusal, so that the time-out can be explained (:func:`translated`). Nothing of it is printed.
 """
 
@@ -14,11 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from leaderq.config import KafkaSecurity
-from leaderq.errors import (
-    ConfigurationError,
-    LeaderqError,
-    MissingPiece,
-)
+from leaderq.errors import ConfigurationError, LeaderqError, MissingPiece
 from leaderq.kafka.clients.client_options import bootstrap_servers
 from leaderq.kafka.clients.consumer import Failure
 from leaderq.kafka.clients.producer import ProducerSettings
@@ -39,12 +35,13 @@ _NAMES = {
         _UNKNOWN_PARTITION"""
     ),
     Failure.TOO_LARGE: "MSG_SIZE_TOO_LARGE RECORD_LIST_TOO_LARGE",
-    # What passes by itself, though librdkafka does not always mark it as retriable;
-    # _DESTROY_BROKER: of a cluster one broker was forgotten, or has come back under its id.
+    # Errors that pass by themselves, though librdkafka does not always mark them as retriable;
+    # _DESTROY_BROKER: one broker of a cluster was forgotten, or has come back under its id; _NOENT:
+    # no partition asked about has a leader, or its topic was deleted a moment ago.
     Failure.AWAY: (
         """_TIMED_OUT _TIMED_OUT_QUEUE _MSG_TIMED_OUT _TRANSPORT _ALL_BROKERS_DOWN _RESOLVE
-        _WAIT_COORD _DESTROY_BROKER _WAIT_CACHE _IN_PROGRESS _PREV_IN_PROGRESS _RETRY _OUTDATED
-        BROKER_NOT_AVAILABLE CONCURRENT_TRANSACTIONS COORDINATOR_LOAD_IN_PROGRESS
+        _WAIT_COORD _DESTROY_BROKER _NOENT _WAIT_CACHE _IN_PROGRESS _PREV_IN_PROGRESS _RETRY
+        _OUTDATED BROKER_NOT_AVAILABLE CONCURRENT_TRANSACTIONS COORDINATOR_LOAD_IN_PROGRESS
         COORDINATOR_NOT_AVAILABLE KAFKA_STORAGE_ERROR LEADER_NOT_AVAILABLE NETWORK_EXCEPTION
         NOT_COORDINATOR NOT_ENOUGH_REPLICAS NOT_ENOUGH_REPLICAS_AFTER_APPEND
         NOT_LEADER_FOR_PARTITION OFFSET_NOT_AVAILABLE REQUEST_TIMED_OUT UNSTABLE_OFFSET_COMMIT
@@ -55,12 +52,12 @@ FAILURES = {name: failure for failure, names in _NAMES.items() for name in names
 _FORGETS_BROKERS = 0x020B00FF  # 2.11.0 of librdkafka, the first with this setting on by default
 
 
-_ROOM_BYTES = 1024  # for what the protocol adds to a message of the greatest size
+_ROOM_BYTES = 1024  # room for the bytes that the protocol adds to the largest message
 _TELLING = {"_SSL", "_RESOLVE", "_TRANSPORT"}
 
 
 class ErrorCallback:
-    """librdkafka's ``error_cb``: what it told in passing, on the thread that polls the client."""
+    """librdkafka's ``error_cb``: keeps the latest error; called on the client's polling thread."""
 
     def __init__(self) -> None:
         self.refusal: Any = None
@@ -73,7 +70,7 @@ class ErrorCallback:
             self.cause = error
 
     def remedy(self) -> str:
-        """What may help against silence, with the last error that says why; ``""`` without one."""
+        """Advice against silence, with the last error, which says why; ``""`` without one."""
         if self.cause is None:
             return ""
         return (
@@ -95,7 +92,6 @@ def require() -> Any:
 def connection_options(
     address: str, security: KafkaSecurity, errors: ErrorCallback | None = None
 ) -> dict[str, Any]:
-    """What consumer and producer share: where to connect, and how to be let in."""
     options: dict[str, Any] = {
         "bootstrap.servers": ",".join(bootstrap_servers(address)),
         "security.protocol": security.protocol,
@@ -109,7 +105,7 @@ def connection_options(
         "error_cb": errors or ErrorCallback(),
     }
     if require().libversion()[1] >= _FORGETS_BROKERS:
-        # It would forget brokers that are away, to which requests still refer (B20).
+        # It would forget unreachable brokers, to which requests still refer (B20).
         options["metadata.recovery.strategy"] = "none"
     if security.protocol.startswith("SASL_"):
         options["sasl.mechanism"] = security.mechanism
@@ -127,7 +123,6 @@ def connection_options(
 
 
 def producer_base(settings: ProducerSettings, errors: ErrorCallback) -> dict[str, Any]:
-    """What all producers share, in transactions or not."""
     return {
         **connection_options(settings.address, settings.security, errors),
         "client.id": settings.client_id,
@@ -156,7 +151,7 @@ def translated(
 
 
 def refused_options(exc: Any) -> ConfigurationError | None:
-    """What to raise if a client could not be made because of an option that a user has set."""
+    """The error to raise if a client refused an option that a user has set."""
     error = exc.args[0] if exc.args else None
     if error is None or error.name() not in ("_INVALID_ARG", "_CONFLICT"):
         return None

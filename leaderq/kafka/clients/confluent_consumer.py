@@ -4,16 +4,16 @@ the extra ``leaderq[confluent]``.
 Facts of librdkafka 2.x that this file leans on, besides B9, B16 and B17 (each has a test in the
 consumer contract, or was met in its source):
 
-* For want of a gate before a JoinGroup request, ``allowed`` is asked right before ``subscribe`` and
-  again when partitions are assigned, before they are accepted. A zombie whose successor has joined
-  does not join again: FENCED_INSTANCE_ID is fatal to this client for ever.
+* There is no gate before a JoinGroup request, so ``allowed`` is asked right before ``subscribe``
+  and again before assigned partitions are accepted. A zombie whose successor has joined does not
+  join again: FENCED_INSTANCE_ID is fatal to this client for ever.
 * A fenced consumer is told by its heartbeat (3 s): ``poll`` then raises ``KafkaFenced``, for ever.
 * A commit waits for a coordinator up to the session time-out, and cannot be called back. So commits
-  go through a thread of their own, in order; :meth:`ConfluentConsumer.close` waits neither for it
-  nor for librdkafka.
+  go through a thread of their own, in order, and nothing is read meanwhile (B25);
+  :meth:`ConfluentConsumer.close` waits neither for it nor for librdkafka.
 * What is not to be read is **not assigned**, and reading begins by assigning with offsets: an
   ``assign`` is carried out by one thread, in order. A member stays a member without it.
-* Prefetched records are thrown away by each ``assign``. So :meth:`ConfluentConsumer.attend` leaves
+* Records read ahead are thrown away by each ``assign``. So :meth:`ConfluentConsumer.attend` leaves
   it as it is: it takes one record at a time into a stash, from which the next ``poll`` begins, and
   stops reading only after 100 of them without a poll.
 * A position stays before the transaction markers at the end of a partition, until the news that its
@@ -38,7 +38,7 @@ from confluent_kafka import IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from leaderq.clock import now_s
-from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, UnknownTopic
+from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, OffsetOutOfRange, UnknownTopic
 from leaderq.kafka.clients.confluent_connection import (
     ErrorCallback,
     confluent_errors_translated,
@@ -53,6 +53,7 @@ from leaderq.kafka.clients.consumer import (
     ConsumerBase,
     ConsumerSettings,
     KafkaAway,
+    LogTruncated,
     MembershipLost,
     Offsets,
     SerialExecutor,
@@ -60,15 +61,17 @@ from leaderq.kafka.clients.consumer import (
     TopicPattern,
     may_not_join,
 )
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.clients.kafka_python_consumer import require_same_log
+from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
 
 log = logging.getLogger(__name__)
 
-_LATEST = -1  # of the protocol, in place of a time
+_LATEST = -1  # the protocol's code, in place of a time
 _STEP_S = 0.1
 _STASH = 100
+_BEGIN_S = 0.001
 _CLOSE_S = 1.0
-# how long a poll waits for more, where records come so fast that a batch is full in that time
+# how long a poll waits for more, if records come so fast that a batch is full in that time
 _FILL_S = 0.005
 _FAST_SHARE = 8
 ASK_EVERY_S = 10.0
@@ -93,13 +96,11 @@ class ConfluentConsumer(ConsumerBase):
         self._next: dict[Partition, int] = {}
         self._ends: dict[Partition, int] = {}
         self._resting: frozenset[Partition] = frozenset()
+        self._unproved: dict[Partition, int] = {}
         self._stash: list[Any] = []
+        self._committing: SubmittedWork | None = None
         self._is_reading = self._is_revoked = False
         self._fenced: KafkaFenced | None = None
-        topics = settings.topics
-        self._the_only = (
-            topics[0] if not isinstance(topics, TopicPattern) and len(topics) == 1 else None
-        )
 
     # ---- connecting ------------------------------------------------------------------------------
 
@@ -129,7 +130,7 @@ class ConfluentConsumer(ConsumerBase):
     def refresh(self, timeout_s: float) -> None:
         self._known.keep_known()
         super().refresh(timeout_s)
-        # What was just asked of the admin client, by the connections that are to fetch.
+        # The connections that fetch ask again what the admin client was just asked.
         with suppress(UnknownTopic), self._errors_translated("asking for offsets"):
             self._consumer.offsets_for_times(
                 self._named(dict.fromkeys(self.existing(), _LATEST)), timeout_s
@@ -168,7 +169,7 @@ class ConfluentConsumer(ConsumerBase):
         self._hold(consumer, frozenset(Partition(one.topic, one.partition) for one in assigned))
 
     def _on_revoke(self, consumer: Any, _revoked: list[Any]) -> None:
-        self._begin_anew(frozenset())
+        self._begin_again(frozenset())
         self._is_revoked = True
         consumer.unassign()  # only then does the client join again
 
@@ -176,17 +177,12 @@ class ConfluentConsumer(ConsumerBase):
         """Take these; nothing is read from them until their positions are set."""
         self._joins += 1
         self._is_revoked = False
-        self._begin_anew(partitions)
+        self._begin_again(partitions)
         consumer.assign([])
 
-    def _begin_anew(self, partitions: frozenset[Partition]) -> None:
-        self._held, self._stash, self._next, self._ends, self._resting = (
-            partitions,
-            [],
-            {},
-            {},
-            frozenset(),
-        )
+    def _begin_again(self, partitions: frozenset[Partition]) -> None:
+        self._held, self._resting = partitions, frozenset()
+        self._stash, self._next, self._ends = [], {}, {}
         self._is_reading = False
 
     @property
@@ -222,7 +218,7 @@ class ConfluentConsumer(ConsumerBase):
             self._serve(max(0.0, min(_STEP_S, end - now_s())))
 
     def _serve(self, wait_s: float) -> None:
-        """Let the client call back; a record that comes by is kept for the next poll."""
+        """Let the client call back; a record that arrives meanwhile is kept for the next poll."""
         if len(self._stash) >= _STASH and self._is_reading:
             self._read({})
         came = self._consume(1, wait_s)
@@ -250,15 +246,33 @@ class ConfluentConsumer(ConsumerBase):
                 | {Partition(row.topic(), row.partition()): row.offset() + 1 for row in self._stash}
             )
         found = self._taken(timeout_s, max_records)
-        polled = by_partition(found, self._the_only) if found and self._next else {}
+        polled = by_partition(found) if found and self._next else {}
+        if self._unproved:
+            self._prove(polled, found)
         for where, rows in polled.items():
-            self._next[where] = max(rows[-1].offset + 1, self._next.get(where, 0))
-        if not self._stash:  # all that came before the news of an end is given
+            self._next[where] = max(after(rows[-1]), self._next.get(where, Offset(0)))
+        if not self._stash:  # all records before the news of an end are returned
             self._next |= {
                 at: max(end, self._next[at]) for at, end in self._ends.items() if at in self._next
             }
             self._ends.clear()
         return polled
+
+    def _prove(self, polled: Mapping[Partition, Sequence[Record]], found: list[Any]) -> None:
+        """Where the leader has changed between a position and the record before it, ask whether the
+        log was cut off there; librdkafka asks only when it changes while it reads (B24).
+        """
+        unproved = self._unproved
+        firsts = ((at, rows[0]) for at, rows in polled.items() if at in unproved)
+        if any((row.leader_epoch or 0) > epoch_of(unproved[at]) for at, row in firsts):
+            try:
+                require_same_log(self._settings, unproved)
+            except LeaderqError:
+                self._stash = found + self._stash
+                raise
+            unproved.clear()
+        for at in polled:
+            unproved.pop(at, None)
 
     def _taken(self, timeout_s: float, most: int) -> list[Any]:
         joins = self._joins
@@ -274,22 +288,26 @@ class ConfluentConsumer(ConsumerBase):
         except LeaderqError:
             self._stash = found + self._stash
             raise
-        # the client's own idea of positions is not ours
+        # positions of the client's own are not ours
         return found if joins == self._joins else []
 
     def _consume(self, most: int, wait_s: float) -> list[Any]:
         if self._fenced is not None:
             raise KafkaFenced(str(self._fenced)) from self._fenced
-        if most <= 0:
+        if most <= 0 or not self._has_committed(wait_s):
             return []
         with self._errors_translated("reading"):
             messages: list[Any] = self._consumer.consume(most, wait_s)
         return self._heeded(messages) if has_errors(messages) else messages
 
+    def _has_committed(self, wait_s: float) -> bool:
+        """Whether no commit is under way; reading would wait for its end, however long (B25)."""
+        if self._committing is not None and self._committing.ended(wait_s):
+            self._committing = None
+        return self._committing is None
+
     def _heeded(self, messages: list[Any]) -> list[Any]:
-        """The records among these; raises what is news of an error, after having kept the
-        records.
-        """
+        """The records among these; raises the errors among them, after having kept the records."""
         records = [message for message in messages if message.error() is None]
         for message in messages:
             error = message.error()
@@ -298,7 +316,12 @@ class ConfluentConsumer(ConsumerBase):
             if error.name() == "_PARTITION_EOF":
                 self._ends[Partition(message.topic(), message.partition())] = message.offset()
                 continue
-            found = self._error(error, "reading")
+            found: LeaderqError = self._error(error, "reading")
+            if isinstance(found, OffsetOutOfRange) and "truncation" in error.str():
+                where = Partition(message.topic(), message.partition())
+                found = LogTruncated.at(
+                    f"reading at Kafka {self._settings.address!r}: {error.str()}", [where]
+                )
             # passes, or shows in joins, or in topic_ids
             if isinstance(found, KafkaAway | MembershipLost | UnknownTopic):
                 log.debug("%s", found)
@@ -313,10 +336,11 @@ class ConfluentConsumer(ConsumerBase):
             raise KafkaAway(f"partitions {', '.join(map(str, sorted(lost)))} are not held any more")
         self._next.update(offsets)
         self._stash, self._ends, self._resting = [], {}, frozenset(resting)
+        self._unproved = {at: to for at, to in offsets.items() if epoch_of(to) >= 0}
         self._read(self._next)
 
     def _read(self, offsets: Offsets) -> None:
-        """Let the client read these, and no others; not ``seek``, which waits for its fetcher."""
+        """Let the client read only these; not with ``seek``, which waits for its fetcher."""
         with self._errors_translated("setting positions"):
             self._consumer.assign(
                 self._named(
@@ -337,14 +361,21 @@ class ConfluentConsumer(ConsumerBase):
         return self._answered(stored, "reading committed offsets")
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
-        return self._commits.submit(
-            partial(self._commit, self._consumer, self._named(offsets, note))
-        )
+        work = partial(self._commit, self._consumer, self._named(offsets, note))
+        # Else it would wait for what this thread does next, instead of being under way meanwhile.
+        self._committing = self._commits.submit(work).begun(_BEGIN_S)
+        return self._committing
 
     def _commit(self, consumer: Any, named: list[Any]) -> None:
-        with self._errors_translated("committing"):
-            answer = consumer.commit(offsets=named, asynchronous=False)
-        self._answered(answer, "committing")
+        try:
+            with self._errors_translated("committing"):
+                answer = consumer.commit(offsets=named, asynchronous=False)
+            self._answered(answer, "committing")
+        except UnknownTopic as exc:
+            if self._pattern is None:
+                raise
+            self._known.hurry()  # deleted a moment ago, which shows soon
+            raise KafkaAway(str(exc)) from exc
 
     def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
         return self._known.offsets(self._confluent.admin.OffsetSpec.earliest(), timeout_s)
@@ -357,13 +388,15 @@ class ConfluentConsumer(ConsumerBase):
             if one.error is not None:
                 raise self._error(one.error, doing)
         return {
-            Partition(one.topic, one.partition): one.offset for one in answer if one.offset >= 0
+            Partition(one.topic, one.partition): Offset(one.offset, one.leader_epoch)
+            for one in answer
+            if one.offset >= 0
         }
 
-    def _named(self, offsets: Mapping[Partition, int], *note: str) -> list[Any]:
+    def _named(self, offsets: Mapping[Partition, int], note: str = "") -> list[Any]:
         kind = self._confluent.TopicPartition
         return [
-            kind(where.topic, where.number, offset, *note)
+            kind(where.topic, where.number, offset, note, epoch_of(offset))
             for where, offset in sorted(offsets.items())
         ]
 
@@ -376,7 +409,7 @@ class ConfluentConsumer(ConsumerBase):
         except self._confluent.KafkaException as exc:
             raise self._error(exc, doing) from exc
         except RuntimeError as exc:
-            if "closed" in str(exc):  # by its owner, while this thread had it in hand
+            if "closed" in str(exc):  # by its owner, while this thread was using it
                 raise KafkaError("this consumer is closed") from exc
             raise
 
@@ -420,7 +453,7 @@ class ConfluentTopics:
 
     def __init__(self, settings: ConsumerSettings, errors: ErrorCallback) -> None:
         shared = connection_options(settings.address, settings.security, errors)
-        # Unlike a consumer it is told of no new leader by what it fetches.
+        # Unlike a consumer, it does not learn of new leaders by fetching.
         self._admin = AdminClient(
             {**shared, **settings.options, "metadata.max.age.ms": LEADERS_KNOWN_MS}
         )
@@ -436,14 +469,12 @@ class ConfluentTopics:
         self.ids: dict[str, str] = {}
 
     def learn(self, timeout_s: float) -> None:
-        """Ask, and wait for the answer; raises ``UnknownTopic``, ``AccessRefused``,
-        ``KafkaAway``.
-        """
+        """Ask, and wait; raises ``UnknownTopic``, ``AccessRefused``, ``KafkaAway``."""
         self._asked_at = now_s()
         self._ask(timeout_s, all_there=True)
 
     def keep_known(self) -> None:
-        """Ask again from time to time; waits for nothing."""
+        """Ask again from time to time, without waiting."""
         try:
             if self._asking is not None and not self._asking.done(0.0):
                 return
@@ -461,7 +492,7 @@ class ConfluentTopics:
         self._executor.close()
 
     def offsets(self, spec: Any, timeout_s: float) -> dict[Partition, int]:
-        """Where each known partition begins or ends, the latter at its last stable record."""
+        """Where each known partition begins or ends; the end is its last stable record."""
         doing, end_s = "asking for offsets", now_s() + timeout_s
         asked = list(frozenset().union(*self.partitions.values()))
         answers = self._admin.list_offsets(
@@ -482,7 +513,7 @@ class ConfluentTopics:
             if self._pattern is None or not isinstance(error, UnknownTopic):
                 raise error from exc
             gone = error
-        if gone is not None:  # deleted a moment ago, and found out soon
+        if gone is not None:  # deleted a moment ago, which shows soon
             self.hurry()
             if not found:
                 raise KafkaAway(str(gone)) from gone
@@ -490,7 +521,9 @@ class ConfluentTopics:
 
     def _await(self, answer: Future[Any], doing: str, end_s: float) -> None:
         while not wait((answer,), _LOOK_S).done:
-            self._admin.poll(0.0)  # calls back with errors
+            # calls back with errors known at once, while the request would go on until its time is
+            # up
+            self._admin.poll(0.0)
             # known at once, while the question would go on until its time is up
             if self._errors.refusal is not None:
                 raise translated(self._errors.refusal, "connecting", self._address)
@@ -550,18 +583,16 @@ def consumer_options(
         "socket.timeout.ms": int(settings.request_timeout_s * 1000),
         "topic.metadata.refresh.interval.ms": 30_000,
         "enable.partition.eof": True,
-        # else what a disk or the network has altered is handled as if it were right
+        # otherwise records that a disk or the network has altered would be handled
         "check.crcs": True,
-        # A fetch that waits for quiet partitions holds up a busy one (500 ms by default); but each
+        # A fetch that waits for quiet partitions delays a busy one (500 ms by default); but each
         # names all of them, and 10,000 named 20 times a second keep a broker busy.
         "fetch.wait.max.ms": max(50, min(500, partitions // FETCHED_A_MS)),
         # 64 MB by default, besides the batches in hand and ahead
         "queued.max.messages.kbytes": 16_384,
-        # How long fetching rests when enough is there; at 1 s a fast reader runs dry.
+        # How long nothing is fetched when enough is there; at 1 s a fast reader has nothing to do.
         "fetch.queue.backoff.ms": 10,
     }
     if settings.membership:
         options["group.instance.id"] = settings.member
-    if settings.partition_fetch_bytes is not None:
-        options["fetch.message.max.bytes"] = settings.partition_fetch_bytes
     return {**options, **settings.options}

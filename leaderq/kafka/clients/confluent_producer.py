@@ -1,25 +1,21 @@
-"""A :class:`~leaderq.kafka.clients.producer.TransactionalProducer` and a
-:class:`~leaderq.kafka.clients.producer.MessageSender` on confluent-kafka (librdkafka); needs
+"""The producers of confluent-kafka (librdkafka), in transactions and apart from them; needs
 ``leaderq[confluent]``.
 
 Facts of librdkafka 2 that this file leans on, besides B20 (``INTRODUCTION.md``,
 ``CONFIGURATION.md``):
 
 * Each error of a transactional call says what to do: *retriable* (call the same function again, it
-  goes on where it was), *abort required*, or *fatal*. A time-out while a commit is under way is
-  retriable: the commit is completed by calling it again.
+  goes on where it was, also a commit that timed out), *abort required*, or *fatal*.
 * What becomes of messages is told to a callback from within ``poll`` and ``flush``, from which a
   fatal error may be raised as well. So ``flush`` comes first (it does not wait for ``linger.ms``),
   then the failures are looked at, then offsets are sent, then the transaction is committed.
-* It never takes the transactional id over again by itself: a producer that was fenced asks for its
-  next epoch with the old one, and is refused.
+* It never takes the transactional id over again by itself: a producer that was fenced is refused.
 * To ask for the metadata of one topic, or to send to it, creates it on brokers that are configured
   so, and no setting is against it; to ask for those of all topics does not.
 * What may never return (B20) is called on a thread of its own, and given up with its producer if it
-  is late. It may go on behind our back; it cannot commit, as only ``commit_transaction`` does.
+  is late. It cannot commit behind our back, as only ``commit_transaction`` does.
 * A batch that a broker refuses for good leaves a gap, and what is behind it would be stored all the
-  same; with ``enable.gapless.guarantee`` it is not: the producer has a fatal error, fails all it
-  holds, and is over.
+  same; with ``enable.gapless.guarantee`` the producer fails all it holds instead, and is over.
 """
 
 from __future__ import annotations
@@ -31,14 +27,7 @@ from functools import partial
 from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.errors import (
-    AccessRefused,
-    KafkaError,
-    KafkaFenced,
-    LeaderqError,
-    ServersUnreachable,
-    UnknownTopic,
-)
+from leaderq.errors import AccessRefused, KafkaError, LeaderqError, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients.confluent_connection import (
     ErrorCallback,
     producer_base,
@@ -53,7 +42,14 @@ from leaderq.kafka.clients.consumer import (
     Offsets,
     SerialExecutor,
 )
-from leaderq.kafka.clients.producer import Message, MessageInvalid, ProducerSettings
+from leaderq.kafka.clients.producer import (
+    Message,
+    MessageInvalid,
+    ProducerSettings,
+    TransactionEnding,
+    given_up,
+)
+from leaderq.kafka.record import Partition, epoch_of
 
 log = logging.getLogger(__name__)
 
@@ -62,14 +58,13 @@ _LATE_S = 5.0
 
 
 def producer_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[str, Any]:
-    """What a librdkafka producer is made with, each with its reason."""
     return {
         **producer_base(settings, errors),
         "transactional.id": settings.transactional_id,
         "transaction.timeout.ms": int(settings.transaction_timeout_s * 1000),
         # a broker still writes the markers of a transaction when the next one begins
         "retry.backoff.ms": 5,
-        # that of Java and kafka-python: a key stays in its partition whatever the client
+        # the same as Java's and kafka-python's: a key keeps its partition whatever the client
         "partitioner": "murmur2_random",
         "delivery.report.only.error": True,
         **settings.options,
@@ -77,7 +72,7 @@ def producer_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[
 
 
 class _Connection:
-    """A producer of librdkafka: opened, given messages, and let go."""
+    """A producer of librdkafka: opened, given messages, and closed."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
@@ -104,8 +99,7 @@ class _Connection:
             raise found from exc
 
     def _give(self, message: Message, number: int, told: Any) -> None:
-        """Hand over a message for a partition; ``BufferError`` and the client's own errors come
-        out."""
+        """Produce a message to a partition; raises ``BufferError`` and the client's own errors."""
         topic, value, key, headers, _, timestamp_ms = message
         if timestamp_ms is None and not headers:  # the usual message, at two thirds of the cost
             self._producer.produce(topic, value, key, number, told)
@@ -145,16 +139,13 @@ def _drop(clients: list[Any]) -> None:
     clients.clear()
 
 
-log = logging.getLogger(__name__)
-
-
-class ConfluentProducer(_Connection):
+class ConfluentProducer(_Connection, TransactionEnding):
     """See :class:`~leaderq.kafka.clients.producer.TransactionalProducer`."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         super().__init__(settings)
         self._failed: list[tuple[str, Any]] = []
-        self._offsets_sent = self._commit_asked = False
+        self._offsets_sent = False
         self._on_delivery: Any = None  # one object for all messages of a transaction
         self._calls = SerialExecutor("leaderq-confluent-transaction")
 
@@ -201,73 +192,37 @@ class ConfluentProducer(_Connection):
         if error is not None:
             self._failed.append((message.topic(), error))
 
-    def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
-        deadline = now_s() + timeout_s
-        if group is None:
-            raise MembershipLost("the consumer is no member of its group at the moment")
-        if not self._commit_asked:
-            self._flush(deadline)
-            self._send_offsets(offsets, group, deadline)
-        self._commit_asked = True
-        doing = "committing a transaction"
-        try:
-            self._call_bounded(
-                doing, self._producer.commit_transaction, timeout_s=_left_s(deadline)
-            )
-        except (KafkaAway, KafkaFenced, BatchLost):
-            raise
-        except LeaderqError as exc:
-            raise BatchLost(f"{exc}; whether the transaction was committed is not known") from exc
-        self._began_s = None
-
     def _flush(self, deadline: float) -> None:
         left = self._call("producing", self._producer.flush, _left_s(deadline))
         if left and not self._failed:
             if self._errors.refusal is not None:
-                raise translated(self._errors.refusal, "producing", self._settings.address)
+                raise self._translated(self._errors.refusal, "producing")
             raise KafkaAway(
                 f"Kafka {self._settings.address!r} has not acknowledged all messages yet"
             )
         if self._failed:
             topic, failure = self._failed[0]
-            found = translated(
-                failure, f"producing to {topic!r}", self._settings.address, self._errors
-            )
-            # Given up by the client, so the transaction cannot be completed.
-            error = (
-                BatchLost(str(found))
-                if isinstance(found, KafkaAway)
-                else self._settings.explained(found, self._began_s)
-            )
+            error = given_up(self._translated(failure, f"producing to {topic!r}"))
             raise error from self._confluent.KafkaException(failure)
 
-    def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
-        if self._offsets_sent:
-            return
-        wanted = [
-            self._confluent.TopicPartition(*where, offset) for where, offset in offsets.items()
-        ]
-        doing = "sending offsets to a transaction"
-        self._call_bounded(
-            doing,
-            self._producer.send_offsets_to_transaction,
-            wanted,
-            group,
-            timeout_s=_left_s(deadline),
-        )
-        self._offsets_sent = True
+    def _send_offsets(
+        self, offsets: Offsets, group: Any, _notes: Mapping[Partition, str], deadline: float
+    ) -> None:
+        if group is None:
+            raise MembershipLost("the consumer is not a member of its group at the moment")
+        if not self._offsets_sent:
+            kind = self._confluent.TopicPartition
+            wanted = [kind(*at, to, leader_epoch=epoch_of(to)) for at, to in offsets.items()]
+            send, doing = self._producer.send_offsets_to_transaction, "sending offsets"
+            self._call_bounded(f"{doing} to a transaction", deadline, send, wanted, group)
+            self._offsets_sent = True
 
-    def abort(self, timeout_s: float) -> None:
-        if self._began_s is None:
-            return
-        if self._commit_asked:
-            raise KafkaError(
-                "a transaction whose commit was asked for cannot be aborted; close this producer"
-            )
-        self._call_bounded(
-            "aborting a transaction", self._producer.abort_transaction, timeout_s=timeout_s
-        )
-        self._began_s = None
+    def _complete(self, deadline: float) -> None:
+        commit = self._producer.commit_transaction
+        self._call_bounded("committing a transaction", deadline, commit)
+
+    def _give_up(self, deadline: float) -> None:
+        self._call_bounded("aborting a transaction", deadline, self._producer.abort_transaction)
 
     def close(self) -> None:
         self._on_delivery = None
@@ -290,19 +245,16 @@ class ConfluentProducer(_Connection):
                 raise
             raise self._to_raise(told, doing) from told
 
-    def _call_bounded(self, doing: str, function: Any, *args: Any, timeout_s: float) -> None:
-        """Call what may not return; the producer is of no use after that."""
-        work = self._calls.submit(partial(function, *args, timeout_s))
-        if not self._call(doing, work.done, timeout_s + _LATE_S):
-            raise BatchLost(
-                f"{doing} at Kafka {self._settings.address!r} takes too long; its producer is"
-                " given up"
-            )
+    def _call_bounded(self, doing: str, deadline: float, function: Any, *args: Any) -> None:
+        """Call a function that may never return; the producer cannot be used after that."""
+        left_s = _left_s(deadline)
+        work = self._calls.submit(partial(function, *args, left_s))
+        if not self._call(doing, work.done, left_s + _LATE_S):
+            where = f"Kafka {self._settings.address!r}"
+            raise BatchLost(f"{doing} at {where} takes too long; its producer is given up")
 
     def _fatal(self) -> Any:
-        """What has ended this client for good, which beginning a transaction tells, and only
-        that.
-        """
+        """The error that ended this client for good; only beginning a transaction tells it."""
         if self._began_s is None:
             return None
         try:
@@ -313,8 +265,7 @@ class ConfluentProducer(_Connection):
 
     def _to_raise(self, exc: Any, doing: str) -> LeaderqError:
         found = self._translated(exc, doing)
-        lost = isinstance(found, KafkaAway) and exc.args[0].txn_requires_abort()
-        return BatchLost(str(found)) if lost else found
+        return given_up(found) if exc.args[0].txn_requires_abort() else found
 
 
 def _left_s(deadline: float) -> float:
@@ -329,14 +280,13 @@ _INVALID = {"INVALID_RECORD", "INVALID_MSG", "INVALID_TIMESTAMP", "_INVALID_DIFF
 
 
 def sender_options(settings: ProducerSettings, errors: ErrorCallback) -> dict[str, Any]:
-    """Return what a librdkafka producer is made with, each with its reason."""
     return {
         **producer_base(settings, errors),
         "enable.idempotence": True,
         "enable.gapless.guarantee": True,
-        # A message that the client gives up is one that we would send a second time.
+        # If the client gave a message up, we would send it a second time.
         "message.timeout.ms": 0,
-        # The buffer in front of it is what bounds memory.
+        # The buffer in front of it bounds memory.
         "queue.buffering.max.messages": 10_000_000,
         "queue.buffering.max.kbytes": 2_147_483_647,
         **settings.options,
@@ -439,7 +389,7 @@ class ConfluentSender(_Connection):
         return int(receipt.stored.offset())
 
     def trouble(self) -> LeaderqError | None:
-        """Return the fatal error, or the refusal that is heard in passing."""
+        """Return the fatal error, or a refusal that was told in passing."""
         if self._fatal is not None:
             return self._fatal
         refusal = self._errors.refusal

@@ -22,7 +22,7 @@ _Fields = namedtuple("_Fields", ("offset", "key", "value", "message"))
 
 
 class ConfluentRecord(Record):
-    """A record that asks its message for all fields but three when they are read."""
+    """A record that reads all fields but three from its message when they are asked for."""
 
     __slots__ = ()
 
@@ -41,6 +41,10 @@ class ConfluentRecord(Record):
         def timestamp_ms(self) -> int:
             kind, at_ms = self._message.timestamp()
             return at_ms if kind else -1
+
+        @property
+        def leader_epoch(self) -> int | None:
+            return self._message.leader_epoch()
 
         @property
         def headers(self) -> Sequence[tuple[str, bytes]]:
@@ -76,22 +80,14 @@ class MessageRecords(SizedRecords):
         return tuple.__new__(ConfluentRecord, (row.offset(), row.key(), row.value(), row))
 
 
-def by_partition(messages: list[Any], the_only: str | None) -> dict[Partition, Sequence[Record]]:
-    """Messages without errors, sorted out; ``the_only`` topic, if there is but one (0.2 us
-    less).
-    """
+def by_partition(messages: list[Any]) -> dict[Partition, Sequence[Record]]:
+    """Messages without errors, by partition."""
     found: dict[Partition, list[Any]] = {}
     number_of: Any = Message.partition
     topic_of: Any = Message.topic
     for number, run in groupby(messages, number_of):
-        for topic, rows in (
-            ((the_only, run),) if the_only is not None else groupby(list(run), topic_of)
-        ):
-            where = Partition(topic, number)
-            if where in found:
-                found[where].extend(rows)
-            else:
-                found[where] = list(rows)
+        for topic, rows in groupby(run, topic_of):
+            found.setdefault(Partition(topic, number), []).extend(rows)
     return {where: MessageRecords(rows) for where, rows in found.items()}
 
 

@@ -4,16 +4,14 @@ One thread owns a consumer; no method is called from two threads. Every call is 
 ``timeout_s`` or by the consumer's own request time-out. A client's own exceptions never come out:
 what comes is one of
 
-* :class:`KafkaAway`: no broker answers for now, or it is busy with itself; the same call may be
-  tried again;
+* :class:`KafkaAway`: no broker answers for now, or it is busy with itself; try the same call again;
 * :class:`MembershipLost`: the group does not know this member's generation any more; join again,
   then decide what is true;
-* :class:`BatchLost` (from stores only): the effects of the batch in hand are gone, or may be;
-* :class:`~leaderq.errors.KafkaFenced`: a newer member of the same name exists; this consumer is
-  over for ever;
-* :class:`~leaderq.errors.AccessRefused`, :class:`~leaderq.errors.UnknownTopic`,
-  :class:`~leaderq.errors.OffsetOutOfRange`, :class:`~leaderq.errors.KafkaError`: trying again does
-  not help.
+* :class:`BatchLost` (stores and producers): the effects of the batch in hand are gone, or may be;
+* :class:`~leaderq.errors.KafkaFenced`: a newer member or producer of the same name exists; this one
+  is over for ever;
+* ``AccessRefused``, ``UnknownTopic``, ``OffsetOutOfRange``, ``KafkaError``: trying again does not
+  help.
 
 What blocks in a client library, a commit for instance, is done by a :class:`SerialExecutor`, while
 the consumer's thread goes on reading.
@@ -23,12 +21,13 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
@@ -46,25 +45,48 @@ from leaderq.errors import (
 from leaderq.kafka.record import Partition, Record
 
 Offsets = Mapping[Partition, int]
-
-SHARED_FETCH_BYTES = 128 * 1024
-"""Of each partition at a time, where workers share what is read ahead of several."""
+T = TypeVar("T")
+_ASK_AGAIN_S = 0.1
 
 
 class KafkaAway(KafkaError):
     """Kafka does not answer, or not yet; nothing is lost, the call may be repeated."""
 
 
+def until_answered(request: Callable[[], T], timeout_s: float) -> T:
+    """The result of ``request``, which is made again while Kafka does not answer, for so long."""
+    deadline = now_s() + timeout_s
+    while True:
+        try:
+            return request()
+        except KafkaAway as exc:
+            if now_s() + _ASK_AGAIN_S > deadline:
+                raise KafkaAway(f"{exc}; asked for {timeout_s:g} s") from (exc.__cause__ or exc)
+            time.sleep(_ASK_AGAIN_S)
+
+
 class MembershipLost(KafkaError):
-    """The broker knows this member's generation no more; the last commit's outcome is unknown."""
+    """The broker does not know this member's generation; the last commit's outcome is unknown."""
 
 
 class BatchLost(KafkaError):
-    """What was done for the batch in hand is undone, or may be: only the offsets can tell."""
+    """The effects of the batch in hand are gone, or may be: only the offsets can tell."""
+
+
+class LogTruncated(OffsetOutOfRange):
+    """Records read from ``partitions`` were cut off, and perhaps others written in their place."""
+
+    partitions: frozenset[Partition] = frozenset()
+
+    @classmethod
+    def at(cls, where: str, partitions: Iterable[Partition]) -> LogTruncated:
+        made = cls(str(Failure.GONE.error(where)))
+        made.partitions = frozenset(partitions)
+        return made
 
 
 class Failure(Enum):
-    """What a client's own error means, whatever the library: the error of ours, and what to add."""
+    """The meaning of a client's own error, for all libraries: our error, and advice to add."""
 
     FENCED = KafkaFenced, "; a newer member or producer of the same name has taken over"
     MEMBERSHIP = MembershipLost, ""
@@ -72,9 +94,9 @@ class Failure(Enum):
     GONE = (
         OffsetOutOfRange,
         (
-            "; the records between the committed offset and the topic's first one are gone. Nothing"
-            " is skipped silently: set the group's offsets (kafka-consumer-groups --reset-offsets)"
-            " once you have decided where to go on"
+            "; the records at the committed offset are gone: deleted, or cut off when a leader was"
+            " elected that did not have them. Nothing is skipped silently: set the group's offsets"
+            " (kafka-consumer-groups --reset-offsets) once you have decided where to go on"
         ),
     )
     CODEC = MissingPiece, "; pip install 'kafka-python[lz4,snappy,zstd]', or use client='confluent'"
@@ -91,15 +113,15 @@ class Failure(Enum):
 
 @dataclass(frozen=True)
 class TopicPattern:
-    """All topics whose whole name matches ``regex``, those made later too; but for Kafka's own
-    (``__consumer_offsets``) and ``without``, where the career's dead letters go.
+    """All topics whose whole name matches ``regex``, also those made later; except Kafka's own
+    (``__consumer_offsets``) and ``without``, the career's dead-letter topic.
     """
 
     regex: re.Pattern[str]
     without: str | None = None
 
     def among(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of ``names`` that are meant, in order."""
+        """Those of ``names`` that match, in order."""
         mine = (name for name in names if name != self.without and not name.startswith("__"))
         return tuple(sorted(name for name in mine if self.regex.fullmatch(name)))
 
@@ -114,14 +136,11 @@ class TopicPattern:
 class ConsumerSettings:
     """What a consumer reads, and as whom.
 
-    ``member`` is the ``group.instance.id``: whoever joins under it last is the only one whose
-    commits are accepted. With ``membership=False`` the group is not joined at all: all partitions
-    are simply taken (*assigned*), and a commit is only information for tools.
-
-    ``session_timeout_s`` is long on purpose: membership should outlive a time without any leader,
-    as the next join would wait for 3 s when the group has become empty. ``partition_fetch_bytes``:
-    how much is fetched of a partition at a time. ``options`` are the client library's own, and go
-    before all else.
+    ``member`` is the ``group.instance.id``: only the member that joined under it last may commit.
+    With ``membership=False`` the group is not joined: all partitions are simply taken (*assigned*),
+    and a commit is only information for tools. ``session_timeout_s`` is long on purpose: membership
+    should outlive a time without any leader, as the next join would wait for 3 s when the group has
+    become empty. ``options`` are the client library's own, and override all others.
     """
 
     address: str
@@ -135,7 +154,6 @@ class ConsumerSettings:
     request_timeout_s: float = 10.0
     session_timeout_s: float = 300.0
     max_poll_interval_s: float = 300.0
-    partition_fetch_bytes: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -157,8 +175,10 @@ class ConsumerClient(Protocol):
 
     def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
         """Become the one member of this name (or take all partitions); returns whether that has
-        happened yet. ``allowed`` raises if this process may not be the member; it is called as late
-        as the client can before *each* request to join, now and later.
+        happened yet.
+
+        ``allowed`` raises if this process may not be the member; it is called as late as the client
+        can before *each* request to join, now and later.
         """
 
     @property
@@ -168,7 +188,7 @@ class ConsumerClient(Protocol):
     @property
     def is_joining(self) -> bool:
         """Whether a new assignment is under way or not taken over yet: the broker may know this
-        member by a newer generation, and would take from it commits of another's partitions.
+        member by a newer generation already, and would accept its commits for others' partitions.
         """
 
     def rejoin(self) -> None:
@@ -181,13 +201,13 @@ class ConsumerClient(Protocol):
         """The partitions held now."""
 
     def existing(self) -> frozenset[Partition]:
-        """The partitions that the topics have, as far as is known now; costs no request."""
+        """The partitions of the topics, as far as is known now; costs no request."""
 
     def topic_ids(self) -> dict[str, str]:
         """The broker's id of each topic known now: one deleted and created again has another."""
 
     def poll(self, timeout_s: float, max_records: int) -> dict[Partition, Sequence[Record]]:
-        """Wait for records; with ``timeout_s=0``, what has arrived. Silence proves nothing."""
+        """Wait for records; with ``timeout_s=0``, poll once. An empty answer proves nothing."""
 
     def seek(self, offsets: Offsets, resting: Collection[Partition] = ()) -> None:
         """Read on from these offsets; nothing of ``resting`` is read before the next call."""
@@ -202,7 +222,7 @@ class ConsumerClient(Protocol):
         """Begin to store offsets, with ``note`` beside them; ``poll`` may be called meanwhile."""
 
     def group_metadata(self) -> Any:
-        """This membership, as a transactional producer of the same library wants it (KIP-447)."""
+        """This membership, for a transactional producer of the same library (KIP-447)."""
 
     def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
         """The first offset still held, of each existing partition."""
@@ -218,7 +238,7 @@ ConsumerFactory = Callable[[ConsumerSettings], ConsumerClient]
 
 
 class ConsumerBase(ConsumerClient):
-    """What the consumers of all libraries have in common."""
+    """The common parts of all libraries' consumers."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self._settings = settings
@@ -241,7 +261,7 @@ class ConsumerBase(ConsumerClient):
         raise NotImplementedError
 
     def _remedy(self) -> str:
-        """What may help against silence; ``""`` where nothing is known of it."""
+        """Advice against silence; ``""`` without any."""
         return ""
 
     def refresh(self, timeout_s: float) -> None:
@@ -256,7 +276,7 @@ class ConsumerBase(ConsumerClient):
 
 
 def may_not_join() -> None:
-    """Raise, as long as nobody has said whether a consumer may join."""
+    """Raise, until somebody has said whether a consumer may join."""
     raise KafkaError("this consumer is kept warm and may not join its group")
 
 
@@ -265,22 +285,38 @@ class SubmittedWork:
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
-        self._finished = threading.Event()
+        # Locks held until the work has begun, and has ended; cheaper than events.
+        self._before, self._until_end = threading.Lock(), threading.Lock()
+        self._before.acquire()
+        self._until_end.acquire()
         self._error: BaseException | None = None
 
     def done(self, wait_s: float) -> bool:
-        if not self._finished.is_set() and not self._finished.wait(wait_s):
+        if not self.ended(wait_s):
             return False
         if self._error is not None:
             raise self._error
         return True
 
+    def ended(self, wait_s: float) -> bool:
+        """Whether it has succeeded or failed, within ``wait_s``."""
+        if not self._until_end.acquire(timeout=wait_s):
+            return False
+        self._until_end.release()
+        return True
+
+    def begun(self, wait_s: float) -> SubmittedWork:
+        """Wait until the work begins, or so long; returns itself."""
+        self._before.acquire(timeout=wait_s)
+        return self
+
     def run(self) -> None:
+        self._before.release()
         try:
             self._work()
         except BaseException as exc:  # noqa: BLE001  (raised to whoever waits for it)
             self._error = exc
-        self._finished.set()
+        self._until_end.release()
 
 
 class SerialExecutor:
@@ -291,19 +327,24 @@ class SerialExecutor:
         self._queue: SimpleQueue[SubmittedWork | None] | None = None
 
     def submit(self, work: Callable[[], None]) -> SubmittedWork:
-        """Begin ``work``; what is returned tells when it has ended."""
+        """Begin ``work``; the future returned tells when it has ended."""
         submitted = SubmittedWork(work)
         if self._queue is None:
             queue = self._queue = SimpleQueue()
             run = partial(self._run, queue)
-            threading.Thread(target=run, name=self._name, daemon=True).start()
+            self._thread = threading.Thread(target=run, name=self._name, daemon=True)
+            self._thread.start()
         self._queue.put(submitted)
         return submitted
 
-    def close(self) -> None:
-        """Let the thread end once it has done what it was given; does not wait for that."""
+    def close(self, wait_s: float = 0.0) -> None:
+        """Let the thread finish its work and end, and wait for that up to so long; a later
+        :meth:`submit` starts another.
+        """
         if self._queue is not None:
             self._queue.put(None)
+            if wait_s:
+                self._thread.join(wait_s)
             self._queue = None
 
     @staticmethod

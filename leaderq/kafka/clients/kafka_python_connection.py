@@ -37,7 +37,8 @@ from leaderq.config import KafkaSecurity
 from leaderq.errors import ConfigurationError, LeaderqError, ServersUnreachable
 from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import bootstrap_servers
-from leaderq.kafka.clients.consumer import Failure, KafkaAway
+from leaderq.kafka.clients.consumer import Failure, KafkaAway, LogTruncated
+from leaderq.kafka.record import Partition
 
 DIRECT = "leaderq://direct"
 _AGAIN = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError)
@@ -56,7 +57,7 @@ _FAILURES: Mapping[Failure, tuple[type[Exception], ...]] = {
     ),
     Failure.MEMBERSHIP: (native.CommitFailedError, *_LOST),
     Failure.REFUSED: REFUSALS,
-    Failure.GONE: (native.OffsetOutOfRangeError, native.LogTruncationError),
+    Failure.GONE: (native.OffsetOutOfRangeError,),
     Failure.CODEC: (native.UnsupportedCodecError,),
     Failure.UNKNOWN_TOPIC: (native.InvalidTopicError,),
     Failure.TOO_LARGE: (native.MessageSizeTooLargeError, native.RecordListTooLargeError),
@@ -67,7 +68,6 @@ _UNUSABLE = (TypeError, ValueError, AssertionError)
 def connection_options(
     address: str, security: KafkaSecurity, *, open_timeout_s: float = 10.0
 ) -> dict[str, Any]:
-    """What consumer, producer and admin client share: where to connect, and how to be let in."""
     options: dict[str, Any] = {
         "bootstrap_servers": bootstrap_servers(address),
         "bootstrap_timeout_ms": int(open_timeout_s * 1000),
@@ -101,9 +101,11 @@ def _no_debug_lines(line: logging.LogRecord) -> bool:
 
 
 def quiet_client_logs() -> None:
-    """Silence kafka-python's own loggers, unless the program has given ``kafka`` a level: what
-    matters of it leaderq raises or logs itself. The debug lines of two of them contain passwords,
-    and are never let out unless that very logger was given a level.
+    """Silence kafka-python's own loggers, unless the program has given ``kafka`` a level: leaderq
+    raises or logs what matters.
+
+    The debug lines of two of them contain passwords, and are never let out unless that very logger
+    was given a level.
     """
     for name in ("kafka.protocol.parser", "kafka.net.connection"):
         spilling = logging.getLogger(name)
@@ -115,7 +117,7 @@ def quiet_client_logs() -> None:
 
 
 class _Socket(sockets.socket):
-    """Tells its end after its data, not with them; and is closed when nobody knows it any more."""
+    """Reports its end after its data, not with them; closed when nothing refers to it any more."""
 
     _has_given = False
 
@@ -155,7 +157,7 @@ class _Direct(KafkaNetSocket):
 
 
 _RUN_S = 20.0
-"""How long the client's I/O thread may take for what has no time-out of its own."""
+"""How long the client's I/O thread may take for calls without a time-out of their own."""
 
 
 class _Selector(NetworkSelector):
@@ -185,7 +187,7 @@ Client = TypeVar("Client")
 
 
 def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]) -> Client:
-    """A client of class ``kind``, connected; or an error, and nothing is left behind."""
+    """A client of class ``kind``, connected; or an error, with nothing left behind."""
     managers: list[_Manager] = []
     clients: list[KafkaNetClient] = []
 
@@ -277,6 +279,8 @@ class _TlsSocket(ssl.SSLSocket):
 
 def translated(exc: native.KafkaError, doing: str, address: str) -> LeaderqError:
     at = f"{doing} at Kafka {address!r}: {type(exc).__name__}: {exc}"
+    if isinstance(exc, native.LogTruncationError):
+        return LogTruncated.at(at, (Partition(*where) for where in exc.divergent_offsets))
     for failure, kinds in _FAILURES.items():
         if isinstance(exc, kinds):
             return failure.error(at)

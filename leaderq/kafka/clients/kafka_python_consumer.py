@@ -21,6 +21,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
@@ -47,16 +49,16 @@ from leaderq.kafka.clients.kafka_python_connection import (
     errors_translated,
     quiet_client_logs,
 )
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.record import Offset, Partition, Record, epoch_of
 
 log = logging.getLogger(__name__)
 
 # How long a broker may keep a fetch open that finds nothing. One fetch is in flight per broker:
 # while it waits for records of quiet partitions, a busy partition on the same broker cannot be
-# fetched, and one hot partition among quiet ones is read at 4 MB/s (kafka-python's default, 500
-# ms). Short waits cost a leader without work 2 % of a core more. Hence both.
-# A fetch also names each partition: where there are thousands quiet ones wait longer, up to a third
-# of what a request may take then, because the broker answers nothing else on that connection.
+# fetched, and one busy partition among quiet ones is read at 4 MB/s with kafka-python's default of
+# 500 ms. Short waits cost an idle leader 2 % of a core more. So there are two. Each fetch also
+# names all partitions: with thousands of them the quiet wait is longer, up to a third of the
+# request time-out, because the broker answers nothing else on that connection.
 BUSY_FETCH_MS, QUIET_FETCH_MS, LONGEST_FETCH_MS = 10, 500, 2000
 _FETCH_MS_A_PARTITION = 0.25
 
@@ -67,12 +69,30 @@ _SEND_S = 0.0005
 _QUIET_AFTER_S = 1.0
 
 
+def require_same_log(settings: ConsumerSettings, offsets: Offsets) -> None:
+    """Return if the broker's log still has the record before each of ``offsets``, by epoch; else
+    raise :class:`~leaderq.kafka.clients.consumer.LogTruncated`. The client does not ask.
+    """
+    until_s, topics = now_s() + settings.request_timeout_s, {where.topic for where in offsets}
+    least = {"max_partition_fetch_bytes": 1}  # counts each batch of records, and nobody reads it
+    alone = replace(settings, topics=tuple(topics), membership=False, options=least)
+    with closing(KafkaPythonConsumer(alone)) as consumer:
+        consumer.open()
+        places = [TopicPartition(*where) for where in offsets]
+        consumer._consumer.assign(places)
+        consumer.seek(offsets)
+        consumer.poll(0.0, 1)
+        while private_api.is_validating(consumer._consumer, places):
+            if now_s() > until_s:
+                raise KafkaAway("whether the log was cut off is not known yet")
+            consumer.poll(_JOIN_S, 1)
+        consumer.poll(0.0, 1)  # raises errors found since the last check began
+
+
 def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:
     address, wait_s = settings.address, settings.open_timeout_s
-    fetch_bytes = settings.partition_fetch_bytes
     return {
         **connection_options(address, settings.security, open_timeout_s=wait_s),
-        **({} if fetch_bytes is None else {"max_partition_fetch_bytes": fetch_bytes}),
         "client_id": settings.client_id,
         "metrics_enabled": False,  # costs time at every fetch, and nobody reads it
         "group_id": settings.group,
@@ -88,6 +108,8 @@ def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:
         "max_poll_interval_ms": int(settings.max_poll_interval_s * 1000),
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
         "fetch_max_wait_ms": BUSY_FETCH_MS,
+        # 50 MB by default, besides the batches in hand and ahead
+        "fetch_max_bytes": 16 << 20,
         "metadata_max_age_ms": 10_000,  # how long a new partition may go unnoticed
         **for_client(KafkaConsumer, settings.options),
     }
@@ -102,6 +124,7 @@ class _Seen(Record):
         topic, partition = ConsumerRecord.topic, ConsumerRecord.partition
         offset, timestamp_ms = ConsumerRecord.offset, ConsumerRecord.timestamp
         key, value, headers = ConsumerRecord.key, ConsumerRecord.value, ConsumerRecord.headers
+        leader_epoch = ConsumerRecord.leader_epoch
 
 
 class _Commit:
@@ -121,7 +144,7 @@ class _Commit:
 
 
 class _GatedAssignor(RangePartitionAssignor):
-    """Gives the one member all partitions; lets no request to join pass unless it is allowed."""
+    """Assigns all partitions to the one member; stops a request to join that is not allowed."""
 
     def __init__(self) -> None:
         self.allowed: Callable[[], None] = may_not_join
@@ -152,7 +175,9 @@ class KafkaPythonConsumer(ConsumerBase):
             options["partition_assignment_strategy"] = (self._assignor,)
             self._client = client = connected(KafkaConsumer, settings.address, options)
             if pattern is not None:
-                client.topics()  # asks for all of them
+                # asks for all of them before the first metadata: otherwise the first join is
+                # followed by another
+                client.topics()
             # Before the first metadata: else the first join is followed by another.
             self._ask_for_topics()
             topics = self._topics
@@ -160,9 +185,10 @@ class KafkaPythonConsumer(ConsumerBase):
             if pattern is not None and not topics:
                 raise pattern.unmatched(settings.address)
             if missing:
+                what = f"no topic {', '.join(map(repr, missing))} on Kafka {settings.address!r}"
+                create = f"leaderq topics create {' '.join(missing)}"
                 raise UnknownTopic(
-                    f"no topic {', '.join(map(repr, missing))} on Kafka {settings.address!r}; "
-                    "create it, or correct the career's 'topics'"
+                    f"{what}; create it ({create}), or correct the career's 'topics'"
                 )
             self.refresh(settings.open_timeout_s)
 
@@ -257,25 +283,31 @@ class KafkaPythonConsumer(ConsumerBase):
         longer_ms = min(LONGEST_FETCH_MS, int(len(offsets) * _FETCH_MS_A_PARTITION))
         self._quiet_fetch_ms = max(QUIET_FETCH_MS, longer_ms)
         try:
-            private_api.seek(consumer, {TopicPartition(*at): to for at, to in offsets.items()})
+            to = {at: OffsetAndMetadata(to, "", epoch_of(to)) for at, to in offsets.items()}
+            private_api.seek(consumer, {TopicPartition(*at): each for at, each in to.items()})
         except KeyError as exc:  # lost to a rebalance since: the next join sets positions again
             raise KafkaAway(f"partition {exc} is not held any more") from exc
         consumer.pause(*(TopicPartition(*partition) for partition in resting))
 
     def positions(self) -> dict[Partition, int]:
         found = private_api.positions(self._consumer)
-        return {Partition(*where): offset for where, offset in found.items()}
+        return {Partition(*at): Offset(to.offset, to.leader_epoch) for at, to in found.items()}
 
     def committed(self, timeout_s: float) -> dict[Partition, int]:
         held = self.assigned() or self.existing()
         asked = [TopicPartition(*partition) for partition in held]
         with errors_translated("reading committed offsets", self._settings.address):
             stored = private_api.committed_offsets(self._consumer, asked, timeout_s * 1000)
-        return {Partition(*where): kept.offset for where, kept in stored.items()}
+        return {
+            Partition(*where): Offset(kept.offset, kept.leader_epoch)
+            for where, kept in stored.items()
+        }
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
         pairs = offsets.items()
-        wanted = {TopicPartition(*at): OffsetAndMetadata(to, note, -1) for at, to in pairs}
+        wanted = {
+            TopicPartition(*at): OffsetAndMetadata(to, note, epoch_of(to)) for at, to in pairs
+        }
         future = private_api.start_commit(self._consumer, wanted, _COMMIT_MS)
         commit = _Commit(future, self._settings.address)
         # Unpacking records keeps the interpreter busy for milliseconds: let this be sent first.

@@ -1,22 +1,18 @@
-"""A :class:`~leaderq.kafka.clients.producer.TransactionalProducer` on kafka-python.
+"""The producers of kafka-python: one for transactions, and for messages apart from them
+:class:`KafkaPythonSender` and :class:`IdempotentSender`, which the dead letters of careers use
+whose offsets are kept elsewhere.
 
 Facts of kafka-python 3.0 that this file leans on, besides B6, B13 and B14 (read in its source; the
 version is pinned):
 
-* A thread of its own, the *sender*, sends batches and transactional requests, repeats what may be
-  repeated for ever, and keeps the state. The public methods ask it and wait, without a bound. So
-  they are done here as they do it, through the producer's transaction manager: ask once, wait for
-  as long as allowed, and wait for the same answer if called again. That makes an unanswered commit
-  one that can be completed later.
-* A refused batch does not fail the transaction's commit by itself in each case; only its future
-  tells. So all futures are looked at before the offsets are sent, and nothing is in flight from
-  then on.
-* ``close`` waits for what is buffered, and raises, leaving its threads behind, if that does not
-  come to an end in time. So what is left of it is done otherwise.
-
-Beside it stand, for messages apart from any transaction, :class:`KafkaPythonSender` (a
-:class:`~leaderq.kafka.clients.producer.MessageSender`) and :class:`IdempotentSender`, for the dead
-letters of careers whose offsets are kept elsewhere.
+* A thread of its own, the *sender*, sends batches and transactional requests, and repeats what may
+  be repeated for ever. The public methods ask it and wait, without a bound. Here it is asked once,
+  through the transaction manager, and waited for with a bound; called again, the same answer is
+  waited for. So an unanswered commit can be completed later.
+* A refused batch does not always fail the commit; only its future tells. So all futures are looked
+  at before the offsets are sent, and nothing is in flight from then on.
+* ``close`` waits for what is buffered, and raises, leaving its threads behind, if that takes too
+  long.
 """
 
 from __future__ import annotations
@@ -25,29 +21,35 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as native
 
 from leaderq.clock import now_s
-from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, UnknownTopic
+from leaderq.errors import KafkaError, LeaderqError, UnknownTopic
 from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import for_client
-from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.clients.kafka_python_connection import (
     connected,
     connection_options,
     quiet_client_logs,
     translated,
 )
-from leaderq.kafka.clients.producer import Message, MessageInvalid, ProducerSettings, checked
-from leaderq.kafka.record import Partition
+from leaderq.kafka.clients.producer import (
+    Message,
+    MessageInvalid,
+    ProducerSettings,
+    TransactionEnding,
+    checked,
+    given_up,
+)
+from leaderq.kafka.record import Partition, epoch_of
 
 log = logging.getLogger(__name__)
 
-_ROOM_BYTES = 1024  # for what the protocol adds to a message of the greatest size
+_ROOM_BYTES = 1024  # room for the bytes that the protocol adds to the largest message
 _METADATA_S = 2.0
 _CLOSE_S = 1.0
 
@@ -105,7 +107,6 @@ class _Connection:
         return UnknownTopic(f"sending to {topic!r}: {exc}")  # a partition that is not there
 
     def _flush(self, deadline: float) -> None:
-        """Wait until every message is acknowledged; from then on no batch is in flight."""
         producer = self._producer
         while private_api.has_unacknowledged(producer) and not self._failed:
             left_s = deadline - now_s()
@@ -123,8 +124,8 @@ class _Connection:
             found: LeaderqError = KafkaError(f"{doing}: {exc}")
             if isinstance(exc, native.KafkaError):
                 found = self._translated(exc, doing)
-            # Given up by the client, so its place in the sequence of messages is lost as well.
-            raise BatchLost(str(found)) if isinstance(found, KafkaAway) else found from exc
+            # Its place in the sequence of messages is lost as well.
+            raise given_up(found) from exc
 
     def close(self) -> None:
         client, self._client = self._client, None
@@ -142,7 +143,7 @@ class _Connection:
             raise self._translated(exc, doing) from exc
 
     def _translated(self, exc: native.KafkaError, doing: str) -> LeaderqError:
-        """The error of ours; the state that an earlier error left is explained by that one."""
+        """Our error; the client's state may be the result of an earlier error, told instead."""
         cause = None if self._client is None else private_api.transaction_error(self._client)
         if not isinstance(cause, native.KafkaError) or type(exc) is not native.KafkaError:
             cause = exc
@@ -156,19 +157,14 @@ class _Connection:
         return self._client
 
 
-class KafkaPythonProducer(_Connection):
+class KafkaPythonProducer(_Connection, TransactionEnding):
     """See :class:`~leaderq.kafka.clients.producer.TransactionalProducer`."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         super().__init__(settings)
         self._fencing: Any = None
-        self._forget()
-
-    def _forget(self) -> None:
-        self._began_s = None
-        self._offsets_sent: Any = None
+        self._sending: Any = None
         self._ending: Any = None
-        self._failed = []
 
     def open(self) -> None:
         settings = self._settings
@@ -184,64 +180,42 @@ class KafkaPythonProducer(_Connection):
             return self._answered(self._fencing, timeout_s)
 
     def begin(self) -> None:
-        self._forget()
+        self._sending = self._ending = None
+        self._failed, self._commit_asked = [], False
         with self._errors_translated("beginning a transaction"):
             self._producer.begin_transaction()
         self._began_s = now_s()
 
-    def commit(
-        self,
-        offsets: Offsets,
-        group: Any,
-        timeout_s: float,
-        notes: Mapping[Partition, str] = MappingProxyType({}),
+    def _send_offsets(
+        self, offsets: Offsets, group: Any, notes: Mapping[Partition, str], deadline: float
     ) -> None:
-        """As :class:`~leaderq.kafka.clients.producer.TransactionalProducer` says, with ``notes``
-        beside the offsets; for a ``group`` that is a name only, the transactional id alone fences.
-        """
-        deadline = now_s() + timeout_s
-        self._flush(deadline)
         with self._errors_translated("sending offsets to a transaction"):
-            if self._offsets_sent is None:
-                wanted = {
-                    TopicPartition(*where): OffsetAndMetadata(at, notes.get(where, ""), -1)
-                    for where, at in offsets.items()
-                }
+            if self._sending is None:
                 if not isinstance(group, str) and not (
                     group.member_id and group.generation_id >= 0
                 ):
-                    # The broker accepts offsets of nobody in particular, whoever holds the group.
-                    what = f"the consumer is no member of group {group.group_id!r} at the moment"
+                    # The broker accepts these offsets from anybody, whoever holds the group.
+                    what = f"the consumer is not a member of group {group.group_id!r} at the moment"
                     raise MembershipLost(what)
+                wanted = {
+                    TopicPartition(*where): OffsetAndMetadata(
+                        at, notes.get(where, ""), epoch_of(at)
+                    )
+                    for where, at in offsets.items()
+                }
                 step = "send_offsets_to_transaction"
-                self._offsets_sent = private_api.started(self._producer, step, wanted, group)
-            self._require(self._offsets_sent, deadline)
-        self._end("committing a transaction", deadline)
-        self._forget()
+                self._sending = private_api.started(self._producer, step, wanted, group)
+            self._require(self._sending, deadline)
 
-    def _end(self, doing: str, deadline: float) -> None:
-        """Ask once for the transaction's end, and wait: from here on the outcome may be unknown."""
-        if self._ending is None:
-            with self._errors_translated(doing):
+    def _complete(self, deadline: float) -> None:
+        with self._errors_translated("committing a transaction"):
+            if self._ending is None:
                 self._ending = private_api.started(self._producer, "begin_commit")
-        try:
-            with self._errors_translated(doing):
-                self._require(self._ending, deadline)
-        except (KafkaAway, KafkaFenced):
-            raise
-        except LeaderqError as exc:
-            raise BatchLost(f"{exc}; whether the transaction was committed is not known") from exc
+            self._require(self._ending, deadline)
 
-    def abort(self, timeout_s: float) -> None:
-        if self._began_s is None:
-            return
-        deadline = now_s() + timeout_s
+    def _give_up(self, deadline: float) -> None:
         with self._errors_translated("aborting a transaction"):
-            if self._ending is not None:
-                what = "a transaction whose commit was asked for cannot be aborted"
-                raise KafkaError(f"{what}; close this producer")
             self._require(private_api.started(self._producer, "begin_abort"), deadline)
-        self._forget()
 
     def _require(self, result: Any, deadline: float) -> None:
         if not self._answered(result, deadline - now_s()):
@@ -254,25 +228,36 @@ class KafkaPythonProducer(_Connection):
 
 class IdempotentSender(_Connection):
     """Sends messages and waits until they are acknowledged. One thread at a time. Connected with
-    the first message, then kept, until :meth:`close`.
+    the first message, then kept, until :meth:`close`. ``metadata_s``: how long a topic may be
+    unknown.
 
     *Guarantees:* when :meth:`send` has returned, all its messages are stored, each once. *Not
     guaranteed:* anything about messages of a :meth:`send` that raised.
     """
 
-    def send(self, messages: Iterable[Message], timeout_s: float) -> None:
-        """Send all, and return when the cluster has them all; else raise, perhaps ``KafkaAway``."""
-        deadline = now_s() + timeout_s
-        wanted = [checked(message, self._settings.max_message_bytes) for message in messages]
-        if self._client is None:
-            self._connect()
+    def __init__(self, settings: ProducerSettings, metadata_s: float = _METADATA_S) -> None:
+        super().__init__(settings)
+        self._metadata_ms = int(metadata_s * 1000)
+
+    def send(self, messages: Iterable[Message], timeout_s: float) -> int:
+        """Send all, as they come, and return how many when the cluster has them all, so long after
+        the last at most; else raise, perhaps ``KafkaAway``.
+        """
+        limit, count = self._settings.max_message_bytes, 0
         self._failed = []
         try:
-            for message in wanted:
-                self.produce(message)
-            self._flush(deadline)
+            for message in messages:
+                wanted = checked(message, limit)
+                if self._client is None:
+                    self._connect(max_block_ms=self._metadata_ms)
+                self.produce(wanted)
+                count += 1
+            if count:
+                self._flush(now_s() + timeout_s)
+            return count
         except BaseException:
-            self.close()  # what it still holds must not be sent behind the caller's back
+            # messages it still holds must not be sent after the caller has seen an error
+            self.close()
             raise
 
 
@@ -307,7 +292,7 @@ class KafkaPythonSender(_Connection):
             raise self._unsendable(exc, topic, asked_s) from exc
 
     def send(self, message: Message, partition: int) -> Any:
-        """Hand over a message: what the client's ``send`` comes to, at half the cost."""
+        """Hand over a message: the essence of the client's ``send``, at half the cost."""
         topic, value, key, headers, _, timestamp_ms = message
         fields = _place(topic, partition), timestamp_ms, key, value, list(headers)
         try:

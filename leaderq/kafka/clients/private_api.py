@@ -23,6 +23,7 @@ from types import FunctionType, SimpleNamespace
 from typing import Any, Final
 
 import kafka
+from kafka import OffsetAndMetadata
 from kafka import errors as native
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.base import BaseCoordinator
@@ -49,7 +50,7 @@ HOOKS: Final[Mapping[str, Mapping[str, str]]] = {
         "run": "a time-out leaves a cycle of frames; it waits for ever for a thread that forgot it"
     },
 }
-"""What leaderq overrides of kafka-python's inner classes, each with the reason."""
+"""The inner classes of kafka-python that leaderq overrides, each with the reason."""
 
 RELIED_ON: Final[Mapping[str, str]] = {
     "kafka.coordinator.base.BaseCoordinator": "request_rejoin need_rejoin join_group_async",
@@ -60,9 +61,12 @@ RELIED_ON: Final[Mapping[str, str]] = {
     "kafka.coordinator.assignors.range.RangePartitionAssignor": "metadata on_assignment",
     "kafka.consumer.fetcher.Fetcher": (
         "_create_fetch_requests fetch_records fetched_records _fetchable_partitions"
+        " validate_offsets_if_needed"
     ),
     "kafka.consumer.group.KafkaConsumer": "position",
-    "kafka.consumer.subscription_state.TopicPartitionState": "seek _get_position",
+    "kafka.consumer.subscription_state.TopicPartitionState": (
+        "seek _get_position maybe_validate_position awaiting_validation"
+    ),
     "kafka.cluster.ClusterMetadata": (
         "set_topics partitions_for_topic topic_id topics metadata_request"
     ),
@@ -85,7 +89,7 @@ _WRITTEN_FOR = "3.0.12"
 
 
 def require_what_the_fence_relies_on() -> None:
-    """Return if gate and :func:`mended` take effect; else a zombie could fence its successor."""
+    """Return if gate and :func:`mended` take effect; if not, a zombie could fence its successor."""
     if problems := [*_missing(), *_unasked()]:
         raise MissingPiece(
             f"kafka-python {kafka.__version__} is not what leaderq was written for:"
@@ -151,12 +155,12 @@ def follow_all_topics(consumer: Any) -> None:
 
 
 def known_topics(consumer: Any) -> frozenset[str]:
-    """What is known now; the public method asks the broker."""
+    """The topics known now; the public method asks the broker."""
     return frozenset(consumer._cluster.topics())
 
 
 def known_partitions(consumer: Any, topic: str) -> Iterable[int]:
-    """What is known now; the public method asks the broker, without a bound, for unknown ones."""
+    """The partitions known now; for unknown ones the public method asks, without a bound."""
     return consumer._cluster.partitions_for_topic(topic) or ()
 
 
@@ -200,7 +204,7 @@ def committed_offsets(
 def run_bounded(
     selector: Any, run: Callable[..., Any], coro: Any, args: Sequence[Any], limit_s: float
 ) -> Any:
-    """What ``run`` returns, within a bound: a fetch of committed offsets waited for ever."""
+    """The result of ``run``, within a bound: a fetch of committed offsets would wait for ever."""
     thread = selector._io_thread
     if thread is None or thread is threading.current_thread() or selector._closed:
         return run(coro, *args)
@@ -220,14 +224,14 @@ def run_bounded(
     return answer.value
 
 
-def positions(consumer: Any) -> dict[Any, int]:
+def positions(consumer: Any) -> dict[Any, OffsetAndMetadata]:
     """All offsets to be read next; the public ``position``, one by one, takes 2 s for 1,000."""
     states = list(consumer._subscription.assignment.items())
     found = ((partition, state.position) for partition, state in states)
-    return {partition: position.offset for partition, position in found if position is not None}
+    return {partition: position for partition, position in found if position is not None}
 
 
-def seek(consumer: Any, offsets: Mapping[Any, int]) -> None:
+def seek(consumer: Any, offsets: Mapping[Any, OffsetAndMetadata]) -> None:
     """Read on from these; the public ``seek`` copies the whole assignment for each partition: some
     10 s for 10,000. Raises :class:`KeyError` for one that is not assigned.
     """
@@ -235,8 +239,15 @@ def seek(consumer: Any, offsets: Mapping[Any, int]) -> None:
         consumer._subscription.assignment[partition].seek(offset)
 
 
+def is_validating(consumer: Any, partitions: Iterable[Any]) -> bool:
+    """Whether the broker has not confirmed yet that the log still has the positions."""
+    assignment, task = consumer._subscription.assignment, consumer._fetcher._validation_task
+    is_asking = task is not None and not task.is_done  # it finds an error after the positions
+    return is_asking or any(assignment[each].awaiting_validation for each in partitions)
+
+
 def start_commit(consumer: Any, offsets: Mapping[Any, Any], timeout_ms: float) -> Any:
-    """What the public ``commit`` runs and waits for; ``commit_async`` repeats nothing."""
+    """The coroutine that the public ``commit`` waits for; ``commit_async`` repeats nothing."""
     coordinator = consumer._coordinator
     commit = coordinator._commit_offsets_sync_async
     return coordinator._manager.call_soon(commit, offsets, timeout_ms)
@@ -248,7 +259,7 @@ def set_fetch_wait(consumer: Any, wait_ms: int) -> None:
 
 
 def resume_all(consumer: Any) -> None:
-    """Let paused partitions be read again, from positions set anew: what was fetched goes (B22)."""
+    """Read paused partitions again; what was fetched is lost, so positions must be set (B22)."""
     consumer.resume(*consumer.paused())
     consumer._fetcher._paused_partition_records.clear()
 
@@ -285,12 +296,12 @@ def partition_count(producer: Any, topic: str) -> int:
 
 
 def metadata_came_after(producer: Any, at_s: float) -> bool:
-    """Whether the brokers have told of topics since; then one that is unknown does not exist."""
+    """Whether the brokers have told of topics since; then an unknown one does not exist."""
     return bool(producer._metadata._last_successful_refresh_ms > at_s * 1000)
 
 
 def appender(producer: Any) -> tuple[Callable[..., Any], Callable[[], None]]:
-    """What ``send`` comes to where all is known to be right, at half the cost: append, wake."""
+    """The essence of ``send`` once everything was checked, at half the cost: append, wake."""
     return producer._accumulator.append, producer._sender.wakeup
 
 
@@ -304,8 +315,8 @@ def drop(producer: Any, wait_s: float) -> None:
 
 
 def mended(producer: Any) -> Any:
-    """The same producer without two faults, before its first request: where its epoch is refused it
-    is over (B13); where a broker cannot be reached now, ``await_ready`` says no (B14).
+    """The same producer without two faults, before its first request: it ends where its epoch is
+    refused (B13), and ``await_ready`` returns ``False`` where a broker cannot be reached now (B14).
     """
     net = producer._sender._client
     is_ready = net.await_ready

@@ -1,37 +1,33 @@
 """The narrow faces of producers, so that another client can stand behind them, and what is sent.
 
 States of a :class:`TransactionalProducer`: new, open, fenced in, in a transaction, closed. The
-broker is authoritative: it knows one *epoch* for each transactional id, the one given to the
-producer that was fenced in last, and refuses all others.
+broker is authoritative: it knows one *epoch* for each transactional id, that of the producer that
+was fenced in last, and refuses all others.
 
-A client's own exceptions never come out: what comes is one of
-
-* :class:`~leaderq.errors.KafkaFenced`: a later producer of the same id, or a later member of the
-  same name, exists; this producer is over for ever;
-* :class:`~leaderq.kafka.clients.consumer.KafkaAway`: no answer yet; the *same* call may be
-  repeated, and goes on where it was;
-* :class:`~leaderq.kafka.clients.consumer.MembershipLost`: the group refused the offsets; nothing of
-  the transaction was committed. Abort it;
-* :class:`~leaderq.kafka.clients.consumer.BatchLost`: this producer cannot find out whether its
-  transaction was committed. Discard it, fence in another (which settles the transaction one way or
-  the other), then read the committed offsets: they tell;
-* ``AccessRefused``, ``UnknownTopic``, ``KafkaError`` (a message that is too large, a client that is
-  broken): nothing of the transaction was committed, trying again does not help. Abort it.
+Errors are those of :mod:`leaderq.kafka.clients.consumer`. After ``KafkaAway`` the *same* call may
+be repeated, and goes on where it was. After ``MembershipLost`` (the group refused the offsets) and
+all that trying again does not help, nothing of the transaction was committed: abort it. After
+``BatchLost`` only the committed offsets tell, once another producer was fenced in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
+
+from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, MessageTooLarge
-from leaderq.kafka.clients.consumer import Offsets
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, Offsets
+from leaderq.kafka.record import Partition
 
 MAX_MESSAGE_BYTES = 1_000_000
-"""What a topic accepts unless ``max.message.bytes`` was changed, less what the protocol adds."""
+"""The largest message of a topic with the default ``max.message.bytes``, less the overhead."""
 _KEYS = (bytes, type(None))
 TRANSACTION_TIMEOUT_S = 60.0
 """How long a broker keeps an open transaction of a producer that is gone."""
@@ -57,7 +53,7 @@ class Message(NamedTuple):
 
 
 def checked(message: Message, limit: int = MAX_MESSAGE_BYTES) -> Message:
-    """The message, if a client can send it, or a KafkaError: found out where it was made."""
+    """The message, if a client can send it; else raise a KafkaError where it was made."""
     topic, value, key, headers, partition, _ = message
     # The usual message, at a fifth of the cost: this runs for each one.
     is_plain = type(topic) is str and type(value) is bytes and type(key) in _KEYS
@@ -94,7 +90,8 @@ def _problem(message: Message) -> str | None:
 
 @dataclass(frozen=True)
 class ProducerSettings:
-    """How a producer is made; ``options`` are the client library's own, and go before all else.
+    """How a producer is made; ``options`` are the client library's own, and override all others.
+
     ``transactional_id`` is the name under which it fences, whoever leads. A transaction open for
     longer than ``transaction_timeout_s`` is refused, so that must exceed the longest commit.
     """
@@ -119,14 +116,14 @@ class ProducerSettings:
 
 
 class TransactionalProducer(Protocol):
-    """Sends messages and offsets together, or not at all. One thread, but for :meth:`produce`."""
+    """Sends messages and offsets together, or not at all. One thread, but for ``produce``."""
 
     def open(self) -> None:
         """Connect, fencing nobody; raises also ``ServersUnreachable``, ``MissingPiece``."""
 
     def fence(self, timeout_s: float) -> bool:
-        """Take the transactional id over; returns whether that has happened yet: then every earlier
-        producer of the id is refused, and its open transaction aborted, or committed (KIP-98).
+        """Take the transactional id over; returns whether that has happened yet. From then on every
+        earlier producer of the id is refused, and its open transaction is settled (KIP-98).
         """
 
     def begin(self) -> None:
@@ -135,29 +132,93 @@ class TransactionalProducer(Protocol):
     def produce(self, message: Message) -> None:
         """Put a message into the transaction, on any thread; :meth:`commit` raises if it fails."""
 
-    def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
+    def commit(
+        self, offsets: Offsets, group: Any, timeout_s: float, notes: Mapping[Partition, str] = ...
+    ) -> None:
         """Commit the transaction with these offsets of ``group`` (its ``group_metadata``), or
-        nothing; refused if the group knows that membership no more (KIP-447).
+        nothing; refused if the group does not know that membership (KIP-447). With kafka-python
+        ``notes`` go beside the offsets, and a ``group`` may be a name: then the id alone fences.
         """
 
     def abort(self, timeout_s: float) -> None:
         """Drop the transaction, if there is one. If that fails, close the producer."""
 
     def close(self) -> None:
-        """Free everything within a second or so; the next :meth:`fence` settles what is open."""
+        """Free everything within about a second; the next :meth:`fence` settles what is open."""
+
+
+@lru_cache(maxsize=65_536)
+def partition_of(key: bytes, partitions: int) -> int:
+    """Where Java's and kafka-python's producers put this key."""
+    return int(murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def given_up(error: LeaderqError) -> LeaderqError:
+    """``error`` of what the client will not send any more: its transaction cannot be completed."""
+    return BatchLost(str(error)) if isinstance(error, KafkaAway) else error
 
 
 ProducerFactory = Callable[[ProducerSettings], TransactionalProducer]
+NO_NOTES: Mapping[Partition, str] = MappingProxyType({})
+
+
+class TransactionEnding(TransactionalProducer):
+    """How the producers of all libraries end a transaction; each step may be repeated."""
+
+    _began_s: float | None
+    _commit_asked = False
+
+    def commit(
+        self,
+        offsets: Offsets,
+        group: Any,
+        timeout_s: float,
+        notes: Mapping[Partition, str] = NO_NOTES,
+    ) -> None:
+        deadline = now_s() + timeout_s
+        if not self._commit_asked:
+            self._flush(deadline)
+            self._send_offsets(offsets, group, notes, deadline)
+        self._commit_asked = True
+        try:
+            self._complete(deadline)
+        except (KafkaAway, KafkaFenced, BatchLost):
+            raise
+        except LeaderqError as exc:
+            raise BatchLost(f"{exc}; whether the transaction was committed is not known") from exc
+        self._began_s = None
+
+    def abort(self, timeout_s: float) -> None:
+        if self._began_s is None:
+            return
+        if self._commit_asked:
+            what = "a transaction whose commit was asked for cannot be aborted"
+            raise KafkaError(f"{what}; close this producer")
+        self._give_up(now_s() + timeout_s)
+        self._began_s = None
+
+    def _flush(self, deadline: float) -> None:
+        """Wait until every message is acknowledged; from then on nothing is in flight."""
+
+    def _send_offsets(
+        self, offsets: Offsets, group: Any, notes: Mapping[Partition, str], deadline: float
+    ) -> None: ...
+
+    def _complete(self, deadline: float) -> None: ...
+
+    def _give_up(self, deadline: float) -> None: ...
 
 
 class MessageInvalid(KafkaError):
-    """The broker refuses a message for what it is, or the batch that it is part of."""
+    """The broker refuses a message for itself, or for the batch that it is in."""
 
 
 class MessageSender(Protocol):
-    """An idempotent producer that sends and repeats by itself, on one thread: what is done without
-    a failure is acknowledged by all replicas in sync. No message is given up for the time it takes;
-    within a partition each is stored once, in order, for as long as the sender lives.
+    """An idempotent producer that sends and repeats by itself, on one thread: a message that is
+    done without a failure is acknowledged by all replicas in sync.
+
+    No message is given up for the time it takes; within a partition each is stored once, in order,
+    for as long as the sender lives.
     """
 
     def open(self, timeout_s: float) -> None:
@@ -175,8 +236,8 @@ class MessageSender(Protocol):
     def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
         """Return why a message to ``topic`` that is done has failed; ``None``: it is acknowledged.
 
-        ``MessageTooLarge`` and :class:`MessageInvalid` may be said of innocent messages beside the
-        one at fault. After any failure but ``KafkaAway`` the sender's place in the sequence of its
+        ``MessageTooLarge`` and :class:`MessageInvalid` may concern innocent messages beside the one
+        at fault. After any failure but ``KafkaAway`` the sender's place in the sequence of its
         messages may be lost: close it.
         """
 
@@ -187,7 +248,7 @@ class MessageSender(Protocol):
         """Return why messages are not acknowledged, if it is known and does not pass by itself."""
 
     def close(self) -> None:
-        """Let go within about a second, and send nothing more. Never raises."""
+        """Close within about a second, and send nothing more. Never raises."""
 
 
 SenderFactory = Callable[[ProducerSettings], MessageSender]

@@ -21,7 +21,7 @@ _LOOK_S = 0.002
 
 
 class OffsetCommits:
-    """Not thread-safe; none of its methods waits, except as far as it says."""
+    """Not thread-safe; no method waits longer than it says."""
 
     def __init__(self, store: OffsetStore, term: Term) -> None:
         self._store = store
@@ -42,52 +42,52 @@ class OffsetCommits:
 
     @property
     def own(self) -> tuple[Offsets, Offsets]:
-        """Offsets that the store may hold without anybody else having put them there."""
+        """Offsets of ours that the store may hold, though their commit was not answered."""
         return self.wanted or {}, self._positions
 
     def request(self, ends: Offsets, *, in_hand: bool) -> None:
-        """Commit these ends of the batch in hand soon; if none is, that is the outcome."""
+        """Commit these ends of the batch in hand soon; without a batch in hand, fail with that."""
         if in_hand:
             self.wanted, self.outcome = ends, None
+            self._tell_at_s = now_s() + TELL_AFTER_S
         else:
             self.outcome = False
 
     @property
-    def is_letting_go(self) -> bool:
-        """Whether the commit of a batch let go of is under way, or was at the last look."""
+    def is_abandoning(self) -> bool:
+        """Whether the commit of an abandoned batch is under way, or was at the last look."""
         return self._dropped is not None
 
-    def has_let_go(self) -> bool:
-        """Whether that is over, one way or the other; waits up to 2 ms."""
+    def has_abandoned(self) -> bool:
+        """Return whether that commit is over, one way or the other; waits up to 2 ms."""
         try:
             if self._dropped is not None and self._dropped.done(_LOOK_S):
                 self._dropped = None
         except KafkaError as exc:
-            log.debug("commit failed that nobody waits for error=%s", exc)
+            log.debug("commit failed, nobody waits for it error=%s", exc)
             self._dropped = None
         return self._dropped is None
 
     def start(self, consumer: ConsumerClient) -> None:
-        """Begin to commit what is wanted, unless something else is under way."""
-        self.has_let_go()
+        """Begin to commit the wanted ends, unless something else is under way."""
+        self.has_abandoned()
         is_free = self._commit is self._dropped is self._positions_commit is None
         if self.wanted is not None and is_free:
             self._ends = self.wanted
-            self._tell_at_s = now_s() + TELL_AFTER_S
             self._commit = self._store.commit(consumer, self._term, self.wanted)
 
     def finish(self, *, may_wait: bool) -> Offsets | None:
-        """What has been committed, once it is, or raise; waits 2 ms if it may."""
+        """Return the committed ends, once they are, or raise; waits 2 ms if it may."""
         commit = self._commit
         if commit is None:
             return None
         self._commit = None
         if not commit.done(_LOOK_S if may_wait else 0.0):
             self._commit = commit
-            # Some clients and stores wait for a server without a word; an operator should know.
+            # Some clients and stores wait for a server silently; an operator should know.
             if self._tell_at_s is not None and now_s() > self._tell_at_s:
                 self._tell_at_s = None
-                what = "offset commit takes long, the term goes on and waits longer_than_s=%.0f"
+                what = "offset commit is slow, the term continues and waits longer_than_s=%.0f"
                 log.warning(what, TELL_AFTER_S)
             return None
         if self._tell_at_s is None:
@@ -99,8 +99,8 @@ class OffsetCommits:
             self.wanted, self.outcome = None, True
 
     def drop(self) -> None:
-        """The batch is not in hand any more: what was wanted of it will not be committed, unless it
-        is under way. Then nothing else is, until that is over: it could be stored after the newer.
+        """The batch is not in hand any more: its ends will not be committed, unless that is under
+        way. Then nothing else is until it is over, because it could be stored after newer ones.
         """
         if self.wanted is not None:
             self._dropped, self._commit = self._commit or self._dropped, None
@@ -111,7 +111,7 @@ class OffsetCommits:
         self._positions_commit = self._store.commit_positions(consumer, self._term, offsets)
 
     def finish_positions(self) -> Offsets | None:
-        """What has been committed, once it is; waits up to 2 ms."""
+        """Return the committed positions, once they are; waits up to 2 ms."""
         commit = self._positions_commit
         if commit is None:
             return None
@@ -128,7 +128,7 @@ class OffsetCommits:
             raise KafkaAway("an offset is not stored yet")
 
     def forget(self) -> None:
-        """The consumer is another now, so what was under way cannot be stored after something
-        newer: ask no more about it; what is wanted will be committed again.
+        """The consumer was replaced, so the old commit cannot be stored after a newer one: stop
+        waiting for it, and commit the wanted ends again.
         """
         self._commit = self._dropped = self._positions_commit = None

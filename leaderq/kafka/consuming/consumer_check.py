@@ -1,17 +1,15 @@
 """Looks over the consumer every few seconds: partitions missing, positions that stand still, topics
-created again.
+created again. :mod:`leaderq.kafka.consuming.term_consumer` acts on what is found.
 
-What is found is only told; :mod:`leaderq.kafka.consuming.term_consumer` acts on it.
+A consumer *stalls* when its position stands still although records wait (B11); the cure is a new
+one. What must not count:
 
-A consumer *stalls* when its position stands still although records wait (B11). The cure is a new
-one. A position may stand still for good reasons, and none of them may count:
-
-* *nobody polls*, because a handler is slow: only polls count as evidence, and an empty one for much
-  more than one that returned records of other partitions;
+* *nobody polls*, because a handler is slow: only polls are evidence, and an empty one much more
+  than one that returned records of other partitions;
 * *an open transaction*: the end is the last stable offset;
-* *transaction markers, aborted records, or a gap left by compaction at the end*: the client steps
-  over them when it fetches, so position and end meet. Should one not, the end does not move either:
-  after a longer while the consumer is rebuilt once, and never again for the same position and end.
+* *markers, aborted records, or a gap left by compaction at the end*: the client steps over them
+  when it fetches. Should one not, the end does not move either: after a longer while the consumer
+  is made again once, and never again for the same position and end.
 """
 
 from __future__ import annotations
@@ -55,14 +53,14 @@ STALL_LIMITS = StallLimits()
 
 
 class StallWatch:
-    """Of each partition the first look at its position, and what a rebuild was tried for."""
+    """The first look at each partition's position, and the stalls a rebuild was tried for."""
 
     def __init__(self) -> None:
         self._since: dict[Partition, Observation] = {}
         self._tried: dict[Partition, tuple[int, int]] = {}
 
     def find(self, looks: Mapping[Partition, Observation], limits: StallLimits) -> list[Partition]:
-        """Which partitions have stalled, as far as is known after these looks."""
+        """Which partitions have stalled, as far as these looks tell."""
         before, self._since, stalled = self._since, dict(looks), []
         for where, seen in looks.items():
             since, at = before.get(where), (seen.position, seen.end)
@@ -76,7 +74,7 @@ class StallWatch:
         return stalled
 
     def restart(self) -> None:
-        """Positions were set again: what stood still before proves nothing."""
+        """Positions were set again: earlier looks prove nothing."""
         self._since = {}
 
 
@@ -89,7 +87,7 @@ def _has_stalled(since: Observation, seen: Observation, limits: StallLimits) -> 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a look has shown; ``added``: there are partitions to be asked for."""
+    """The result of a look; ``added``: there are partitions to be asked for."""
 
     ends: Offsets
     added: bool
@@ -98,7 +96,7 @@ class CheckResult:
 
 
 class ConsumerCheck:
-    """What is remembered between looks, within one term. Not thread-safe."""
+    """The memory between looks, within one term. Not thread-safe."""
 
     def __init__(self, by_pattern: bool) -> None:
         self._by_pattern = by_pattern
@@ -107,6 +105,7 @@ class ConsumerCheck:
         self._warned = False
         self._polls = self._empty_polls = 0
         self._gone_looks = 0
+        self._topics: frozenset[str] = frozenset()
         self.topic_ids: dict[str, str] = {}
 
     def polled(self, empty: bool) -> None:
@@ -129,35 +128,40 @@ class ConsumerCheck:
         return CheckResult(ends, added, first, self.changed_topics(consumer))
 
     def changed_topics(self, consumer: ConsumerClient) -> frozenset[str]:
+        """Topics created again; the id of one that is gone is kept, because it may come again."""
         ids = consumer.topic_ids()
         changed = recreated(self.topic_ids, ids)
-        self.topic_ids = ids | {topic: self.topic_ids[topic] for topic in changed}
+        self.topic_ids = ids | self.topic_ids
         return changed
 
     def accept(self, consumer: ConsumerClient, topics: frozenset[str]) -> None:
-        """Topics created again were dealt with: know them by their new ids."""
+        """Topics created again were dealt with: remember their new ids."""
         ids = consumer.topic_ids()
         self.topic_ids |= {topic: ids[topic] for topic in topics if topic in ids}
 
     def misses(self, consumer: ConsumerClient) -> bool:
-        """Whether partitions are not held, seen for the first time; later they are another's."""
-        missing = consumer.existing() - consumer.assigned()
+        """Whether partitions are missing for the first time; later they are another's."""
+        existing = consumer.existing()
+        self._topics |= {partition.topic for partition in existing}
+        missing = existing - consumer.assigned()
         if missing and missing != self._missing:
             self._missing, self._warned = missing, False
             return True
         if missing and not self._warned:
             self._warned = True
-            what = "partitions not given to this leader, somebody else uses its group partitions=%s"
+            what = (
+                "partitions not assigned to this leader, somebody else uses its group partitions=%s"
+            )
             log.warning(what, ", ".join(map(str, sorted(missing))))
         self._missing = missing
         return False
 
     def _lacks_topics(self, consumer: ConsumerClient) -> bool:
-        """Whether a topic is gone, if they come and go; else that is an error, after some looks."""
+        """Whether a topic is missing, if they come and go; else that is soon an error."""
         existing = {partition.topic for partition in consumer.existing()}
         if self._by_pattern:
             return not {partition.topic for partition in consumer.assigned()} <= existing
-        gone = set(self.topic_ids) - existing
+        gone = self._topics - existing
         self._gone_looks = self._gone_looks + 1 if gone else 0
         if self._gone_looks >= _GONE_LOOKS:
             names = ", ".join(map(repr, sorted(gone)))

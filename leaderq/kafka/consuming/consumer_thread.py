@@ -2,10 +2,9 @@
 
 The career thread, in which the runner may raise an exception at any instruction (``atomic``
 careers), never enters the client library, and never holds a lock that the consumer thread needs.
-The two exchange requests through ``SimpleQueue``, whose ``put`` and ``get`` are single C calls;
-each question carries its own queue for the answer, so that what is left of an exchange broken off
-is not taken for a later answer. A batch whose hand-over was broken off is handed out again when
-asked for again; it is committed only if the career asks for that after its handler has returned.
+They exchange requests through ``SimpleQueue``, whose ``put`` and ``get`` are single C calls; each
+carries its own queue for the answer, so that what is left of an exchange broken off is not taken
+for a later one. A batch whose hand-over was broken off is handed out again.
 
 The consumer thread is the authority on the consumer. Between terms it keeps one open and warm,
 never joined; within a term it runs a :class:`~leaderq.kafka.consuming.term_consumer.TermConsumer`.
@@ -57,7 +56,7 @@ class _Kind(Enum):
 
 @dataclass(frozen=True, eq=False)
 class _Request:
-    """What the career asks for; ``answer`` takes one pair of a value and an error."""
+    """A request of the career; ``answer`` takes one pair of a value and an error."""
 
     kind: _Kind
     what: Any = None
@@ -83,7 +82,7 @@ class ConsumerThread:
 
     @property
     def is_fit(self) -> bool:
-        """Whether the consumer thread lives and is not caught inside the client library."""
+        """Whether the consumer thread lives and does not hang in the client library."""
         return self._thread.is_alive() and now_s() - self._beat < HUNG_S
 
     def start(self, timeout_s: float) -> None:
@@ -97,7 +96,7 @@ class ConsumerThread:
             raise error
 
     def begin(self, term: Term, wait_s: float) -> bool:
-        """Take over for ``term``: whether the former leader was fenced within ``wait_s``."""
+        """Take over for ``term``; return whether the former leader was fenced within ``wait_s``."""
         self._gate = gate = JoinGate(term)
         self.loaded, self._next_batch = {}, None
         request = self._asked(_Kind.BEGIN, gate)
@@ -107,7 +106,7 @@ class ConsumerThread:
         return self._gate is not None and self._gate.term is term
 
     def next(self, term: Term, wait_s: float) -> Batch | None:
-        """The next batch, ``None`` if there is none within ``wait_s`` or the term is ending."""
+        """The next batch, ``None`` if none comes within ``wait_s`` or the term is ending."""
         batch, self._next_batch = self._next_batch, None
         if batch is not None:
             return batch
@@ -121,8 +120,9 @@ class ConsumerThread:
         return cast("Batch", answer)
 
     def commit(self, term: Term, ends: Offsets) -> None:
-        """Commit these ends of what is in hand, and wait. Raises ``BatchLost`` if it was let go of
-        (what the store says is not done is handed out again), ``Deposed`` for a newer leader.
+        """Commit these ends of the batch in hand, and wait. Raises ``BatchLost`` if the batch was
+        abandoned (records that the store has not as done are handed out again), ``Deposed`` for a
+        newer leader.
         """
         request = self._asked(_Kind.COMMIT, ends)
         last_s: float | None = None
@@ -136,8 +136,8 @@ class ConsumerThread:
         self._next_batch = answer
 
     def rest(self, partition: Partition, for_s: float) -> bool:
-        """Hand out no more of this partition for so long, then again from what is committed; what
-        is in hand of it must not be committed any more. ``False``: there are no others.
+        """Hand out no more of this partition for so long, then again from the committed offset; its
+        records in hand must not be committed any more. ``False``: there are no other partitions.
         """
         if len(self.loaded) < 2:
             return False
@@ -239,11 +239,11 @@ class ConsumerThread:
             self._beat = now_s()
 
     def _warm(self) -> ConsumerClient | None:
-        """A new consumer, not joined; ``None`` if Kafka is away: the next term opens one."""
+        """A new consumer, not joined; ``None`` if Kafka is unreachable: the next term opens one."""
         try:
             return self._opened()
         except LeaderqError as exc:
-            log.warning("no consumer is kept warm now error=%s", exc)
+            log.warning("no warm consumer now error=%s", exc)
             return None
 
     def _kept_warm(self, consumer: ConsumerClient | None) -> ConsumerClient | None:
@@ -252,9 +252,9 @@ class ConsumerThread:
         try:
             consumer.refresh(_REFRESH_S)
         except KafkaAway:
-            log.debug("Kafka is away, the client goes on trying to connect", exc_info=True)
+            log.debug("Kafka is unreachable, the client keeps trying to connect", exc_info=True)
         except Exception:
-            log.warning("warm consumer failed, it is made again", exc_info=True)
+            log.warning("warm consumer failed, replacing it", exc_info=True)
             consumer.close()
             return self._warm()
         return consumer
@@ -272,7 +272,7 @@ class _TermLoop:
         self._breaks = 0
 
     def run(self) -> bool:
-        """Until the term is finished; returns whether the thread is to end."""
+        """Run until the term is finished; returns whether the thread is to end."""
         while True:
             wait_s = KEEP_WARM_S if self._end else self._term_consumer.wait_s()
             request, term = self._owner._next_request(wait_s), self._term
@@ -323,7 +323,7 @@ class _TermLoop:
             self._owner.loaded = consumer.loaded
             self._tell(_Kind.BEGIN, True)
         if _Kind.COMMIT in waiting and (outcome := consumer.commits.outcome) is not None:
-            what = "the batch was let go of; what is not done of it is handed out again"
+            what = "the batch was abandoned; what is not done of it is handed out again"
             self._owner.loaded = consumer.loaded
             # The next one goes along, which spares two changes of thread; else it stays in hand.
             following = None if consumer.has_in_hand else consumer.offer()

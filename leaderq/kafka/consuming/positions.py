@@ -33,18 +33,18 @@ class Positions:
         self.handed.update(batch.ends)
 
     def settle(self, ends: Offsets) -> None:
-        """These offsets of the batch in hand were committed; what is left of it stays in hand."""
+        """These offsets of the batch in hand were committed; its other records stay in hand."""
         self.committed.update(ends)
         if self.in_hand is not None:
             self.in_hand = rest_of(self.in_hand, self.committed)
 
     def drop(self) -> None:
-        """The batch in hand is not to be committed: reading goes on where the store stands."""
+        """The batch in hand is not to be committed: reading continues where the store is."""
         if self.in_hand is not None:
             self.release(self.in_hand.ends)
 
     def release(self, partitions: Collection[Partition]) -> None:
-        """What is in hand of these is not to be committed: reading goes back to the store's."""
+        """Records in hand of these are not to be committed: reading goes back to the store's."""
         for partition in self.committed.keys() & set(partitions):
             self.handed[partition] = self.committed[partition]
         if (batch := self.in_hand) is not None:
@@ -65,10 +65,10 @@ class Positions:
         """The store was asked again and holds ``stored``; ``held`` are the partitions held now.
         Returns those that somebody else moved.
 
-        What the store holds is the truth. An offset equal to what was committed, or to one in
-        ``own`` (the answer was lost), is this term's own; at any other reading goes on. A batch in
-        hand is let go of, as a whole, if one of its partitions was moved or is not held any more:
-        whoever has that partition now handles its records.
+        The store is authoritative. An offset equal to one committed, or to one in ``own`` (the
+        answer was lost), is this term's own; from any other, reading continues there. A batch in
+        hand is abandoned, as a whole, if one of its partitions was moved or is not held any more:
+        its new owner handles those records.
         """
         moved = frozenset(
             partition
@@ -88,7 +88,7 @@ class Positions:
         return moved
 
     def add(self, starts: Offsets) -> None:
-        """Partitions met for the first time, or to be read again, and where to begin."""
+        """Partitions seen for the first time, or to be read again, and where to begin."""
         self.committed.update(starts)
         self.handed.update(starts)
 
@@ -116,7 +116,8 @@ def starts(
     last: Offsets,
 ) -> dict[Partition, int]:
     """The offset at which each ``fresh`` partition begins; ``known`` have an offset. One added to a
-    topic that is being read begins at its first record: none was ever skipped on purpose.
+    topic that is being read begins at its first record, because nobody has skipped its records on
+    purpose.
     """
     topics = {partition.topic for partition in known}
     new = {partition for partition in fresh if partition.topic not in topics}
@@ -149,15 +150,18 @@ def resets(
     policy: str | None,
     positions: Offsets,
     recreated: Collection[str],
+    cut: Collection[Partition],
     first: Offsets,
     last: Offsets,
 ) -> dict[Partition, int]:
-    """The new offsets of partitions whose position is gone, or whose topic is another now."""
+    """The new offsets of partitions whose position is gone, whose topic is another now, or whose
+    log was ``cut`` off before the position.
+    """
     to = last if policy == "latest" else first
 
     def is_gone(where: Partition, position: int) -> bool:
         is_there = first[where] <= position <= max(last[where], first[where])
-        return where.topic in recreated or not is_there
+        return where.topic in recreated or where in cut or not is_there
 
     known = {where: at for where, at in positions.items() if where in first}
     return {where: to[where] for where, at in known.items() if is_gone(where, at)}
@@ -168,5 +172,5 @@ def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> frozenset[st
 
 
 def may_reset(policy: str | None) -> bool:
-    """Whether the user said where to go on when a position is gone."""
+    """Whether the user said where to continue when a position is gone."""
     return policy in ("earliest", "latest")

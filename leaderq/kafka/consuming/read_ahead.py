@@ -1,8 +1,8 @@
 """Reading ahead: what was read and not yet handed out, cut into batches (pure).
 
 One batch, since a second one would buy nothing: one thread at a time runs in Python. What is ahead
-is dropped without loss whenever positions are set again. With workers a run of each partition is
-read ahead (:data:`SPREAD_RECORDS`), and a batch takes as much of each.
+is dropped without loss whenever positions are set again. With workers more is read ahead, because
+records come in long runs of one partition, and a batch takes as much of each.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import NamedTuple
 
 from leaderq.kafka.record import Batch, Chained, Partition, Record, batch_of, size_of
 
-SPREAD_RECORDS = 10_000
-"""How many records to read ahead at least where workers share them: some runs of small records."""
+SPREAD_RECORDS, MOST_SPREAD_RECORDS = 10_000, 100_000
+"""How many records to read ahead where workers share them, and how many while they are of fewer
+partitions than there are workers: one fetch of a partition may hold 10,000 small records.
+"""
 
 Polled = Mapping[Partition, Sequence[Record]]
 
@@ -34,7 +36,7 @@ class BatchLimits:
 
 
 class ReadAhead:
-    """The records that wait; each batch has as much of each partition. Not thread-safe."""
+    """The waiting records; each batch has as much of each partition. Not thread-safe."""
 
     def __init__(self, batch_limits: BatchLimits) -> None:
         self._limits = batch_limits
@@ -47,13 +49,16 @@ class ReadAhead:
     @property
     def room(self) -> int:
         """How many records to poll for now; 0 while enough is ahead."""
-        limits = self._limits
-        spread = max(SPREAD_RECORDS, limits.max_records * limits.workers)
-        enough = spread if limits.workers > 1 else limits.max_records
+        limits, enough = self._limits, self._limits.max_records
+        if limits.workers > 1:
+            is_spread = len(self._counts) >= limits.workers
+            spread = SPREAD_RECORDS if is_spread else MOST_SPREAD_RECORDS
+            enough = max(spread, limits.max_records * limits.workers)
         room, bytes_left = enough - sum(self._counts.values()), self._max_bytes - self._bytes
         if room <= 0 or bytes_left <= 0:
             return 0
-        # No more than will fit, if they are as large as those before: what a poll returns is held.
+        # No more than will fit, if they are as large as those before: the whole poll is held in
+        # memory.
         return int(min(room, max(1.0, bytes_left / self._record_bytes)))
 
     @property
@@ -83,7 +88,7 @@ class ReadAhead:
         return batch_of(taken)
 
     def wait_s(self, now_s: float) -> float | None:
-        """Seconds until a batch is handed out; ``None``: there is none."""
+        """Seconds until a batch is handed out; ``None`` without records."""
         if not self._counts:
             return None
         is_large = self._bytes >= self._max_bytes

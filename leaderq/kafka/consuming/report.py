@@ -4,8 +4,8 @@ Lag and rates count *offsets*, not records: markers, aborted records and what co
 count too, because nobody knows how many of them lie ahead. The end is the last stable offset.
 
 The leader writes its report every few seconds to ``<root>/<career>/progress``, as JSON, through the
-term's fence. It is for people and tools, but for this: a new leader compares the ids of its topics
-with it, and stops where it tells of progress for which the group has no offset any more.
+term's fence. It is for people and tools, with one exception: a new leader compares the ids of its
+topics with it, and stops where it tells of progress for which the group has no offset any more.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class DrainReport:
-    """What a leader says of its draining at one moment, ``at`` (seconds since the epoch).
+    """A leader's report on its draining, ``at`` one moment (seconds since the epoch).
 
-    ``rate_per_s`` is what is handled and committed, ``arriving_per_s`` what is added, both over the
-    last half minute (``None`` after a first look); ``catch_up_s`` is when the lag will be 0 if both
-    stay so, ``None`` when that will not come or is not known. ``dead_letters`` is the topic for
-    them; ``skipped`` and ``buried`` (put there) count since this process started. ``held_up`` names
-    the records that are tried again and again, and their error.
+    ``rate_per_s`` is handled and committed, ``arriving_per_s`` added, both over the last half
+    minute (``None`` after a first look); ``catch_up_s`` is when the lag will be 0 if both stay so,
+    ``None`` when that will not come or is not known. ``dead_letters`` is the topic for them;
+    ``skipped`` and ``buried`` (set aside) count since this process started. ``held_up`` names the
+    records that are tried again and again, and their error.
     """
 
     term: int = 0
@@ -80,7 +80,7 @@ class DrainReport:
         return sum(each.lag for each in self.partitions.values())
 
     def as_event(self, career: str, candidate: str) -> DrainProgress:
-        """The same, for who listens in this process."""
+        """The same, for listeners in this process."""
         lags = {name: each.lag for name, each in self.partitions.items()}
         speeds = self.rate_per_s, self.arriving_per_s
         return DrainProgress(career, candidate, self.term, self.lag, *speeds, lags)
@@ -98,11 +98,10 @@ def decode(data: bytes, *, path: str) -> DrainReport:
         lags = {name: PartitionLag(**_known(PartitionLag, row)) for name, row in rows}
         report = DrainReport(**found, partitions=lags)
         _check_types(report)
-    except (ValueError, TypeError, AttributeError) as exc:
+    except (ValueError, TypeError, AttributeError, RecursionError) as exc:
         raise CorruptRecord(
-            f"the znode {path} holds {data[:60]!r}, which is no report of a leader ({exc}); delete"
-            " it: a leader that drains writes it again within seconds, and nothing else is kept"
-            " there"
+            f"the znode {path} holds {data[:60]!r}, which is not a report of a leader ({exc});"
+            " delete it: a leader that drains writes it again within seconds"
         ) from exc
     return report
 
@@ -134,24 +133,23 @@ class _Look(NamedTuple):
 class LagEstimator:
     """Lag and rates of one term, from looks at offsets every few seconds (pure).
 
-    An offset that went back is a new beginning for its partition, as is one seen for the first
-    time: nothing is counted at that look. One that is missing in a look is as it was before. *Not
-    guaranteed:* an offset that somebody set *forward* counts as handled.
+    For a partition whose offset went back, or that is seen for the first time, nothing is counted
+    at that look. A missing one is as it was before. *Not guaranteed:* an offset that somebody set
+    *forward* counts as handled.
     """
 
-    def __init__(self, smoothed_over_s: float = SMOOTHED_OVER_S) -> None:
-        self._span_s = smoothed_over_s
+    def __init__(self) -> None:
         self._committed: dict[Partition, int] = {}
         self._ends: dict[Partition, int] = {}
         self._looks: deque[_Look] = deque()
 
     def see(self, now_s: float, committed: Offsets, ends: Offsets) -> None:
-        """Note what is committed and where partitions end; the clock does not go back."""
+        """Note the committed offsets and the ends of the partitions; the clock does not go back."""
         last = self._looks[-1] if self._looks else _Look(now_s, 0, 0)
         handled = last.handled + _grown(self._committed, committed)
         self._looks.append(_Look(now_s, handled, last.arrived + _grown(self._ends, ends)))
         # One look older than the span stays: a gap between looks is averaged over.
-        while len(self._looks) > 2 and self._looks[1].at_s <= now_s - self._span_s:
+        while len(self._looks) > 2 and self._looks[1].at_s <= now_s - SMOOTHED_OVER_S:
             self._looks.popleft()
         self._committed.update(committed)
         self._ends.update(ends)
@@ -161,7 +159,7 @@ class LagEstimator:
         rows = {}
         for where in both:
             position, end = self._committed[where], self._ends[where]
-            # The end was asked for before the latest commit, perhaps.
+            # Perhaps the end was asked for before the latest commit.
             rows[str(where)] = PartitionLag(position, max(end, position), max(0, end - position))
         rate, arriving = self._rates()
         report = DrainReport(**said, partitions=rows, rate_per_s=rate, arriving_per_s=arriving)
@@ -187,7 +185,7 @@ def _grown(before: Offsets, after: Offsets) -> int:
 @dataclass(eq=False)
 class ProgressReports:
     """Reports for one career, through all its terms, kept at ``path``, whose parent exists. Never
-    raises, never blocks: a report that comes while the one before is being written is dropped.
+    raises, never blocks: while one report is being written, later ones are dropped.
     """
 
     session: Session
@@ -262,7 +260,7 @@ class ProgressReports:
         self._writer.close()
 
     def held_up(self, why: str | None) -> None:
-        """The work is held up, or (``None``) goes on."""
+        """The work is held up, or (``None``) not any more."""
         self._said["held_up"] = why
 
     def skipped(self, record: Record, error: Exception, attempts: int) -> None:
@@ -274,5 +272,4 @@ class ProgressReports:
         self.events.publish(RecordDeadLettered(*self._place(record), error, attempts, topic))
 
     def _place(self, record: Record) -> tuple[str, str, str, int]:
-        where = str(Partition(record.topic, record.partition))
-        return self.career, self.candidate, where, record.offset
+        return self.career, self.candidate, str(record.topic_partition), record.offset

@@ -1,38 +1,32 @@
 """One term's reading: takes over, reads batches ahead of the handler, commits what was handled.
 
-Runs on the consumer thread (:mod:`leaderq.kafka.consuming.consumer_thread`) only. Taking over is
-always *fence, load, read*: first the store refuses the former leader, then the offsets are loaded,
-then the first record is asked for.
+Runs on the consumer thread only. Taking over is always *fence, load, read*: the store refuses the
+former leader, the offsets are loaded, the first record is asked for. At most one batch is *in hand*
+(handed to the career and not committed), so a crash repeats one batch at most.
 
-At most one batch is *in hand*: given to the career, and not committed yet. The next, which may have
-been *read ahead*, is handed out when it is committed, so that a crash repeats one batch at most.
+On each failure:
 
-What happens on each failure:
-
-* **Kafka away**: the same step is tried again, with a back-off up to 1 s, for as long as
-  ``term.check()`` passes; after 30 s (10 s while joining) with a new consumer. The batch in hand
-  stays in hand.
-* **membership lost** (broker restarted, session run out): joined again, offsets loaded again; if
-  nobody moved them the batch in hand is committed under the new membership, else it is dropped and
-  reading goes on where the store says. Nothing is skipped.
-* **partitions are taken away** (another member joined the group): a batch in hand that holds one of
-  them is let go of; what the group gives back begins at what the store holds then. If its commit
-  was under way, that is waited for, then fenced and loaded again: it may have happened after all.
-* **the effects of the batch are lost** (:class:`~leaderq.kafka.clients.consumer.BatchLost`, a
-  transaction that was aborted, or may have been): fenced and loaded again; if the store holds the
-  batch's ends it was committed after all, else its records are handed out again.
+* **Kafka is unreachable**: the same step is tried again, with a back-off up to 1 s, for as long as
+  ``term.check()`` passes; after 30 s (10 s while joining) with a new consumer.
+* **membership lost**: joined again, offsets loaded again. If nobody moved them the batch in hand is
+  committed under the new membership; otherwise it is dropped, and reading follows the store.
+* **partitions are taken away**: a batch in hand with one of them is abandoned. If its commit was
+  under way, that is waited for, then the store is fenced and loaded again.
+* **the effects of the batch are lost** (:class:`~leaderq.kafka.clients.consumer.BatchLost`): fenced
+  and loaded again. If the store holds the batch's ends, it was committed after all; otherwise its
+  records are handed out again.
 * **fenced**: the term is deposed. Where a fenced leader is not told (``store.is_silent``), it
   learns it within 3 s, because it commits its positions again.
 * **stalled**: a new consumer, and a :class:`~leaderq.events.DrainStalled`.
-* **anything else**: the error is given to the career, whose term fails with it.
+* **anything else**: the term fails with it.
 
-However it ends, the consumer is closed at once: left alone, it would join again by itself.
+However it ends, the consumer is closed at once, because otherwise it would join again by itself.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -42,6 +36,7 @@ from leaderq.kafka.clients.consumer import (
     BatchLost,
     ConsumerClient,
     KafkaAway,
+    LogTruncated,
     MembershipLost,
     Offsets,
 )
@@ -50,7 +45,7 @@ from leaderq.kafka.consuming.consumer_check import ConsumerCheck
 from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, resets, starts
 from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
 from leaderq.kafka.consuming.report import ProgressReports
-from leaderq.kafka.record import Batch, Partition
+from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.offset_store import ExternalOffsets, OffsetStore
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads.backoff import Backoff, BackoffPolicy
@@ -59,14 +54,16 @@ log = logging.getLogger(__name__)
 
 POLL_S, LONGEST_POLL_S = 0.2, 1.0
 SLICE_RECORDS = 5000
-"""As many are read at a time while a handler works: some milliseconds' worth, since only between
-polls is it noticed that something is to be committed; each change of threads costs a part of one.
+"""The most records of one poll while a handler works: some milliseconds' worth, because only
+between polls does the loop see that something is to be committed; each change of threads costs a
+part of one.
 """
 ATTEND_S = 1.0
 REQUEST_S = 1.0
 PARTITIONS_A_SECOND = 1000
-"""So many may take a second more of each request and join, which are begun again if late; and idle
-polls wait longer, because some clients look over all partitions in each."""
+"""For each so many partitions, requests and joins, which start over when they are late, may take a
+second more; and idle polls wait longer, because some clients look over all partitions in each.
+"""
 CONFIRM_S = 3.0
 MIRROR_ALL_S = 60.0
 INSPECT_S = 5.0
@@ -77,14 +74,14 @@ TELL_AFTER_S = 2.0
 FREE_GROUP_AFTER_S = 2.0
 REBUILD_AFTER_S = 30.0
 REBUILD_JOINING_AFTER_S = 10.0
-"""Joining waits for minutes; one whose answer was lost is best given up with its client."""
+"""A join may take minutes; if its answer was lost, the client is best replaced."""
 _NAMED = 20
 _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 
 
 @dataclass(frozen=True)
 class ConsumingPlan:
-    """``free_group`` removes members for which the group waits in vain; returns what to tell."""
+    """``free_group`` removes members for which the group waits in vain; returns a log text."""
 
     address: str
     make: Callable[[], ConsumerClient]
@@ -129,6 +126,8 @@ class TermConsumer:
         self._positions = Positions({})
         self._has_loaded = False
         self._request_s, self._poll_s = REQUEST_S, POLL_S
+        self._polled: Mapping[Partition, Sequence[Record]] = {}
+        self._settled: Batch | None = None
         self.joined = False  # the former leader is fenced, and the offsets are known
         self._joins = 0
         self.commits = OffsetCommits(plan.store, gate.term)
@@ -149,7 +148,7 @@ class TermConsumer:
 
     @property
     def loaded(self) -> Offsets:
-        """What the store is known to hold."""
+        """The offsets that the store is known to hold."""
         return dict(self._positions.committed)
 
     def offer(self) -> Batch | None:
@@ -162,10 +161,10 @@ class TermConsumer:
         return self._positions.in_hand
 
     def rest(self, partition: Partition, for_s: float) -> None:
-        """Let go of what is in hand of it; read it again from the store, in ``for_s``."""
+        """Abandon its records in hand; read it again from the store, in ``for_s``."""
         self._positions.release((partition,))
         self._resting[partition] = now_s() + for_s
-        self._ahead.clear()  # nothing is read before the next place(): it would leave a gap
+        self._drop_ahead()  # nothing is read before the next place(): it would leave a gap
         self._is_to_place = True
 
     def mend(self) -> None:
@@ -177,7 +176,8 @@ class TermConsumer:
         now = now_s()
         if self._outage.not_before_s > now:
             return self._outage.not_before_s - now
-        if not self.joined or self.commits.is_busy or self._is_idle or self._is_to_place:
+        has_work = self.commits.is_busy or self._is_to_place or bool(self._polled)
+        if not self.joined or has_work or self._is_idle:
             return 0.0
         looks = self._confirmed + CONFIRM_S, self._inspected + INSPECT_S
         due = min(self._attended + ATTEND_S, *looks, *self._resting.values())
@@ -195,7 +195,7 @@ class TermConsumer:
             self._consumer = None
 
     def round(self) -> None:
-        """Do the next step, bounded by a second or some; raises what ends the term."""
+        """Do the next step, within about a second; raises what ends the term."""
         if now_s() < self._outage.not_before_s:
             return
         try:
@@ -208,7 +208,7 @@ class TermConsumer:
                 self._term.wind_up(Reason.FENCED)
             raise Deposed(term=self._term.number, reason=Reason.FENCED) from exc
         except BatchLost as exc:
-            what = "effects of a batch are lost, the offsets tell if it is to be repeated error=%s"
+            what = "effects of a batch may be lost, the stored offsets decide error=%s"
             log.warning(what, exc)
             self._effects_lost, self.joined = True, False
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
@@ -218,18 +218,25 @@ class TermConsumer:
     def _step(self, consumer: ConsumerClient) -> None:
         if not self.joined:
             self._take_over(consumer)
-            return  # a term that has taken over is told so before anything else can fail
+            return  # a term that has taken over must hear of it before anything else can fail
         self._settle_membership(consumer)
         if (committed := self.commits.finish_positions()) is not None:
             self._positions.advance(committed)
-        if consumer.is_joining:  # what was committed now might be of partitions that are another's
+        # a commit now might concern partitions that belong to another member
+        if consumer.is_joining:
             self._attend(consumer)
             return
-        if self.commits.is_letting_go:
+        if self.commits.is_abandoning:
             # It may be committed after the offsets were loaded: these are loaded again afterwards.
-            self.joined = not self.commits.has_let_go()
+            self.joined = not self.commits.has_abandoned()
             return
         self.commits.start(consumer)
+        # A batch takes 0.1 ms to be thrown away, and as long to be counted: now, since the career
+        # waits for the commit anyway.
+        self._settled = None
+        if self._polled:
+            polled_before, self._polled = self._polled, {}
+            self._ahead.add(polled_before, now_s())
         self._wake(consumer)
         polled = self._read(consumer)
         self._finish_committing(consumer, may_wait=not polled)
@@ -246,7 +253,7 @@ class TermConsumer:
 
     @property
     def _is_idle(self) -> bool:
-        return not self.has_in_hand and self._ahead.is_empty
+        return not self.has_in_hand and self._ahead.is_empty and not self._polled
 
     def _take_over(self, consumer: ConsumerClient) -> None:
         more_s = len(consumer.existing()) / PARTITIONS_A_SECOND
@@ -279,7 +286,7 @@ class TermConsumer:
         joins, held = consumer.joins, consumer.assigned()
         loaded = self._store.load(consumer, self._term, self._request_s)
         stored = {where: at for where, at in loaded.items() if where in held}
-        self._ahead.clear()  # it follows what is let go of now; what comes next may fail
+        self._drop_ahead()  # its records follow abandoned ones; the next steps may fail
         if self._has_loaded:
             self._resume(stored, held)
         else:
@@ -294,7 +301,7 @@ class TermConsumer:
             known = fresh if self._plan.by_pattern and stored else stored
             begin = starts(self._plan.start, fresh, known, first, last)
             self._check_forgotten(forgotten(self._reached, fresh, changed, first))
-            log.info("reading begins where no offset is stored partitions=%s", _names(fresh))
+            log.info("no offset is stored, reading begins partitions=%s", _names(fresh))
             self.commits.commit_positions_now(consumer, begin, 2 * self._request_s)
             positions.add(begin)
         self._reset(consumer, changed)
@@ -302,9 +309,9 @@ class TermConsumer:
         self._joins = joins
 
     def _place(self, consumer: ConsumerClient) -> None:
-        """Read from the positions; what was read before is read again."""
+        """Read from the positions; records that were read already are read again."""
         self._is_to_place = True
-        self._ahead.clear()
+        self._drop_ahead()
         handed = self._positions.handed
         consumer.seek(handed, [where for where in self._resting if where in handed])
         self._is_to_place = False
@@ -321,7 +328,7 @@ class TermConsumer:
 
     def _check_forgotten(self, reached: Offsets) -> None:
         """Where offsets are gone, nothing is handled again unless the user said so."""
-        self._reached = {}  # told once in a term
+        self._reached = {}  # logged once in a term
         if not reached or isinstance(self._store, ExternalOffsets):
             return
         where = ", ".join(f"{each}@{reached[each]}" for each in sorted(reached)[:_NAMED])
@@ -332,7 +339,7 @@ class TermConsumer:
                 " (kafka-consumer-groups --reset-offsets), or set auto_offset_reset to 'earliest'"
                 " or 'latest' if reading shall go on there"
             )
-        what = "reached offsets are gone, reading goes on where it may begin=%s reached=%s"
+        what = "stored offsets are gone, reading resumes begin=%s reached=%s"
         log.warning(what, self._plan.start, where)
 
     def _resume(self, stored: Offsets, held: frozenset[Partition]) -> None:
@@ -340,12 +347,13 @@ class TermConsumer:
         in_hand, before = positions.in_hand, positions.committed.keys() | held
         if moved := positions.resume(stored, held, *self.commits.own):
             log.warning(
-                "offsets moved by somebody else, reading goes on there partitions=%s", _names(moved)
+                "offsets moved by somebody else, reading continues there partitions=%s",
+                _names(moved),
             )
         if lost := before - held:
             log.warning("partitions taken away by the group partitions=%s", _names(lost))
         if in_hand is not None and positions.in_hand is None:
-            log.warning("batch in hand let go of partitions=%s", _names(in_hand.ends))
+            log.warning("batch in hand abandoned partitions=%s", _names(in_hand.ends))
         if self._effects_lost:
             self._effects_lost = False
             wanted = self.commits.wanted
@@ -374,19 +382,21 @@ class TermConsumer:
         wait_s = 0.0 if busy else self._poll_s
         try:
             records = consumer.poll(wait_s, min(room, SLICE_RECORDS) if busy else room)
-        except OffsetOutOfRange:
+        except OffsetOutOfRange as exc:
             if not may_reset(self._plan.start):
                 raise
+            cut = exc.partitions if isinstance(exc, LogTruncated) else frozenset()
             self._look_ahead_at = now + _MAX_AHEAD_S
-            if not self._reset(consumer, frozenset(), reread=True) and not busy:
+            # A cut-off log is reported once; any other loss is found again.
+            if not self._reset(consumer, frozenset(), cut, reread=True) and (cut or not busy):
                 raise
             return False
         if wait_s:
             self._attended = now_s()
-        # What came with a new assignment was read from the client's idea of the positions.
+        # Records of a new assignment were read from the client's own positions.
         if not self._settle_membership(consumer):
             return False
-        self._ahead.add(records, now_s())
+        self._polled = records
         if wait_s or records:
             self._check.polled(empty=not records)
         pause_s = min(max(self._ahead_pause_s * 2, _MIN_AHEAD_S), _MAX_AHEAD_S)
@@ -394,10 +404,20 @@ class TermConsumer:
         self._look_ahead_at = now_s() + self._ahead_pause_s
         return bool(records)
 
+    def _drop_ahead(self) -> None:
+        """What was read and not handed out will be read again."""
+        self._polled = {}
+        self._ahead.clear()
+
     def _reset(
-        self, consumer: ConsumerClient, recreated: frozenset[str], *, reread: bool = False
+        self,
+        consumer: ConsumerClient,
+        recreated: frozenset[str],
+        cut: frozenset[Partition] = frozenset(),
+        *,
+        reread: bool = False,
     ) -> bool:
-        """Positions may be gone: go where the user said, or raise; whether any was changed."""
+        """Positions may be gone: go where the user said, or raise; returns if any was changed."""
         if not recreated and not reread:
             return False
         if not may_reset(self._plan.start):
@@ -409,9 +429,9 @@ class TermConsumer:
         if self.has_in_hand or self.commits.wanted is not None:
             return False  # found again, once the batch in hand is committed
         first, last = consumer.start_offsets(self._request_s), consumer.end_offsets(self._request_s)
-        new = resets(self._plan.start, self._positions.handed, recreated, first, last)
+        new = resets(self._plan.start, self._positions.handed, recreated, cut, first, last)
         if new:
-            what = "positions are gone, reading goes on where it may begin=%s partitions=%s"
+            what = "positions are gone, reading resumes begin=%s partitions=%s"
             log.warning(what, self._plan.start, _names(new))
             self.commits.commit_positions_now(consumer, new, 2 * self._request_s)
             self._positions.add(new)
@@ -429,11 +449,12 @@ class TermConsumer:
             return
         if ends is not None:
             self._confirmed = now_s()
+            self._settled = self._positions.in_hand
             self._positions.settle(ends)
             self.commits.settled(ends)
 
     def _confirm(self, consumer: ConsumerClient) -> None:
-        """Prove now and then that the store accepts this leader; show the group where it stands."""
+        """Prove now and then that the store accepts this leader; show the group its position."""
         if now_s() < self._confirmed + CONFIRM_S:
             return
         committed = self._positions.committed
@@ -450,8 +471,8 @@ class TermConsumer:
             self._mirror(consumer, committed | new)
 
     def _mirror(self, consumer: ConsumerClient, offsets: Offsets) -> None:
-        """Show the group where this leader stands; without authority: failing is no harm."""
-        if now_s() >= self._mirror_all_at:  # the group has no member, so what stands there expires
+        """Show the group this leader's position; without authority: a failure does no harm."""
+        if now_s() >= self._mirror_all_at:  # the group has no member, so its offsets expire
             self._mirrored, self._mirror_all_at = {}, now_s() + MIRROR_ALL_S
         changed = dict(offsets.items() - self._mirrored.items())
         note = f"leaderq term {self._term.number}, for information"
@@ -482,7 +503,7 @@ class TermConsumer:
         if found.stalled and not self._stalled:
             where, at = found.stalled
             self._stalled = True
-            what = "consumer stalled, it is made again partition=%s position=%d end=%d"
+            what = "consumer stalled, replacing it partition=%s position=%d end=%d"
             log.warning(what, where, at.position, at.end)
             reports.stalled(where, at.position, at.end)
 
@@ -517,14 +538,14 @@ class Outage:
         self._told = False
 
     def met(self, why: Exception, now_s: float, *, joining: bool) -> bool:
-        """An attempt failed; returns whether it is time to make the client again."""
+        """An attempt failed; returns whether to replace the client now."""
         if self._since_s is None:
             self._since_s = self._client_since_s = now_s
         if not self._told and now_s - self._since_s > TELL_AFTER_S:
             self._told = True
             is_kept_out = isinstance(why, NotLetIn)
-            what = "leader is not let into its group" if is_kept_out else "Kafka is away"
-            log.warning("%s, the term goes on and tries again error=%s", what, why)
+            what = "group has not admitted this leader" if is_kept_out else "Kafka is unreachable"
+            log.warning("%s, the term continues and retries error=%s", what, why)
         self.not_before_s = now_s + self._backoff.next_s()
         patience_s = REBUILD_JOINING_AFTER_S if joining else REBUILD_AFTER_S
         if now_s - self._client_since_s <= patience_s:
@@ -534,6 +555,6 @@ class Outage:
 
     def over(self, now_s: float) -> None:
         if self._told and self._since_s is not None:
-            log.info("Kafka answers again away_s=%.1f", now_s - self._since_s)
+            log.info("Kafka answers again unreachable_s=%.1f", now_s - self._since_s)
         self._since_s, self._told = None, False
         self._backoff.reset()

@@ -14,7 +14,7 @@ headers byte for byte and adds, each header's value being text in UTF-8:
 ``leaderq-dead-text``      the error's text and its causes', at most 1000 bytes
 ``leaderq-dead-where``     the line of code that raised, if any
 ``leaderq-dead-attempts``  how often the record was handled in vain
-``leaderq-dead-term``      the number of the term in which it was given up
+``leaderq-dead-term``      the number of the term in which it was set aside
 ``leaderq-dead-at``        when that was, ISO 8601 in UTC
 ``leaderq-dead-career``    by which career
 ``leaderq-dead-times``     how often this record has become a dead letter: 2 after one
@@ -88,7 +88,7 @@ def new_dead_letter(
 
 
 def shortened(letter: NewDeadLetter) -> NewDeadLetter:
-    """The letter without the error's text and what else a replay can do without."""
+    """The letter without the error's text and other parts that a replay does not need."""
     spared = {PREFIX + name for name in _SPARED}
     return letter._replace(headers=[header for header in letter.headers if header[0] not in spared])
 
@@ -96,7 +96,8 @@ def shortened(letter: NewDeadLetter) -> NewDeadLetter:
 @dataclass(frozen=True)
 class DeadLetter:
     """A letter as it was found, at ``record``; ``headers`` are those of the record it is about.
-    What an abridged one does not say is ``None`` or empty. Times are milliseconds since the epoch.
+
+    Fields that are missing in it are ``None`` or empty. Times are milliseconds since the epoch.
     """
 
     record: Record
@@ -115,7 +116,7 @@ class DeadLetter:
 
     @property
     def place(self) -> str:
-        return f"{Partition(self.record.topic, self.record.partition)}@{self.record.offset}"
+        return self.record.place
 
     @property
     def reason(self) -> str:
@@ -123,16 +124,16 @@ class DeadLetter:
 
 
 def read_dead_letter(record: Record) -> DeadLetter:
-    """What a record of the dead-letter topic says, or a CorruptRecord if it does not name the
-    record it is about; anything else that is missing or spoilt is left empty.
+    """Parse a record of the dead-letter topic. Raises CorruptRecord if it does not name the record
+    it is about; anything else that is missing or damaged is left empty.
     """
     said = {name[len(PREFIX) :]: value for name, value in record.headers if name.startswith(PREFIX)}
-    place = f"offset {record.offset} of {Partition(record.topic, record.partition)}"
+    place = f"offset {record.offset} of {record.topic_partition}"
     topic = _text(said.get("topic"))
     partition, offset = _number(said.get("partition"), None), _number(said.get("offset"), None)
     if not topic or partition is None or offset is None:
         raise CorruptRecord(
-            f"the record at {place} is no dead letter of leaderq: its headers {PREFIX}topic,"
+            f"the record at {place} is not a dead letter of leaderq: its headers {PREFIX}topic,"
             " -partition and -offset do not name the record it is about; nothing is done with it"
         )
     return DeadLetter(
@@ -153,7 +154,7 @@ def read_dead_letter(record: Record) -> DeadLetter:
 
 
 def own_headers(headers: Headers) -> list[tuple[str, bytes]]:
-    """The headers that neither death nor replay has added; an empty value for none."""
+    """The record's own headers, without those of death and replay; empty values for none."""
     added = (PREFIX, REPLAYED)
     return [(name, value or b"") for name, value in headers if not name.startswith(added)]
 
@@ -194,7 +195,7 @@ def _where(error: BaseException) -> str:
 
 
 def _cut(text: str, most_bytes: int) -> str:
-    """At most so many bytes of UTF-8, cut between characters, the loss shown by an ellipsis."""
+    """At most so many bytes of UTF-8, cut between characters, with an ellipsis if it was cut."""
     data = text.encode("utf-8", "backslashreplace")  # (a lone surrogate has no UTF-8)
     if len(data) <= most_bytes:
         return data.decode()

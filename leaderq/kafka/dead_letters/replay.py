@@ -1,27 +1,24 @@
 """Sends dead letters back to where they came from.
 
-A letter and the note that it was replayed are **one transaction**: committed offsets of the group
-``<career>-dead-replay`` on the dead-letter topic, sent along with the records (KIP-98). So, for
-whoever reads ``read_committed`` as every leader does:
+A letter and the note that it was replayed are **one transaction**: the committed offsets of the
+group ``<career>-dead-replay`` on the dead-letter topic are sent along with the records (KIP-98).
+So, for readers with ``read_committed``, as every leader is:
 
-* *killed or interrupted at any moment*, and started again: each letter is sent once. Kafka aborts
-  the transaction that was open when the next replay begins, or after 20 s; until then readers of
-  the topics it wrote to wait behind it;
-* *two replays at once*: the later one takes over. The transactional id is the group's name; the
-  broker refuses the earlier one's open transaction and all that follows, and it ends with an error;
-* *Kafka away*: tried again for a minute, then an error. The next replay begins at what was
-  committed.
+* *killed at any moment* and started again: each letter is sent once. Kafka aborts the open
+  transaction when the next replay begins, or after 20 s; until then readers of the topics wait;
+* *two replays at once*: the later one takes over; the earlier one ends with an error;
+* *Kafka is unreachable*: tried again for a minute, then an error.
 
-What is sent: key, value and headers as they were before the death; ``leaderq-replayed-from``
+Key, value and headers are sent as they were before the death, with ``leaderq-replayed-from``
 (topic-partition@offset of the letter), ``-times`` (how often the record has died) and
-``-timestamp`` (its original one). Its timestamp is the time of the replay: with the old one,
-retention could delete it before it is read. The letter stays on its topic until retention takes it.
+``-timestamp`` (its original one). The record's timestamp is the time of the replay: with the old
+one, retention could delete it before it is read. The letter stays on its topic.
 
-What is not a letter of leaderq is passed over for good, and counted. Of each partition the note is
-an offset, committed by the group, which never passes a letter that was left out by a filter; and,
-in the *metadata* of the commit, the letters behind it that were replayed out of turn: ``also
-replayed: 103-105,109``. So each letter is replayed once, whatever was filtered in which order. An
-offset somebody resets with Kafka's tools has no metadata, and says: from here on.
+Records that are not letters of leaderq are passed over, and counted. The note of a partition is an
+offset, which never passes a letter that a filter left out, and, in the *metadata* of the commit,
+the letters behind it that were replayed out of turn: ``also replayed: 103-105,109``. So each is
+replayed once, whatever the filters and their order. An offset reset with Kafka's tools has no
+metadata, and means: from here on.
 """
 
 from __future__ import annotations
@@ -31,8 +28,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import groupby
-
-from kafka.partitioner import murmur2
 
 from leaderq.clock import now_s
 from leaderq.config import KafkaSecurity
@@ -44,9 +39,9 @@ from leaderq.errors import (
     RequestRefused,
     UnknownTopic,
 )
-from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, until_answered
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
-from leaderq.kafka.clients.producer import Message, ProducerSettings, checked
+from leaderq.kafka.clients.producer import Message, ProducerSettings, checked, partition_of
 from leaderq.kafka.dead_letters.format import REPLAYED, DeadLetter, read_dead_letter
 from leaderq.kafka.dead_letters.topic import MAX_LETTER_BYTES, DeadLetterReader
 from leaderq.kafka.record import Partition, Record
@@ -83,7 +78,7 @@ class ReplayProgress:
 
 
 def progress_noted(upto: int, note: str) -> ReplayProgress:
-    """What a committed offset and its metadata (if ours) say, or a CorruptRecord."""
+    """Parse a committed offset and its metadata (if ours), or raise CorruptRecord."""
     if not note.startswith(_NOTED):
         return ReplayProgress(upto)
     try:
@@ -113,7 +108,7 @@ def _from_ranges(text: str) -> Iterator[int]:
 
 
 class ReplayScan:
-    """One way through a partition, and what that makes of :class:`ReplayProgress`."""
+    """One way through a partition, and the :class:`ReplayProgress` that results."""
 
     def __init__(self, before: ReplayProgress) -> None:
         self._done = set(before.beyond)
@@ -135,7 +130,7 @@ class ReplayScan:
         self.next = max(self.next, end)
 
     def now(self) -> ReplayProgress:
-        """What has been replayed if it ends here."""
+        """The progress if the replay ends here."""
         upto = self.next if self._left is None else self._left
         return ReplayProgress(upto, frozenset(offset for offset in self._done if offset >= upto))
 
@@ -145,7 +140,7 @@ def replay_group(career: str) -> str:
 
 
 def replay_progress(reader: DeadLetterReader) -> dict[int, ReplayProgress]:
-    """What the group has replayed of each partition; nothing, where it has committed nothing."""
+    """The progress of the group in each partition; empty where it has committed nothing."""
     found = {number: ReplayProgress(start) for number, start in reader.starts.items()}
     return found | {number: progress_noted(*noted) for number, noted in reader.noted().items()}
 
@@ -178,16 +173,8 @@ class ReplayCounts:
 
     @property
     def remain(self) -> int:
-        """How many letters are not replayed, at most."""
+        """The largest possible number of letters not replayed."""
         return self.left + self.held + self.unseen
-
-
-@dataclass(frozen=True)
-class Resend:
-    """A letter, and the message made of it."""
-
-    letter: DeadLetter
-    message: Message
 
 
 @dataclass(eq=False)
@@ -195,8 +182,9 @@ class DeadLetterReplay:
     """One replay of the letters on ``topic``, for one ``with`` block; ``counts`` is up to date.
 
     ``rate_per_s``: letters a second at most (0: no limit). With ``same_partition`` a record goes
-    back to where it was read; else where Java's and Python's producers put its key (without one:
-    where it was). ``to``: another topic, so that no other reader of the first sees it again.
+    back to the partition it was read from; else to that of its key, as Java's and Python's
+    producers choose it (without a key: where it was). ``to``: another topic, so that no other
+    reader of the first sees it again.
     """
 
     address: str
@@ -239,20 +227,22 @@ class DeadLetterReplay:
         self._producer.close()
         self._reader.__exit__(None, None, None)
 
-    def preview(self) -> Iterator[Resend]:
-        """What :meth:`run` would send now, in its order; changes nothing."""
+    def preview(self) -> Iterator[tuple[DeadLetter, Message]]:
+        """What :meth:`run` would send now, in its order, and of which letter; changes nothing."""
         for each in self._chosen():
             self.counts.sent += 1
             self.counts.held -= 1
             yield each
 
     def run(self, wait: Callable[[float], object]) -> ReplayCounts:
-        """Send the letters; ``wait`` sleeps for so many seconds, and may raise to interrupt. Raises
-        ``RequestRefused`` if another replay has taken over, or too much is to be remembered.
+        """Send the letters; ``wait`` sleeps for so many seconds, and may raise to interrupt.
+
+        Raises ``RequestRefused`` if another replay has taken over, or if too much would have to be
+        remembered.
         """
         try:
             self._producer.open()
-            _patiently(self._require_fenced, "taking over from earlier replays")
+            until_answered(self._require_fenced, _PATIENCE_S)
             self._send_all(wait)
         except KafkaFenced as exc:
             raise RequestRefused(
@@ -276,23 +266,25 @@ class DeadLetterReplay:
         batch: list[Message] = []
         size, due_s, chosen = 0, now_s(), self._chosen()
         while True:
-            each = next(chosen, None)
-            if each is not None:
-                batch.append(each.message)
-                size += each.message.size
+            _, message = next(chosen, (None, None))
+            if message is not None:
+                batch.append(message)
+                size += message.size
                 if len(batch) < most and size < _BATCH_BYTES:
                     continue
             if (left_s := due_s - now_s()) > 0:
                 wait(left_s)
             due_s = max(due_s, now_s()) + self._send(batch)
-            if each is None:
+            if message is None:
                 return
             batch, size = [], 0
 
-    def _chosen(self) -> Iterator[Resend]:
-        """The letters to send; the scans stand at the last one given, the others passed or left."""
+    def _chosen(self) -> Iterator[tuple[DeadLetter, Message]]:
+        """The letters to send, with the message made of each. The scans stand at the last one
+        returned; others are marked.
+        """
         begun = {number: ReplayProgress(start) for number, start in self._reader.starts.items()}
-        if not self.from_start:  # else the first transaction sets all partitions back
+        if not self.from_start:  # otherwise the first transaction would set all partitions back
             begun = replay_progress(self._reader)
             self._stored = dict(begun)
         self._scans = {number: ReplayScan(known) for number, known in begun.items()}
@@ -301,7 +293,7 @@ class DeadLetterReplay:
             letter = self._letter(record, begun[record.partition])
             self._count_unseen()
             if letter is not None:
-                yield Resend(letter, self._message(letter))
+                yield letter, self._message(letter)
         for number, scan in self._scans.items():
             scan.ended(self._reader.ends[number])
         self._count_unseen()
@@ -354,7 +346,7 @@ class DeadLetterReplay:
             )
         key = letter.record.key
         if key is not None and not self.same_partition:
-            return existing[(murmur2(key) & 0x7FFFFFFF) % len(existing)]
+            return existing[partition_of(key, len(existing))]
         if number not in existing:
             if self.same_partition:
                 raise UnknownTopic(
@@ -375,9 +367,9 @@ class DeadLetterReplay:
         self._producer.begin()
         try:
             for message in batch:
-                _patiently(partial(self._producer.produce, message), "sending a letter")
+                until_answered(partial(self._producer.produce, message), _PATIENCE_S)
             commit = partial(self._producer.commit, offsets, self._group, 5.0, notes)
-            _patiently(commit, "committing the letters sent")
+            until_answered(commit, _PATIENCE_S)
         except BaseException:
             try:
                 self._producer.abort(5.0)
@@ -399,14 +391,3 @@ class DeadLetterReplay:
             f" remembered, {len(done.beyond)} of them behind offset {done.upto}, which was left"
             " out; replay that one first, or all with fewer filters"
         )
-
-
-def _patiently(request: Callable[[], None], doing: str) -> None:
-    """Repeat the same request while Kafka does not answer, for up to a minute."""
-    give_up_s = now_s() + _PATIENCE_S
-    while True:
-        try:
-            return request()
-        except KafkaAway as exc:
-            if now_s() > give_up_s:
-                raise KafkaAway(f"{doing} took longer than {_PATIENCE_S:.0f} s; {exc}") from exc

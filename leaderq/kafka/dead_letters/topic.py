@@ -29,7 +29,7 @@ from leaderq.term import Term
 log = logging.getLogger(__name__)
 
 MAX_LETTER_BYTES = 64_000_000
-"""The largest dead letter that is tried, unless a career allows messages that are larger."""
+"""The largest dead letter that is tried, unless a career allows larger messages."""
 
 LETTER_ROOM_BYTES = 65_536
 """How much larger than its record a dead letter may be."""
@@ -123,7 +123,7 @@ class DeadLetterReader(KafkaPythonConsumer):
         self.ends: dict[int, int] = {}
 
     def refresh(self, timeout_s: float) -> None:
-        """Ask for nothing of the group: who may read the topic may see the letters."""
+        """Does nothing: reading letters needs no right on the group."""
 
     def __enter__(self) -> DeadLetterReader:
         timeout_s = self._settings.open_timeout_s
@@ -175,7 +175,7 @@ class DeadLetterReader(KafkaPythonConsumer):
             polled = self.poll(_POLL_S, 500)
             for where in sorted(polled):
                 yield from (row for row in polled[where] if row.offset < ends[where])
-            # Positions also pass over what is not a record (transaction markers).
+            # Positions also pass over entries that are not records (transaction markers).
             positions = self.positions()
             done = {where for where in open_ & positions.keys() if positions[where] >= ends[where]}
             open_ -= done

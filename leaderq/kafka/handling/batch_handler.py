@@ -1,63 +1,41 @@
 """How one batch is handled: the order of work and committing, and what becomes of records that
 fail.
 
-Everything runs on the career thread; only the user's code, and only with ``workers`` of more than
-1, runs on threads of its own. The common case is one ``handle`` and one ``commit`` for the batch.
+All of it runs on the career thread, except the user's code with ``workers``. A *part* is what one
+call of ``handle`` receives. Its *prefix* precedes the culprit, its *rest* follows it.
 
-Words: a *part* is what is handed over in one call: the whole batch, the records of one partition,
-what a rate limit lets through at a time, a single record. What precedes the culprit in its part is
-the *prefix*, what follows is the *rest*.
+**What is done is committed** at the end of the batch, and before any wait (so that no transaction
+stays open), any decision on a record, and stopping. With *at most once* a part is committed before
+it is handed over, and never again.
 
-**What is done is committed** at the end of the batch, and before: any wait (so that no transaction
-is open meanwhile), any decision on a record, and stopping. With *at most once* a part is committed
-before it is handed over instead, and never again.
+On each failure:
 
-What happens on each failure:
+* **handle raises** :class:`~leaderq.kafka.handling.on_error.PoisonRecord`: the prefix is committed
+  (where effects are undone, ``undoes``, it is done again first), the culprit is judged, the rest is
+  handed over. A value that cannot be decoded is such a culprit.
+* **handle raises anything else**: the part is tried again as ``retry`` says; then, unless the
+  policy ends in ``"raise"``, one record at a time, until one fails as often by itself: the culprit.
+  The part's failures do not count as attempts of a record, because an outage that outlasts them
+  would set a whole batch aside. Dead letters tell all attempts.
+* **a retry waits** for 0.5 s or longer: only the culprit's partition waits
+  (:class:`~leaderq.kafka.handling.parts.RestingParts`). All wait if the culprit is unknown among
+  several partitions, with *at most once*, with a rate limit, and while records are marked.
+* **an outage**, or too many records in a row fail alike: the part is tried again after a back-off,
+  without end and without counting attempts (:class:`~leaderq.kafka.handling.on_error.HoldUps`).
+* **the decision is to raise**: what is done is committed (nothing, where effects are undone), then
+  the user's error is raised. Failures not judged yet are logged.
+* **skip, dead letter**: logged, told to the hook and set aside before the offset passes over the
+  record, so a crash in between does it again.
+* **a dead letter or a commit fails, or the error is not about records**: it is raised as it is.
+* **the term ends or pauses**: noticed between parts and after a back-off. The rest is not begun,
+  and :meth:`BatchHandler.work` returns ``False``. Attempts count from 1 again in the next term.
+* **at most once**: a part with an unknown culprit is passed over as a whole; only ``retry`` repeats
+  it. What was committed is handled even when the term is ending, but not when it is over.
+* **the process dies**: see :mod:`leaderq.kafka.handling.crash_marks`.
 
-* **handle raises** :class:`~leaderq.kafka.handling.on_error.PoisonRecord`: the prefix is done and
-  committed; the culprit is judged; the rest is handed over after that. Where effects are undone
-  (``undoes``) the whole attempt is, and the prefix is done again and committed first.
-* **handle raises anything else**: the culprit is unknown. The same part is tried again as often as
-  ``retry`` says, undone before if effects can be; then, unless the policy ends in ``"raise"``, one
-  record at a time, each committed by itself, until one fails as often by itself: that is the
-  culprit. A failure of a part costs a record none of its own attempts: an outage outlasts the
-  attempts of a part, and would else dead-letter a whole batch. Dead letters tell all attempts.
-* **a retry has to wait** for 0.5 s or longer: only the culprit's own partition does
-  (:class:`~leaderq.kafka.handling.parts.RestingParts`). What is behind it is let go of, and handed
-  out again with it; the others go on. All wait where the culprit is not known among several
-  partitions, with *at most once*, with a rate limit, and while records are marked after a crash.
-* **what the records need is away** (an outage, see :mod:`leaderq.kafka.handling.on_error`), or too
-  many in a row fail alike: what is done is committed, and the same part is tried again after a
-  back-off, as often as it takes; nothing is counted, cut, skipped or dead-lettered
-  (:class:`~leaderq.kafka.handling.on_error.HoldUps`).
-* **a value cannot be decoded**: as a named culprit, with nothing touched yet.
-* **the decision is to raise**: what is known to be done is committed (nothing, where effects are
-  undone), then the user's own error is raised. Failures not judged yet are logged.
-* **skip, dead letter**: told (log, hook) and set aside, then the offset passes over the record. A
-  crash in between tells and dead-letters it again rather than losing it.
-* **a dead letter or a commit fails**: their error passes; nothing is committed past the record.
-* **an error that is not about records** (deposed, Kafka or ZooKeeper away; ``BaseException``):
-  passes as it is; what was not committed yet is repeated by the next leader.
-* **the term ends or pauses**: noticed between parts and after a back-off. What is done is
-  committed, the rest is not begun, and :meth:`BatchHandler.work` returns ``False``. Attempts are
-  counted from 1 again when the rest is handed out again.
-* **at most once**: a part whose culprit is unknown is given up as a whole (skipped, dead-lettered)
-  rather than handled one by one, which would handle some of it twice. What fails is lost where the
-  decision is to raise. ``retry`` does repeat within the process: that is what it asks for. What was
-  committed is handled even when the term is ending, as nobody else would, unless it is over.
-* **the process dies**: if the career keeps marks, its next leader handles the partition's first
-  records one by one, each marked before; one that has taken as many processes as the policy's
-  ``deaths`` is passed over with :class:`~leaderq.kafka.handling.on_error.ProcessDied`. No workers
-  run meanwhile: the blame must be on one record.
-
-**Workers.** Each partition's records are one part, in order on one thread. When all are done, what
-is done (whole partitions, and known prefixes) is committed once; failures are then judged on the
-career thread, partition by partition, as above. With ``undoes`` a failure undoes all: the batch is
-done again, one partition after the other. A term that ends begins no further partition.
-
-:class:`BatchWork` works a line of parts off from its front. A part that failed goes back to the
-front, cut around its culprit, with the failure on it; a failure at the front of the line is judged,
-when all before it is done. So there is one place that tries, one that judges and one that commits.
+With workers, the records of a partition are one part. When all parts have ended, what is done is
+committed once, and failures are judged partition by partition; with ``undoes`` the batch is done
+again, partition by partition.
 """
 
 from __future__ import annotations
@@ -69,9 +47,9 @@ from functools import partial
 from itertools import chain
 
 from leaderq.clock import now_s
-from leaderq.errors import Deposed, KafkaFenced, LeaderqError
+from leaderq.errors import Deposed, KafkaFenced, LeaderqError, told
 from leaderq.kafka.clients.consumer import BatchLost
-from leaderq.kafka.handling.context import HandlingContext, said, span
+from leaderq.kafka.handling.context import HandlingContext, span
 from leaderq.kafka.handling.on_error import (
     Decision,
     Ending,
@@ -84,13 +62,13 @@ from leaderq.kafka.handling.parts import (
     REST_FROM_S,
     BatchPart,
     PartFailure,
+    PartitionWorkers,
     PartMode,
     RestingParts,
     attempt,
     by_partition,
     ends_of,
 )
-from leaderq.kafka.handling.workers import PartitionWorkers
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import Term
 
@@ -104,7 +82,7 @@ class BatchHandler:
     """
 
     def __init__(self, context: HandlingContext) -> None:
-        # Without a limit of deaths, or where nothing is repeated, marks serve nothing.
+        # Without a limit of deaths, or where nothing is repeated, marks are of no use.
         if context.on_error.deaths is None or context.commits_first:
             context = replace(context, marks=None)
         self.context = context
@@ -116,14 +94,14 @@ class BatchHandler:
 
     def work(self, batch: Batch, term: Term) -> bool:
         """Handle and commit ``batch``; returns ``False`` if the term is ending or paused, and part
-        of it was not begun. Raises the user's error where the policy says so, and errors not about
-        records.
+        of it was not begun.
+
+        Raises the user's error where the policy says so, and errors not about records.
         """
         self.resting.begin(term.id)
         return BatchWork(self, batch, term).run()
 
     def close(self) -> None:
-        """End the worker threads. May be called twice; a later :meth:`work` makes new ones."""
         if self.workers is not None:
             self.workers.close()
 
@@ -135,18 +113,18 @@ class BatchWork:
         context = self._context = handler.context
         self._hold_ups, self._resting = handler.hold_ups, handler.resting
         self._workers = handler.workers
-        self._let_go: set[Partition] = set()
+        self._abandoned: set[Partition] = set()
         self._batch = batch
         self._term = term
         self._line: deque[BatchPart] = deque()
         self._uncommitted: list[BatchPart] = []
         self._committed: dict[Partition, int] = {}
         self._began = False
-        # With "at most once" nothing waits to be committed, so nothing is there to be undone.
+        # With "at most once" nothing waits to be committed, so nothing can be undone.
         self._undoes = context.undoes and not context.commits_first
 
     def run(self) -> bool:
-        """Until all is done and committed, or the term ends or pauses; returns which."""
+        """Run until all is committed, or the term ends or pauses; returns whether all is done."""
         for wait_s, parts in self._rounds():
             if not self._has_waited(wait_s):
                 return False
@@ -183,11 +161,11 @@ class BatchWork:
             yield 0.0, self._parts(batch.records, batch.ends, batch.merged)
             return
         yield 0.0, again
-        counts = {_partition(part.records[0]): len(part.records) for part in again}
+        counts = {part.records[0].topic_partition: len(part.records) for part in again}
         left = {
             where: rows[counts.get(where, 0) :]
             for where, rows in batch.records.items()
-            if where not in self._let_go and len(rows) > counts.get(where, 0)
+            if where not in self._abandoned and len(rows) > counts.get(where, 0)
         }
         yield 0.0, self._parts(left, {}, Batch(records=left, ends={}).merged)
 
@@ -246,7 +224,7 @@ class BatchWork:
         self._hold_ups.handled()
 
     def _classified(self, failure: PartFailure) -> PartFailure:
-        """The same, known to be an outage where the work can be held up for it."""
+        """The same failure, marked as an outage if the work can be held up for it."""
         on_error = self._context.on_error
         may_be_held_up = on_error.holds_up and self._may_try_again()
         return replace(failure, is_outage=may_be_held_up and on_error.is_outage(failure.error))
@@ -255,11 +233,11 @@ class BatchWork:
         return not self._context.commits_first or self._context.on_error.retries > 0
 
     def _first_of(self, part: BatchPart) -> BatchPart:
-        """The part to try now; of those handed over one by one the others go back to the front."""
+        """The part to try now; of one handed over one by one, the rest goes back to the front."""
         if part.mode is PartMode.TOGETHER:
             return part
         is_unmarked = part.mode is PartMode.CAREFUL and not part.marked
-        if is_unmarked and not self._context.careful((_partition(part.records[0]),)):
+        if is_unmarked and not self._context.careful((part.records[0].topic_partition,)):
             return part.together()
         first, others = part.head()
         if others is not None:
@@ -267,7 +245,7 @@ class BatchWork:
         return first
 
     def _mark(self, part: BatchPart) -> bool:
-        """Mark the attempt if need be; ``False``: the record took too many processes already."""
+        """Mark the attempt if need be; ``False``: the record killed too many processes already."""
         marks, limit = self._context.marks, self._context.on_error.deaths
         if part.mode is not PartMode.CAREFUL or part.marked or marks is None:
             return True
@@ -281,7 +259,7 @@ class BatchWork:
         return False
 
     def _passed(self, part: BatchPart, is_committed_now: bool) -> None:
-        """The part is done, or passed over: then it is committed now, lest it be handled again."""
+        """The part is done or passed over: commit it now, so that it is not handled again."""
         self._uncommitted.append(part)
         if is_committed_now:
             self._commit_done()
@@ -289,9 +267,10 @@ class BatchWork:
             self._context.marks.after(self._term, part.records[0])
 
     def _undone(self, failed: Sequence[tuple[BatchPart, PartFailure]]) -> list[BatchPart]:
-        """Undo what the failed attempts did, and all not committed with it; returns what is to be
-        done again. Raises if the first failure is to be raised: doing the rest first would gain
-        nothing.
+        """Undo the effects of the failed attempts, and all not committed with them; returns the
+        parts to do again.
+
+        Raises if the first failure is to be raised: doing the rest first would gain nothing.
         """
         if not self._undoes or not any(failure.touched for _part, failure in failed):
             return []
@@ -306,7 +285,7 @@ class BatchWork:
         return again
 
     def _cut(self, part: BatchPart, failure: PartFailure) -> list[BatchPart]:
-        """What is to be done now, in order, in place of a part that failed."""
+        """The parts to do now, in order, in place of a part that failed."""
         before, culprit, rest = part.cut(failure)
         if before is not None and failure.touched and not self._undoes:
             self._uncommitted.append(before)
@@ -323,7 +302,7 @@ class BatchWork:
         elif isinstance(decision, RetryAfter):
             self._retry(part, failure, decision.after_s)
         elif len(part.records) > 1 and not self._context.commits_first:
-            what = "records failed together, tried one by one now"
+            what = "records failed together, trying one by one"
             self._context.warn(what, part.records, failure.error, {"attempt": part.attempts})
             self._line.appendleft(part.isolated())
         else:
@@ -331,7 +310,7 @@ class BatchWork:
                 self._context.pass_over(self._term, record, failure.error, part.attempts)
                 self._hold_ups.passed_over(record, failure.error)
             self._passed(part, is_committed_now=True)
-            # The culprit has shown: what was isolated behind it goes on together.
+            # The culprit is known: the records isolated behind it go on together.
             if self._line and part.mode is self._line[0].mode is PartMode.ISOLATED:
                 self._line.appendleft(self._line.popleft().together())
 
@@ -340,12 +319,12 @@ class BatchWork:
             return self._hold_ups.decision(now_s())
         on_error, record = self._context.on_error, part.records[0]
         decision = on_error.decision(part.failed)
-        is_last = decision in (Ending.SKIP, Ending.DEAD_LETTER) and len(part.records) == 1
-        if not (is_last and self._may_try_again()):
+        passes_over = isinstance(decision, Ending) and decision.passes_over
+        if not (passes_over and len(part.records) == 1 and self._may_try_again()):
             return decision
         if not self._hold_ups.are_too_many(record, failure.error):
             return decision
-        # Is it the records, or what they need?
+        # Is the fault in the records, or in something they need?
         what = "record not passed over, too many in a row failed alike"
         most = on_error.most_in_a_row
         self._context.warn(what, part.records, failure.error, {"most_in_a_row": most})
@@ -355,7 +334,7 @@ class BatchWork:
         times = {"held_up_s": f"{decision.since_s:.1f}", "again_in_s": f"{decision.after_s:.1f}"}
         what = "records held up, none is passed over"
         self._context.warn(what, part.records, failure.error, times)
-        self._context.on_held_up(f"{span(part.records)}: {said(failure.error)}")
+        self._context.on_held_up(f"{span(part.records)}: {told(failure.error)}")
         part.failure = None
         self._line.appendleft(part)
         if not self._term.wait(decision.after_s) and self._context.commits_first:
@@ -363,12 +342,12 @@ class BatchWork:
 
     def _retry(self, part: BatchPart, failure: PartFailure, after_s: float) -> None:
         values = {"attempt": part.attempts, "again_in_s": f"{after_s:.1f}"}
-        self._context.warn("records failed, tried again", part.records, failure.error, values)
+        self._context.warn("records failed, trying again", part.records, failure.error, values)
         part.failure = None
         if self._may_rest(part, after_s):
-            where = _partition(part.records[0])
+            where = part.records[0].topic_partition
             self._resting.put(where, part)
-            self._let_go.add(where)
+            self._abandoned.add(where)
             others = (left for each in self._line if (left := each.without(where)) is not None)
             self._line = deque(others)
             return
@@ -377,8 +356,8 @@ class BatchWork:
             self._term.wait(after_s)
 
     def _may_rest(self, part: BatchPart, after_s: float) -> bool:
-        """Whether the part's partition is let go of for so long, while the others go on."""
-        context, where = self._context, _partition(part.records[0])
+        """Whether the part's partition can rest for so long, while the others go on."""
+        context, where = self._context, part.records[0].topic_partition
         if context.rest is None or after_s < REST_FROM_S or part.marked:
             return False
         if context.commits_first or context.rate_limit is not None:
@@ -399,7 +378,7 @@ class BatchWork:
     def _warn_of_raising(self, part: BatchPart, failure: PartFailure) -> None:
         at = failure.index
         blamed = part.records if at is None or len(part.records) == 1 else part.records[at : at + 1]
-        self._context.warn("records failed, the error is raised", blamed, failure.error)
+        self._context.warn("records failed, raising the error", blamed, failure.error)
 
     def _warn_of_passing_on(self, part: BatchPart, error: BaseException) -> None:
         if not isinstance(error, Deposed | KafkaFenced | BatchLost):
@@ -421,7 +400,7 @@ class BatchWork:
         done, self._uncommitted = self._uncommitted, []
         if all_done:
             ends = self._batch.ends.items()
-            self._commit({where: end for where, end in ends if where not in self._let_go})
+            self._commit({where: end for where, end in ends if where not in self._abandoned})
         elif done and not self._context.commits_first:
             self._commit(self._ends(done))
 
@@ -485,7 +464,3 @@ class BatchWork:
             left += self._cut(part, failure)
         self._commit_done()
         return left + not_begun
-
-
-def _partition(record: Record) -> Partition:
-    return Partition(record.topic, record.partition)

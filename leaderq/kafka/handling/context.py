@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
+from leaderq.errors import told
 from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
 from leaderq.kafka.handling.crash_marks import CrashMarks
-from leaderq.kafka.handling.on_error import Ending, OnError, dead_letter_topic, place_of
+from leaderq.kafka.handling.on_error import Ending, OnError
 from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
@@ -40,19 +41,18 @@ class DrainFigures:
 class HandlingContext:
     """One career's code, offset store and policies, as handling sees them through all its terms.
 
-    ``handle(records, term)`` and ``decode(record)``, which returns the record as ``handle`` shall
-    see it, are the user's code, and may be called on worker threads; all else is for the career
-    thread. ``commit(term, ends)`` commits these offsets and waits until that is done. ``undo()``
-    drops what was to go with offsets that are not committed yet. ``undoes``: effects through the
-    store vanish when their records are not committed. ``commits_first``: *at most once*.
-    ``send_dead_letter(term, topic, letter)``: durable on return, or part of what the next
-    ``commit`` stores. ``rest(partition, for_s)``: no more of the partition is handed out for so
-    long, then again from what is committed of it; ``False`` if it is the only one. With ``workers``
-    of more than 1 records are handed over by partition.
+    ``handle(records, term)`` and ``decode(record)``, which returns the record for ``handle``, are
+    the user's code, and may be called on worker threads; all else is for the career thread.
+    ``commit(term, ends)`` waits until these offsets are committed. ``undo()`` drops the effects
+    that belong to offsets not committed yet. ``undoes``: effects through the store vanish when
+    their records are not committed. ``commits_first``: *at most once*. ``send_dead_letter(term,
+    topic, letter)``: durable on return, or part of the next ``commit``. ``rest(partition, for_s)``:
+    hands out no more of it for so long, then again from the committed offset; ``False`` if it is
+    the only one.
 
     ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)``
-    are told, before its offset is committed, of each raw record that is passed over: perhaps twice,
-    never not at all. ``on_held_up(why)``: the work is held up; ``None``: it goes on.
+    are called for each raw record that is passed over, before its offset is committed: at least
+    once, perhaps twice. ``on_held_up(why)``: the work is held up; ``None``: not any more.
     """
 
     career: str
@@ -86,15 +86,13 @@ class HandlingContext:
     def pass_over(self, term: Term, record: Record, error: Exception, attempts: int) -> None:
         """Skip or dead-letter a raw record, before its offset is committed: none must be lost."""
         term.check()
-        ending = self.on_error.terminal
-        if ending is Ending.DEAD_LETTER:
-            topic = self.on_error.topic or dead_letter_topic(self.career)
+        if (topic := self.on_error.letters_topic(self.career)) is not None:
             said = attempts, term.number, self.career, int(time.time() * 1000)
             letter = new_dead_letter(record, error, *said)
             self.send_dead_letter(term, topic, letter)
             self.warn("record set aside", (record,), error, {"topic": topic, "attempts": attempts})
             self.on_dead_lettered(record, error, attempts, topic)
-        elif ending is Ending.SKIP:
+        elif self.on_error.terminal is Ending.SKIP:
             self.warn("record skipped", (record,), error, {"attempts": attempts})
             self.on_skipped(record, error, attempts)
 
@@ -108,17 +106,13 @@ class HandlingContext:
         trace: bool = False,
     ) -> None:
         """Log a failure: a fixed phrase, which career and records, ``values``, and the error."""
-        first, last = place_of(records[0]), place_of(records[-1])
+        first, last = records[0].place, records[-1].place
         where = {"career": self.career, "records": first if first == last else f"{first}..{last}"}
-        named = {**where, **values, "error": said(error)}
+        named = {**where, **values, "error": told(error)}
         text = " ".join((phrase, *(f"{name}=%s" for name in named)))
         log.warning(text, *named.values(), exc_info=error if trace else None, extra=where)
 
 
 def span(records: Sequence[Record]) -> str:
-    first, last = place_of(records[0]), place_of(records[-1])
+    first, last = records[0].place, records[-1].place
     return first if len(records) == 1 else f"{len(records)} records from {first} to {last}"
-
-
-def said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"

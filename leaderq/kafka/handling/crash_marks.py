@@ -1,28 +1,24 @@
-"""Marks of records over which processes have died, so that one that kills whoever handles it is
-found out.
+"""Marks of records over which processes have died, to find one that kills whoever handles it.
 
-A segmentation fault, the OOM killer or a hang that the guardian ends leaves no error to judge. What
-it leaves is a term that ended uncleanly at the same committed offset as the one before. Nothing is
-written for that while all goes well:
+A crash in C code, the OOM killer or a hang that the guardian ends leaves no error to judge, only a
+term that ended uncleanly at the same committed offset as the one before. Nothing is written while
+all goes well:
 
-* **first unclean take-over** at an offset: the offset of each partition is written down, with 1
-  death;
-* **second one in a row** at the same offset: the partition becomes *careful*. Its next
-  ``max_records`` records are handled one by one, each marked durably before it;
+* **first unclean take-over** at an offset: the offset of each partition is noted, with 1 death;
+* **second one in a row**: the partition becomes *careful*. Its next ``max_records`` records are
+  handled one by one, without workers, each marked durably before;
 * **the process dies again**: the mark names the record in hand, and the death is its own. So a
-  record that kills costs two processes more than the policy says;
+  record that kills costs two processes more than the policy says. One that has taken ``deaths``
+  processes is passed over with :class:`~leaderq.kafka.handling.on_error.ProcessDied`;
 * **a clean end** of a term: the next leader that finds records forgets all deaths.
 
-The znode ``<root>/<career>/attempts`` holds JSON: ``positions`` (topic, partition, committed
-offset, deaths), ``killers`` (topic, partition, offset, deaths of that very record) and ``in_hand``
-(topic, partition, offset). It is written through the term's fence only, so a zombie cannot blame a
-record that its successor passed; and read at the start of a term only. One that cannot be
-understood is logged and begun again. While ZooKeeper is silent :meth:`CrashMarks.before` waits, at
-most until the lease ends.
+The znode ``<root>/<career>/attempts`` holds them as JSON. It is written through the term's fence,
+so a zombie cannot blame a record that its successor passed. If it cannot be understood, that is
+logged, and it is begun again. While ZooKeeper is silent :meth:`CrashMarks.before` waits, until the
+lease ends at most.
 
-*Not guaranteed:* that a record is guilty: processes that die for another reason while they handle
-one and the same record, again and again, put the blame on it. Nor is a record found that kills only
-in the company of others.
+*Not guaranteed:* that a record is guilty: it may be in hand by chance whenever processes die. A
+record that kills only in the company of others is not found.
 """
 
 from __future__ import annotations
@@ -67,9 +63,9 @@ class RecordPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class CrashCounts:
-    """What is known of deaths: ``positions``, the offset committed at the last unclean take-over
-    and how many in a row there were at it; ``killers``, how many died of a record for certain;
-    ``in_hand``, the records being handled, one a partition.
+    """The known deaths: ``positions``, the offset committed at the last unclean take-over and how
+    many in a row there were at it; ``killers``, how many certainly died of a record; ``in_hand``,
+    the records being handled, one a partition.
     """
 
     positions: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
@@ -92,7 +88,7 @@ def assess(
     for where, offset in committed.items():
         before, deaths = mark.positions.get(where, (offset, 0))
         positions[where] = (offset, deaths + 1 if before == offset else 1)
-    # A record in front of the committed offset was passed, whoever died since.
+    # A record in front of the committed offset was passed, whoever has died since.
     killers = {
         place: mark.killers.get(place, 0) + (place in mark.in_hand)
         for place in mark.killers.keys() | mark.in_hand
@@ -126,9 +122,9 @@ def decode(data: bytes, *, path: str) -> CrashCounts:
             {RecordPlace(*place): deaths for *place, deaths in _rows(found, "killers")},
             frozenset(RecordPlace(*place) for place in _rows(found, "in_hand", 2)),
         )
-    except (ValueError, TypeError, AttributeError) as exc:
+    except (ValueError, TypeError, AttributeError, RecursionError) as exc:
         raise CorruptRecord(
-            f"the znode {path} holds {data[:60]!r}, which is no mark of attempts ({exc}); delete"
+            f"the znode {path} holds {data[:60]!r}, which is not a mark of attempts ({exc}); delete"
             " it: a leader writes it again, and only the count of past deaths is lost"
         ) from exc
 
@@ -157,8 +153,9 @@ class CrashMarks:
         self._term = ""
 
     def begin(self, term: Term, committed: Mapping[Partition, int]) -> None:
-        """Judge, once a term, what former leaders left, now that this one begins at ``committed``:
-        one read, and one write if the term before ended uncleanly or there was something to forget.
+        """Judge, once a term, the marks of former leaders, now that this one begins at
+        ``committed``: one read, and one write if the term before ended uncleanly or there was
+        something to forget.
         """
         if self._term == term.id:
             return
@@ -176,7 +173,7 @@ class CrashMarks:
         if careful:
             places = [f"{where}@{committed.get(where, 0)}" for where in sorted(careful)[:5]]
             log.warning(
-                "processes died over records, which are handled one by one now after=%s",
+                "processes died over records, handling them one by one after=%s",
                 ", ".join([*places, *["..."][: len(careful) > 5]]),
                 extra={"event": "deaths_suspected", "career": term.career, "term": term.number},
             )
@@ -194,14 +191,14 @@ class CrashMarks:
         return mark.killers.get(place, 0)
 
     def after(self, term: Term, record: Record) -> None:
-        """The record was passed and committed: its mark stays in front of the offset, unheeded."""
-        where = Partition(record.topic, record.partition)
+        """The record was passed and committed: its mark is now in front of the offset, ignored."""
+        where = record.topic_partition
         left = self._left.pop(where, 1) - 1
         if left > 0:
             self._left[where] = left
         else:
             log.info(
-                "past the records over which processes died, batches are whole again partition=%s",
+                "past the records over which processes died partition=%s",
                 where,
                 extra={"event": "deaths_passed", "career": term.career, "term": term.number},
             )
@@ -222,7 +219,7 @@ class CrashMarks:
         self._asked(term, put)
 
     def _asked(self, term: Term, request: Callable[[], T]) -> T:
-        """Ask, again while the connection breaks, which does no harm; until the lease ends."""
+        """Ask, and again while the connection breaks, which is harmless; until the lease ends."""
         while True:
             term.check()
             try:

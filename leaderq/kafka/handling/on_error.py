@@ -1,30 +1,18 @@
-"""What becomes of a record that cannot be handled: the career's ``on_error``, as written and as
-decided upon. Pure values.
+"""What becomes of a record that cannot be handled: the career's ``on_error``, ``"raise"`` (the
+default: the term fails, the record is handed out again in the next one), :func:`retry`,
+:func:`skip` or :func:`dead_letter`; as written, and as decided upon. Pure values.
 
-==================================  ================================================================
-``"raise"`` (the default)           the error is raised: the term fails, the record is handed out
-                                    again in the next term
-``retry(n, backoff_s=0.5)``         n further attempts, the pause before each twice as long as the
-                                    one before; then as ``then=`` says (default ``"raise"``)
-``"skip"``, ``skip()``              a warning in the log; the offset passes over the record
-``dead_letter(topic=None)``         the record is set aside on a topic (default: the career's name
-                                    and ``-dead``), with headers that say why; the offset passes
-                                    over it
-==================================  ================================================================
+``deaths`` of the last two: a record over which the process has died so often is treated as one that
+cannot be handled; with ``"raise"`` it kills the next process too.
 
-``deaths`` of the last two: after so many deaths of the process while it handled one and the same
-record, that record is treated as one that cannot be handled. ``"raise"`` never does that: a record
-that kills the process kills the next one too.
-
-Only errors about records are judged. Lost leadership, Kafka or ZooKeeper away, a configuration that
-is wrong say nothing about the record in hand and pass through (:func:`is_about_records`). Nor is a
-record to blame when what it needs is away (:meth:`OnError.is_outage`): with any policy but plain
-``"raise"`` the work is then held up, within the same term (:class:`HoldUps`). Outages are
+Errors about leadership, servers and settings say nothing about the record in hand, and pass through
+(:func:`is_about_records`). In an outage of what the record needs (:meth:`OnError.is_outage`) the
+work is held up within the same term, unless the policy is plain ``"raise"`` (:class:`HoldUps`).
+Outages are
 
 * :class:`DependencyUnavailable`, for the user to raise;
 * what ``except_`` of ``retry``, ``skip`` or ``dead_letter`` names, a class or several;
-* everything that ``only`` does not name, if it is given;
-* if it is not, what this table says:
+* everything that ``only`` does not name; without ``only``, what this table says:
 
 =================================================  =================================================
 an outage                                          about the record
@@ -35,16 +23,15 @@ read-only or failing disk, too many open files;    name that is too long, a dire
 ``PermissionError``; every other ``OSError``, so   empty, a loop of links: a path is mostly made of
 also ``requests``' errors                          what the record says
 classes that drivers call ``OperationalError`` or  an ``OSError`` that is a ``ValueError`` too: an
-``InterfaceError`` (DB-API 2), ``TimeoutError``,   invalid URL, what is no JSON, an operation that
+``InterfaceError`` (DB-API 2), ``TimeoutError``,   invalid URL, what is not JSON, an operation that
 ``ConnectionError``, ``NetworkError`` or           the file does not have; everything else
 ``TimeoutException``
 =================================================  =================================================
 
-A disk that is not mounted looks like files that are not there: see ``most_in_a_row`` below, or name
-``FileNotFoundError`` in ``except_``.
+A disk that is not mounted looks like missing files: name ``FileNotFoundError`` in ``except_``.
 
-The same goes for a record that would be one of more than ``most_in_a_row`` of different keys passed
-over with the same class of error, with none handled between them: hardly each of them is wrong.
+The work is also held up before more than ``most_in_a_row`` records of different keys are passed
+over with the same class of error, and none handled between them: hardly each of them is wrong.
 
 With *at most once* and no ``retry`` nothing is tried again, so nothing is held up.
 """
@@ -53,7 +40,6 @@ from __future__ import annotations
 
 import errno
 import math
-import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -72,7 +58,7 @@ from leaderq.errors import (
     SessionExpired,
 )
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.record import TOPIC_NAME, Record
 from leaderq.threads.backoff import BackoffPolicy
 
 BACKOFF_S = 0.5
@@ -80,14 +66,13 @@ MAX_BACKOFF_S = 30.0
 DEATHS = 3
 MOST_IN_A_ROW = 100
 _LEAST_PAUSE_S = 0.1
-_TOPIC = re.compile(r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$")
 _CHOICES = "use 'raise', skip(), retry(n) or dead_letter(), from leaderq.kafka"
 
 ErrorClasses = tuple[type[Exception], ...]
 Errors = type[Exception] | ErrorClasses
 _DB_API_OUTAGES = {"OperationalError", "InterfaceError"}
 _OUTAGES = _DB_API_OUTAGES | {"TimeoutError", "ConnectionError", "NetworkError", "TimeoutException"}
-"""What drivers call their errors about a server that is away; the first two by PEP 249."""
+"""What drivers call their errors about an unreachable server; the first two by PEP 249."""
 _PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 _PATH_ERRNOS = frozenset({errno.ENAMETOOLONG, errno.ENOTEMPTY, errno.ELOOP})
 
@@ -104,11 +89,11 @@ class PoisonRecord(LeaderqError):
         self.record = record
         self.why = why
         because = f": {why}" if why else ""
-        super().__init__(f"the record at {place_of(record)} cannot be handled{because}")
+        super().__init__(f"the record at {record.place} cannot be handled{because}")
 
 
 class DependencyUnavailable(LeaderqError):
-    """Raised by the user's code: what the record needs is away. The work is held up."""
+    """Raised by the user's code: the record needs something unreachable. Holds the work up."""
 
 
 class ProcessDied(LeaderqError):
@@ -117,10 +102,6 @@ class ProcessDied(LeaderqError):
     def __init__(self, times: int) -> None:
         self.times = times
         super().__init__(f"the process died {times} times while handling this record")
-
-
-def place_of(record: Record) -> str:
-    return f"{Partition(record.topic, record.partition)}@{record.offset}"
 
 
 def is_about_records(error: BaseException) -> bool:
@@ -150,11 +131,16 @@ class RetryAfter:
 
 
 class Ending(Enum):
-    """What becomes of a record that is not tried again; only ``RAISE`` does not pass over it."""
+    """What becomes of a record that is not tried again."""
 
     RAISE = "raise"
     SKIP = "skip"
     DEAD_LETTER = "dead_letter"
+
+    @property
+    def passes_over(self) -> bool:
+        """Whether the offset moves past the record."""
+        return self is not Ending.RAISE
 
 
 @dataclass(frozen=True)
@@ -170,7 +156,7 @@ Decision = RetryAfter | Ending
 
 @dataclass(frozen=True)
 class OnError:
-    """``retries``, then ``terminal``, as after so many ``deaths``; ``holds_up`` for outages."""
+    """``retries``, then ``terminal``, which also follows ``deaths``; ``holds_up`` for outages."""
 
     terminal: Ending = Ending.RAISE
     topic: str | None = None
@@ -183,8 +169,13 @@ class OnError:
     except_: ErrorClasses = ()
     most_in_a_row: int | None = None
 
+    def letters_topic(self, career: str) -> str | None:
+        """Where ``career`` sets records aside; ``None`` if it does not."""
+        if self.terminal is not Ending.DEAD_LETTER:
+            return None
+        return self.topic or dead_letter_topic(career)
+
     def is_outage(self, error: Exception) -> bool:
-        """Whether ``error`` tells that what the record needs is away."""
         if isinstance(error, (DependencyUnavailable, *self.except_)):
             return True
         if self.only is not None:
@@ -194,7 +185,6 @@ class OnError:
         return any(each.__name__ in _OUTAGES for each in type(error).__mro__)
 
     def decision(self, attempts: int) -> Decision:
-        """What to do after ``attempts`` attempts in vain (at least 1)."""
         if attempts > self.retries:
             return self.terminal
         return RetryAfter(self._backoff_s(self.backoff_s, attempts))
@@ -220,7 +210,7 @@ def dead_letter_topic(career: str) -> str:
 
 @dataclass(frozen=True)
 class ErrorOption:
-    """The words of a call; checked by :func:`policy`, which can name the class it stands in."""
+    """The arguments of a call; checked by :func:`policy`, which can name the class."""
 
     function: str
     words: Mapping[str, Any]
@@ -252,13 +242,15 @@ def retry(
     except_: Errors = (),
 ) -> ErrorOption:
     """Up to ``n`` further attempts, after ``backoff_s`` seconds and then twice as long each time,
-    up to ``max_backoff_s``.
+    up to ``max_backoff_s``. Records behind the one that fails wait: order is kept.
 
-    Records behind the one that fails wait: order is kept. Those of other partitions go on while it
-    waits for 0.5 s or longer, with every store, where it is known which record or which partition
-    failed (``handle_record``, :class:`PoisonRecord`, ``batches="partition"``, ``workers``). All
-    wait with ``delivery="at_most_once"`` and with a rate limit. ``then`` is what follows when all
-    are in vain. ``only``, ``except_``: as for :func:`skip`; here or in ``then``, not in both.
+    Other partitions go on while it waits for 0.5 s or longer, with every store, if it is known
+    which record or partition failed (``handle_record``, :class:`PoisonRecord`,
+    ``batches="partition"``, ``workers``). All wait with ``delivery="at_most_once"`` and with a rate
+    limit.
+
+    ``then`` follows when all attempts have failed. ``only``, ``except_``: as for :func:`skip`; here
+    or in ``then``, not in both.
     """
     return ErrorOption("retry", locals())
 
@@ -271,7 +263,9 @@ def dead_letter(
     except_: Errors = (),
     most_in_a_row: int | None = MOST_IN_A_ROW,
 ) -> ErrorOption:
-    """Set it aside on ``topic`` (default: the career's name and ``-dead``); else as skip()."""
+    """Set it aside on ``topic`` (default: the career's name and ``-dead``), with headers that say
+    why; then the offset passes over it. Otherwise as :func:`skip`.
+    """
     return ErrorOption("dead_letter", locals())
 
 
@@ -313,7 +307,7 @@ def _problems(value: object, place: str) -> Iterator[str]:
     elif call := _meant_call(value):
         yield f"{place} is a function itself; call it: {call}"
     elif not isinstance(value, str) or value not in ("raise", "skip"):
-        yield f"{place} is {value!r}, which is no policy; {_CHOICES}"
+        yield f"{place} is {value!r}, which is not a policy; {_CHOICES}"
 
 
 def _meant_call(value: object) -> str | None:
@@ -356,7 +350,7 @@ def _are_errors(value: object) -> bool:
 
 
 def _is_topic(value: object) -> bool:
-    return isinstance(value, str) and bool(_TOPIC.match(value))
+    return isinstance(value, str) and bool(TOPIC_NAME.fullmatch(value))
 
 
 Check = Callable[[Any], bool]
@@ -377,7 +371,7 @@ _MUST: Mapping[str, tuple[Check, str]] = {
     "most_in_a_row": (_or_none(_is_count), "must be a whole number, at least 1, or None"),
     "only": (_or_none(_are_errors), _CLASSES),
     "except_": (_are_errors, _CLASSES),
-    "topic": (_or_none(_is_topic), f"is no name of a Kafka topic; {_NAME}"),
+    "topic": (_or_none(_is_topic), f"is not the name of a Kafka topic; {_NAME}"),
 }
 
 LONGEST_S = 300.0
@@ -386,11 +380,11 @@ LONGEST_S = 300.0
 class HoldUps:
     """How long a career's work has been held up, and which records in a row failed alike.
 
-    A hold-up goes on within the term: the record is tried again after a back-off, as often as it
+    A hold-up stays within the term: the record is tried again after a back-off, as often as it
     takes, and no attempt counts against it. It ends when something was handled; when the term ends
-    or pauses (the record is handed out again); after :data:`LONGEST_S` without success: the error
-    is raised, so that the next term may make its connections again in ``inaugurate``, or be led by
-    a host that can reach what this one cannot. Nothing is passed over then either.
+    or pauses (the record is handed out again); and after :data:`LONGEST_S` without success: then
+    the error is raised, so that the next term may make its connections again in ``inaugurate``, or
+    be led by a host that can reach what this one cannot. Nothing is passed over then either.
     """
 
     def __init__(self, policy: OnError) -> None:
@@ -406,7 +400,6 @@ class HoldUps:
         return self._since_s is not None
 
     def decision(self, now_s: float) -> HoldUp | Ending:
-        """What to do now that the work is held up, once more or for the first time."""
         if self._since_s is None:
             self._since_s, self._times = now_s, 0
         self._times += 1
@@ -417,7 +410,7 @@ class HoldUps:
         return HoldUp(self._policy.pause_s(self._times), since_s)
 
     def are_too_many(self, record: Record, error: Exception) -> bool:
-        """Whether ``record`` would be one too many in a row to be passed over for such an error."""
+        """Whether ``record`` would be one too many in a row to pass over for such an error."""
         most = self._policy.most_in_a_row
         if most is None or type(error) is not self._error:
             return False

@@ -1,20 +1,24 @@
 """Parts of a batch: what is handed over in one call, one attempt at it, and how a part that failed
 is cut around the culprit.
 
-An attempt may run on a worker thread; all else is pure.
+An attempt may run on one of several worker threads (:class:`PartitionWorkers`); all else is pure.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
+from typing import Any
 
 from leaderq.clock import now_s
-from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records, place_of
-from leaderq.kafka.record import Batch, Partition, Record
+from leaderq.kafka.clients.consumer import SerialExecutor, SubmittedWork
+from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
+from leaderq.kafka.record import Batch, Partition, Record, after
 from leaderq.plain import require_finished
 from leaderq.term import Term
 
@@ -24,9 +28,9 @@ class PartMode(Enum):
 
     TOGETHER = "together"
     ISOLATED = "isolated"
-    """One by one, since one of them made them fail together, and it is not known which."""
+    """One by one, because one of them made them fail together, and it is not known which."""
     CAREFUL = "careful"
-    """One by one, each marked durably before, since one of them may kill the process."""
+    """One by one, each marked durably before, because one of them may kill the process."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,10 @@ class PartFailure:
 
 @dataclass(eq=False)
 class BatchPart:
-    """Records next in line of their partitions, and what was tried with them so far.
+    """The next records of their partitions, and how they have fared so far.
 
     ``ends`` are to be committed once they are done (``None``: after each last record). ``failed``
-    counts their own attempts in vain, ``before`` those within a larger part; ``failure`` is to be
+    counts their own failed attempts, ``before`` those within a larger part; ``failure`` is to be
     judged. ``at_once``: committed as soon as it is done. ``marked``: its durable mark is set.
     """
 
@@ -64,7 +68,7 @@ class BatchPart:
         return self.before + self.failed
 
     def failed_with(self, failure: PartFailure) -> int:
-        """How many attempts in vain its culprit will have made by itself, once it is cut out."""
+        """How many failed attempts its culprit will have made by itself, once it is cut out."""
         return 1 if failure.index is not None and len(self.records) > 1 else self.failed + 1
 
     def head(self) -> tuple[BatchPart, BatchPart | None]:
@@ -85,7 +89,7 @@ class BatchPart:
         return BatchPart(self.records, self.ends)
 
     def without(self, partition: Partition) -> BatchPart | None:
-        rest = [record for record in self.records if (record.topic, record.partition) != partition]
+        rest = [record for record in self.records if record.topic_partition != partition]
         if len(rest) == len(self.records):
             return self
         return replace(self, records=rest, ends=None) if rest else None
@@ -104,22 +108,20 @@ class BatchPart:
 
 
 def ends_of(part: BatchPart, batch: Batch) -> Mapping[Partition, int]:
-    """What is to be committed when this part is done; with a partition's last record comes its end
-    in the batch, which may lie further on (transaction markers).
+    """The offsets to commit when this part is done; with a partition's last record comes its end in
+    the batch, which may lie further on (transaction markers).
     """
     if part.ends is not None:
         return part.ends
-    last: dict[Partition, int] = {}
-    for record in part.records:
-        last[Partition(record.topic, record.partition)] = record.offset
+    last = {record.topic_partition: record for record in part.records}
     return {
-        where: batch.ends[where] if offset == batch.records[where][-1].offset else offset + 1
-        for where, offset in last.items()
+        where: batch.ends[where] if batch.records[where][-1].offset == end.offset else after(end)
+        for where, end in last.items()
     }
 
 
 def place_in(records: Sequence[Record], culprit: Record) -> int | None:
-    """Where ``culprit``, decoded or raw, stands among these; ``None`` if nowhere."""
+    """The index of ``culprit``, decoded or raw, among these; ``None`` if it is not there."""
     wanted = (culprit.topic, culprit.partition, culprit.offset)
     for index, record in enumerate(records):
         if record.offset == wanted[2] and (record.topic, record.partition, record.offset) == wanted:
@@ -130,7 +132,7 @@ def place_in(records: Sequence[Record], culprit: Record) -> int | None:
 def by_partition(records: Sequence[Record]) -> dict[Partition, list[Record]]:
     grouped: dict[Partition, list[Record]] = {}
     for record in records:
-        grouped.setdefault(Partition(record.topic, record.partition), []).append(record)
+        grouped.setdefault(record.topic_partition, []).append(record)
     return grouped
 
 
@@ -141,7 +143,7 @@ Handle = Callable[[Sequence[Record], Term], None]
 def attempt(
     decode: Decode | None, handle: Handle, records: Sequence[Record], term: Term
 ) -> PartFailure | None:
-    """Decode all, then handle; returns ``None`` when that went well, else what is to be judged.
+    """Decode all, then handle; returns ``None`` when that went well, else the failure to judge.
     Errors that are not about records are raised, also as the cause of a PoisonRecord.
     """
     # A copy where it is a list: the user may empty what was handed over, and then raise.
@@ -160,7 +162,7 @@ def attempt(
 
 
 def _caught(user_code: Callable[[], object]) -> Exception | None:
-    """What it raised, to be judged."""
+    """The failure to judge, made of the error raised."""
     try:
         user_code()
     except Exception as exc:  # noqa: BLE001
@@ -209,11 +211,11 @@ class HandleCalls:
             self._running.pop(thread, None)
 
     def overdue(self, budget_s: float) -> list[str]:
-        """What has been handled for longer than ``budget_s`` seconds, each as a sentence."""
+        """Calls that have taken longer than ``budget_s`` seconds, each as a sentence."""
         now, running = now_s(), list(self._running.values())
         what = "handle has been called for %.1f s with %d record(s) from %s"
         return [
-            what % (now - began_s, len(records), place_of(records[0]))
+            what % (now - began_s, len(records), records[0].place)
             for began_s, records in running
             if now - began_s > budget_s
         ]
@@ -223,8 +225,9 @@ REST_FROM_S = 0.5
 
 
 class RestingParts:
-    """The part of each resting partition that failed, with its attempts; within one term. What was
-    fetched ahead is thrown away, which is worth it from :data:`REST_FROM_S` on.
+    """The failed part of each resting partition, with its attempts; within one term.
+
+    Records read ahead are thrown away, which is worth it from :data:`REST_FROM_S` on.
     """
 
     def __init__(self) -> None:
@@ -232,7 +235,7 @@ class RestingParts:
         self._parts: dict[Partition, BatchPart] = {}
 
     def begin(self, term: str) -> None:
-        """Forget what was remembered of another term."""
+        """Forget the parts of another term."""
         if term != self._term:
             self._term, self._parts = term, {}
 
@@ -248,3 +251,66 @@ class RestingParts:
             if rows[0].offset == part.records[0].offset:
                 found.append(replace(part, records=rows[: len(part.records)], ends=None))
         return found
+
+
+_SLICE_S = 0.2  # how late an exception raised in the waiting thread is delivered
+_CLOSE_S = 5.0
+
+
+@dataclass
+class TaskOutcome:
+    """How a task ended: with a value or with an error of any kind, if it began at all."""
+
+    began: bool = False
+    value: Any = None
+    error: BaseException | None = None
+
+
+class PartitionWorkers:
+    """Up to ``count`` threads, made when first needed, for one :meth:`run` at a time. Interrupted
+    while it waits, it begins no further task and still waits for those begun: the user's code must
+    not go on behind the back of ``handOver``.
+    """
+
+    def __init__(self, count: int, name: str) -> None:
+        self._threads = [SerialExecutor(f"{name}-{number}") for number in range(count)]
+        self._todo: deque[int] = deque()
+
+    def run(
+        self, tasks: Sequence[Callable[[], Any]], may_begin: Callable[[], bool]
+    ) -> list[TaskOutcome]:
+        outcomes = [TaskOutcome() for _ in tasks]
+        todo = self._todo = deque(range(len(tasks)))
+
+        def work() -> None:
+            with suppress(IndexError):  # none is left
+                while True:
+                    if not may_begin():
+                        todo.clear()  # once for all
+                    outcome = outcomes[index := todo.popleft()]
+                    outcome.began = True
+                    try:
+                        outcome.value = tasks[index]()
+                    except BaseException as exc:  # noqa: BLE001  (for the thread that waits for it)
+                        outcome.error = exc
+
+        begun: list[SubmittedWork] = []
+        try:
+            begun.extend(thread.submit(work) for thread in self._threads[: len(tasks)])
+            _wait_for(begun)
+        except BaseException:
+            todo.clear()
+            _wait_for(begun)
+            raise
+        return outcomes
+
+    def close(self) -> None:
+        """End the threads; one that hangs is left alone after 5 s. May be called twice."""
+        for thread in self._threads:
+            thread.close(_CLOSE_S)
+
+
+def _wait_for(begun: Sequence[SubmittedWork]) -> None:
+    for each in begun:
+        while not each.done(_SLICE_S):
+            pass

@@ -23,7 +23,7 @@ from leaderq.kafka.record import Record
 
 BURST_S = 1.0
 QUANTUM_S = 0.1
-"""What waits for tokens waits for so many seconds' worth, lest records are handed out singly."""
+"""A wait for tokens is for so many seconds' worth, so that records are not handed out singly."""
 
 
 class RateLimiter:
@@ -34,7 +34,7 @@ class RateLimiter:
     records_per_s)`` records, and at most ``bytes_per_s * w + max(bytes_per_s, size of the largest
     record)`` bytes are handed out; two records of one key at least ``key_interval_s`` apart; every
     record once, in the order given.
-    *Not guaranteed:* anything across processes: a new leader begins afresh. It takes about 150
+    *Not guaranteed:* anything across processes: a new leader starts from zero. It takes about 150
     bytes for each key handed out within the last ``key_interval_s`` seconds.
     """
 
@@ -70,7 +70,7 @@ class RateLimiter:
         self._pending = ()
 
     def handed_out(self) -> None:
-        """The part given last is handed out now: what the limits count from."""
+        """The last part is handed out now: the limits count from here."""
         part, self._pending = self._pending, ()
         now = self._now()
         for limit in self._limits if part else ():
@@ -128,7 +128,7 @@ class _Bucket:
 
 
 class _Keys:
-    """When each key was handed out last, by its hash: two that share one make each other wait."""
+    """When each key was handed out last, by its hash: keys that share one make each other wait."""
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
@@ -154,7 +154,7 @@ class _Keys:
         return end
 
     def take(self, part: Sequence[Record], now: float) -> None:
-        """These are handed out now; what is older than the interval is forgotten."""
+        """These are handed out now; times older than the interval are forgotten."""
         last = self._last
         for record in part:
             if record.key is not None:

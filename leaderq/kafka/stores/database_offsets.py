@@ -4,27 +4,24 @@ for work outside Kafka.
 One table holds two kinds of row of a career: its *term row* (topic ``''``, partition -1), whose
 ``term`` is the newest that has loaded the offsets, and a row for each partition.
 
-Who is authoritative: the term row. :meth:`DatabaseOffsets.load` raises it and reads, and every
-transaction begins by raising it to its own term, unless it is higher. So the row's lock is taken
-first and kept to the end: a successor's ``load`` waits for a transaction that is under way and then
-sees what it stored; once ``load`` has returned, every transaction of an older term finds a higher
-number and is rolled back whole. This holds at PostgreSQL's default READ COMMITTED (``ON CONFLICT DO
-UPDATE`` that waited looks at the row again) and in SQLite from 3.24 (one writer).
+The term row is authoritative. :meth:`DatabaseOffsets.load` raises it and reads, and every
+transaction begins by raising it to its own term, unless it is higher. Its lock is taken first and
+kept to the end: a successor's ``load`` waits for a transaction that is under way and then sees what
+it stored; after ``load``, every transaction of an older term finds a higher number and is rolled
+back whole. This holds at PostgreSQL's default READ COMMITTED (``ON CONFLICT DO UPDATE`` that waited
+looks at the row again) and in SQLite from 3.24 (one writer).
 
-Two things a database does by itself, and what to set against them:
-
-* a leader that is frozen in mid-transaction keeps its locks, and its successor's ``load`` waits for
-  them. PostgreSQL ends its session after ``idle_in_transaction_session_timeout`` (default: never):
-  set it. (With psycopg 3.3 that time is not counted after an ``executemany``, which is a pipeline,
+* A leader that is frozen in mid-transaction keeps its locks, and its successor's ``load`` waits.
+  PostgreSQL ends its session after ``idle_in_transaction_session_timeout`` (default: never): set
+  it. (With psycopg 3.3 that time is not counted after an ``executemany``, which is a pipeline,
   until the next ``execute``.) SQLite waits for the connection's ``timeout``, then raises. A
   successor whose ``load`` fails stands again.
-* an answer to COMMIT that is lost leaves the outcome open. The next try of the same batch finds its
-  offsets stored, and raises :class:`~leaderq.errors.AlreadyStored` instead of doing the work twice.
+* When the answer to COMMIT is lost, the next try of the same batch finds its offsets stored, and
+  raises :class:`~leaderq.errors.AlreadyStored` instead of doing the work twice.
 
 PEP 249: the first statement begins a transaction. ``sqlite3`` begins one only before some
-statements; a connection in *autocommit* begins none. So where the connection does not begin by
-itself, ``BEGIN``, ``COMMIT`` and ``ROLLBACK`` are sent as statements; in SQLite ``BEGIN
-IMMEDIATE``, which takes the lock for writing at once, so that it is waited for.
+statements; a connection in *autocommit* begins none. There ``BEGIN``, ``COMMIT`` and ``ROLLBACK``
+are sent as statements; in SQLite ``BEGIN IMMEDIATE``, which waits for the write lock at once.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ from contextlib import closing, contextmanager
 from typing import Any, Protocol
 
 from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
 from leaderq.term import OpenTerm, Reason, Term
 
 log = logging.getLogger(__name__)
@@ -46,17 +43,18 @@ _MARK = re.compile(r":([a-z_]+)")
 
 CREATE_TABLE = (
     "CREATE TABLE IF NOT EXISTS {table} (career VARCHAR(255) NOT NULL, topic VARCHAR(249) NOT NULL,"
-    " partition INTEGER NOT NULL, next_offset BIGINT NOT NULL, term BIGINT NOT NULL, PRIMARY KEY"
-    " (career, topic, partition))"
+    " partition INTEGER NOT NULL, next_offset BIGINT NOT NULL, leader_epoch INTEGER NOT NULL,"
+    " term BIGINT NOT NULL, PRIMARY KEY (career, topic, partition))"
 )
 PUT_ROW = (
-    "INSERT INTO {table} AS kept (career, topic, partition, next_offset, term)"
-    " VALUES (:career, :topic, :partition, :next_offset, :term)"
-    " ON CONFLICT (career, topic, partition) DO UPDATE"
-    " SET next_offset = excluded.next_offset, term = excluded.term WHERE kept.term <= excluded.term"
+    "INSERT INTO {table} AS kept (career, topic, partition, next_offset, leader_epoch, term)"
+    " VALUES (:career, :topic, :partition, :next_offset, :leader_epoch, :term)"
+    " ON CONFLICT (career, topic, partition) DO UPDATE SET next_offset = excluded.next_offset,"
+    " leader_epoch = excluded.leader_epoch, term = excluded.term WHERE kept.term <= excluded.term"
 )
 ALL_OFFSETS = (
-    "SELECT topic, partition, next_offset FROM {table} WHERE career = :career AND partition >= 0"
+    "SELECT topic, partition, next_offset, leader_epoch FROM {table} WHERE career = :career"
+    " AND partition >= 0"
 )
 ONE_OFFSET = (
     "SELECT next_offset FROM {table} WHERE career = :career AND topic = :topic AND partition ="
@@ -68,28 +66,23 @@ _TERM_ROW = Partition("", -1)
 class DatabaseOffsets:
     """Offsets of ``career`` in a table of SQLite (``sqlite3``) or PostgreSQL (``psycopg``).
 
-    For four methods of a career (``docs/offset-stores.rst`` has one, whole): ``prepare`` makes it
-    and its table, ``load_offsets`` returns :meth:`load`, ``handle`` writes within
+    Used by four methods of a career (``docs/offset-stores.rst`` has a complete one): ``prepare``
+    makes it and its table, ``load_offsets`` returns :meth:`load`, ``handle`` writes within
     :meth:`transaction`, ``retire`` closes it.
 
-    ``connect`` opens a connection (then each :meth:`load` begins with a fresh one, so a broken one
-    does not outlive its term), or is one. Transactions are begun here, whatever the connection's
-    ``autocommit`` or ``isolation_level``. Use it on one thread, where the connection may be used.
+    ``connect`` opens a connection (each :meth:`load` opens another, as one may be broken), or is
+    one. Use it on one thread; ``autocommit`` and ``isolation_level`` may be any.
 
     *Guarantees:* the writes made through the cursor and the offsets are stored together or not at
-    all; none by a term older than the newest that has loaded.
-    *Not guaranteed:* anything for writes outside the ``with`` block, or for what commits by itself
-    (DDL in some databases); a bound on waiting for locks, which the connection's own settings give.
-    Errors of the driver pass through, unless the term is over by then: that is
-    :class:`~leaderq.errors.Deposed`, with the driver's error as its cause.
+    all; none by a term older than the newest that has loaded. *Not guaranteed:* anything for writes
+    outside the ``with`` block, or for what commits by itself (DDL in some databases); a bound on
+    waiting for locks, which the connection's settings say. Errors of the driver pass through,
+    unless the term is over by then: that is :class:`~leaderq.errors.Deposed`, with the driver's
+    error as its cause.
     """
 
     def __init__(
-        self,
-        connect: Callable[[], Any] | Any,
-        *,
-        career: str,
-        table: str = "leaderq_offsets",
+        self, connect: Callable[[], Any] | Any, *, career: str, table: str = "leaderq_offsets"
     ) -> None:
         self._database = Database(connect)
         self._career = career
@@ -113,8 +106,8 @@ class DatabaseOffsets:
             self._put(cursor, term, _TERM_ROW, 0)
             self._execute(cursor, ALL_OFFSETS)
             return {
-                Partition(topic, int(number)): int(offset)
-                for topic, number, offset in cursor.fetchall()
+                Partition(topic, int(number)): Offset(int(offset), int(epoch))
+                for topic, number, offset, epoch in cursor.fetchall()
             }
 
     @contextmanager
@@ -129,11 +122,11 @@ class DatabaseOffsets:
         with self._explained(term), self._database.transaction() as cursor:
             self._put(cursor, term, _TERM_ROW, 0)
             firsts: dict[Partition, int] = {}
-            ends: dict[Partition, int] = {}
+            lasts: dict[Partition, Record] = {}
             for record in records:
-                partition = Partition(record.topic, record.partition)
+                partition = record.topic_partition
                 firsts.setdefault(partition, record.offset)
-                ends[partition] = record.offset + 1
+                lasts[partition] = record
             for (topic, number), first in firsts.items():
                 where = {"topic": topic, "partition": number}
                 row = self._execute(cursor, ONE_OFFSET, **where).fetchone()
@@ -141,8 +134,8 @@ class DatabaseOffsets:
                     raise AlreadyStored(Partition(topic, number), stored=int(row[0]), first=first)
             yield cursor
             self._database.check_still_open()
-            for partition, end in ends.items():
-                self._put(cursor, term, partition, end)
+            for partition, last in lasts.items():
+                self._put(cursor, term, partition, after(last))
 
     def close(self) -> None:
         """Close the connection, if it was opened here. May be called twice."""
@@ -153,7 +146,8 @@ class DatabaseOffsets:
             self._execute(cursor, CREATE_TABLE)
 
     def _put(self, cursor: DatabaseCursor, term: Term, where: Partition, offset: int) -> None:
-        row = {"topic": where.topic, "partition": where.number, "next_offset": offset}
+        row = {"topic": where.topic, "partition": where.number}
+        row |= {"next_offset": int(offset), "leader_epoch": epoch_of(offset)}
         # 0 rows: a newer term's row. -1: the driver cannot tell.
         if self._execute(cursor, PUT_ROW, term=term.number, **row).rowcount != 0:
             return
@@ -173,7 +167,7 @@ class DatabaseOffsets:
 
     @contextmanager
     def _explained(self, term: Term) -> Iterator[None]:
-        """Where the server ended the session of a leader that was frozen, say so."""
+        """If the server ended the session of a leader that was frozen, say so."""
         try:
             yield
         except self._database.error as exc:
@@ -200,7 +194,7 @@ class Database:
     """One connection, opened by ``connect`` when it is first needed, or given. For one thread."""
 
     def __init__(self, connect: Callable[[], Any] | Any) -> None:
-        # The driver's errors; known for what they are also after the connection was given up.
+        # The driver's errors, still recognised after the connection was given up.
         self.error: tuple[type[Exception], ...] = ()
         self._connect: Callable[[], Any] | None = None
         self._connection: Any = None
@@ -254,7 +248,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[DatabaseCursor]:
-        """Begin, give a cursor, and commit; roll back whatever is raised, at whatever point."""
+        """Begin, yield a cursor, and commit; roll back on any error."""
         if self._begin is not None and self._is_in_transaction():
             raise ConfigurationError(
                 "a transaction is open on the database connection already; commit or roll it back"
@@ -279,7 +273,7 @@ class Database:
 
     @property
     def _begin(self) -> str | None:
-        """The statement that begins a transaction; ``None``: the first of any kind does."""
+        """The statement that begins a transaction; ``None``: any first statement does."""
         autocommit = getattr(self.connection, "autocommit", None)
         if self._is_sqlite():
             return None if autocommit is False else "BEGIN IMMEDIATE"
@@ -319,7 +313,6 @@ class Database:
 
 
 def checked_table(name: str) -> str:
-    """``name``; raises ConfigurationError unless it is a plain SQL name."""
     if not _TABLE_NAME.match(name):
         raise ConfigurationError(
             f"{name!r} cannot be the table of offsets; use letters, digits and '_', such as"

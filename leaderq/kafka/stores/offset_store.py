@@ -16,7 +16,7 @@ from typing import Any
 
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
-from leaderq.kafka.record import Partition
+from leaderq.kafka.record import Offset, Partition, epoch_of
 from leaderq.term import Term
 
 
@@ -39,9 +39,9 @@ class OffsetStore(ABC):
     def fence(
         self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
     ) -> bool:
-        """From now on refuse what an earlier leader commits, and hold the partitions (as a member
-        of the group, or all of them); returns whether that is so yet. Called again until it is,
-        and when the consumer was made again within the term.
+        """From now on refuse commits of earlier leaders, and hold the partitions (as a member of
+        the group, or all of them); returns whether that is so yet. Called again until it is, and
+        when the consumer was replaced within the term.
         """
         term.check()
         return consumer.join(allowed, timeout_s)
@@ -52,24 +52,24 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        """Begin to keep these offsets, one at a time, with the effects that wait to go with them;
-        fails if a newer leader is there. If the outcome is unknown (an error that asks for another
-        try), committing the same offsets again completes it, and no effect happens twice.
+        """Begin to keep these offsets, one at a time, with the effects that wait for them; fails if
+        a newer leader is there. If the outcome is unknown (an error that asks for another try),
+        committing the same offsets again completes it, and no effect happens twice.
         """
 
     def commit_positions(
         self, consumer: ConsumerClient, term: Term, offsets: Offsets
     ) -> CommitFuture:
-        """Begin to keep offsets that no effect belongs to: where a partition begins, or, as a
-        proof, the same again. Leaves alone what waits to go with the batch in hand.
+        """Begin to keep offsets without effects: where a partition begins or, as a proof, the same
+        again. Effects that wait for the batch in hand are not touched.
         """
         return self.commit(consumer, term, offsets)
 
     def undo(self) -> None:  # noqa: B027 - nothing, where nothing waits
-        """Drop the effects that were to go with the batch in hand: it has failed."""
+        """Drop the effects of the batch in hand: it has failed."""
 
     def close(self) -> None:  # noqa: B027 - nothing, where nothing is held
-        """The term is over: let go of what it held. May be called twice. Never raises."""
+        """The term is over: release everything. May be called twice. Never raises."""
 
 
 class KafkaOffsets(OffsetStore):
@@ -105,16 +105,15 @@ class ExternalOffsets(OffsetStore):
     """The user's own store (``offsets="external"``), which is authoritative: ``handle`` writes a
     batch's results and its offsets in one transaction there. leaderq only seeks.
 
-    The fence is the user's too, complete once :meth:`load` has returned: ``load_offsets`` **fences
-    first, then reads**. It makes the store refuse lower term numbers, in the transaction in which
-    it reads the offsets, and every later write compares its own number
+    The fence is the user's too: ``load_offsets`` **fences first, then reads**
     (:class:`~leaderq.kafka.stores.database_offsets.DatabaseOffsets` does both). It is called on the
-    career thread, as ``handle`` is; its answer is kept here for the consumer thread. A consumer
-    made again within a term reads on after the last batch whose ``handle`` returned.
+    career thread; its answer is kept here for the consumer thread. A consumer replaced within a
+    term reads on after the last batch whose ``handle`` returned.
 
-    *Guarantees:* no record of a term is read before ``load`` has returned for that term. *Not
-    guaranteed:* anything against a zombie whose writes the user's store does not compare; that
-    ``auto_offset_reset="latest"`` means the same place to a leader after one without a batch.
+    *Guarantees:* no record of a term is read before ``load`` has returned for that term.
+
+    *Not guaranteed:* anything against a zombie whose writes the user's store does not compare; that
+    ``auto_offset_reset="latest"`` means the same place to the next leader if this one had no batch.
     """
 
     in_group = False
@@ -134,7 +133,7 @@ class ExternalOffsets(OffsetStore):
             self._term, self._offsets = term.id, checked
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
-        """The user's offsets, and what was committed since; ``KafkaAway`` until any are known."""
+        """The user's offsets, and those committed since; ``KafkaAway`` until any are known."""
         with self._lock:
             if self._term != term.id:
                 raise KafkaAway(
@@ -151,7 +150,7 @@ class ExternalOffsets(OffsetStore):
 
 
 def checked_offsets(offsets: Mapping[Any, int], where: str) -> dict[Partition, int]:
-    """What ``load_offsets`` of ``where`` returned, as offsets, or a ConfigurationError."""
+    """The offsets that ``load_offsets`` of ``where`` returned, or a ConfigurationError."""
     if not isinstance(offsets, Mapping):
         raise ConfigurationError(
             f"'load_offsets' of {where} returned {type(offsets).__name__}; it must return a mapping"
@@ -172,7 +171,7 @@ def checked_offsets(offsets: Mapping[Any, int], where: str) -> dict[Partition, i
             )
     if problems:
         raise ConfigurationError(*problems)
-    return {Partition(*key): int(value) for key, value in offsets.items()}
+    return {Partition(*key): Offset(at, epoch_of(at)) for key, at in offsets.items()}
 
 
 def _is_count(value: Any) -> bool:

@@ -1,31 +1,23 @@
 """Offsets kept in Kafka in one transaction with what the handler produced:
 ``offsets="transaction"``.
 
-The broker is authoritative: it holds one epoch for the career's transactional id and one member for
-its name in the group, and refuses a transaction unless both are those of the newest leader.
+The broker refuses a transaction unless both the transactional id's epoch and the group member are
+those of the newest leader. What a batch produces is kept in memory; the transaction is begun,
+filled and committed when the batch is, all on one thread. So a refused one can be repeated without
+handling the batch again. On each failure:
 
-What is produced while a batch is handled is kept in memory until the batch is to be committed; only
-then is a transaction begun, filled and committed, all on one thread of its own. So a refused one
-can be done again without handling the batch again.
-
-What happens on each failure:
-
-* **no answer** (:class:`~leaderq.kafka.clients.consumer.KafkaAway`): committing the same offsets
-  again goes on with the same transaction, wherever it was, also in the middle of its commit.
-* **the group refused the offsets** (:class:`~leaderq.kafka.clients.consumer.MembershipLost`):
-  nothing was committed; the transaction is aborted. Committing the same offsets again, as the
-  member that has joined meanwhile, sends the same messages again.
-* **the outcome is not known** (:class:`~leaderq.kafka.clients.consumer.BatchLost`; a producer that
-  cannot go on, rare), or **the consumer was made again** while a transaction is open: fencing again
-  takes a new producer, which settles the transaction one way or the other; the offsets loaded then
-  tell which.
+* **no answer** (``KafkaAway``): committing the same offsets again continues the transaction.
+* **the group refused the offsets** (``MembershipLost``): the transaction is aborted. Committing the
+  same offsets again, under the new membership, sends the same messages again.
+* **the outcome is not known** (``BatchLost``), or **the consumer was made again** while a
+  transaction is open: fencing with a new producer settles the transaction one way or the other; the
+  offsets loaded then tell which.
 * **fenced**: :class:`~leaderq.errors.KafkaFenced`; the term is over.
-* **a message cannot be stored** (its topic is unknown, or takes no message of that size): the
-  transaction is aborted, the error is raised by the commit, and the batch stays undone.
+* **a message cannot be stored**: the transaction is aborted, the commit raises the error, and the
+  batch stays undone.
 
-A term's producer is none, open, or fenced in; with or without an open :class:`Transaction`.
-Whatever fails so that it cannot be trusted any more discards it; the next piece of work takes a new
-one, and fences it in, if the term still allows that.
+A producer that cannot be trusted any more is discarded; the next piece of work makes and fences in
+a new one, if the term still allows that.
 """
 
 from __future__ import annotations
@@ -138,7 +130,7 @@ class TransactionThread:
 
     def _commit(self, transaction: Transaction, group: Any) -> None:
         if transaction.is_committed:
-            return  # asked for again, since nobody had waited for the answer
+            return  # asked for again, because nobody had waited for the answer
         if self._open is not None and self._open is not transaction:
             self._discard()  # somebody gave up on that one
         if transaction.in_doubt:
@@ -175,8 +167,8 @@ class TransactionThread:
             raise
 
     def _give_up_late(self, transaction: Transaction, exc: KafkaError) -> None:
-        """A transaction open for too long is aborted by the broker, and the producer refused,
-        without any successor; nor is one waited for any longer whose client has got stuck.
+        """The broker aborts a transaction that is open for too long and refuses its producer,
+        without any successor. A client that hangs is not waited for any longer either.
         """
         began_s, open_s = transaction.began_s, TRANSACTION_TIMEOUT_S
         is_late = began_s is not None and now_s() - began_s > open_s
@@ -255,7 +247,8 @@ class TransactionOffsets(OffsetStore):
 
     def produce(self, message: Message, max_bytes: int | None = None) -> None:
         """Send ``message`` when the batch in hand is committed, and only then, or raise KafkaError.
-        Takes no lock, so it may be broken off anywhere. Messages of one thread keep their order.
+
+        Takes no lock, so it may be interrupted anywhere. Messages of one thread keep their order.
         """
         if not self._is_taking:
             what = "a message can be produced only within a term, while records are handled"
@@ -276,7 +269,7 @@ class TransactionOffsets(OffsetStore):
         except BaseException:
             self._fencing = None
             raise
-        if self._joined is consumer:  # asked again for want of offsets, not of a membership
+        if self._joined is consumer:  # asked again because offsets are missing, not a membership
             consumer.attend(timeout_s)
             is_member = bool(consumer.assigned())
         else:
@@ -316,7 +309,7 @@ class TransactionOffsets(OffsetStore):
         """Commit offsets in a transaction without messages; a plain commit would overtake an
         earlier transaction, whose messages would count and whose offsets would not.
         """
-        # If the outcome is not known, it is simply done again: nothing goes with these.
+        # If the outcome is not known, it is simply done again: no messages go with these.
         committing = self._commit(consumer, Transaction([], dict(offsets)))
         return _Committing(committing, lambda: None, KafkaAway)
 
@@ -330,7 +323,7 @@ class TransactionOffsets(OffsetStore):
             self._uncommitted = None
 
     def undo(self) -> None:
-        """Forget what was produced for the batch in hand; no thread may still handle it."""
+        """Forget the messages of the batch in hand; no thread may still handle it."""
         self._messages = []
         self._uncommitted = None
 

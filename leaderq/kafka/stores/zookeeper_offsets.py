@@ -1,8 +1,9 @@
 """Offsets in ZooKeeper, one znode per topic, written through the term's fence.
 
-``<root>/<career>/offsets/<topic>`` holds JSON: ``{"offsets": {"0": 17, ...}, "term": 3, "write":
-"3-81"}``. All topics of a batch, and the operations that the user's code gave for it, are one
-multi; so they happen together, or not at all, and only while this leader's candidate znode exists.
+``<root>/<career>/offsets/<topic>`` holds JSON: ``{"epochs": {"0": 5, ...}, "offsets": {"0": 17,
+...}, "term": 3, "write": "3-81"}``. All topics of a batch, and the operations that the user's code
+added to it, are one multi; so they happen together, or not at all, and only while this leader's
+candidate znode exists.
 
 *The answer to a write was lost*: the znode tells. ``write`` is unique to each write; if it stands
 there the multi happened, if not it is sent again (the leader is the only one who writes, so nothing
@@ -29,7 +30,7 @@ from leaderq.kafka.clients.consumer import (
     Offsets,
     SerialExecutor,
 )
-from leaderq.kafka.record import Partition
+from leaderq.kafka.record import Offset, Partition, epoch_of
 from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import Term
 from leaderq.zookeeper import Create, Operation, Session, SetData
@@ -37,23 +38,29 @@ from leaderq.zookeeper import Create, Operation, Session, SetData
 
 @dataclass(frozen=True)
 class TopicOffsets:
-    """What the znode of one topic holds."""
+    """What the znode of one topic holds; the offsets' epochs beside them, where they are known."""
 
     offsets: dict[str, int]
     term: int
     write: str
 
     def encoded(self) -> bytes:
-        return json.dumps(vars(self), sort_keys=True, separators=(",", ":")).encode()
+        epochs = {number: epoch_of(at) for number, at in self.offsets.items() if epoch_of(at) >= 0}
+        rows = {**vars(self), "epochs": epochs}
+        return json.dumps(rows, sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
     def decoded(cls, data: bytes, path: str) -> TopicOffsets:
-        """What ``data``, read from ``path``, says; fields of newer versions are ignored."""
+        """Parse ``data``, read from ``path``; fields of newer versions are ignored."""
         try:
             found = json.loads(data)
-            offsets = {str(int(number)): int(offset) for number, offset in found["offsets"].items()}
+            epochs = found.get("epochs", {})
+            offsets: dict[str, int] = {
+                str(int(number)): Offset(int(offset), int(epochs.get(number, -1)))
+                for number, offset in found["offsets"].items()
+            }
             return cls(offsets, int(found["term"]), str(found["write"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
             raise CorruptRecord(
                 f"{path} holds {data[:200]!r}, which leaderq did not write ({exc}); put the offsets"
                 " right by hand, or delete it to begin again as auto_offset_reset says"
@@ -79,7 +86,7 @@ class ZooKeeperOffsets(OffsetStore):
         self._background = SerialExecutor("leaderq-offsets")
 
     def add(self, operations: Iterable[Operation]) -> None:
-        """Let these go with the offsets of the batch in hand. For user code, on any thread."""
+        """Add operations to the offsets of the batch in hand. For user code, on any thread."""
         with self._lock:
             self._waiting.extend(operations)
 
@@ -110,7 +117,7 @@ class ZooKeeperOffsets(OffsetStore):
         return self._background.submit(partial(self._write, term, dict(offsets)))
 
     def close(self) -> None:
-        """Drop what waits; a write under way is refused by the fence, or done."""
+        """Drop waiting operations; a write under way is refused by the fence, or done."""
         self.undo()
         self._background.close()
 

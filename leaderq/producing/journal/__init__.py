@@ -4,14 +4,19 @@ them lost by a crash."""
 from __future__ import annotations
 
 from leaderq.producing.journal.journal import Journal
-from leaderq.producing.journal.policy import EVERY_ITEM, NO_SYNC, Every, Interval, NoSync, Policy
-from leaderq.producing.journal.records import JournalRecord
-from leaderq.producing.journal.report import (
+from leaderq.producing.journal.policy import (
+    EVERY_ITEM,
+    NO_SYNC,
     Damage,
+    Every,
+    Interval,
     JournalCounters,
     JournalPlace,
+    NoSync,
+    Policy,
     RecoveryReport,
 )
+from leaderq.producing.journal.records import JournalRecord
 
 __all__ = [
     "EVERY_ITEM",

@@ -1,26 +1,16 @@
 """What a journal remembers beside its segments: which records are done with, and which ids may have
-been given out. Saves that, and lets go of segments that are done with.
+been given out. Saves that, and deletes segments that are done with.
 
-Two files are written in turn, each with a sequence number and a checksum of the whole: a write torn
-by a crash damages one, and the other is one save older. Two files rather than two slots of one: the
-bitmaps have no largest size, and a slot may grow without moving the other. Each begins with room
-allotted, so that a full disk does not stop the saving that frees it.
-
-::
-
-    magic 8 | version u16 | 0 u16 | bytes of the body u32 | sequence u64
-    | crc32 of body and sequence u32 | body
-    body: next id u64 | reserved u64 | clean u8 | boot id 16 | segments u32 | segments x
-          (first id u64 | records u64 | bytes u64 | front u64 | damaged u8
-           | bytes of bits u32 | bits)
+Two files are written in turn (see ``docs/design/journal.md``): a write torn by a crash damages one,
+and the other is one save older.
 
 Up to ``reserved`` ids may have been given out for records that were not yet forced to the disk.
-After the *host* crashed (the boot id differs) ids go on behind it, so that none is given twice. It
-is 0 if each item is synced before its id is told.
+After the *host* crashed (the boot id differs) ids go on behind it. It is 0 if each item is synced
+before its id is told.
 
 Order: a damaged segment is renamed, then the cursor is saved without it and without those to
-delete, then these are deleted. So after a crash at any point no record comes back that was done
-with when the cursor was saved, and a file that is missing was not deleted by us.
+delete, then these are deleted. So after a crash no acknowledged record comes back, and a missing
+file was not deleted by us.
 """
 
 from __future__ import annotations
@@ -50,7 +40,7 @@ _ALLOTTED: Final = 64 * 1024
 
 @dataclass(frozen=True)
 class Known:
-    """What the cursor holds of one segment: records and bytes as they were when it was saved."""
+    """One segment as the cursor knows it: records and bytes at the time of the save."""
 
     first_id: int
     records: int
@@ -83,7 +73,7 @@ class CursorState:
 
 
 def decode(data: bytes) -> CursorState | None:
-    """The state in a slot; ``None`` if there is none, or it is torn or spoilt."""
+    """The state in a slot; ``None`` if there is none, or it is torn or damaged."""
     if len(data) < _FRONT.size:
         return None
     magic, version, _, length, sequence, crc = _FRONT.unpack_from(data)
@@ -112,7 +102,7 @@ def _checksum(body: bytes, sequence: int) -> int:
 
 
 def read_slots(disk: Disk, directory: Path) -> list[CursorState | None]:
-    """Both slots, ``None`` for one that is missing, torn or spoilt.
+    """Both slots, ``None`` for one that is missing, torn or damaged.
 
     :raises OSError: one cannot be read for another reason.
     """
@@ -142,7 +132,8 @@ class CursorFile:
         except OSError:
             self.close()
             raise
-        # Also of what recovery renamed and removed, before anything is deleted on their word.
+        # Also renames and deletions of the recovery, before anything is deleted that relies on
+        # them.
         disk.sync_directory(directory)
 
     def _opened(self, path: Path) -> int:
@@ -156,7 +147,7 @@ class CursorFile:
     def save(self, cursor: CursorState) -> None:
         """Write over the older slot, and force it out.
 
-        :raises OSError: the newer slot still holds what it held.
+        :raises OSError: the newer slot is as it was.
         """
         fd = self._fds[cursor.sequence % len(self._fds)]
         write_all(self._disk, fd, cursor.encode(), 0)
@@ -180,7 +171,7 @@ def boot_id() -> bytes:
 
 
 def bad_name(path: Path, kind: str = "") -> Path:
-    """Return a name under which nobody takes it for a segment, and that nothing has."""
+    """Return a name under which it is not taken for a segment, and that is free."""
     target, number = path.with_name(f"{path.name}{kind}{BAD}"), 1
     while target.exists():
         target, number = path.with_name(f"{path.name}{kind}.{number}{BAD}"), number + 1
@@ -188,7 +179,7 @@ def bad_name(path: Path, kind: str = "") -> Path:
 
 
 def set_aside(disk: Disk, path: Path) -> Path:
-    """Rename a segment so that nobody takes it for one; never over another."""
+    """Rename a segment so that it is not taken for one; never over another file."""
     target = bad_name(path)
     disk.rename(path, target)
     return target
@@ -210,9 +201,9 @@ class CursorWriter:
         self._forget = forget
 
     def save(self, *, clean: bool = False, without: list[Segment] | None = None) -> None:
-        """Write down what is done with, if that has changed.
+        """Save which records are done with, if that has changed.
 
-        :raises OSError: it could not be written; what was saved before stands.
+        :raises OSError: it could not be written; the last save stands.
         """
         with self._saving:
             with self._gate:
@@ -239,9 +230,9 @@ class CursorWriter:
         return CursorState(0, index.next_id, index.reserved, clean, self._boot_id, segments)
 
     def tidy(self) -> None:
-        """Let go of what is done with, and save.
+        """Delete segments that are done with, and save.
 
-        :raises OSError: something of it could not be done; the next call tries again.
+        :raises OSError: some of it could not be done; the next call tries again.
         """
         with self._gate:
             done = [segment for segment in self._index.segments if segment.is_done]
@@ -252,13 +243,13 @@ class CursorWriter:
         try:
             self.save(without=done)
         except OSError as error:
-            # On a full disk only deleting makes room. After a crash before the save below what was
-            # acknowledged is missed.
+            # On a full disk only deleting makes room. After a crash before the save below,
+            # acknowledged segments are missing.
             if not done or error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
         for segment in done:
             self._disk.remove(segment.path)
-            self._let_go(segment)
+            self._drop(segment)
             self._counters.deleted += 1
         self.save()
 
@@ -266,10 +257,10 @@ class CursorWriter:
         try:
             target = set_aside(self._disk, segment.path)
         except FileNotFoundError:
-            self._let_go(segment)  # somebody deleted it, which was told when it was read
+            self._drop(segment)  # somebody deleted it, which was reported when it was read
             return
         self._disk.sync_directory(self._directory)
-        self._let_go(segment)
+        self._drop(segment)
         self._counters.set_aside += 1
         log.warning(
             "damaged journal file kept, its sound records are done with file=%s kept_as=%s",
@@ -277,7 +268,7 @@ class CursorWriter:
             target,
         )
 
-    def _let_go(self, segment: Segment) -> None:
+    def _drop(self, segment: Segment) -> None:
         self._forget(segment)
         with self._gate:
             self._index.remove(segment)

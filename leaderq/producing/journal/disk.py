@@ -27,7 +27,6 @@ class Disk:
     short."""
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory that is not there yet; the one above it is."""
         path.mkdir(exist_ok=True)
 
     def create(self, path: Path) -> int:
@@ -37,7 +36,6 @@ class Disk:
         return os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> int:
-        """Write at ``offset``; return how many bytes were."""
         return os.pwrite(fd, data, offset)
 
     def read(self, fd: int, size: int, offset: int) -> bytes:
@@ -45,7 +43,7 @@ class Disk:
         return os.pread(fd, size, offset)
 
     def sync(self, fd: int) -> None:
-        """Force a file's data, and what is needed to find it, to the disk."""
+        """Force a file's data, and the metadata needed to read it, to the disk."""
         _force_data(fd)
 
     def truncate(self, fd: int, size: int) -> None:
@@ -58,7 +56,7 @@ class Disk:
         old.rename(new)
 
     def remove(self, path: Path) -> None:
-        """Delete a file; one that is gone already is no error."""
+        """Delete a file; one that is gone already is not an error."""
         path.unlink(missing_ok=True)
 
     def sync_directory(self, path: Path) -> None:
@@ -70,13 +68,12 @@ class Disk:
             os.close(fd)
 
     def free_bytes(self, path: Path) -> int:
-        """What an ordinary user may still write to the file system of ``path``."""
+        """The bytes that an ordinary user may still write to the file system of ``path``."""
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
 
 
 def force(disk: Disk, path: Path) -> None:
-    """Force a file to the disk that somebody wrote to before."""
     fd = disk.open(path, writable=True)
     try:
         disk.sync(fd)
@@ -93,11 +90,7 @@ def make_directories(disk: Disk, path: Path) -> None:
 
 
 def write_all(disk: Disk, fd: int, data: bytes, offset: int) -> None:
-    """Write all of ``data``; a short write is gone on with, and the reason for it is then raised by
-    the next.
-
-    :raises OSError: not all of it was written.
-    """
+    """Write all of ``data``; after a short write try again, which raises the reason for it."""
     written = disk.write(fd, data, offset)
     if written == len(data):
         return
@@ -105,7 +98,7 @@ def write_all(disk: Disk, fd: int, data: bytes, offset: int) -> None:
     while written < len(data):
         step = disk.write(fd, rest[written:], offset + written)
         if step <= 0:
-            raise OSError(5, "the file takes no more bytes, and gives no reason")
+            raise OSError(5, "the file takes no more bytes, without a reason")
         written += step
 
 
@@ -176,12 +169,12 @@ def is_locked(directory: Path) -> bool:
     return False
 
 
-def _let_go_in_child() -> None:
+def _release_in_child() -> None:
     for lock in list(_held):
         try:
             lock.release()
         except OSError:
-            continue  # the parent was just closing it; this one is not held any more either
+            continue  # the parent was just closing it; it is not held any more either
 
 
-os.register_at_fork(after_in_child=_let_go_in_child)
+os.register_at_fork(after_in_child=_release_in_child)

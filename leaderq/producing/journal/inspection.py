@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from leaderq.errors import ConfigurationError
 from leaderq.producing.journal.disk import Disk, is_locked
+from leaderq.producing.journal.policy import Damage
 from leaderq.producing.journal.records import (
     HEAD_BYTES,
     JournalRecord,
@@ -31,7 +32,6 @@ from leaderq.producing.journal.recovery import (
     scan_directory,
     segment_file,
 )
-from leaderq.producing.journal.report import Damage
 from leaderq.producing.journal.segments import HEADER_BYTES, AckBitmap, parse_name
 
 T = TypeVar("T")
@@ -39,8 +39,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SegmentView:
-    """One segment. ``done`` records are acknowledged, expired or lost; ``damages`` only what was
-    looked for."""
+    """One segment. ``done`` records are acknowledged, expired or lost; ``damages`` only as far as
+    they were looked for.
+    """
 
     file: str
     first_id: int
@@ -85,10 +86,9 @@ class JournalView:
 
 
 def look(directory: str | Path, *, thorough: bool = False) -> JournalView:
-    """What is in a journal; ``thorough`` reads every byte and checks every record.
+    """The contents of a journal; ``thorough`` reads every byte and checks every record.
 
     :raises ConfigurationError: there is no journal.
-    :raises OSError: it cannot be read.
     """
     place, disk = Path(directory), Disk()
     found = _found(disk, place)
@@ -119,7 +119,7 @@ def _found(disk: Disk, place: Path) -> DirectoryScan:
     for _ in range(5):
         found = _there(partial(scan_directory, disk, place))
         if found is None:
-            continue  # a segment went while the directory was listed
+            continue  # a segment was deleted while the directory was listed
         if found.is_new:
             raise ConfigurationError(
                 f"there is no journal in {str(place)!r}; a journal is a directory with *.seg files "
@@ -153,13 +153,10 @@ def _view(
 def entries(
     directory: str | Path, *, after_id: int = 0, done_too: bool = False, bad_too: bool = False
 ) -> Iterator[JournalRecord]:
-    """The records that are not done with, in order: of the segments, and with ``bad_too`` of the
-    files set aside.
-
-    ``done_too``: also those that are done with and still there. What cannot be read is left out.
+    """The records that are not done with, in order; with ``done_too`` all that are still there,
+    with ``bad_too`` those of the files set aside as well. Unreadable ones are left out.
 
     :raises ConfigurationError: there is no journal.
-    :raises OSError: it cannot be read.
     """
     disk, place = Disk(), Path(directory)
     found = _found(disk, place)
@@ -198,7 +195,7 @@ def _entries(disk: Disk, file: SegmentFile) -> Iterator[JournalRecord]:
 
 
 def _there(work: Callable[[], T]) -> T | None:
-    """``None`` if a file went meanwhile."""
+    """``None`` if a file was deleted meanwhile."""
     try:
         return work()
     except FileNotFoundError:

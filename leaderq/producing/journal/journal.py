@@ -1,28 +1,11 @@
-"""A journal on disk: what ``append`` has returned for survives a crash, in order, until it is
+"""A journal on disk: records that ``append`` has accepted survive a crash, in order, until they are
 acknowledged.
 
-Who is authoritative: the segment files for what was appended, the cursor for what was acknowledged.
-Everything else is recomputed from them when the journal is opened.
+The segment files are authoritative about what was appended, the cursor about what was acknowledged.
+Everything else is recomputed from them when the journal is opened. ``docs/design/journal.md`` has
+the layout, the states, and what happens on each failure.
 
 States: open; closing (nothing is accepted, what waits is written); closed.
-
-=======================  ===========================================================================
-what fails               what happens
-=======================  ===========================================================================
-the process dies         nothing accepted is lost, whatever the policy; acknowledgements of the last
-                         half second may be, so those records come again
-the host dies            what the policy allows is lost (``EVERY_ITEM``: nothing); ids go on behind
-                         all that were given out
-a write, a full disk     the caller is told, the file is cut back to its last whole record, later
-                         appends work once there is room
-a sync                   the caller is told, the record is cut off, the file is never used again
-                         (see ``store``)
-a record is damaged      it is reported and counted, what follows is read, its segment is kept as
-                         ``*.bad`` (see ``recovery``)
-another process has it   ``JournalLocked``
-a finalizer or a signal  a call that comes while this very thread is inside the journal raises
-                         ``WouldDeadlock`` at once
-=======================  ===========================================================================
 """
 
 from __future__ import annotations
@@ -43,33 +26,34 @@ from leaderq.errors import (
     JournalSlow,
     WouldDeadlock,
 )
-from leaderq.producing.journal.acks import Acks
-from leaderq.producing.journal.committer import (
-    GROUP_BYTES,
-    WAITING_BYTES,
-    Bytes,
-    CommitBatch,
-    Committer,
-    OnDurable,
-    batch_of,
-)
 from leaderq.producing.journal.cursor import CursorWriter
 from leaderq.producing.journal.disk import DirectoryLock, Disk, make_directories
 from leaderq.producing.journal.policy import (
     EVERY_ITEM,
     SEGMENT_BYTES,
+    Damage,
     Interval,
+    JournalCounters,
+    JournalPlace,
     Policy,
     allotment,
     fitting_segment_bytes,
 )
-from leaderq.producing.journal.reader import SegmentReader
+from leaderq.producing.journal.reader import Acks, SegmentReader
 from leaderq.producing.journal.records import EXPIRY_BYTES, HEAD_BYTES, JournalRecord, record_of
 from leaderq.producing.journal.recovery import Recovered, recovered
-from leaderq.producing.journal.report import Damage, JournalCounters, JournalPlace
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts
-from leaderq.producing.journal.store import BatchStore
+from leaderq.producing.journal.store import (
+    GROUP_BYTES,
+    WAITING_BYTES,
+    BatchStore,
+    Bytes,
+    CommitBatch,
+    Committer,
+    OnDurable,
+)
 from leaderq.threads import Waker
+from leaderq.timeouts import Deadline
 
 WAIT_S: Final = 30.0
 
@@ -90,7 +74,10 @@ class Journal:
     nothing else from being read. The cap holds at every moment.
 
     *Not guaranteed:* exactly once. An acknowledgement is on the disk within half a second, or when
-    :meth:`flush` or :meth:`close` returns; a crash before that returns the record again.
+    :meth:`flush` or :meth:`close` returns; a crash before that returns the record again. While a
+    :class:`~leaderq.producing.BufferedProducer` uses the journal, a record that could not be stored
+    *halts* it: whatever anybody appends behind that record is refused with the same error, until
+    the producer lets it go on, a moment after the last of them was told.
 
     :raises JournalLocked: the directory is open elsewhere.
     :raises JournalFailed: it cannot be read or written.
@@ -157,29 +144,26 @@ class Journal:
         self._store.begin()
         interval = self.sync.seconds if isinstance(self.sync, Interval) else float("inf")
         self._committer.start(
-            store=self._store.store,
-            settle=self._store.settle,
+            self._store,
             chores=self._tidy,
             upkeep=self._keep_up,
             upkeep_every_s=interval,
         )
 
     def _tidy(self) -> None:
-        """On the writer's thread: let go of what is done with, and tell that there is room."""
+        """Delete segments that are done with, and tell that there is room."""
         before = self._index.bytes_used
         self._cursor.tidy()
         if self._index.bytes_used < before and self.when_room is not None:
             self.when_room()
 
     def _keep_up(self) -> None:
-        """On the writer's thread: force out what is due, close a segment that is used up."""
+        """Force out overdue records, close a segment that is used up."""
         self._store.sync()
         if self._acks.take_spent(self._store.current):
             self._store.roll()
             with self._gate:
                 self._committer.kick()
-
-    # -- appending ---------------------------------------------------------------------------------
 
     def append(
         self, payload: Bytes, *, ttl_s: float | None = None, timeout_s: float | None = WAIT_S
@@ -202,12 +186,9 @@ class Journal:
         ttl_s: float | None = None,
         timeout_s: float | None = WAIT_S,
     ) -> range:
-        """Store several records behind each other; return their ids. All are stored, or an error is
-        raised and none is.
-
-        A crash before this returns may leave the first few of them.
-
-        :raises: as :meth:`append`; together they must fit into one segment.
+        """Store several records behind each other, which together fit into a segment; return their
+        ids. All are stored, or an error is raised and none is; but a crash before this returns may
+        leave the first few of them. Raises as :meth:`append`.
         """
         batch = self._batch(payloads, ttl_s)
         count = len(batch.payloads)  # others may join the batch once it waits
@@ -227,9 +208,10 @@ class Journal:
 
         ``on_durable(id, error)`` is called once: with the id when the record is as durable as the
         policy says, or with ``None`` and the error for which it is not stored. It is called on the
-        writer's thread, and must neither take long nor call what waits for the writer (``append``,
-        ``append_many``, ``flush``, ``close``: these raise ``WouldDeadlock`` there). Waits only
-        while 16 MiB are on their way to the disk.
+        writer's thread, and must neither take long nor call a method that waits for the writer
+        (``append``, ``append_many``, ``flush``, ``close`` raise ``WouldDeadlock`` there).
+
+        Waits only while 16 MiB are on their way to the disk.
 
         :raises JournalFull: the cap is reached; other reasons are told to ``on_durable``.
         :raises JournalSlow: no room came in time; nothing was stored.
@@ -256,8 +238,8 @@ class Journal:
                 batch.add_callback(on_durable)
 
     def flush(self, timeout_s: float | None = WAIT_S) -> None:
-        """Wait until all that was accepted is on the disk, whatever the policy, and what was
-        acknowledged too.
+        """Wait until all accepted records are on the disk, whatever the policy, and all
+        acknowledgements too.
 
         :raises JournalFailed: a sync failed, this one or one since the last flush.
         :raises JournalSlow: not in time.
@@ -269,7 +251,9 @@ class Journal:
 
     def _batch(self, payloads: Iterable[Bytes], ttl_s: float | None) -> CommitBatch:
         self._refuse_if_closed()
-        batch = batch_of(payloads, self._expires_us(ttl_s))
+        batch, expires_us = CommitBatch(), self._expires_us(ttl_s)
+        for one in payloads:
+            batch.add(one if type(one) is bytes else bytes(memoryview(one)), expires_us)
         if batch.size > self._segment_bytes:
             raise JournalRecordTooLarge(size=batch.size, limit=self._segment_bytes)
         return batch
@@ -279,8 +263,7 @@ class Journal:
     ) -> int:
         """Have a batch written, or with ``may_share`` its one record with others, and wait for it;
         return its first id."""
-        give_up_s = None if timeout_s is None else time.monotonic() + timeout_s
-        position, waker = 0, Waker()
+        deadline, position, waker = Deadline(timeout_s), 0, Waker()
         with self._gate:
             self._admit(batch.size, timeout_s)
             self._refuse_to_wait_for_myself()
@@ -290,7 +273,7 @@ class Journal:
             else:
                 self._committer.line_up(batch)
             batch.waiting.append(waker)
-        waker.wait(_left_s(give_up_s))
+        waker.wait(deadline.remaining_s)
         if not batch.is_done:
             raise JournalSlow(
                 "the journal's disk did not take the record in time; it may be stored later, or not"
@@ -304,20 +287,19 @@ class Journal:
 
     def _admit(self, size: int, timeout_s: float | None) -> None:
         """Under the gate: let so many more bytes be accepted, after waiting for that if need be."""
-        give_up_s = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         while True:
             if self._closed or not self._lock.is_held:
                 raise self._closed_error()
             if not self._committer.is_crowded:
                 break
             self._refuse_to_wait_for_myself()
-            left_s = _left_s(give_up_s)
-            if left_s == 0.0:
+            if deadline.is_over:
                 raise JournalSlow(
                     "too much waits for the journal's disk, which took too little in time; "
                     "nothing was stored"
                 )
-            self._committer.room.wait(left_s)
+            self._committer.room.wait(deadline.remaining_s)
         if self._max_bytes is None or not size:
             return
         taken = self._index.bytes_used + self._committer.waiting_bytes
@@ -330,16 +312,14 @@ class Journal:
                 "max_bytes"
             )
 
-    # -- reading and acknowledging -----------------------------------------------------------------
-
     def read(
         self, after_id: int = 0, *, max_items: int = 1000, max_bytes: int = 1 << 20
     ) -> list[JournalRecord]:
         """Return unacknowledged records behind ``after_id``, in order: at least one if there is
-        any, as many as the limits allow. What has expired is among them, for the caller to decide.
+        any, as many as the limits allow. Expired ones are among them, for the caller to decide.
 
-        :raises JournalFailed: the file system failed. What is damaged does not raise: it is passed,
-            see :attr:`damages`.
+        :raises JournalFailed: the file system failed. Damage does not raise: it is passed over, see
+            :attr:`damages`.
         """
         self._refuse_if_closed()
         with self._translated("read"):
@@ -354,10 +334,9 @@ class Journal:
         return self.ack_many((record_id,)) == 1
 
     def ack_many(self, record_ids: Iterable[int]) -> int:
-        """Mark records as done with, in any order; return how many were not before. All, or none if
-        this raises.
+        """Mark records as done with, in any order; return how many were not before.
 
-        :raises ValueError: no record has had one of these ids yet.
+        :raises ValueError: no record has had one of these ids yet; none was marked.
         """
         self._refuse_if_closed()
         return self._acks.ack(record_ids)
@@ -367,8 +346,6 @@ class Journal:
         self._refuse_if_closed()
         return self._acks.ack_to(record_id)
 
-    # -- looking -----------------------------------------------------------------------------------
-
     @property
     def depth(self) -> int:
         """How many records are not done with."""
@@ -376,8 +353,7 @@ class Journal:
 
     @property
     def bytes_used(self) -> int:
-        """Bytes of the segment files, those of records that are done with and not yet deleted
-        included."""
+        """Bytes of the segment files, also of records that are done with and not yet deleted."""
         return self._index.bytes_used
 
     @property
@@ -395,7 +371,7 @@ class Journal:
         return max(0, min(rooms)) if rooms else None
 
     def place(self, record_id: int) -> JournalPlace | None:
-        """Return where a record lies; ``None`` if its segment is gone. Also of a closed journal."""
+        """Return a record's place; ``None`` if its segment is gone. Also of a closed journal."""
         with self._gate:
             segment = self._index.holding(record_id)
         if segment is None:
@@ -411,12 +387,11 @@ class Journal:
 
     @property
     def damages(self) -> Sequence[Damage]:
-        """All found damaged so far, at opening and since."""
+        """All damages found so far, at opening and since."""
         return tuple(self._acks.damages)
 
     def is_entered(self) -> bool:
-        """Return whether this very thread is inside the journal, and interrupts itself with this
-        call."""
+        """Return whether this call interrupts its own thread inside the journal."""
         return bool(self._gate._is_owned())  # type: ignore[attr-defined]
 
     @property
@@ -424,10 +399,8 @@ class Journal:
         """Whether this is the writer's thread, which calls ``on_durable``."""
         return self._committer.is_writer
 
-    # -- the end -----------------------------------------------------------------------------------
-
     def close(self, timeout_s: float | None = WAIT_S) -> None:
-        """Write what waits, force it out, save what is acknowledged, and let others open the
+        """Write waiting records, force them out, save the acknowledgements, and let others open the
         directory. May be called twice.
 
         :raises JournalSlow: the disk did not take it in time; the directory stays locked.
@@ -439,7 +412,7 @@ class Journal:
             self._closed = True
             return
         self._refuse_reentry()
-        self._refuse_to_wait_for_myself()  # before the lock: its holder may wait for this thread
+        self._refuse_to_wait_for_myself()  # before the lock, whose holder may wait for this thread
         with self._closing:
             if not self._is_ours():  # closed by another thread meanwhile
                 return
@@ -474,11 +447,10 @@ class Journal:
     def _is_ours(self) -> bool:
         return self._lock.is_held
 
-    # -- refusing ----------------------------------------------------------------------------------
-
     def _refuse_if_closed(self) -> None:
-        """Every public call asks before it takes a lock, which in a forked child may be held for
-        ever, and which this thread may hold itself."""
+        """Called first in every public call: a forked child may never get the lock, and this thread
+        may hold it itself.
+        """
         if self._closed or not self._lock.is_held:
             raise self._closed_error()
         self._refuse_reentry()
@@ -505,14 +477,10 @@ class Journal:
 
     @contextmanager
     def _translated(self, done: str) -> Iterator[None]:
-        """Raise ``JournalFailed`` instead of ``OSError``, saying which journal it was."""
+        """Raise ``JournalFailed`` instead of ``OSError``, naming the journal."""
         try:
             yield
         except OSError as exc:
             raise JournalFailed(
                 f"journal {str(self.directory)!r} could not be {done}: {exc}"
             ) from exc
-
-
-def _left_s(give_up_s: float | None) -> float | None:
-    return None if give_up_s is None else max(0.0, give_up_s - time.monotonic())

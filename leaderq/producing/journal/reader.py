@@ -1,25 +1,35 @@
-"""Reads committed records while others are written. What cannot be read is reported, marked as done
-with, and passed.
+"""What becomes of records once they are stored: read while others are written, acknowledged, lost.
 
-Keeps the last run of records it parsed (half a mebibyte, or one record if that is larger), so that
-reading on in small steps parses nothing twice, and one file open.
+What cannot be read is reported, marked as done with, and passed. The reader keeps the last run of
+records it parsed (half a mebibyte, or one record if that is larger), so that reading on in small
+steps parses nothing twice, and one file open.
+
+Segments are deleted when all in them is done with. The segment that is being written is closed for
+that when half of it is used, or when the journal was full: else what was acknowledged in it would
+take room for ever.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from leaderq.errors import JournalClosed
+from leaderq.producing.journal.policy import Damage
 from leaderq.producing.journal.records import HEAD_BYTES, Raw, Run, ScanRange, scan
-from leaderq.producing.journal.report import Damage
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment
+from leaderq.producing.journal.store import Committer
+
+log = logging.getLogger("leaderq.producing.journal")
 
 
 @dataclass
 class _Place:
-    """Where reading stands in a segment: ``records`` from ``first_id`` on were parsed last; they
-    end at ``offset``, where ``next_id`` follows."""
+    """The position of reading in a segment: ``records`` from ``first_id`` on were parsed last; they
+    end at ``offset``, where ``next_id`` follows.
+    """
 
     segment: Segment
     next_id: int
@@ -29,9 +39,8 @@ class _Place:
 
 
 class SegmentReader:
-    """Used by any thread, one at a time.
-
-    ``on_damage(segment, damage)`` is called, without the gate, for each thing found spoilt.
+    """Used by any thread, one at a time. ``on_damage(segment, damage)`` is called, without the
+    gate, for each damage found.
     """
 
     def __init__(self, parts: JournalParts, on_damage: Callable[[Segment, Damage], None]) -> None:
@@ -40,16 +49,16 @@ class SegmentReader:
         self._reading = threading.Lock()
         self._place: _Place | None = None
         self._fd = -1
+        self._is_closed = False
 
     def read(self, after_id: int, *, max_items: int, max_bytes: int) -> list[Raw]:
         """Records behind ``after_id`` that are not done with: at least one if there is any, as many
-        as the limits allow.
-
-        :raises OSError: the file system failed, other than by an input/output error in a segment.
-        """
+        as the limits allow."""
         found: list[Raw] = []
         position, size = after_id + 1, 0
         with self._reading:
+            if self._is_closed:
+                raise JournalClosed("the journal was closed by another thread meanwhile")
             while len(found) < max_items and (
                 some := self._some_from(position, max_items - len(found))
             ):
@@ -62,8 +71,7 @@ class SegmentReader:
         return found
 
     def _some_from(self, position: int, most: int) -> list[Raw]:
-        """The next records from this id on that are not done with, not more than ``most``; empty if
-        there are none."""
+        """The next records from this id on that are not done with, ``most`` at most."""
         while True:
             with self._gate:
                 segment = self._index.from_id(position)
@@ -84,8 +92,9 @@ class SegmentReader:
                 return wanted
 
     def _gone(self, segment: Segment) -> None:
-        """Its file is not there: all in it was acknowledged a moment ago, by another thread, or
-        somebody else deleted it."""
+        """Its file is not there: another thread acknowledged all its records a moment ago, or
+        somebody else deleted it.
+        """
         with self._gate:
             if segment not in self._index.segments:
                 return
@@ -102,8 +111,7 @@ class SegmentReader:
             return [raw for raw in records if raw[0] - first_id not in marks]
 
     def _placed(self, segment: Segment, position: int) -> _Place:
-        """The place to read this id from: where reading stands if that is not behind it, else the
-        beginning."""
+        """The place to read this id from: the current one if not behind it, else the beginning."""
         place = self._place
         if place is None or place.segment is not segment:
             self._close()
@@ -158,6 +166,7 @@ class SegmentReader:
 
     def close(self) -> None:
         with self._reading:
+            self._is_closed = True
             self._close()
 
     def _close(self) -> None:
@@ -165,3 +174,97 @@ class SegmentReader:
         if self._fd >= 0:
             self._disk.close(self._fd)
             self._fd = -1
+
+
+class Acks:
+    """Counts each record once: acknowledged, or lost. ``large_bytes``: a current segment of this
+    size is closed when all its records are done with. Takes the gate.
+    """
+
+    def __init__(
+        self,
+        parts: JournalParts,
+        committer: Committer,
+        *,
+        large_bytes: int,
+        damages: Iterable[Damage],
+    ) -> None:
+        self._gate, self._index, self._counters = parts.gate, parts.index, parts.counters
+        self._committer = committer
+        self._large_bytes = large_bytes
+        self._is_pressed = False
+        self.damages = list(damages)
+
+    def ack(self, record_ids: Iterable[int]) -> int:
+        wanted = record_ids if isinstance(record_ids, (list, tuple, range)) else list(record_ids)
+        newly, last_id = 0, -1
+        segment: Segment | None = None
+        with self._gate:
+            if wanted and max(wanted) >= self._index.next_id:
+                last, following = max(wanted), self._index.next_id
+                raise ValueError(f"no record has had id {last} yet; the next will be {following}")
+            for number in wanted:
+                if segment is None or not segment.first_id <= number <= last_id:
+                    self._marked(segment)
+                    segment = self._index.holding(number)
+                    last_id = segment.last_id if segment else -1
+                if segment is not None and segment.marks.add(number - segment.first_id):
+                    newly += 1
+            self._marked(segment)
+            self._counters.acked += newly
+        return newly
+
+    def ack_to(self, record_id: int) -> int:
+        newly = 0
+        with self._gate:
+            for segment in self._index.segments:
+                if segment.records and segment.first_id <= record_id:
+                    newly += segment.mark(segment.first_id, min(record_id, segment.last_id))
+                    self._marked(segment)
+            self._counters.acked += newly
+        return newly
+
+    def lose(self, segment: Segment, damage: Damage) -> None:
+        with self._gate:
+            segment.damaged = True
+            newly = segment.mark(*damage.lost_ids) if damage.lost_ids else 0
+            if not newly:
+                return  # they were acknowledged, or this is known
+            self._counters.corrupt += newly
+            self.damages.append(damage)
+            self._marked(segment)
+        log.error(
+            "journal records lost count=%d file=%s ids=%s reason=%s",
+            newly,
+            segment.path,
+            damage.lost_ids,
+            damage.reason,
+        )
+
+    def _marked(self, segment: Segment | None) -> None:
+        """Records of a segment were marked: delete it if all are."""
+        if segment is None:
+            return
+        if segment.is_done:
+            self._committer.kick()
+        elif self._is_spent(segment):
+            self._committer.want_upkeep()
+
+    def _is_spent(self, segment: Segment) -> bool:
+        """Whether closing a segment that is being written would make room."""
+        if not segment.records or segment.open_records:
+            return False
+        return self._is_pressed or segment.size > self._large_bytes
+
+    def press(self) -> None:
+        """Under the gate: the journal is full."""
+        self._is_pressed = True
+        if not self._index.depth:
+            self._committer.want_upkeep()
+
+    def take_spent(self, segment: Segment | None) -> bool:
+        with self._gate:
+            if segment is None or not self._is_spent(segment):
+                return False
+            self._is_pressed = False
+            return True

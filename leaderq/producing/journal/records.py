@@ -1,14 +1,5 @@
-"""The bytes of records, and the way through a segment full of them, past whatever is damaged.
-
-::
-
-    length u32 | crc32 u32 | id u64 | appended u64 (microseconds of the epoch) | flags u8,
-    mark 3 bytes | payload
-
-All little-endian. The checksum covers everything but itself: it is started with ``salt ^ length``
-and runs over what follows it. The salt is made of the segment's name, so that bytes of another
-segment, or of a journal kept as a payload in this one, are no records here. With the flag
-:data:`EXPIRES` the payload begins with the instant of expiry, u64 microseconds of the epoch.
+"""The bytes of records (see ``docs/design/journal.md``), and the way through a segment full of
+them, past whatever is damaged.
 
 :func:`scan` returns runs of records, and the spans between them that hold none. The last span ends
 where the bytes do, so only its reader can say whether it is a torn tail. Behind a damaged record
@@ -41,20 +32,17 @@ EXPIRY_BYTES: Final = _EXPIRY.size
 
 
 Raw = tuple[int, int, int, bytes, int]
-"""One record as it stands in a segment: id, appended (microseconds), flags, body, and where in the
-data it ends.
-
-A plain tuple, since the garbage collector stops looking at these: with a class of its own it takes
-longer than all the rest.
+"""One record of a segment: id, appended (microseconds), flags, body, and the offset in the data at
+which it ends. A plain tuple, because the garbage collector stops looking at these: a class of its
+own costs more than all the rest.
 """
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """The records at the beginning of some bytes; ``used`` of these they take.
-
-    What follows them is not a record if ``is_bad``, else the data ends there: within a record that
-    takes ``needs`` bytes in all if its length can be believed.
+    """The records at the beginning of some bytes; they take ``used`` of these. If ``is_bad``, no
+    record follows them; otherwise the data ends there, within a record of ``needs`` bytes in all if
+    its length can be believed.
     """
 
     records: list[Raw]
@@ -64,7 +52,7 @@ class Parsed:
 
 
 def salt_of(first_id: int, stamp: int) -> int:
-    """What checksums in the segment of this name are started with."""
+    """The start value of checksums in the segment of this name."""
     return crc32(_ID.pack(first_id), stamp)
 
 
@@ -89,14 +77,14 @@ def encode(
     return b"".join(parts)
 
 
-def parse(data: bytes, *, salt: int, expected_id: int, limit: int, at: int = 0) -> Parsed:
-    """The records from ``at`` on, as far as they are whole and in order.
+def parse(data: bytes, *, salt: int, expected_id: int, limit: int) -> Parsed:
+    """The records that ``data`` begins with, as far as they are whole and in order.
 
     ``expected_id`` is the least id the first may have, those after it follow without a gap; no
     record takes more than ``limit`` bytes.
     """
     records: list[Raw] = []
-    size, unpack = len(data), _HEAD.unpack_from
+    at, size, unpack = 0, len(data), _HEAD.unpack_from
     while at + HEAD_BYTES <= size:
         length, crc, number, appended_us, mark = unpack(data, at)
         start = at + HEAD_BYTES
@@ -130,7 +118,7 @@ def likely_heads(data: bytes, *, low_id: int, high_id: int) -> list[int]:
     return found
 
 
-# More does not stay in the processor's cache, and takes twice as long a record.
+# A larger window leaves the processor's cache, and takes twice as long a record.
 WINDOW: Final = 1 << 19
 MAX_RECORD_BYTES: Final = 1 << 30
 
@@ -160,8 +148,9 @@ class Spoilt:
 
 @dataclass(frozen=True)
 class ScanRange:
-    """Where to look: the bytes from ``start`` to ``end`` of the segment with this salt, whose next
-    record has ``next_id`` or, if there were spoilt ones, a later one up to ``last_id``."""
+    """The range to search: the bytes from ``start`` to ``end`` of the segment with this salt, whose
+    next record has ``next_id`` or, behind damage, a later one up to ``last_id``.
+    """
 
     start: int
     end: int
@@ -170,13 +159,13 @@ class ScanRange:
     last_id: int
 
 
-def scan(read: Reading, span: ScanRange, window: int = WINDOW) -> Iterator[Run | Spoilt]:
-    """All that lies in the span, in order.
+def scan(read: Reading, span: ScanRange) -> Iterator[Run | Spoilt]:
+    """All runs and damages in the range, in order.
 
-    :raises OSError: of ``read``, but for EIO: what the disk cannot give back is spoilt.
+    :raises OSError: of ``read``, except EIO: bytes that the disk cannot return are damaged.
     """
     reading = _tolerant(read)
-    at, next_id, size = span.start, span.next_id, window
+    at, next_id, size = span.start, span.next_id, WINDOW
     while at < span.end:
         data = reading(min(size, span.end - at), at)
         parsed = parse(data, salt=span.salt, expected_id=next_id, limit=MAX_RECORD_BYTES)
@@ -185,13 +174,13 @@ def scan(read: Reading, span: ScanRange, window: int = WINDOW) -> Iterator[Run |
             yield Run(at, at + parsed.used, parsed.records[0][0], last_id, parsed.records)
             next_id = last_id + 1
             at += parsed.used
-            size = window
+            size = WINDOW
         if parsed.is_bad or (not parsed.records and at + parsed.needs > span.end):
-            found = _next_record(reading, span, at + 1, next_id, window)
+            found = _next_record(reading, span, at + 1, next_id)
             yield Spoilt(at, found or span.end, found is None)
-            at, size = found or span.end, window
+            at, size = found or span.end, WINDOW
         elif not parsed.records:
-            size = max(window, parsed.needs)
+            size = max(WINDOW, parsed.needs)
 
 
 def _tolerant(read: Reading) -> Reading:
@@ -207,16 +196,16 @@ def _tolerant(read: Reading) -> Reading:
     return reading
 
 
-def _next_record(read: Reading, span: ScanRange, at: int, low_id: int, window: int) -> int | None:
-    """Where the next whole record begins, if there is one."""
+def _next_record(read: Reading, span: ScanRange, at: int, low_id: int) -> int | None:
+    """The beginning of the next whole record, if there is one."""
     while at < span.end:
-        data = read(min(window, span.end - at), at)
+        data = read(min(WINDOW, span.end - at), at)
         for head in likely_heads(data, low_id=low_id, high_id=span.last_id):
             if _is_record(read, span, at + head):
                 return at + head
         if at + len(data) >= span.end:
             return None
-        at += len(data) - HEAD_BYTES + 1  # a head across the border of two windows
+        at += len(data) - HEAD_BYTES + 1  # a head that spans two windows
     return None
 
 
@@ -233,8 +222,7 @@ def _is_record(read: Reading, span: ScanRange, at: int) -> bool:
 
 
 class JournalRecord(NamedTuple):
-    """``appended_at`` and ``expires_at`` are seconds of the epoch, the latter ``None`` if it does
-    not expire."""
+    """``appended_at``, ``expires_at``: seconds of the epoch, the latter ``None`` for never."""
 
     id: int
     payload: bytes

@@ -1,36 +1,12 @@
-"""Opening a directory that a journal may have left in any state.
+"""Looks at a journal's directory without changing anything, and opens one in any state.
 
 Nothing is trusted, nothing is deleted but what was done with or was never accepted, and nothing
-keeps what follows it from being read. Each file that is not as it should be ends in exactly one of
-these:
-
-===============================  ===================================================================
-found                            done
-===============================  ===================================================================
-last segment ends within a       cut behind the last whole record; its bytes are kept as
-record (torn tail)               ``*.tail.bad`` if they could be a whole record damaged later
-damaged bytes with whole         these are read; the ids between are reported lost; the file becomes
-records behind them              ``*.bad`` when the rest is done with
-complete segment shorter than    the same
-it was
-header damaged                   the same; the name says the first id
-header of a later version        ``*.bad`` at once
-segment cut off within its       removed: no record was ever in it
-header when made
-segment the cursor has, gone     reported
-segment done with, whose         deleted
-deletion was interrupted
-one cursor slot damaged          the other is used: up to one save older, so some acknowledged
-                                 records may come again
-both cursor slots damaged        all segments are read through, and all that is in them comes again
-===============================  ===================================================================
+keeps what follows it from being read. What is done with each file that is not as it should be
+stands in ``docs/design/journal.md``, one row each.
 
 Memory: half a mebibyte, or the largest record. Time: complete segments are not read, but for their
 headers; of the last, what was written since the cursor was saved. What is spoilt in complete
 segments is found when they are read.
-
-Looks at a journal's directory without changing anything: what opening it, and ``leaderq journal
-inspect``, begin with.
 """
 
 from __future__ import annotations
@@ -53,6 +29,7 @@ from leaderq.producing.journal.cursor import (
     set_aside,
 )
 from leaderq.producing.journal.disk import Disk, force, write_all
+from leaderq.producing.journal.policy import Damage, RecoveryReport
 from leaderq.producing.journal.records import (
     HEAD_BYTES,
     WINDOW,
@@ -63,7 +40,6 @@ from leaderq.producing.journal.records import (
     salt_of,
     scan,
 )
-from leaderq.producing.journal.report import Damage, RecoveryReport
 from leaderq.producing.journal.segments import (
     HEADER_BYTES,
     VERSION,
@@ -77,13 +53,14 @@ from leaderq.producing.journal.segments import (
 )
 
 LEAP: Final = 1 << 20
-"""How many ids are passed over when nobody knows any more which were given out."""
+"""How many ids are passed over when nobody knows any more which were assigned."""
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """What a journal begins with; ``previous`` is what the header of its first segment says of the
-    one before."""
+    """The state that a journal begins with; ``previous`` is the part of the first segment's header
+    that describes the one before.
+    """
 
     index: SegmentIndex
     stamp: int | None
@@ -93,9 +70,9 @@ class Recovered:
 
 
 def recovered(disk: Disk, directory: Path) -> Recovered:
-    """Put a directory right, which must be locked.
+    """Repair a directory, which must be locked.
 
-    :raises OSError: the file system would not.
+    :raises OSError: the file system failed.
     """
     began = time.perf_counter()
     found = scan_directory(disk, directory)
@@ -126,7 +103,7 @@ def recovered(disk: Disk, directory: Path) -> Recovered:
 
 @dataclass
 class _Recovery:
-    """The state of a directory, as it is put right step by step."""
+    """The state of a directory, as it is repaired step by step."""
 
     disk: Disk
     directory: Path
@@ -138,10 +115,6 @@ class _Recovery:
     scanned_bytes: int = 0
 
     def run(self) -> None:
-        """Put everything right.
-
-        :raises OSError: the file system would not.
-        """
         for file in self.found.files:
             self._take_in(file)
         self.damages += self.found.missing()
@@ -149,8 +122,9 @@ class _Recovery:
         self._force_out()
 
     def _force_out(self) -> None:
-        """What a killed process wrote and did not force out is still the system's only: as far as
-        anybody was told, it is stored."""
+        """Records that a killed process wrote and did not force out may exist only in the system's
+        memory, although callers were told that they are stored.
+        """
         if self.found.cursor is not None and self.found.cursor.clean:
             return
         for segment in self.segments:
@@ -188,16 +162,15 @@ class _Recovery:
         set_aside(self.disk, file.path)
 
     def _cut(self, file: SegmentFile, end: int, torn: int) -> bool:
-        """Cut a torn tail off; a killed process never leaves a whole record that does not check, so
-        such a one is kept.
-
-        Returns ``False`` if there is no room to keep it: then the whole file is.
+        """Cut off a torn tail. A killed process never leaves a whole record with a wrong checksum,
+        so such a one is kept. Returns ``False`` if there is no room to keep it: then the whole file
+        is kept.
         """
         self.torn_bytes += torn
         fd = self.disk.open(file.path, writable=True)
         try:
-            if torn and self._was_whole(fd, end, torn):
-                self._keep_tail(file, fd, end, end + torn)
+            if torn and (size := self._whole_bytes(fd, end, torn, file.size - end)):
+                self._keep_tail(file, fd, end, end + max(size, torn))
             self.disk.truncate(fd, end)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -207,14 +180,15 @@ class _Recovery:
             self.disk.close(fd)
         return True
 
-    def _was_whole(self, fd: int, start: int, torn: int) -> bool:
-        """Whether this may have been a whole record: it ends neither within its length nor in zeros
-        of a broken write."""
+    def _whole_bytes(self, fd: int, start: int, torn: int, left: int) -> int:
+        """The size of this record if it may have been whole: it ends neither behind the file nor in
+        zeros of a broken write (but it may end in a few of its own); 0 if not.
+        """
         head = self.disk.read(fd, HEAD_BYTES, start)
-        if torn < HEAD_BYTES:
-            return False
         size = HEAD_BYTES + int.from_bytes(head[:4], "little")
-        return size <= torn and bool(self.disk.read(fd, 16, start + size - 16).strip(b"\0"))
+        if torn < HEAD_BYTES or size > left:
+            return 0
+        return size if self.disk.read(fd, 16, start + size - 16).strip(b"\0") else 0
 
     def _keep_tail(self, file: SegmentFile, fd: int, start: int, end: int) -> None:
         target = bad_name(file.path, ".tail")
@@ -231,7 +205,7 @@ class _Recovery:
         self.damages.append(Damage(file.path.name, reason, start, end - start))
 
     def _keep(self, segment: Segment) -> None:
-        """What holds no record goes: deleted, or set aside if damaged."""
+        """Remove a file without records: delete it, or set it aside if it is damaged."""
         self.next_id = max(self.next_id, segment.last_id + 1)
         segment.marks.clip(segment.records)
         if segment.records:
@@ -248,8 +222,7 @@ class _Recovery:
             segment.mark(*damage.lost_ids)
 
     def _first_free_id(self) -> int:
-        """The least id that was certainly never given out, as far as cursor and set-aside files
-        tell."""
+        """The least id that was certainly never assigned, by cursor and set-aside files."""
         bounds = [self.next_id]
         cursor = self.found.cursor
         if cursor is not None:
@@ -263,15 +236,14 @@ class _Recovery:
         return max(bounds)
 
     def _same_boot(self) -> bool:
-        """Whether whatever was written is still there: the host has not crashed since the cursor
-        was saved."""
+        """Whether all written bytes are still there: no crash of the host since the last save."""
         cursor = self.found.cursor
         return cursor is not None and cursor.boot_id == boot_id() != bytes(16)
 
 
 @dataclass(frozen=True)
 class SegmentFile:
-    """A segment's file as it lies there; ``header`` is ``None`` if it is torn or spoilt."""
+    """A segment's file as it is on the disk; ``header`` is ``None`` if it is torn or damaged."""
 
     first_id: int
     stamp: int
@@ -286,14 +258,13 @@ class SegmentFile:
 
     @property
     def is_stub(self) -> bool:
-        """Whether the making of it was interrupted: no record was ever in it."""
+        """Whether its creation was interrupted: no record was ever in it."""
         return self.header is None and self.size < HEADER_BYTES
 
 
 @dataclass(frozen=True)
 class DirectoryScan:
-    """What lies in a directory. ``complete`` are the segments whose records and bytes are known
-    unread."""
+    """A directory's contents. ``complete``: segments whose records and bytes are known unread."""
 
     files: list[SegmentFile]
     bad: list[Path]
@@ -319,8 +290,7 @@ class DirectoryScan:
         return self.cursor.segments.get(first_id) if self.cursor else None
 
     def is_finished(self, file: SegmentFile) -> bool:
-        """Whether it was done with when the cursor was saved, and its deletion did not come to
-        pass."""
+        """Whether it was done with when the cursor was saved, and its deletion was interrupted."""
         return (
             self.cursor is not None
             and file.first_id < self.cursor.next_id
@@ -328,8 +298,7 @@ class DirectoryScan:
         )
 
     def missing(self) -> Iterator[Damage]:
-        """What is lost with segments that the cursor knows and that are neither here nor set
-        aside."""
+        """The losses with segments known to the cursor, and neither here nor set aside."""
         here = {file.first_id for file in self.files} | {
             set_aside_id(path.name) for path in self.bad
         }
@@ -348,10 +317,6 @@ class DirectoryScan:
 
 
 def scan_directory(disk: Disk, directory: Path) -> DirectoryScan:
-    """Look at a directory.
-
-    :raises OSError: it cannot be read.
-    """
     files, bad = [], []
     for path in sorted(directory.iterdir()):
         if (name := parse_name(path.name)) is not None:
@@ -364,10 +329,6 @@ def scan_directory(disk: Disk, directory: Path) -> DirectoryScan:
 
 
 def segment_file(disk: Disk, path: Path, first_id: int, stamp: int) -> SegmentFile:
-    """Look at a segment's header and size.
-
-    :raises OSError: it cannot be read.
-    """
     fd = disk.open(path)
     try:
         header = decode(disk.read(fd, HEADER_BYTES, 0))
@@ -396,10 +357,10 @@ def _complete(files: list[SegmentFile], cursor: CursorState | None) -> dict[int,
 
 @dataclass
 class SegmentContent:
-    """What a segment file holds, as far as its successor, the cursor or a reading tell."""
+    """The contents of a segment file, as far as its successor, the cursor or a reading tell."""
 
     records: int
-    """As many as ids from the first to the last, those that cannot be read included."""
+    """The number of ids from the first to the last, unreadable records included."""
     size: int
     """Bytes up to the end of the last record."""
     torn: int = 0
@@ -420,9 +381,11 @@ def holding(
     thorough: bool = False,
     is_current: bool = False,
 ) -> SegmentContent:
-    """Return what a segment holds. It is read through if nobody knows how many records it has, or
-    if it is shorter than it was, or ``thorough``; then every record is checked, those behind
-    ``start``, which the cursor knows, if it is given. ``is_current``: it is being written.
+    """Return the contents of a segment.
+
+    It is read through if its number of records is not known, or if it is shorter than it was, or
+    ``thorough``; then every record is checked, from ``start``, which the cursor knows, if it is
+    given. ``is_current``: it is being written.
 
     :raises OSError: other than an input/output error.
     """

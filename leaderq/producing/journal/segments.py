@@ -1,13 +1,5 @@
-"""The segments of a journal: the bytes that one begins with, and what is known of each in memory.
-
-The header, little-endian::
-
-    magic 8 | version u16 | bytes of this header u16 | 0 u32 | first id u64
-    | previous: first id u64, records u64, bytes u64
-    | created u64 (microseconds of the epoch) | crc32 of what stands before it u32
-
-What is said of the previous segment is said when that one is complete. So it need not be read to
-know how many records it holds, and one that was cut short later is known to be.
+"""The segments of a journal: the bytes that one begins with (see ``docs/design/journal.md``), and
+what is known of each in memory.
 
 Ids within a segment follow each other without a gap, so a record's position is its id less the
 first. Which records are done with (acknowledged, expired, lost) is a count from the front, and a
@@ -27,8 +19,8 @@ from threading import RLock
 from typing import Final
 
 from leaderq.producing.journal.disk import Disk
+from leaderq.producing.journal.policy import JournalCounters
 from leaderq.producing.journal.records import salt_of
-from leaderq.producing.journal.report import JournalCounters
 
 MAGIC: Final = b"lqjrnl\r\n"
 VERSION: Final = 1
@@ -41,7 +33,7 @@ BAD: Final = ".bad"
 
 @dataclass(frozen=True)
 class SegmentHeader:
-    """What the header says; ``previous_*`` are 0 if there was none."""
+    """The fields of a header; ``previous_*`` are 0 if there was none."""
 
     first_id: int
     previous_first_id: int = 0
@@ -66,7 +58,7 @@ class SegmentHeader:
 
 
 def decode(data: bytes) -> SegmentHeader | None:
-    """The header that ``data`` begins with; ``None`` if there is none, or it is spoilt."""
+    """The header that ``data`` begins with; ``None`` if there is none, or it is damaged."""
     if len(data) < HEADER_BYTES or data[:8] != MAGIC:
         return None
     if zlib.crc32(data[: _FIELDS.size]) != _CRC.unpack_from(data, _FIELDS.size)[0]:
@@ -77,10 +69,10 @@ def decode(data: bytes) -> SegmentHeader | None:
 
 def segment_name(first_id: int, stamp: int) -> str:
     """The file name of the segment that begins with this id; names sort as their ids do, up to the
-    last there can be.
+    last possible one.
 
-    The stamp is a number that a journal drew when it was new. It is in the name since what is in
-    the file may be spoilt.
+    The stamp is a number that a journal drew when it was new. It is in the name because the file's
+    contents may be damaged.
     """
     return f"{first_id:020d}-{stamp:08x}.seg"
 
@@ -156,7 +148,7 @@ class AckBitmap:
         return byte < len(self._bits) and bool(self._bits[byte] >> (position & 7) & 1)
 
     def _absorb(self) -> None:
-        """Move the front over what was marked ahead of it."""
+        """Move the front over positions that were marked ahead of it."""
         if self._ahead:
             front = self.front
             while self._is_set(front):
@@ -213,7 +205,7 @@ class Segment:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing in it, nor to come into it, is of use any more."""
+        """Whether no record in it is needed any more, and none will be added."""
         return self.sealed and self.marks.count >= self.records
 
     def mark(self, first_id: int, last_id: int) -> int:
@@ -222,14 +214,14 @@ class Segment:
 
 
 class SegmentIndex:
-    """Finds segments by id, and counts what they hold. Guarded by the journal's gate."""
+    """Finds segments by id, and counts their records and bytes. Guarded by the journal's gate."""
 
     def __init__(self, segments: list[Segment], next_id: int) -> None:
         self.segments = segments
         self.next_id = next_id
         """The id that the next record gets."""
         self.reserved = 0
-        """Up to which id the cursor has promised that ids may have been given out."""
+        """The last id that may have been assigned, according to the cursor."""
         self._firsts = [segment.first_id for segment in segments]
         self.bytes_used = sum(segment.size for segment in segments)
 
@@ -268,11 +260,11 @@ class SegmentIndex:
 
 @dataclass(frozen=True)
 class JournalParts:
-    """What the parts of an open journal share."""
+    """The state that the parts of an open journal share."""
 
     disk: Disk
     directory: Path
     gate: RLock
-    """Guards the index, and what waits to be written."""
+    """Guards the index, and the waiting records."""
     index: SegmentIndex
     counters: JournalCounters

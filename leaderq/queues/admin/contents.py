@@ -1,12 +1,22 @@
-"""What lies below a path, and which queues there are; items are looked at and not taken."""
+"""What lies below a path, looked at or deleted; and which queues there are."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from leaderq.errors import ConfigurationError, CorruptItem, LeaderqError, NoNode
+from leaderq.errors import (
+    BadVersion,
+    ConfigurationError,
+    CorruptItem,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+)
 from leaderq.queues.wire.names import (
     QueueKind,
     due_ms_of,
@@ -20,18 +30,24 @@ from leaderq.queues.wire.payload import Note, decode
 from leaderq.queues.wire.znodes import QueuePaths, is_shard
 from leaderq.reading import SizedReader
 from leaderq.retrying import retry_until_connected
-from leaderq.zookeeper import Session
+from leaderq.writing import SequencedWriter, await_outcomes
+from leaderq.writing.groups import batched
+from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
 META, DEAD = "-meta", "-dead"
-"""How the paths end that belong to the queue whose path comes before; see ``QueuePaths``."""
+"""The endings of paths that belong to the queue whose path comes before; see ``QueuePaths``."""
 _LIST_S = 60.0  # a million names take some seconds to come
+_TREE_ROUNDS = 5
+_UNDER_WAY = 1000
+_CLOSE_S = 2.0
+_OTHERS = (NoNode, BadVersion, NodeExists, NotEmpty)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueContents:
-    """``kind``: as told, else as the names say, ``None`` if there is no item; ``items`` in the
-    order in which they go; ``foreign``: what nobody consumes; ``shards``: queues of a
+    """``kind``: as told, else as the names say, ``None`` without items; ``items`` in the order in
+    which they go; ``foreign``: names that nobody consumes; ``shards``: queues of a
     ``QueueSharder``, which look like items and must never be taken for some.
     """
 
@@ -42,7 +58,7 @@ class QueueContents:
 
 
 def contents_of(names: Collection[str], kind: QueueKind | None = None) -> QueueContents:
-    """Tell items from what is none.
+    """Tell items from anything else.
 
     :raises ConfigurationError: no kind was told, and items of a simple queue and of another lie
         side by side.
@@ -61,7 +77,7 @@ def agreed(told: QueueKind | None, found: QueueKind | None, path: str) -> QueueK
     """The kind that new items may be put as.
 
     What Java requeues in a priority or delay queue looks plain, and an id may look like a due time;
-    nothing else may be mixed, for consumers would not find an order in it.
+    nothing else may be mixed, because consumers would not find an order in it.
 
     :raises ConfigurationError: the items there are of another kind than the one told.
     """
@@ -94,10 +110,8 @@ def names_at(session: Session, path: str) -> list[str]:
 
 def queues_below(session: Session, path: str) -> Iterator[str]:
     """The paths of what look like queues among the children of ``path``: those with items, and
-    those with side data of leaderq.
-
-    An empty queue without side data cannot be told from any other znode, and is left out; so are
-    the paths of locks.
+    those with side data of leaderq. An empty queue without side data looks like any other znode,
+    and is left out; so are the paths of locks.
 
     :raises NoNode: there is no ``path``.
     """
@@ -123,7 +137,7 @@ def _children(session: Session, path: str) -> list[str]:
 
 
 def _is_side_data_of_shard(name: str) -> bool:
-    """Whether it belongs to a shard: it begins as an item does, and is none."""
+    """Whether it belongs to a shard: it begins as an item does, and is not one."""
     return name.endswith((META, DEAD)) and is_shard(name.removesuffix(META).removesuffix(DEAD))
 
 
@@ -146,7 +160,7 @@ class Browsed:
 
     @property
     def attempt(self) -> int:
-        """How often it has failed."""
+        """How many times it has failed."""
         return self.note.attempt if self.note else 0
 
     @property
@@ -173,7 +187,7 @@ def read(
     framed: bool = True,
     locked: Collection[str] | None = None,
 ) -> Browsed:
-    """What an item's data says (pure); ``locked``: the names of items being worked on."""
+    """Parse an item's data (pure); ``locked``: the names of items being worked on."""
     items: Sequence[bytes] | None = [data]
     note = problem = None
     if framed:
@@ -194,8 +208,8 @@ def browse(
     framed: bool = True,
     lock_path: str | None = None,
 ) -> Iterator[list[Browsed]]:
-    """Read these children of ``path``, in this order, a batch at a time; those that are gone by
-    then are left out.
+    """Read these children of ``path``, in this order, a batch at a time; vanished ones are left
+    out.
 
     Memory: one batch of items, about 1 MB (see :mod:`leaderq.reading`), beside the names.
     """
@@ -213,3 +227,72 @@ def browse(
             elif not isinstance(result, NoNode):
                 raise result
         yield found
+
+
+def removal(paths: QueuePaths, name: str) -> Sequence[Operation]:
+    """The operations that delete an item, unless a consumer holds it: its lock is made and deleted
+    in the same transaction, so nobody ever sees it.
+    """
+    item = Delete(paths.item(name))
+    if paths.lock_path is None:
+        return [item]
+    lock = paths.lock(name)
+    return [Create(lock, ephemeral=True), item, Delete(lock)]
+
+
+def written(
+    session: Session, paths: QueuePaths, groups: Iterable[Sequence[Operation]]
+) -> Iterator[LeaderqError | None]:
+    """Write these through a writer of their own, and yield why each was not applied, in their
+    order; ``None``: it was. Errors other than those that others' znodes cause are raised.
+
+    :raises ConnectionLost: nothing was answered for ``PATIENCE_S``; the rest may or may not have
+        been done.
+    """
+    meta_is_new = retry_until_connected(session, partial(session.exists, paths.meta)) is None
+    writer = SequencedWriter(session, join(paths.tallies, f"admin-{uuid.uuid4().hex}"))
+    retry_until_connected(session, writer.open)
+    try:
+        for some in batched(groups, _UNDER_WAY):
+            for error in await_outcomes(writer.submit_all(some)):
+                if error is not None and not isinstance(error, _OTHERS):
+                    raise error
+                yield error
+    finally:
+        writer.close(_CLOSE_S)
+        if meta_is_new:  # of a queue that only Java uses
+            with suppress(LeaderqError):
+                session.delete(paths.tallies)
+                session.delete(paths.meta)
+
+
+def delete_tree(session: Session, path: str) -> int:
+    """Delete a znode with all below it; returns their number. Znodes that are created meanwhile are
+    deleted too, as long as that is fast enough.
+
+    :raises NotEmpty: it was not.
+    """
+    deleted = 0
+    for _ in range(_TREE_ROUNDS):
+        full: list[str] = []
+        below = (join(path, name) for name in names_at(session, path))
+        for some in batched([*below, path], _UNDER_WAY):
+            errors = retry_until_connected(session, partial(_delete_each, session, some))
+            deleted += errors.count(None)
+            full += [one for one, error in zip(some, errors, strict=True) if _is_full(error)]
+        if path not in full:
+            return deleted
+        deleted += sum(delete_tree(session, one) for one in full if one != path)
+    raise NotEmpty(f"{path} is written to while it is deleted", path=path)
+
+
+def _delete_each(session: Session, paths: Sequence[str]) -> list[LeaderqError | None]:
+    errors = await_outcomes([session.delete_async(path) for path in paths])
+    for error in errors:
+        if error is not None and not isinstance(error, NoNode | NotEmpty):
+            raise error
+    return errors
+
+
+def _is_full(error: LeaderqError | None) -> bool:
+    return isinstance(error, NotEmpty)

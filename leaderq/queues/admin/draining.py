@@ -1,21 +1,16 @@
 """Emptying a queue into an operator's hands, so that not even ``kill -9`` loses an item.
 
-Each item is first *set aside*: in one transaction its znode vanishes and a copy appears below
-``<path>-meta/drained``; with a lock path under the item's lock, so that what a consumer works on is
-left alone. Only when its user has said that it is safe (:meth:`QueueDrain.keep`) is the copy
-deleted. All of this goes through an ephemeral writer, which also says that somebody drains: there
-is one at a time.
+Each item is first *set aside*: in one transaction its znode is deleted and copied below
+``<path>-meta/drained``; with a lock path under the item's lock, so that items that a consumer works
+on are left alone. The copy is deleted when its user calls :meth:`QueueDrain.keep`. All of this goes
+through an ephemeral writer, which also makes sure that only one drain runs. On each failure:
 
-What happens on each failure:
-
-* **killed, or session over**: the copies stay. Whoever drains next puts them back where they were,
-  under the names they had, and then drains them with the others: so an item may be given out twice,
-  by two drains, and is never lost;
+* **killed, or session over**: the copies stay. The next drain puts them back under their names, and
+  drains them with the others: so two drains may return one item, and none is lost;
 * **left early, or on an error**: what was set aside and not kept is put back at once, in its place;
 * **answers or connection lost**: waited out, for ``PATIENCE_S``.
 
-Drains everything, also items that are not due yet, and those that wait after a failure; a pause
-does not matter.
+Drains everything, also items that are not due yet or rest after a failure, and during a pause.
 """
 
 from __future__ import annotations
@@ -41,18 +36,11 @@ from leaderq.errors import (
     SessionExpired,
     TooLarge,
 )
-from leaderq.queues.admin.contents import (
-    Browsed,
-    browse,
-    contents_of,
-    names_at,
-    refuse_sharder,
-)
+from leaderq.queues.admin.contents import Browsed, browse, contents_of, names_at, refuse_sharder
 from leaderq.queues.wire.names import QueueKind, prefix_of
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import retry_until_connected
 from leaderq.writing import SequencedWriter, await_outcomes
-from leaderq.writing.groups import MULTI_BYTES
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
 
@@ -61,19 +49,19 @@ log = logging.getLogger(__name__)
 _LOOK_S = 0.5
 _LOOK_AGAIN_S = 1.0
 _CLOSE_S = 5.0
-_TOGETHER_BYTES = MULTI_BYTES // 2
 _THEIRS = (NoNode, BadVersion, NodeExists)
 _LEFT = (NotEmpty, TooLarge)
-"""What has children, or leaves no room in a request for what we need beside it."""
+"""Errors about items that have children, or leave no room in a request for our own operations."""
 
 
 class QueueDrain:
     """One drain of one queue; a context manager, for one thread. See the module.
 
-    *Guarantees:* an item is either in the queue, or given out by :meth:`batches`, and set aside
-    until :meth:`keep` is told of it; it is given out in the queue's order, and to one drain at a
-    time. *Not guaranteed:* that it is given out once, if the process is killed or its session ends
-    between :meth:`batches` and :meth:`keep`.
+    *Guarantees:* an item is either in the queue, or returned by :meth:`batches` and set aside until
+    it was passed to :meth:`keep`; items come in the queue's order, and to one drain at a time.
+
+    *Not guaranteed:* that an item is returned only once, if the process is killed or its session
+    ends between :meth:`batches` and :meth:`keep`.
 
     :raises RequestRefused: (on entering) somebody else drains it.
     :raises ConfigurationError: the path is that of a sharder, or the kind cannot be told.
@@ -107,7 +95,7 @@ class QueueDrain:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
-            # or what is under way would be set aside after we looked
+            # otherwise these would be set aside after we looked
             self._writer.flush(retrying.PATIENCE_S)
             self.settle()
             self._put_back(list(self._open))
@@ -122,11 +110,12 @@ class QueueDrain:
     def batches(
         self, limit: int | None = None, *, corrupt_too: bool = True
     ) -> Iterator[list[Browsed]]:
-        """The items there are, set aside, until the queue is empty or ``limit`` are given out. What
-        came before must be kept before the next batch is asked for, or it is put back.
+        """Yield the items there are, set aside, until the queue is empty or ``limit`` of them were
+        returned.
 
-        Ends too when all that is left is being worked on. Without ``corrupt_too`` what cannot be
-        read stays where it is.
+        Keep a batch before you ask for the next one; items not kept are put back. Ends too when
+        consumers work on all that is left. Without ``corrupt_too`` unreadable items stay where they
+        are.
         """
         given = 0
         while given != limit:
@@ -137,6 +126,7 @@ class QueueDrain:
                 given += len(taken)
                 if taken:
                     yield taken
+                self.settle()
                 self._put_back(list(self._open))
                 if given == limit:
                     return
@@ -144,19 +134,17 @@ class QueueDrain:
                 return
 
     def keep(self, one: Browsed) -> None:
-        """This one is safe in its user's hands: the copy is deleted, at the next opportunity."""
+        """The user has this item safely: its copy is deleted before the next batch."""
         if self._open.pop(one.name, None) is not None:
             self._kept.append(one.name)
 
     def settle(self) -> None:
-        """Delete now what is to be deleted."""
-        self._refuse(self._errors(self._deletion()))
+        """Delete the copies of items that were kept."""
+        self._refuse(self._errors([Delete(join(self._aside, name))] for name in self._kept))
         self._kept.clear()
 
     def await_items(self, timeout_s: float) -> None:
-        """Return when something has come into the queue, or gone from it, at :meth:`wake`, or after
-        ``timeout_s``.
-        """
+        """Return at a change of the queue, at :meth:`wake`, or after ``timeout_s``."""
         woken, path = self._woken, self._paths.path
         woken.clear()
         try:
@@ -166,8 +154,8 @@ class QueueDrain:
             return
         try:
             stat = retry_until_connected(self._session, lambda: self._session.exists(path))
-            # What lies there all the same is held by consumers, or foreign: no news will come when
-            # a lock is let go.
+            # What is still there is held by consumers, or foreign: the release of a lock is not
+            # told.
             is_left = stat is not None and stat.num_children > 0
             woken.wait(min(timeout_s, _LOOK_AGAIN_S) if is_left else timeout_s)
         finally:
@@ -186,18 +174,10 @@ class QueueDrain:
         return browse(self._session, path, seen.items, framed=is_framed)
 
     def _set_aside(self, found: Sequence[Browsed]) -> list[Browsed]:
-        """Take these, and delete what was kept before; returns those that we got."""
-        # whoever is interrupted while waiting must put back these
+        """Set these aside; returns the items that we got."""
+        # an interrupt during the wait must put these back
         self._open = {one.name: one for one in found}
-        kept, taking = self._deletion(), [self._taking(one) for one in found]
-        together = [[op for group in taking for op in group]]  # costs a third less than many groups
-        is_small = sum(len(one.data) for one in found) < _TOGETHER_BYTES
-        errors = self._errors([*kept, *(together if is_small else taking)])
-        self._refuse(errors[: len(kept)])
-        self._kept.clear()
-        errors = errors[len(kept) :]
-        if is_small:
-            errors = [None] * len(found) if errors[0] is None else self._errors(taking)
+        errors = self._errors(map(self._taking, found))
         for one, error in zip(found, errors, strict=True):
             if error is not None:
                 del self._open[one.name]
@@ -206,9 +186,6 @@ class QueueDrain:
                 elif not isinstance(error, _THEIRS):
                     raise error
         return list(self._open.values())
-
-    def _deletion(self) -> list[Sequence[Operation]]:
-        return [[Delete(join(self._aside, name)) for name in self._kept]] if self._kept else []
 
     def _taking(self, one: Browsed) -> Sequence[Operation]:
         copy = Create(join(self._aside, one.name), one.data)
@@ -219,22 +196,23 @@ class QueueDrain:
         return Create(lock, ephemeral=True), copy, item, Delete(lock)
 
     def _put_back(self, names: Sequence[str]) -> None:
-        """Put items where they were; under a new name only if that one is there again, which a
-        queue made again may have brought about.
+        """Put items back where they were; under a new name only if the old one is taken, because
+        the queue was made again.
         """
         self._open.clear()
         for batch in browse(self._session, self._aside, names, framed=False):
             errors = self._errors(self._returning(one, one.name) for one in batch)
-            again = [one for one, error in zip(batch, errors, strict=True) if _is_there(error)]
-            self._refuse([error for error in errors if not _is_there(error)])
-            anew = (self._returning(one, prefix_of(one.name), is_new=True) for one in again)
-            self._refuse(self._errors(anew))
+            both = list(zip(batch, errors, strict=True))
+            again = [one for one, error in both if isinstance(error, NodeExists)]
+            self._refuse(error for _, error in both if not isinstance(error, NodeExists))
+            renamed = (self._returning(one, prefix_of(one.name), is_new=True) for one in again)
+            self._refuse(self._errors(renamed))
 
     def _returning(self, one: Browsed, name: str, *, is_new: bool = False) -> Sequence[Operation]:
         item = Create(self._paths.item(name), one.data, sequential=is_new)
         return item, Delete(join(self._aside, one.name))
 
-    def _refuse(self, errors: Sequence[LeaderqError | None]) -> None:
+    def _refuse(self, errors: Iterable[LeaderqError | None]) -> None:
         for error in errors:
             if error is not None and not isinstance(error, NoNode):
                 raise error
@@ -247,10 +225,9 @@ class QueueDrain:
         return errors
 
     def _be_alone(self) -> None:
-        """Wait until nobody else drains; who was killed is one until its session is over.
-
-        Two that come at the same time see each other, and both give up: better than two that put
-        back what the other has set aside.
+        """Wait until nobody else drains; one that was killed counts until its session is over. Two
+        that come at the same time see each other, and both give up, so that neither puts back what
+        the other has set aside.
         """
         own = self._writer.path.rpartition("/")[2]
         deadline = now_s() + self._session.timeout_s + 1
@@ -263,7 +240,3 @@ class QueueDrain:
                 who = others[0].rpartition("-")[0]
                 raise RequestRefused(f"{self._paths.path} is being drained by {who}; one at a time")
             time.sleep(_LOOK_S)
-
-
-def _is_there(error: LeaderqError | None) -> bool:
-    return isinstance(error, NodeExists)

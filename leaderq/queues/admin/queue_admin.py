@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
@@ -13,22 +12,23 @@ from typing import TypeVar
 from leaderq.errors import (
     BadVersion,
     CorruptItem,
-    LeaderqError,
+    NodeExists,
     NoNode,
     NotEmpty,
     RequestRefused,
 )
-from leaderq.queues.admin.bulk import BulkOutcome, delete_each, delete_tree, removal
 from leaderq.queues.admin.contents import (
     Browsed,
     QueueContents,
     browse,
     contents_of,
+    delete_tree,
     names_at,
     refuse_sharder,
+    removal,
+    written,
 )
 from leaderq.queues.admin.draining import QueueDrain
-from leaderq.queues.pausing import wants_pause
 from leaderq.queues.wire.names import (
     ITEM_PREFIX,
     SIMPLE_PREFIX,
@@ -38,27 +38,24 @@ from leaderq.queues.wire.names import (
     sequence_of,
 )
 from leaderq.queues.wire.payload import Note, compressed, decode, encode, is_compressed
-from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.queues.wire.znodes import QueuePaths, wants_pause
+from leaderq.reading import existing
 from leaderq.retrying import retry_until_connected
-from leaderq.writing import SequencedWriter, await_outcomes
-from leaderq.writing.groups import batched
-from leaderq.zookeeper import Create, Delete, GetData, Operation, Session, Stat
+from leaderq.zookeeper import Create, Delete, Operation, Session, Stat
 from leaderq.zookeeper.paths import join, parent_of
 
 T = TypeVar("T")
-_CLOSE_S = 2.0
-_UNDER_WAY = 250
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
     """A queue at one moment.
 
-    ``depth``: items, those being worked on included; ``held``: how many these are, ``None`` without
-    a lock path; ``consumers``: those of leaderq; ``oldest_ms``: when the oldest item's znode was
-    made; ``next_sequence``: the number the next item gets, 0 too if the path is not there
-    (``exists``), as a container that the servers took away when it was empty; ``aside``: what a
-    drain that goes on, or died, has in hand.
+    ``depth``: items, including those being worked on; ``held``: how many these are, ``None``
+    without a lock path; ``consumers``: those of leaderq; ``oldest_ms``: when the oldest item's
+    znode was made; ``next_sequence``: the number the next item gets, also 0 if the path is not
+    there (``exists``), as when the servers have deleted an empty container; ``aside``: items that a
+    running or dead drain has in hand.
     """
 
     path: str
@@ -78,8 +75,8 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """``deleted`` by us; ``held``: left alone, for somebody works on them; ``gone``: taken by
-    somebody else meanwhile; ``stuck``: left alone, for they have children.
+    """``deleted`` by us; ``held``: left, because somebody works on them; ``gone``: taken by
+    somebody else meanwhile; ``stuck``: left, because they have children.
     """
 
     deleted: int
@@ -90,7 +87,7 @@ class Purged:
 
 @dataclass(frozen=True, slots=True)
 class DeadItem:
-    """A dead letter; ``found`` is its znode. What only its note could say may be ``None``."""
+    """A dead letter; ``found`` is its znode. Values that only its note has may be ``None``."""
 
     found: Browsed
 
@@ -104,7 +101,7 @@ class DeadItem:
 
     @property
     def data(self) -> bytes:
-        """What the item's znode would hold if it were sent back."""
+        """What the item's znode would hold if the letter were sent back."""
         return restored_data(self.name, self.found.data)
 
     @property
@@ -113,7 +110,7 @@ class DeadItem:
         return self.note.died_ms if self.note.died_ms is not None else self.found.ctime_ms
 
     def says(self, text: str) -> bool:
-        """Whether its reason or error holds ``text``, in capitals or not."""
+        """Return whether its reason or error contains ``text``; case is ignored."""
         return text.casefold() in f"{self.note.reason or ''} {self.note.error or ''}".casefold()
 
 
@@ -126,14 +123,12 @@ class Moved:
 
 
 class DeadLetters:
-    """The letters of one queue.
+    """The letters of one queue: znodes below ``<path>-dead``, named as the item was except for the
+    server's number, framed as an item, with a note behind the frame that says why it died. Anything
+    else with an item's name is treated as a letter without a note.
 
-    A letter is a znode below ``<path>-dead``, named as the item was but for the server's number,
-    framed as an item, with a note behind the frame that says why it died. Anything else that lies
-    there with an item's name is treated as a letter without a note.
-
-    *Guarantees:* a letter is sent back exactly once, or not at all: it vanishes and the item
-    appears in one transaction, whoever tries, however often, and whatever happens to the answers.
+    *Guarantees:* a letter is sent back exactly once, or not at all: it is deleted and the item is
+    created in one transaction, whoever tries, however often, and whatever happens to the answers.
     """
 
     def __init__(self, session: Session, paths: QueuePaths) -> None:
@@ -146,13 +141,13 @@ class DeadLetters:
         return stat.num_children if stat else 0
 
     def names(self) -> list[str]:
-        """Their names, the one that died first in front."""
+        """Their names; the one that died first comes first."""
         found = names_at(self._session, self._paths.dead)
         letters = (name for name in found if name.startswith((ITEM_PREFIX, SIMPLE_PREFIX)))
         return sorted(letters, key=lambda name: (sequence_of(name), name))
 
     def browse(self, names: Iterable[str] | None = None) -> Iterator[DeadItem]:
-        """Read these letters, or all, in this order; one that is not there is left out."""
+        """Read these letters, or all, in this order; missing ones are left out."""
         wanted = self.names() if names is None else list(names)
         for batch in browse(self._session, self._paths.dead, wanted):
             yield from map(DeadItem, batch)
@@ -161,8 +156,8 @@ class DeadLetters:
         self, dead_items: Iterable[DeadItem], *, on_progress: Callable[[int], None] | None = None
     ) -> Moved:
         """Send them back to the queue, at the tail of their kind: with their id, priority or due
-        time, their first time of putting, and no failures counted. What could not be read is again
-        what it was, byte for byte.
+        time, the time of their first put, and no failures counted. An unreadable item gets back its
+        former bytes.
         """
         item = self._paths.item
         groups = (
@@ -182,26 +177,17 @@ class DeadLetters:
     def _each(
         self, groups: Iterable[Sequence[Operation]], on_progress: Callable[[int], None] | None
     ) -> Moved:
-        guard = join(self._paths.tallies, f"dead-{uuid.uuid4().hex}")
-        writer = SequencedWriter(self._session, guard)
-        retry_until_connected(self._session, writer.open)
         moved = gone = 0
-        try:
-            for some in batched(groups, _UNDER_WAY):
-                for error in await_outcomes(writer.submit_all(some)):
-                    if error is not None and not isinstance(error, BadVersion | NoNode | NotEmpty):
-                        raise error
-                    moved += error is None
-                    gone += isinstance(error, BadVersion | NoNode)
-                    if on_progress is not None:
-                        on_progress(1)
-        finally:
-            writer.close(_CLOSE_S)
+        for error in written(self._session, self._paths, groups):
+            moved += error is None
+            gone += isinstance(error, BadVersion | NoNode)
+            if on_progress is not None:
+                on_progress(1)
         return Moved(moved, gone)
 
 
 def restored_data(name: str, data: bytes) -> bytes:
-    """What a letter is sent back as (pure): as it is, if it cannot be read or is not ours."""
+    """The data that a letter is sent back with (pure): unchanged if unreadable or not ours."""
     try:
         payload = decode(data)
     except CorruptItem:
@@ -217,11 +203,10 @@ def restored_data(name: str, data: bytes) -> bytes:
 
 
 class QueueAdmin:
-    """See the package. Without ``kind`` the names of the items tell it, each time again. May be
-    used from any thread.
+    """See the package. Without ``kind`` each call tells it from the names of the items. May be used
+    from any thread.
 
-    *Guarantees:* looking changes nothing; no call waits for longer than ``PATIENCE_S`` without an
-    answer. *Not guaranteed:* that a queue in use is still as it was seen.
+    *Guarantees:* reading changes nothing; no call waits longer than ``PATIENCE_S`` for an answer.
     """
 
     def __init__(self, session: Session, paths: QueuePaths, kind: QueueKind | None = None) -> None:
@@ -231,18 +216,18 @@ class QueueAdmin:
         self._kind = kind
 
     def depth(self) -> int:
-        """How many children the queue has, without listing them: items, those being worked on
-        included, and foreign ones if any. 0 if the path is not there.
+        """How many children the queue has, without listing them: all items, also those being worked
+        on, and foreign ones; 0 if the path is not there.
         """
         stat = self._stat(self.paths.path)
         return stat.num_children if stat else 0
 
     def is_there(self) -> bool:
-        """Whether there is anything of the queue: itself, dead letters, a wish, members."""
+        """Whether anything of the queue exists: itself, dead letters, a wish, members."""
         return bool(self._znodes())
 
     def overview(self) -> Overview | None:
-        """All about it; ``None`` if there is nothing at its path nor beside it.
+        """Everything about it; ``None`` if nothing is at its path nor beside it.
 
         :raises ConfigurationError: no kind was told, and the names are those of several.
         """
@@ -275,10 +260,7 @@ class QueueAdmin:
         )
 
     def detect(self) -> QueueContents:
-        """List the children, and tell kind, items and foreign ones.
-
-        :raises ConfigurationError: the names are those of several kinds, and none was told.
-        """
+        """List the children; see :func:`~leaderq.queues.admin.contents_of`."""
         return contents_of(self.names(), self._kind)
 
     def names(self) -> list[str]:
@@ -288,11 +270,9 @@ class QueueAdmin:
     def browse(
         self, limit: int | None = None, *, seen: QueueContents | None = None
     ) -> Iterator[Browsed]:
-        """The items that lie there now, in the order in which they go, ``limit`` of them at most;
-        nothing is taken.
-
-        ``seen``: what :meth:`detect` returned, so as not to list again. Items that vanish before
-        they are read are left out. Memory: the names of all, the data of a batch.
+        """The items that are there now, in the order in which they go, at most ``limit``; nothing
+        is taken. Items that vanish before they are read are left out. ``seen``: what :meth:`detect`
+        returned, to save another listing.
 
         :raises ConfigurationError: as :meth:`detect`; or the path is that of a sharder, whose
             queues are below it.
@@ -307,47 +287,49 @@ class QueueAdmin:
     def purge(
         self, *, held_too: bool = False, on_progress: Callable[[int], None] | None = None
     ) -> Purged:
-        """Delete the items that lie there now; with a lock path those being worked on stay, unless
-        ``held_too``: then the acknowledgement of these will fail.
-
-        The last ones go first: so consumers, who begin at the other end, get in the way as late as
-        can be. Foreign children stay, and what is put meanwhile. Interrupted, it is begun again.
-        ``on_progress`` is told how many more have been dealt with.
+        """Delete the items that are there now; with a lock path not those being worked on, unless
+        ``held_too``: then their acknowledgement will fail. The last ones are deleted first, because
+        consumers begin at the other end. Foreign children stay, and so do items put meanwhile.
+        After an interruption, call it again.
 
         :raises ConfigurationError: as :meth:`browse`.
         """
         seen, paths = self._own(), self.paths
         if held_too or seen.kind is QueueKind.SIMPLE:
             paths = QueuePaths(paths.path, None, paths.meta_path)
-        elif (lock_path := paths.lock_path) is not None:
-            self._ask(lambda: self._session.ensure_path(lock_path))
-        counts: Counter[BulkOutcome] = Counter()
-        groups = (removal(paths, name) for name in reversed(seen.items))
-        for outcome in delete_each(self._session, groups):
-            counts[outcome] += 1
+        locked = set(names_at(self._session, paths.lock_path)) if paths.lock_path else set()
+        free = [name for name in reversed(seen.items) if name not in locked]
+        held, deleted, stuck = len(seen.items) - len(free), 0, 0
+        if on_progress is not None:
+            on_progress(held)
+        for error in written(self._session, paths, (removal(paths, name) for name in free)):
+            deleted += error is None
+            held += isinstance(error, NodeExists)
+            stuck += isinstance(error, NotEmpty)
             if on_progress is not None:
                 on_progress(1)
-        order = (BulkOutcome.DONE, BulkOutcome.HELD, BulkOutcome.GONE, BulkOutcome.STUCK)
-        return Purged(*(counts[outcome] for outcome in order))
+        return Purged(deleted, held, len(seen.items) - deleted - held - stuck, stuck)
 
     def delete(self, *, force: bool = False) -> int:
         """Delete the queue with everything beside it: side data, dead letters, empty locks; returns
-        how many znodes that were. A path that is gone already is not an error.
+        how many znodes that were. A missing path is not an error.
 
         :raises RequestRefused: it holds items or dead letters, or consumers are there; with
-            ``force`` these go as well, items that are being worked on too.
+            ``force`` these are deleted too, even items that are being worked on.
         :raises ConfigurationError: the path is that of a sharder, whose queues are below it.
         """
         seen = self._own()
         if not force:
             self._refuse_loss(seen)
+        deleted = self.purge(held_too=True).deleted if seen.items else 0
         wanted = (self.paths.path, self.paths.meta, self.paths.dead, self.paths.lock_path)
-        deleted = sum(delete_tree(self._session, path) for path in wanted if path)
+        deleted += sum(delete_tree(self._session, path) for path in wanted if path)
         side = parent_of(self.paths.meta)
         if self.paths.meta_path is None and side != parent_of(self.paths.path):
-            # Of a shard: the place of all shards' side data goes with the last.
-            (outcome,) = delete_each(self._session, [[Delete(side)]])
-            deleted += outcome is BulkOutcome.DONE
+            # Of a shard: the place of all shards' side data is deleted with the last shard's.
+            with suppress(NoNode, NotEmpty):
+                self._ask(lambda: self._session.delete(side))
+                deleted += 1
         return deleted
 
     def _refuse_loss(self, seen: QueueContents) -> None:
@@ -361,20 +343,19 @@ class QueueAdmin:
         }
         held = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         if held:
-            raise RequestRefused(
-                f"{self.paths.path} is in use: {held}; purge it first, or force its deletion"
-            )
+            why = f"{self.paths.path} is in use: {held}; purge it first, or force its deletion"
+            raise RequestRefused(why)
 
     def drain(self) -> QueueDrain:
-        """Empty it with care; see :class:`~leaderq.queues.admin.draining.QueueDrain`."""
+        """See :class:`~leaderq.queues.admin.QueueDrain`."""
         return QueueDrain(self._session, self.paths, self._kind)
 
     def pause(self) -> bool:
-        """Ask consumers of leaderq, later ones too, to begin no new item; whether that is news."""
+        """Ask consumers, later ones too, to begin no new item; ``False`` if asked before."""
         return self._set_paused(True)
 
     def resume(self) -> bool:
-        """End a pause; whether there was one."""
+        """End a pause; returns whether there was one."""
         return self._set_paused(False)
 
     def is_paused(self) -> bool:
@@ -389,11 +370,8 @@ class QueueAdmin:
         data = json.dumps({"paused": paused}).encode()
 
         def write() -> None:
-            try:
-                self._session.set(self.paths.control, data)
-            except NoNode:
-                self._session.ensure_path(self.paths.meta)
-                self._session.create(self.paths.control, data)
+            self._session.ensure_path(self.paths.control)
+            self._session.set(self.paths.control, data)
 
         self._ask(write)
         return True
@@ -410,12 +388,7 @@ class QueueAdmin:
         return self._ask(lambda: self._session.exists(path))
 
     def _znodes(self) -> dict[str, tuple[bytes, Stat]]:
-        """What there is of path, dead letters, control, members, and what a drain set aside."""
+        """The znodes of path, dead letters, control, members, and items that a drain set aside."""
         paths = self.paths
         wanted = (paths.path, paths.dead, paths.control, paths.members, paths.drained)
-        answers = self._ask(lambda: self._session.multi_read(list(map(GetData, wanted))))
-        for answer in answers:
-            if isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
-                raise answer
-        found = zip(wanted, answers, strict=True)
-        return {path: answer for path, answer in found if isinstance(answer, tuple)}
+        return self._ask(lambda: existing(self._session, wanted))

@@ -6,7 +6,8 @@ multi is all or none. If one item is somebody else's, all are looked at again, t
 out, and the rest is tried again, some rounds.
 
 What happens on each failure: *item gone, locked, changed*: left out; *not to be touched yet* (its
-note says so): left to rest; *unreadable*: claimed all the same, so that it can be set aside;
+note says so), *not to be read, locked or deleted*: left to rest; *unreadable*: claimed all the
+same, so that it can be set aside;
 *connection lost*: the writer finds out; *session over* with a lock path: nothing is ours.
 """
 
@@ -18,10 +19,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from leaderq.clock import now_ms
 from leaderq.errors import (
+    BadVersion,
     ConnectionLost,
     CorruptItem,
     LeaderqError,
@@ -29,18 +32,22 @@ from leaderq.errors import (
     NoNode,
     ZooKeeperError,
 )
-from leaderq.queues.wire.names import QueueKind, is_item
+from leaderq.queues.wire.names import SIMPLE_PREFIX
 from leaderq.queues.wire.payload import Note, decode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.reading import SizedReader
 from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import Check, Create, Delete, GetData, Operation, Session
+from leaderq.zookeeper.paths import name_of
 
 log = logging.getLogger(__name__)
 
 _ROUNDS = 3
 _SLICE_S = 0.5
 _NO_NOTE = Note()
+TROUBLE_S = 5.0
+"""So long an item rests that the servers do not let us have, or settle, though nobody else has it:
+otherwise it would be tried again at once, and before all its neighbours."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +64,15 @@ class Membership:
     member: str
     session_id: int | None
 
-    @property
+    @cached_property
     def is_locking(self) -> bool:
-        """Whether items are locked while they are worked on, and deleted afterwards; else they are
-        deleted first.
-        """
+        """Whether items are locked during the work and deleted after it, not deleted first."""
         return self.paths.lock_path is not None
+
+    @cached_property
+    def mark(self) -> bytes:
+        """What its locks hold: the name of its znode."""
+        return name_of(self.member).encode()
 
 
 @dataclass(slots=True, eq=False)
@@ -87,9 +97,8 @@ class Claim:
     count: int = 1
 
     def __post_init__(self) -> None:
-        self.is_raw = is_item(QueueKind.SIMPLE, self.name)
-        if self.is_raw:
-            self.items = (self.data,)
+        if self.name.startswith(SIMPLE_PREFIX):
+            self.is_raw, self.items = True, (self.data,)
         else:
             try:
                 payload = decode(self.data)
@@ -100,15 +109,13 @@ class Claim:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """What makes it ours, if it is still what was read."""
+        """The operations that claim it, if it is still as it was read."""
         membership = self.membership
         item = membership.paths.item(self.name)
         if not membership.is_locking:
             return (Delete(item, self.version),)
-        who = membership.member.rpartition("/")[2].encode()
-        return Create(membership.paths.lock(self.name), who, ephemeral=True), Check(
-            item, self.version
-        )
+        lock = Create(membership.paths.lock(self.name), membership.mark, ephemeral=True)
+        return lock, Check(item, self.version)
 
     @property
     def not_before_ms(self) -> int:
@@ -127,8 +134,10 @@ class Claim:
 
 @dataclass
 class ClaimResult:
-    """What came of trying to claim some names. ``resting``: until when, in ms. ``gone``: deleted by
-    others. ``locked``: others work on them. ``again``: nothing is known of them, or they changed.
+    """The result of trying to claim some names.
+
+    ``resting``: until when, in ms. ``gone``: deleted by others. ``locked``: others work on them.
+    ``again``: nothing is known of them, or they changed.
     """
 
     claims: list[Claim] = field(default_factory=list)
@@ -139,9 +148,11 @@ class ClaimResult:
 
 
 class ClaimAttempt:
-    """One batch on its way. The claim is sent where the answer to the read arrives, on the
-    session's thread, so that those of several batches are under way together: the server answers a
-    read only when the writes sent before it are done. :meth:`finish` waits.
+    """One batch on its way.
+
+    The claim is sent where the answer to the read arrives, on the session's thread, so that those
+    of several batches are under way together: the server answers a read only when the writes sent
+    before it are done. :meth:`finish` waits.
     """
 
     def __init__(
@@ -155,26 +166,23 @@ class ClaimAttempt:
         most_values: int,
         record: tuple[Operation, ...] = (),
         known: dict[str, Any],
-        ahead: Sequence[str] = (),
     ) -> None:
-        """``known``: what was read ahead, by name; ``ahead``: what is read with these, into
-        ``known``, if anything has to be read.
-        """
+        """``known``: what was read ahead, by name; these are taken out of it."""
         self._record = record
         self._most_values = most_values
         self._session = session
-        self._membership = membership
+        self.membership = membership
         self.names = list(names)
         self._is_stopped = is_stopped
         self._found = ClaimResult()
         self._wanted: list[Claim] = []
         self._taking: Future[list[Any] | None] | None = None
         self._is_judged = threading.Event()
-        self._known = known
+        self.was_refused = False
+        """Whether another consumer was in the way."""
         self._rows = {name: known.pop(name) for name in names if name in known}
         self._asked = [name for name in names if name not in self._rows]
         if self._asked:
-            self._asked += (name for name in ahead if name not in known)
             self._reading = reader.read(self._asked)
         else:
             self._reading = Future()
@@ -191,9 +199,9 @@ class ClaimAttempt:
             if error is None:
                 self._found.claims = self._wanted
                 return self._found
-            # Nothing may be sent that is not waited for: it could succeed, and nobody would work on
-            # the items.
-            self._taking = None
+            # Send nothing without waiting for it: it could succeed, and nobody would work on the
+            # items.
+            self._taking, self.was_refused = None, True
             if self._may_try_again(error) and round_left:
                 self._take()
         self._found.again += [claim.name for claim in self._wanted]
@@ -216,11 +224,14 @@ class ClaimAttempt:
         now, room = now_ms(), self._most_values
         rows = self._rows | dict(zip(self._asked, answer.result(), strict=False))
         for name in self.names:
-            result = rows.pop(name, None)
+            result = rows.get(name)
             if not isinstance(result, tuple):
-                (self._found.gone if isinstance(result, NoNode) else self._found.again).append(name)
+                if isinstance(result, NoNode):
+                    self._found.gone.append(name)
+                else:
+                    self._rest(name, result)
                 continue
-            claim = Claim(name, result[0], result[1], result[2], self._membership)
+            claim = Claim(name, result[0], result[1], result[2], self.membership)
             if (until := claim.not_before_ms) > now:
                 self._found.resting[name] = until
             elif self._wanted and claim.count > room:
@@ -229,16 +240,16 @@ class ClaimAttempt:
                 self._wanted.append(claim)
                 room -= claim.count
         self._take()
-        self._known.update((name, row) for name, row in rows.items() if isinstance(row, tuple))
 
     def _take(self) -> None:
         self._taking = None
         if self._wanted:
             operations = [op for claim in self._wanted for op in claim.operations]
-            self._taking = self._membership.writer.submit([*operations, *self._record])
+            operations += self._record
+            self._taking = self.membership.writer.submit(operations, are_valid=True)
 
     def _may_try_again(self, error: BaseException) -> bool:
-        """Leave out what is somebody else's; whether it is worth trying with the rest."""
+        """Leave out other consumers' items; return whether the rest is worth another try."""
         if (
             isinstance(error, ConnectionLost)
             or not isinstance(error, ZooKeeperError)
@@ -246,12 +257,16 @@ class ClaimAttempt:
         ):
             log.debug("nothing claimed error=%s", error)
             return False
-        per_item = 2 if self._membership.is_locking else 1
-        # somebody took the record away: deaths are not counted then
+        per_item = 2 if self.membership.is_locking else 1
+        # somebody deleted the record: deaths are not counted then
         if error.index // per_item >= len(self._wanted):
             self._record = ()
             return True
         culprit = self._wanted[error.index // per_item].name
+        if not isinstance(error, NoNode | NodeExists | BadVersion):
+            self._rest(culprit, error)
+            self._wanted = [claim for claim in self._wanted if claim.name != culprit]
+            return True
         states = self._current_states()
         states.setdefault(
             culprit, self._found.locked if isinstance(error, NodeExists) else self._found.again
@@ -261,14 +276,17 @@ class ClaimAttempt:
         self._wanted = [claim for claim in self._wanted if claim.name not in states]
         return True
 
+    def _rest(self, name: str, error: object) -> None:
+        self._found.resting[name] = now_ms() + int(TROUBLE_S * 1000)
+        phrase = "item cannot be claimed now queue=%s item=%s error=%s"
+        log.warning(phrase, self.membership.paths.path, name, error)
+
     def _current_states(self) -> dict[str, list[str]]:
-        """Which of the wanted ones are gone, changed, or locked; each with the list that it belongs
-        to.
-        """
-        paths, found = self._membership.paths, self._found
+        """Those that are gone, changed, or locked; each with the list that it belongs to."""
+        paths, found = self.membership.paths, self._found
         names = [claim.name for claim in self._wanted]
         reads = [paths.item(name) for name in names]
-        if self._membership.is_locking:
+        if self.membership.is_locking:
             reads += [paths.lock(name) for name in names]
         answer = self._session.multi_read_async([GetData(path) for path in reads])
         if self._wait(answer) is not None:

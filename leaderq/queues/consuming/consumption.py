@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from types import TracebackType
@@ -44,11 +45,11 @@ T = TypeVar("T")
 
 _SLICE_S = 0.5
 _SHARED_S = 0.1
-"""How soon one who waits sees the values of a znode that somebody else has taken."""
+"""How soon a waiting taker sees the values of a znode that another one has taken."""
 
 
 class TakenZnode:
-    """One znode whose values were taken. Its lock is held while one of them is settled."""
+    """One znode whose values were taken; locked while one of them is settled."""
 
     def __init__(self, claim: Claim, raw: Sequence[bytes]) -> None:
         self.claim = claim
@@ -56,9 +57,9 @@ class TakenZnode:
         self.open = dict(enumerate(raw))
         self.left: dict[int, bytes] = {}
         self.error: BaseException | None = None
-        """Of a value whose work failed."""
+        """The number of a value whose work failed."""
         self.delay_s: float | None = None
-        """Of a value that is to be requeued."""
+        """The number of a value that is to be requeued."""
 
     @property
     def remaining(self) -> list[bytes]:
@@ -68,7 +69,7 @@ class TakenZnode:
 
 
 class Item(Generic[T]):
-    """One value, until it is acknowledged or given back; a context manager that does the former at
+    """One value, until it is acknowledged or released; a context manager that does the former at
     a clean end, the latter on an error.
 
     ``value``: what was put. ``name``: of its znode, which several values share that were put by one
@@ -91,17 +92,14 @@ class Item(Generic[T]):
 
     @property
     def name(self) -> str:
-        """The name of its znode."""
         return self._claim.name
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is, 1 being the first; the former ones failed."""
         return self._claim.failures + 1
 
     @property
     def enqueued(self) -> datetime:
-        """When it was first put."""
         return datetime.fromtimestamp(self._claim.enqueued_ms / 1000, timezone.utc)
 
     @property
@@ -109,15 +107,13 @@ class Item(Generic[T]):
         return self._at not in self._taken.open
 
     def ack(self, ops: Iterable[Operation] = (), *, term: Term | None = None) -> list[Any] | None:
-        """It is done: remove it, and carry out ``ops`` with that, all or none. Returns their
-        results, ``None`` if the answer was lost.
-
-        With ``term``, also only if that leadership still stands (through ``term.write``). May be
-        called again if it raised.
+        """It is done: remove it, and carry out ``ops`` in the same multi, all or none; with
+        ``term``, only if that leadership still stands (through ``term.write``). Returns the results
+        of ``ops``, ``None`` if the answer was lost. May be called again if it raised.
 
         :raises ClaimLost: it is not ours any more; nothing was written.
-        :raises ZooKeeperError: one of ``ops`` failed by itself (``index`` counts in them); nothing
-            was written, the item is still ours.
+        :raises ZooKeeperError: one of ``ops`` failed (``index`` counts in them); nothing was
+            written, the item is still ours.
         :raises Deposed: ``term`` is over.
         """
         with self._taken.lock:
@@ -130,9 +126,9 @@ class Item(Generic[T]):
                 raise
 
     def requeue(self, delay_s: float = 0.0) -> None:
-        """Give it back to the tail, with its id, priority or due time, for anybody to try
-        ``delay_s`` seconds from now; counts as a failed attempt. Of several values of one znode
-        those that are given back go together, when the last of them is settled.
+        """Put it back at the tail, with its id, priority or due time, for anybody to try
+        ``delay_s`` seconds from now; counts as a failed attempt. Released values of one znode go
+        back together, when the last of its values is settled.
 
         :raises ClaimLost: it is not ours any more; nothing was written.
         """
@@ -147,14 +143,14 @@ class Item(Generic[T]):
                 raise
 
     def fail(self, error: BaseException) -> None:
-        """Working on it failed: what becomes of it is the retry policy's to say."""
+        """Working on it failed: the retry policy decides what becomes of it."""
         with self._taken.lock:
             self._refuse_twice()
             self._taken.error = error
             self._leave(is_awaited=False)
 
     def give_back(self) -> None:
-        """It was not begun: whoever wants it may have it, and no attempt is counted."""
+        """Release it: it was not begun, and no attempt is counted."""
         with self._taken.lock:
             if not self.is_settled:
                 self._leave(is_awaited=False)
@@ -174,9 +170,8 @@ class Item(Generic[T]):
             self.fail(error)
 
     def __repr__(self) -> str:
-        return (
-            f"Item({self.name!r}, attempt {self.attempt}{', settled' if self.is_settled else ''})"
-        )
+        state = ", settled" if self.is_settled else ""
+        return f"Item({self.name!r}, attempt {self.attempt}{state})"
 
     def _acknowledged(self, ops: tuple[Operation, ...], term: Term | None) -> list[Any] | None:
         taken, claim = self._taken, self._claim
@@ -197,13 +192,9 @@ class Item(Generic[T]):
         except SessionExpired as exc:
             raise self._lost(exc) from exc
         except ZooKeeperError as exc:
-            if (
-                isinstance(exc, NoNode | BadVersion)
-                and exc.index is not None
-                and exc.index < before
-            ):
-                raise self._lost(exc) from exc
             if exc.index is not None:
+                if isinstance(exc, NoNode | BadVersion) and exc.index < before:
+                    raise self._lost(exc) from exc
                 exc.index -= before
             raise
         if settlement is not None:
@@ -238,18 +229,11 @@ class Item(Generic[T]):
 
     def _refuse_twice(self) -> None:
         if self.is_settled:
-            raise QueueClosed(f"item {self.name} was acknowledged or given back already")
+            raise QueueClosed(f"item {self.name} was acknowledged or released already")
 
 
 class Consumption(Generic[T]):
-    """Consumes one queue; see :mod:`leaderq.queues.consuming.engine` for what happens when.
-
-    *Guarantees* with a lock path: an item is deleted only after it was worked on, by whoever holds
-    its lock, and only while that one's session lasts; it is given to another as soon as the session
-    of its consumer is over. Without: an item is given to one consumer, at most once, and is lost if
-    that one's process dies before it is done. *Order*: as the kind of queue says, among the items
-    that one consumer with ``concurrency=1`` begins; several share the items out.
-    """
+    """Consumes one queue, by an engine and, if there is a consumer, workers."""
 
     def __init__(
         self,
@@ -257,30 +241,23 @@ class Consumption(Generic[T]):
         paths: QueuePaths,
         kind: QueueKind,
         options: QueueOptions[T],
-        *,
-        name: str | None = None,
     ) -> None:
         self._session = session
         self._paths = paths
         self.is_pushed = options.consumer is not None or options.consume_batch is not None
-        name = name or paths.path.strip("/").replace("/", "-")
-        self.engine = engine = Engine(
-            session, paths, kind, name, options, options.workers if self.is_pushed else 0
-        )
+        name = options.name or paths.path.strip("/").replace("/", "-")
+        workers = options.workers if self.is_pushed else 0
+        self.engine = engine = Engine(session, paths, kind, name, options, workers)
         self._work = ItemWorkers(name, engine) if self.is_pushed else None
         if isinstance(options.consumer, QueueConsumer):
             engine.on_state = options.consumer.state_changed
         self._lock = threading.Lock()
         # values of znodes that were taken, not handed out
-        self._taken: deque[tuple[Item[T], Claim]] = deque()
+        self._taken: deque[Item[T]] = deque()
         self._is_started = self._is_closed = False
 
     def start(self, patience_s: float = START_S) -> None:
-        """Begin to consume; does nothing if that was done. Waits ``patience_s`` for a connection.
-
-        :raises QueueClosed: it was closed.
-        :raises ZooKeeperError: the servers refuse, or are not there.
-        """
+        """Begin to consume, if that was not done. Waits ``patience_s`` for a connection."""
         with self._lock:
             if self._is_closed:
                 raise QueueClosed(f"queue {self._paths.path} was closed; make a new one")
@@ -292,11 +269,9 @@ class Consumption(Generic[T]):
             self._work.start()
 
     def close(self, timeout_s: float = 5.0) -> bool:
-        """Begin nothing new, finish what is begun, give back the rest; returns whether that was
-        done in ``timeout_s``.
-
-        What a consumer is still at then goes on, and is acknowledged when it is done. May be called
-        again.
+        """Begin nothing new, finish what is begun, release the rest; returns whether that was done
+        in ``timeout_s``. If not, consumers at work continue, and their items are acknowledged when
+        done.
         """
         with self._lock:
             was_open = self._is_started and not self._is_closed
@@ -305,21 +280,14 @@ class Consumption(Generic[T]):
             consumer.close()
         if not was_open:
             return True
-        while (item := self._next_taken()) is not None:
-            item.give_back()
-        return self.engine.close(
-            timeout_s, self._work.join if self._work is not None else lambda _: True
-        )
+        self._give_back_taken()
+        return self.engine.close(timeout_s, self._work.join if self._work else lambda _: True)
 
     def set_error_mode(self, mode: ErrorMode) -> None:
         self.engine.options = replace(self.engine.options, error_mode=mode)
 
     def take(self, timeout_s: float | None = None) -> Item[T] | None:
-        """The next item, or ``None`` if there is none within ``timeout_s`` seconds (``None``: wait
-        until there is one).
-
-        :raises QueueClosed: not started, closed meanwhile, or it has a consumer.
-        """
+        """See :meth:`QueueRecipe.take <leaderq.queues.QueueRecipe.take>`."""
         if self.is_pushed:
             raise QueueClosed(
                 f"queue {self._paths.path} has a consumer; items can be taken from one without"
@@ -327,9 +295,8 @@ class Consumption(Generic[T]):
         end = None if timeout_s is None else now_s() + timeout_s
         while True:
             if self._is_closed or not self._is_started:
-                raise QueueClosed(
-                    f"queue {self._paths.path} is {'closed' if self._is_closed else 'not started'}"
-                )
+                state = "closed" if self._is_closed else "not started"
+                raise QueueClosed(f"queue {self._paths.path} is {state}")
             left_s = _SHARED_S if end is None else min(_SHARED_S, end - now_s())
             item = self._next_taken()
             if item is None:
@@ -342,24 +309,35 @@ class Consumption(Generic[T]):
                 return None
 
     def _next_taken(self) -> Item[T] | None:
-        while True:
-            try:
-                item, claim = self._taken.popleft()
-            except IndexError:
-                return None
-            if self.engine.is_ours(claim):
-                return item
+        if self._taken:
+            with suppress(IndexError):  # another taker was quicker
+                item = self._taken.popleft()
+                if self.engine.may_be_begun(item._claim):
+                    return item
+                item.give_back()
+                self._give_back_taken()
+        return None
+
+    def _give_back_taken(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._taken.popleft().give_back()
 
     def _take_apart(self, claim: Claim) -> None:
-        if not self.engine.is_ours(claim) or (values := values_of(self.engine, claim)) is None:
+        try:
+            values = values_of(self.engine, claim)
+        except BaseException:
+            self.engine.settle([settling.released(claim)])
+            raise
+        if values is None:
             return
         if not values:
             self.engine.settle([settling.done(claim)])
         taken = TakenZnode(claim, claim.items)
-        self._taken.extend((Item(value, at, taken, self), claim) for at, value in enumerate(values))
+        self._taken.extend(Item(value, at, taken, self) for at, value in enumerate(values))
 
     def settlement_of(self, taken: TakenZnode) -> ItemSettlement:
-        """What is to be written of a znode, once no value of it is open."""
+        """The settlement of a znode once all its values are settled."""
         claim, left = taken.claim, taken.remaining
         if not left:
             return settling.done(claim)

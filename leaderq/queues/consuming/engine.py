@@ -1,44 +1,47 @@
 """One thread that keeps the workers of a queue supplied.
 
-Who is authoritative: the servers, about what waits and whose it is;
+The servers are authoritative about which items wait and whose they are;
 :class:`~leaderq.queues.consuming.pending.PendingNames` is this process's idea of the former, used
-by this thread only. What watches, workers and answers have to say is put into a queue of news that
-this thread takes in between two steps; none of those threads is ever kept waiting.
+by this thread only. Watches, workers and answers leave their news in a queue that this thread reads
+between two steps, so none of them ever waits for it.
 
 States: **out** (no member, or no session), **standing** (claims and hands out), **paused** (by the
 user or an operator, or the connection is suspended: nothing is claimed or handed out, what is begun
-goes on), **closing**.
+goes on), **closing**. On each failure:
 
 What happens on each failure:
 
 * **session over**: with a lock path all claims are void, and are forgotten unless begun; what is
   begun cannot be acknowledged any more, and another consumer gets it. Without one, claims stand. A
   new member is made as soon as there is a session;
-* **a worker is stuck**: after a second nothing more is claimed, and what was claimed ahead is given
-  back (with a lock path);
-* **any other error**, in ZooKeeper or here: logged, a pause, the loop goes on (Curator's F12).
+* **the process is frozen**: with a lock path nothing is begun when it goes on, no further value of
+  a znode and no further attempt either, before it is certain that the session is not over;
+* **a worker hangs**: after a second nothing more is claimed, and what was claimed ahead is
+  released (with a lock path);
+* **any other error**: logged, a pause, the loop goes on (Curator's F12).
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from leaderq.clock import now_ms, now_s
-from leaderq.errors import ConnectionLost, LeaderqError, NodeExists
+from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import settling
-from leaderq.queues.consuming.claims import Claim, ClaimAttempt, ClaimResult, Membership
+from leaderq.queues.consuming.claims import TROUBLE_S, Claim, ClaimAttempt, Membership
 from leaderq.queues.consuming.listing import SCAN_S, QueueListing
-from leaderq.queues.consuming.members import Members
+from leaderq.queues.consuming.members import Members, PauseSwitch
 from leaderq.queues.consuming.pending import PendingNames, Share
 from leaderq.queues.consuming.prefetch import Prefetch
 from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement
-from leaderq.queues.pausing import PauseSwitch
 from leaderq.queues.wire.names import QueueKind, sort_key
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.reading import SizedReader
@@ -51,15 +54,17 @@ from leaderq.zookeeper import Session, SessionState
 log = logging.getLogger(__name__)
 
 START_S = 10.0
-STUCK_S = 0.15
-"""When nobody has come for anything for so long, what was claimed ahead is given back."""
+HANGS_S = 0.15
+"""If no worker has asked for so long, items claimed ahead are released."""
 DEPTH = 4
 MAX_BATCH = 250
 MAX_LOCKS = 125
 AHEAD_BYTES = 4 << 20
 """Nothing more is claimed while items of that many bytes wait to be begun."""
 _MOST_READ_AHEAD = 250
+_MOST_LOSSES = 20
 _GUESSES = 4
+_READ_S = 0.5
 _PROBE_S = 0.05
 _POSTPONED_S = 2.0
 _AFTER_ERROR_S = 0.5
@@ -67,9 +72,7 @@ _AFTER_LOSS_S = 0.1
 
 
 class Engine:
-    """See the module. ``workers``: how many may be busy at a time; 0: items are taken on
-    request.
-    """
+    """See the module. ``workers``: how many may be busy; 0: items are taken on request."""
 
     def __init__(
         self,
@@ -82,13 +85,18 @@ class Engine:
     ) -> None:
         self._session = session
         self._paths = paths
+        self._pid = os.getpid()
         self.path = paths.path
         self._workers = workers
         self.options = options
         self._is_shared_out = kind in (QueueKind.PLAIN, QueueKind.ID)
         self._is_simple = kind is QueueKind.SIMPLE
-        self._read_ahead = 0
-        self._asks = 0  # to be answered by what is looked at from now on
+        self._read_ahead = _MOST_READ_AHEAD
+        self._losses = 0
+        """Claims in a row for which others were quicker; halved by one for which they were not."""
+        self._being_read: frozenset[str] = frozenset()
+        self._is_read = threading.Event()
+        self._is_read.set()
         self._service = Service(f"leaderq-queue-{name}", self._run)
         wake = self._service.wake
         self._finished: deque[tuple[ItemSettlement, LeaderqError | None, Any]] = deque()
@@ -117,16 +125,19 @@ class Engine:
         self._under_way: deque[ClaimAttempt] = deque()
         self._under_way_names = 0
         self._per_znode = 1.0  # values, in what was claimed last
-        self._held: set[str] = set()  # claimed by the present member, and not settled
-        self._postponed_s: float | None = None  # since when a suspect waits to be claimed alone
+        # claimed by the present member, or being so, and not settled
+        self._held: set[str] = set()
+        # since when a suspect has waited to be claimed alone
+        self._postponed_s: float | None = None
         self._probe_s = 0.0
         self.is_closing = threading.Event()
         self.on_state: Callable[[SessionState], object] | None = None
         self._states: deque[SessionState] = deque()
 
     def start(self, patience_s: float = START_S) -> None:
-        """Begin; returns when this consumer stands among the others. Raises what prevents that; a
-        connection that breaks only does so after ``patience_s``.
+        """Begin; returns when this consumer stands among the others.
+
+        Raises what prevents that; a lost connection only after ``patience_s``.
         """
         self._session.add_listener(self._on_state)
         try:
@@ -137,26 +148,27 @@ class Engine:
         self._service.start()
 
     def close(self, timeout_s: float, join_workers: Callable[[float], bool]) -> bool:
-        """Stop claiming, let what is begun be finished, give back the rest; whether all of that was
-        done in ``timeout_s``.
+        """Stop claiming, let begun items be finished, release the rest; return whether all of that
+        was done in ``timeout_s``.
         """
         end = now_s() + timeout_s
         self.is_closing.set()
         self._service.stop(timeout_s)
         membership = self._membership
         if membership is not None and membership.is_locking:
-            self._give_back(self.ready.drain())
+            self._release(self.ready.drain())
         self.ready.close()
         is_clean = join_workers(max(0.0, end - now_s())) and self._service.stop(
             max(0.0, end - now_s())
         )
-        self._give_back(self.ready.drain())
+        self._release(self.ready.drain())
         self._listing.close()
         self.pause_switch.close()
+        self._members.close()
         self._session.remove_listener(self._on_state)
         if membership is None:
             return is_clean
-        # a worker is still at it, or a claim: what they have in hand is theirs until it is done
+        # a worker or a claim is still busy: its items are not to be touched yet
         if not is_clean:
             Service(
                 "leaderq-queue-close", lambda _: self._leave_later(membership, join_workers)
@@ -173,25 +185,40 @@ class Engine:
         self._members.leave(membership, 5.0)
 
     def settle(self, settlements: Sequence[ItemSettlement]) -> None:
-        """Write what becomes of these; never blocks."""
+        """Have these settlements written; never blocks."""
         by_writer: dict[SequencedWriter, list[OperationGroup]] = {}
         chroot_bytes = len(self._session.chroot.encode())
         for settlement in settlements:
+            membership = settlement.claim.membership
             if settlement.operations:
                 settlement.size = estimated_bytes(settlement.operations, chroot_bytes)
                 settlement.on_settled = self._on_settled
-                by_writer.setdefault(settlement.claim.membership.writer, []).append(settlement)
-            else:
+                by_writer.setdefault(membership.writer, []).append(settlement)
+            elif membership.is_locking:
                 self._on_settled(settlement, None, [])
         for writer, of_one in by_writer.items():
             writer.send(of_one)
 
     def is_ours(self, claim: Claim) -> bool:
-        """Whether a claim still stands, as far as is known here."""
+        """Whether a claim still stands, as far as this process knows."""
         membership = claim.membership
         if not membership.is_locking:
             return True
         return membership is self._membership and self._members.is_standing(membership)
+
+    def may_be_begun(self, claim: Claim) -> bool:
+        """Whether it still stands for certain: when a process goes on that was frozen, workers may
+        come before the thread that hears of the end of the session. May wait for a moment.
+        """
+        membership = claim.membership
+        if self.is_in_child or not self.is_ours(claim):
+            return False
+        return not membership.is_locking or membership.writer.surely_stands()
+
+    @property
+    def is_in_child(self) -> bool:
+        """Whether this is a copy: the user's code has forked, and the child came back from it."""
+        return os.getpid() != self._pid
 
     def _on_settled(
         self, settlement: ItemSettlement, error: LeaderqError | None, results: Any
@@ -205,7 +232,7 @@ class Engine:
             self._service.wake()
 
     def _may_begin(self) -> bool:
-        """Asked under the lock of what is ready: may anything be handed out?"""
+        """Whether anything may be handed out; asked under the lock of the prefetched items."""
         return self._session.state is SessionState.CONNECTED and not self.pause_switch.is_paused
 
     def _notify(self) -> None:
@@ -225,16 +252,16 @@ class Engine:
                 self._listing.invalidate()
                 service.wait(_AFTER_LOSS_S)
             except Exception:
-                log.exception("round of a consumer failed, it goes on queue=%s", self.path)
+                log.exception("round of a consumer failed, it continues queue=%s", self.path)
                 self._listing.invalidate()
                 self.is_closing.wait(_AFTER_ERROR_S)
         self._await_claims()
-        # nobody waited for this thread: what it has claimed goes back here
+        # nobody waited for this thread: release its claims here
         if self.ready.is_closed:
-            self._give_back(self.ready.drain())
+            self._release(self.ready.drain())
 
     def _round(self) -> None:
-        self._service.wait(0)  # what woke us is looked at from here on
+        self._service.wait(0)  # from here on news is looked at, whatever woke us
         self._tell_states()
         self._note_finished()
         if self._session.state is not SessionState.CONNECTED:
@@ -246,17 +273,17 @@ class Engine:
         if self._is_shared_out or membership.is_locking:
             self._members.refresh(membership)
         self.pause_switch.refresh()
-        self._asks = self.ready.asks
-        came = self.ready.came  # before the news is heeded: what comes later is not among it
+        came = self.ready.came  # before the news is applied: what comes later is not among it
         self._listing.apply_events()
         if self.pause_switch.is_paused:
-            self._give_back_ahead()
-            self.ready.answer(self._asks)
+            asks = self.ready.asks
+            self._release_ahead()
+            self.ready.answer(asks)
             self._service.wait(SCAN_S)
             return
-        if self.ready and self.ready.busy_s() > STUCK_S and not self._is_simple:
-            self._give_back_ahead()
-        if came is not None and not self._under_way:  # what was held back for it goes on
+        if self.ready and self.ready.busy_s() > HANGS_S and not self._is_simple:
+            self._release_ahead()
+        if came is not None and not self._under_way:  # items held back for it may go on
             self.ready.refreshed(came, self._waiting.first_key(now_ms()))
         self._claim(membership)
 
@@ -271,7 +298,7 @@ class Engine:
                     self.on_state(state)
                 except Exception:
                     log.exception(
-                        "state_changed of the consumer failed, the queue goes on state=%s",
+                        "state_changed of the consumer failed, the queue continues state=%s",
                         state.name,
                     )
 
@@ -290,21 +317,25 @@ class Engine:
                 )
                 self._listing.invalidate()
                 if self._has_another_way(settlement, error):
-                    self.settle([settling.given_back(settlement.claim)])
+                    again = settling.released(settlement.claim)
+                    if not isinstance(error, NoNode | NodeExists):
+                        again.rest_until_ms = now_ms() + int(TROUBLE_S * 1000)
+                    self.settle([again])
                     continue
             elif settlement.outcome is ItemOutcome.KEPT:
-                self._members.deaths.settled([name])  # its note tells of them now
+                self._members.deaths.settled([name])  # from now on its note tells of them
                 continue
             elif (
                 settlement.outcome is ItemOutcome.REQUEUED
                 and (created := settlement.created(results)) is not None
             ):
                 self._waiting.rest(created, settlement.rest_until_ms)
-            elif settlement.outcome is ItemOutcome.GIVEN_BACK:
-                # A znode made again may have been heard of before this, when its name was still in
-                # hand.
-                self._waiting.drop([name])
-                self._waiting.give_back([settlement.created(results) or name])
+            elif settlement.outcome is ItemOutcome.RELEASED:
+                released = settlement.created(results) or name
+                if settlement.rest_until_ms:
+                    self._waiting.rest(released, settlement.rest_until_ms)
+                else:
+                    self._waiting.release([released])
                 self._held.discard(name)
                 continue
             freed.append(name)
@@ -313,16 +344,16 @@ class Engine:
         self._members.deaths.settled(freed)
 
     def _has_another_way(self, settlement: ItemSettlement, error: LeaderqError) -> bool:
-        """Whether it can be given back otherwise. With a lock path: what was deleted behind our
-        back, or may not be written, has a lock that must not stand for as long as our session.
-        Without: its old name may be taken, because the queue was made again.
+        """Return whether it can be released otherwise. If the item was deleted behind our back, or
+        may not be written: with a lock path, the lock must not stand for as long as our session;
+        without, the item must not be lost. Its old name may be taken, because the queue was made
+        again.
         """
-        claim, is_given_back = settlement.claim, settlement.outcome is ItemOutcome.GIVEN_BACK
-        if claim.membership.is_locking:
-            return (
-                not is_given_back and self.is_ours(claim) and not isinstance(error, ConnectionLost)
-            )
-        return is_given_back and not claim.is_raw and isinstance(error, NodeExists)
+        claim = settlement.claim
+        if settlement.outcome is not ItemOutcome.RELEASED:
+            return self.is_ours(claim) and not isinstance(error, ConnectionLost)
+        is_deleted = not claim.membership.is_locking
+        return is_deleted and not claim.is_raw and isinstance(error, NodeExists)
 
     def _enter(self) -> Membership:
         former = self._membership
@@ -331,11 +362,11 @@ class Engine:
         self._session.ensure_path(self.path)
         self._membership = membership = self._members.enter()
         self._listing.invalidate()
-        self._held.clear()  # of a former member: those are others' now
+        self._held.clear()  # of a former member: these belong to others now
         return membership
 
     def _forget(self, former: Membership) -> None:
-        """The session of these claims is over: they are anybody's."""
+        """The session of these claims is over: anybody may have them."""
         self._await_claims()
         lost = self.ready.drain(lambda claim: claim.membership is former)
         self._waiting.drop([claim.name for claim in lost])
@@ -348,13 +379,15 @@ class Engine:
         self._members.deaths.close()
 
     def _claim(self, membership: Membership) -> None:
-        wanted = self._wanted()
-        held = self._held.union(*(one.names for one in self._under_way))
-        if self._members.deaths.has_suspects and any(map(self._members.deaths.is_suspect, held)):
+        wanted, deaths = self._wanted(), self._members.deaths
+        if deaths.has_suspects and any(map(deaths.is_suspect, self._held)):
             wanted = 0  # it is alone until it is settled
         count = max(1, int(wanted / self._per_znode))
         names = self._without_suspects(self._names(count)) if wanted > 0 else []
         if names:
+            self._held.update(names)
+            self._await_reading(names)
+            known = self._listing.known
             self._under_way.append(
                 ClaimAttempt(
                     self._session,
@@ -363,25 +396,47 @@ class Engine:
                     names,
                     self.is_closing.is_set,
                     most_values=max(wanted, 1),
-                    record=self._members.deaths.note(held.union(names)),
-                    known=self._listing.known,
-                    ahead=self._waiting.upcoming(self._read_ahead, self._share),
+                    record=deaths.note(self._held),
+                    known=known,
                 )
             )
             self._under_way_names += len(names)
+            if len(known) < self._reader.most // 2:
+                self._read_next()
         if self._under_way and (not names or len(self._under_way) >= DEPTH):
-            self._claimed(self._under_way.popleft().finish())
+            self._claimed(self._under_way.popleft())
         elif not names:
-            self._rest(wanted)
+            self._sleep(wanted)
+
+    def _read_next(self) -> None:
+        """Read the items that are likely to be claimed next, while these are claimed."""
+        known = self._listing.known
+        names = self._waiting.upcoming(min(self._read_ahead, self._reader.most), self._share)
+        names = [name for name in names if name not in known]
+        if not names or not self._is_read.is_set():
+            return
+
+        def note(answered: Future[list[Any]]) -> None:
+            if answered.exception() is None:
+                known.update(zip(names, answered.result(), strict=False))
+            is_read.set()
+
+        answer, is_read = self._reader.read(names), threading.Event()
+        self._being_read, self._is_read = frozenset(names), is_read
+        answer.add_done_callback(note)
+
+    def _await_reading(self, names: list[str]) -> None:
+        if not self._being_read.isdisjoint(names):
+            self._is_read.wait(_READ_S)
 
     def _without_suspects(self, names: list[str]) -> list[str]:
-        """Those of these to claim now. A suspect goes alone: while anything else is held it is left
-        out and, when it has waited for a while, so is everything.
+        """Those of these names to claim now. A suspect goes alone: it is left out while anything
+        else is held and, when it has waited for a while, nothing else is claimed either.
         """
         deaths = self._members.deaths
         if not deaths.has_suspects or not any(map(deaths.is_suspect, names)):
             return names
-        if not self._held and not self._under_way:
+        if not self._held:
             self._postponed_s = None
             first = next(name for name in names if deaths.is_suspect(name))
             chosen = [first]
@@ -389,15 +444,15 @@ class Engine:
             self._postponed_s = self._postponed_s or now_s()
             is_patient = now_s() < self._postponed_s + _POSTPONED_S
             chosen = [name for name in names if not deaths.is_suspect(name)] if is_patient else []
-        self._waiting.give_back([name for name in names if name not in chosen])
+        self._waiting.release([name for name in names if name not in chosen])
         return chosen
 
     def _wanted(self) -> int:
-        """How many values more to claim now."""
+        """How many more values to claim now."""
         ready, takers = self.ready.values, self.ready.takers
         if self.ready.is_overtaken:
             return 1
-        if not takers and (not self._workers or self.ready.busy_s() > STUCK_S):
+        if not takers and (not self._workers or self.ready.busy_s() > HANGS_S):
             return 0
         if self.ready.bytes > AHEAD_BYTES:
             return 0
@@ -408,8 +463,8 @@ class Engine:
             target = takers + (self.ready.appetite() if self._workers or is_locked else 0)
         room = target - ready - int(self._under_way_names * self._per_znode)
         most = min(self._reader.most, MAX_LOCKS if is_locked else MAX_BATCH)
-        # Small claims cost as much as large ones: with plenty ready, wait until a good many can be
-        # claimed at once.
+        # Small claims cost as much as large ones: with plenty ready, wait until many can be claimed
+        # at once.
         return (
             min(room, most)
             if room >= min(most, target) // 2 or not ready + self._under_way_names
@@ -422,24 +477,39 @@ class Engine:
 
     def _names(self, wanted: int) -> list[str]:
         share = self._share
-        names = [] if share is None else self._overdue(wanted, share)
-        names += self._waiting.take(wanted - len(names), now_ms(), share)
+        names = self._shared_names(wanted, share)
         if names or self._under_way:
             return names
-        if self._listing.is_stale or self._asks > self.ready.answered:
+        asks = self.ready.asks  # before the look that answers them
+        if (
+            self._listing.is_stale
+            or asks > self.ready.answered
+            or (self._listing.is_lock_changed and self._waiting.has_overdue(now_ms()))
+        ):
             self._listing.look(self._waiting.guesses(min(_GUESSES, self._reader.most), share))
-            names = self._waiting.take(wanted, now_ms(), share)
+            names = self._shared_names(wanted, share)
         names += self._waiting.take_overdue(wanted - len(names), now_ms())
         if share is not None and share.won:
             names += self._waiting.take_instead(wanted - len(names), share)
         if not names:
-            self.ready.answer(self._asks)
+            self.ready.answer(asks)
         return names
 
+    def _shared_names(self, wanted: int, share: Share | None) -> list[str]:
+        """Of the present listing: of our own share, some that are overdue among them."""
+        if self._is_simple and self._losses:
+            # Without shares all would be at the same names again, and the quickest get everything.
+            names = self._waiting.take_behind(random.randrange(wanted << self._losses), wanted)
+            if names:
+                return names
+        names = []
+        if share is not None and self._waiting.first_key(now_ms()) is not None:
+            names = self._overdue(wanted, share)
+        return names + self._waiting.take(wanted - len(names), now_ms(), share)
+
     def _overdue(self, wanted: int, share: Share) -> list[str]:
-        """Names of others' shares that have waited for too long, while our own share does not come
-        to an end: one now and then, to try whether its owner is at work, and if not, as many as of
-        our own.
+        """Overdue names of others' shares, while our own share goes on: one now and then, to find
+        out whether its owner is at work; if it is not, as many as of our own.
         """
         if share.won:
             wanted = (wanted + random.randrange(2)) // 2
@@ -449,12 +519,14 @@ class Engine:
             self._probe_s, wanted = now_s() + _PROBE_S, 1
         return self._waiting.take_overdue(wanted, now_ms())
 
-    def _claimed(self, found: ClaimResult) -> None:
-        count = sum(map(len, (found.claims, found.resting, found.gone, found.locked, found.again)))
+    def _claimed(self, attempt: ClaimAttempt) -> None:
+        found = attempt.finish()
         share, won = self._share, [claim.name for claim in found.claims]
         if share is not None:
             share.note(won, [*found.gone, *found.locked])
-        if found.gone or found.again or found.locked:
+        is_loss = attempt.was_refused or (found.gone and not found.claims)
+        self._losses = min(_MOST_LOSSES, self._losses + 1) if is_loss else self._losses // 2
+        if attempt.was_refused or found.again:
             self._read_ahead = 0
             self._listing.known.clear()
         else:
@@ -463,20 +535,27 @@ class Engine:
             self._waiting.rest(name, until)
         self._waiting.drop(found.gone)
         self._members.deaths.settled(found.gone)
-        self._waiting.give_back(found.again)
+        self._waiting.release(found.again)
         if found.locked:
             self._listing.note_locked(found.locked)
-        self._held.update(won)
+        if attempt.membership.is_locking:
+            self._held.difference_update(set(attempt.names).difference(won))
+        else:  # they are deleted: no listing contains them any more
+            self._held.difference_update(attempt.names)
+            self._waiting.drop(won)
         if self._members.deaths.has_suspects:
             found.claims = [claim for claim in found.claims if not self._is_given_up(claim)]
         try:
             if found.claims:
                 self._per_znode = sum(claim.count for claim in found.claims) / len(found.claims)
-                self._listing.apply_events()  # what came meanwhile may go before these
+                # later arrivals may go before these; these are ours, even if the connection was
+                # lost just now
+                self._listing.apply_events()
         finally:  # they are ours, even if the connection was lost just now
             if found.claims:
-                self.ready.put(found.claims, before=self._waiting.first_key(now_ms()))
-            self._under_way_names = max(0, self._under_way_names - count)
+                before = None if self._is_simple else self._waiting.first_key(now_ms())
+                self.ready.put(found.claims, before=before)
+            self._under_way_names -= len(attempt.names)
 
     @property
     def is_claiming(self) -> bool:
@@ -498,19 +577,19 @@ class Engine:
 
     def _await_claims(self) -> None:
         while self._under_way:
-            self._claimed(self._under_way.popleft().finish())
+            self._claimed(self._under_way.popleft())
 
-    def _give_back_ahead(self) -> None:
+    def _release_ahead(self) -> None:
         self._await_claims()
         if claims := self.ready.drain():
-            log.info("items claimed ahead go back queue=%s items=%d", self.path, len(claims))
-            self._give_back(claims, in_place=True)
+            log.info("items claimed ahead released queue=%s items=%d", self.path, len(claims))
+            self._release(claims, in_place=True)
 
-    def _give_back(self, claims: Sequence[Claim], *, in_place: bool = False) -> None:
+    def _release(self, claims: Sequence[Claim], *, in_place: bool = False) -> None:
         if claims:
-            self.settle([settling.given_back(claim, in_place=in_place) for claim in claims])
+            self.settle([settling.released(claim, in_place=in_place) for claim in claims])
 
-    def _rest(self, wanted: int) -> None:
+    def _sleep(self, wanted: int) -> None:
         """Wait for news, or for the time at which something is due."""
         wait_s = SCAN_S
         if wanted > 0 or self.ready.takers:
@@ -521,8 +600,8 @@ class Engine:
             if overdue is not None:
                 wait_s = min(wait_s, max(0.001, (overdue - now_ms()) / 1000))
         if self.ready and not self.ready.takers:
-            wait_s = min(wait_s, STUCK_S)
+            wait_s = min(wait_s, HANGS_S)
         if self._postponed_s is not None:
-            wait_s = min(wait_s, STUCK_S)
+            wait_s = min(wait_s, HANGS_S)
         if wait_s > 0 and not self._finished and not self._listing.has_news:
             self._service.wait(wait_s)

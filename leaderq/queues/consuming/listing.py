@@ -6,9 +6,10 @@ something to list again. **Priority and delay queues** need to know of a newcome
 what waits: a persistent watch (ZooKeeper 3.6) tells every name made and deleted. Where servers are
 older they are treated as the others.
 
-With a lock path its children are read as well: what is locked is left alone, and the end of a lock
-(its consumer has died) is news (F7). Whatever happened to the path (F13), the next look makes it
-again and watches it; every :data:`SCAN_S` it is looked after in any case.
+With a lock path its children are read as well. What is locked is left alone, and the end of such a
+lock is news, because its consumer has died (F7); other locks come and go unheard, until names of
+others' shares are overdue. Whatever happened to the path (F13), the next look makes it again and
+watches it; every :data:`SCAN_S` it is looked after in any case.
 """
 
 from __future__ import annotations
@@ -75,11 +76,12 @@ class QueueListing:
         self._news: deque[WatchEvent] = deque()
         self._held: set[str] = set()
         self._is_stale = True
-        self._locks_stale = False
+        self.is_lock_changed = False
+        """Whether any lock was made or deleted since they were read."""
         self._foreign: set[str] = set()
         self._is_path_watched = self._is_path_new = False
         self.known: dict[str, Any] = {}
-        """What was read ahead of these names; another one when they may name other items."""
+        """What was read ahead of these names; replaced when they may name other items."""
         self._on_children = _weakly(self._changed)
         self._on_path = _weakly(self._path_changed)
         self._on_locks = _weakly(self._locks_changed)
@@ -88,18 +90,14 @@ class QueueListing:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the queue has to be listed again before it is known to hold nothing. Asks the
-        servers from time to time.
-        """
+        """Whether only a listing can tell that the queue is empty. Asks the servers at times."""
         if not self._is_stale and now_s() >= self._looked_s + SCAN_S:
             self._is_stale = not self._missed_nothing()
             self._looked_s = now_s()
         return self._is_stale
 
     def _missed_nothing(self) -> bool:
-        """Whether every znode ever made in the queue was in the listing, or has been told
-        of since.
-        """
+        """Whether every znode ever made in the queue was in the listing, or was told of since."""
         if self._names is None:
             return False
         stat = self._session.exists(self._paths.path)
@@ -111,10 +109,10 @@ class QueueListing:
 
     @property
     def has_news(self) -> bool:
-        return bool(self._news) or self._locks_stale
+        return bool(self._news) or (self.is_lock_changed and bool(self._held))
 
     def invalidate(self) -> None:
-        """Whatever was known may be wrong: list again."""
+        """Nothing known may be relied on: list again."""
         self._is_stale = True
         self._is_path_watched = False
         self.known = {}
@@ -122,16 +120,14 @@ class QueueListing:
     def note_locked(self, names: Iterable[str]) -> None:
         self._waiting.drop(names)
         self._held.update(names)
-        self._locks_stale = True
+        self.is_lock_changed = True
 
     def look(self, guesses: Sequence[str] = ()) -> None:
-        """List again. Raises what the session raises. ``guesses``: names that may have come; they
-        are read meanwhile.
-        """
+        """List again; raises what the session raises. ``guesses``: names to read meanwhile."""
         if self._wants_names and self._names is None:
             self._watch_names()
-        # before reading: what comes meanwhile makes it stale again
-        self._is_stale, self._locks_stale = False, False
+        # before reading: later news makes it stale again
+        self._is_stale, self.is_lock_changed = False, False
         self._news.clear()
         self._made_since = 0
         self._looked_s = now_s()
@@ -141,7 +137,7 @@ class QueueListing:
             self.invalidate()
             raise
         if self._names is not None:
-            # What is made between the listing and this is counted twice; the next scan lists again,
+            # Znodes made between the listing and this are counted twice; the next scan lists again,
             # and all is well.
             stat = self._session.exists(self._paths.path)
             self._made_at_look = (
@@ -157,17 +153,19 @@ class QueueListing:
         asked at once, and answered in this order.
         """
         paths, session = self._paths, self._session
+        # Where each name is told, the path is too; and a one-shot watch on it could take the place
+        # of that watch, without a word (Z21).
         watch = None if self._names is not None else self._on_children
-        if not self._is_path_watched:
+        if watch is not None and not self._is_path_watched:
             self._is_path_watched = True
             # This watch, unlike the one on the children, sleeps until the path is deleted or made
             # again.
             session.exists_async(paths.path, self._on_path)
         self.known = known = dict[str, Any]()
         while True:
-            # Locks are read first: an item that is acknowledged between the two is then in neither;
-            # the other way round it would be given out although it is done (its claim would fail,
-            # but that costs).
+            # Locks are read first: an item that is acknowledged between the two is then in neither.
+            # The other way round it would be claimed although it is done (the claim would fail, at
+            # a cost).
             locks = self._ask_locks()
             reading = self._reader.read_few(guesses) if guesses else None
             try:
@@ -210,15 +208,15 @@ class QueueListing:
                 self._waiting.add(name_of(event.path))
             else:
                 self._waiting.discard(name_of(event.path))
-        if self._locks_stale and self._names is not None:
-            self._locks_stale = False
-            if not self._held:
-                return  # nothing that could come free
-            held, self._held = self._held, self._locked(self._ask_locks())
-            for name in held - self._held:
-                self._waiting.add(name)
-        elif self._locks_stale:
-            self._is_stale, self._locks_stale = True, False
+        if not self.is_lock_changed or not self._held:
+            return  # nothing that could be released
+        self.is_lock_changed = False
+        if self._names is None:
+            self._is_stale = True
+            return
+        held, self._held = self._held, self._locked(self._ask_locks())
+        for name in held - self._held:
+            self._waiting.add(name)
 
     def close(self) -> None:
         if self._names is not None:
@@ -248,13 +246,16 @@ class QueueListing:
         self._changed(event)
 
     def _locks_changed(self, _event: WatchEvent) -> None:
-        self._locks_stale = True
-        self._notify()
+        self.is_lock_changed = True
+        if self._held:
+            self._notify()
 
     def _named(self, event: WatchEvent) -> None:
-        if event.kind is WatchKind.SESSION or event.path == self._paths.path:
-            if event.kind is not WatchKind.CHILDREN:
-                self._changed(event)
+        if event.kind is WatchKind.SESSION:
+            self._changed(event)
+            return
+        if event.path == self._paths.path:
+            self._path_changed(event)
             return
         name = name_of(event.path)
         if parent_of(event.path) != self._paths.path:

@@ -1,4 +1,5 @@
-"""The consumers of one queue, as they know of each other, and what Java is told when one has died.
+"""The consumers of one queue, as they know of each other: who is there, over what they died, and
+what Java is told then.
 
 A consumer is an ephemeral child of ``<path>-meta/members``. Java consumers are not among them.
 
@@ -11,23 +12,32 @@ which fires every watch on the children. Several may do so; that does no harm.
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 from leaderq.clock import now_ms
-from leaderq.errors import ConnectionLost, LeaderqError, NodeExists
+from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
 from leaderq.queues.consuming.claims import Membership
-from leaderq.queues.consuming.deaths import DeathRecords
 from leaderq.queues.consuming.pending import Share
 from leaderq.queues.wire.names import QueueKind, due_ms_of, is_item
-from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.reading import children_of
+from leaderq.queues.wire.znodes import QueuePaths, wants_pause
+from leaderq.reading import children_of, existing
 from leaderq.threads import Service
 from leaderq.writing import SequencedWriter
-from leaderq.zookeeper import Create, Delete, Session, SessionState, Subscription, WatchEvent
+from leaderq.zookeeper import (
+    Create,
+    Delete,
+    Operation,
+    Session,
+    SessionState,
+    SetData,
+    Subscription,
+    WatchEvent,
+)
 from leaderq.zookeeper.paths import join, name_of
 
 log = logging.getLogger(__name__)
@@ -37,20 +47,166 @@ _MOMENT_S = 0.2
 _AGAIN_S = 1.0
 
 
-class Members:
-    """Makes this consumer a member, and knows how many there are. Used by the engine's thread; its
-    watch comes on the session's.
+class DeathRecords:
+    """Counts the consumers that died over an item, for queues with a lock path. Used by the
+    engine's thread; what it returns is as of the last :meth:`refresh`.
+
+    Each consumer has a persistent record, ``<path>-meta/claims/<member>``, which every claim
+    overwrites, in its own multi, with the names it holds then. A record without a member is a
+    death: over the name it holds or, if it holds several, nobody knows over which. An item that was
+    held at two deaths is a *suspect*: it is claimed alone until it is settled, so that the next
+    death tells; then the deaths before it count as well.
+
+    What happens on each failure: **a record cannot be read or deleted**: it is looked at again when
+    a member comes or goes; **a record is taken away by hand**: those deaths are not counted; **a
+    session ends and its process lives on**: it takes its record away itself, and no death counts.
     """
+
+    def __init__(self, session: Session, paths: QueuePaths) -> None:
+        self._session = session
+        self._paths = paths
+        self._own: str | None = None
+        self._listed: list[str] = []
+        self._left: dict[str, set[str]] = {}  # record of a dead consumer: the names it held
+        self._resolved: dict[str, set[str]] = {}
+
+    def open(self, member: str) -> None:
+        self._own = path = join(self._paths.claims, name_of(member))
+        self._session.ensure_path(self._paths.claims)
+        with suppress(NodeExists):  # by an earlier try whose answer was lost
+            self._session.create(path)
+
+    def close(self) -> None:
+        """Delete the record: this consumer has not died over the items that it still holds."""
+        own, self._own = self._own, None
+        if own is not None:
+            self._delete(own)
+
+    def note(self, names: Collection[str]) -> tuple[Operation, ...]:
+        """The part of a claim's multi that records the names this consumer holds with it."""
+        return (
+            () if self._own is None else (SetData(self._own, json.dumps(sorted(names)).encode()),)
+        )
+
+    def refresh(self, members: Collection[str]) -> None:
+        """Read the records of consumers that are not among ``members``, which must be listed later
+        than the records: see :meth:`listed`. Raises what the session raises.
+        """
+        dead = [name for name in self._listed if name not in members]
+        new = [name for name in dead if name not in self._left]
+        self._left = {name: held for name, held in self._left.items() if name in dead}
+        if not new:
+            return
+        found = existing(self._session, [join(self._paths.claims, name) for name in new])
+        for path, (data, _) in found.items():
+            held = self._still_there(_names(data))
+            log.warning("consumer died queue=%s items=%d", self._paths.path, len(held))
+            self._left[name_of(path)], self._resolved[name_of(path)] = held, set()
+            self._drop_if_resolved(name_of(path))
+
+    def listed(self) -> None:
+        self._listed = children_of(self._session, self._paths.claims)
+
+    @property
+    def has_suspects(self) -> bool:
+        """Whether there are items over which consumers may have died."""
+        return bool(self._left)
+
+    def is_suspect(self, name: str) -> bool:
+        """Whether several consumers died while they held it, and the cause is not known."""
+        told = {one for held in self._left.values() if len(held) == 1 for one in held}
+        return sum(name in held and not held & told for held in self._left.values()) > 1
+
+    def deaths_of(self, name: str) -> int:
+        """How many consumers have certainly died over it."""
+        sizes = [len(held) for held in self._left.values() if name in held]
+        return len(sizes) if 1 in sizes else 0
+
+    def settled(self, names: Iterable[str]) -> None:
+        """These are dealt with, and not suspects any more."""
+        if not self._left:
+            return
+        settled = set(names)
+        for record, held in list(self._left.items()):
+            self._resolved[record] |= held & settled
+            self._drop_if_resolved(record)
+
+    def _drop_if_resolved(self, record: str) -> None:
+        if self._left[record] <= self._resolved[record]:
+            del self._left[record], self._resolved[record]
+            self._delete(join(self._paths.claims, record))
+
+    def _still_there(self, names: set[str]) -> set[str]:
+        ordered = sorted(names)
+        stats = [self._session.exists_async(self._paths.item(name)) for name in ordered]
+        return {
+            name for name, stat in zip(ordered, stats, strict=True) if stat.result(10.0) is not None
+        }
+
+    def _delete(self, path: str) -> None:
+        try:
+            self._session.delete(path, timeout_s=1.0)
+        except NoNode:
+            return
+        except LeaderqError as exc:
+            level = logging.DEBUG if isinstance(exc, ConnectionLost) else logging.WARNING
+            log.log(level, "claim record stays path=%s error=%s", path, exc)
+
+
+def _names(data: bytes) -> set[str]:
+    try:
+        said = json.loads(data or b"[]")
+    except (ValueError, RecursionError):
+        return set()
+    return {name for name in said if isinstance(name, str)} if isinstance(said, list) else set()
+
+
+class ReadAfterNews:
+    """Reads again what may have changed at ``path``, on the engine's thread; news comes on the
+    session's. All who watch one path of a session must do so in one way (Z21).
+    """
+
+    def __init__(
+        self, session: Session, paths: QueuePaths, path: str, notify: Callable[[], object]
+    ) -> None:
+        self._session = session
+        self._paths = paths
+        self._path = path
+        self._notify = notify
+        self._subscription: Subscription | None = None
+        self._is_stale = True
+
+    def close(self) -> None:
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
+
+    def _read_if_stale(self, read: Callable[[], object]) -> None:
+        if not self._is_stale:
+            return
+        self._is_stale = False  # before reading: later news makes it stale again
+        try:
+            if self._subscription is None:
+                self._subscription = self._session.watch_node(self._path, self._changed)
+            read()
+        except BaseException:
+            self._is_stale = True
+            raise
+
+    def _changed(self, _event: WatchEvent) -> None:
+        self._is_stale = True
+        self._notify()
+
+
+class Members(ReadAfterNews):
+    """Makes this consumer a member, and knows how many there are."""
 
     def __init__(
         self, session: Session, paths: QueuePaths, name: str, notify: Callable[[], object]
     ) -> None:
-        self._session = session
-        self._paths = paths
+        super().__init__(session, paths, paths.members, notify)
         self._name = name
-        self._notify = notify
         self._writer: SequencedWriter | None = None
-        self._is_stale = True
         self._mark: tuple[int | None, str] | None = None
         self.share: Share | None = None
         self.deaths = DeathRecords(session, paths)
@@ -59,8 +215,8 @@ class Members:
         """Stand among the consumers, and be able to claim. Raises what the session raises."""
         paths, session_id = self._paths, self._session.id
         if self._mark is None or self._mark[0] != session_id:
-            # The same for all tries within one session: a lost answer must not leave a member that
-            # nobody is.
+            # The same name in all tries within one session: a lost answer must not leave a member
+            # that nobody owns.
             self._mark = (session_id, uuid.uuid4().hex)
         mark = self._mark[1]
         member = f"{paths.members}/{mark}"
@@ -78,38 +234,34 @@ class Members:
                 self._writer = writer
             writer = self._writer
             self._session.ensure_path(paths.members)
-            with suppress(NodeExists):  # by a former try whose answer was lost
+            with suppress(NodeExists):  # by an earlier try whose answer was lost
                 self._session.create(member, self._name.encode(), ephemeral=True)
         self._is_stale = True
         return Membership(paths, writer, member, session_id)
 
     def is_standing(self, membership: Membership) -> bool:
-        """Whether it still is a member, as far as is known: from the moment on when the end of its
-        session is heard of, it is not.
+        """Whether it still is a member, as far as is known: not from the moment on when it hears of
+        the end of its session.
         """
         is_over = membership.is_locking and membership.writer.is_over
         return membership.session_id == self._session.id and not is_over
 
     def refresh(self, membership: Membership) -> None:
-        if not self._is_stale:
-            return
-        self._is_stale = False  # before reading: what comes meanwhile makes it stale again
-        try:
-            if membership.is_locking:
-                self.deaths.listed()
-            names = sorted(children_of(self._session, self._paths.members, self._changed))
-            if membership.is_locking:
-                self.deaths.refresh(names)
-        except BaseException:
-            self._is_stale = True
-            raise
+        self._read_if_stale(lambda: self._count(membership))
+
+    def _count(self, membership: Membership) -> None:
+        if membership.is_locking:
+            self.deaths.listed()
+        names = sorted(children_of(self._session, self._paths.members))
+        if membership.is_locking:
+            self.deaths.refresh(names)
         own = name_of(membership.member)
         is_alone = own not in names or len(names) == 1
         self.share = None if is_alone else Share(names.index(own), len(names))
 
     def leave(self, membership: Membership, timeout_s: float) -> bool:
-        """Stand no more; returns whether all that was to be written was."""
-        self.deaths.close()  # before the member goes: so whoever sees it go knows that it left
+        """Leave; returns whether everything to be written was written."""
+        self.deaths.close()  # before the member goes, so that whoever sees that knows that it left
         is_clean = membership.writer.close(timeout_s)
         if not membership.is_locking:
             try:
@@ -118,9 +270,39 @@ class Members:
                 log.debug("member goes with its session member=%s error=%s", membership.member, exc)
         return is_clean
 
-    def _changed(self, _event: WatchEvent) -> None:
-        self._is_stale = True
+
+class PauseSwitch(ReadAfterNews):
+    """Whether consumers are paused: by the user of this object, or by an operator in ZooKeeper for
+    all of them, later ones too. Java's do not know of it.
+    """
+
+    def __init__(self, session: Session, paths: QueuePaths, notify: Callable[[], object]) -> None:
+        super().__init__(session, paths, paths.control, notify)
+        self._by_operator = False
+        self.by_user = False
+
+    @property
+    def is_paused(self) -> bool:
+        return self.by_user or self._by_operator
+
+    def set(self, paused: bool) -> None:
+        self.by_user = paused
         self._notify()
+
+    def refresh(self) -> None:
+        """Read the operator's wish, if it may have changed. Raises what the session raises."""
+        self._read_if_stale(self._read)
+
+    def _read(self) -> None:
+        try:
+            paused = wants_pause(self._session.get(self._paths.control)[0])
+        except NoNode:
+            paused = False
+        if paused is not self._by_operator:
+            done = "paused" if paused else "resumed"
+            log.info("operator's pause noticed queue=%s state=%s", self._paths.path, done)
+            self._by_operator = paused
+            self._notify()
 
 
 class ConsumerDeathWatcher:
@@ -168,9 +350,7 @@ class ConsumerDeathWatcher:
         self._members = members  # last: what raises is tried again
 
     def _wake_java_if_idle(self) -> None:
-        """Whoever is awake has taken what was freed by now; what still lies there needs somebody to
-        be woken.
-        """
+        """Awake consumers have taken what was freed by now; for the rest, one must be woken."""
         lock_path = self._paths.lock_path or ""
         there, held = self._session.exists(self._paths.path), self._session.exists(lock_path)
         if there is None or there.num_children <= (0 if held is None else held.num_children):

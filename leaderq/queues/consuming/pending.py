@@ -1,6 +1,6 @@
 """The names known to lie in a queue, in their order, and which of them may be claimed now (pure).
 
-A listing is used up before the next one is asked for. Names come back into it: those given back,
+A listing is used up before the next one is asked for. Names come back into it: those released,
 those whose rest (a retry's back-off) is over, and, where the queue is watched name by name, new
 ones.
 
@@ -22,7 +22,7 @@ from typing import Any
 from leaderq.queues.wire.names import QueueKind, due_ms_of, prefix_for, sequence_of, sort_key
 
 GRACE_MS = 50
-"""How long a name of somebody else's share is left to its owner."""
+"""How long a name of another member's share is left to its owner."""
 _WEIGHT = 0.1
 _LEAST_WON = 0.5
 _SPREAD = 3
@@ -30,11 +30,11 @@ _LOOKED_AT = 500
 
 
 class Share:
-    """What the consumer at ``position`` among that many takes first: the names of every n-th
-    number; and which members are *not at work*, in whose stead others take at once.
+    """What the consumer at ``position`` among that many takes first: every n-th number; and which
+    members are *not at work*, whose names others take at once.
 
-    A member is not at work once a name of its share could be claimed that had waited for too long,
-    and as long as at least half of its names can be.
+    A member is not at work once an overdue name of its share could be claimed, as long as at least
+    half of its names can be.
     """
 
     def __init__(self, position: int, members: int) -> None:
@@ -42,13 +42,13 @@ class Share:
         self._members = members
         self._at_work = list(range(members))
         self.won: dict[int, float] = {}
-        """By member not at work: of its names, how many could be claimed of late."""
+        """By member not at work: how many of its names could be claimed lately."""
 
     def __contains__(self, name: str) -> bool:
         return sequence_of(name) % self._members == self._position
 
     def stands_in_for(self, name: str) -> bool:
-        """Whether its owner is not at work, and this consumer the one to take it."""
+        """Whether its owner is not at work, and this consumer is the one to take it."""
         number = sequence_of(name)
         if number % self._members not in self.won:
             return False
@@ -56,7 +56,7 @@ class Share:
         return self._at_work[chosen] == self._position
 
     def note(self, won: Iterable[str], lost: Iterable[str]) -> None:
-        """What came of trying to claim these."""
+        """Take in the result of trying to claim these."""
         for names, outcome in ((won, 1.0), (lost, 0.0)):
             for owner in (sequence_of(name) % self._members for name in names):
                 share = self.won.get(owner, outcome)
@@ -83,15 +83,16 @@ class PendingNames:
         self._rests: dict[str, int] = {}
         self._gone: set[str] = set()
         self._others: list[str] = []
-        self._marks: deque[tuple[int, int]] = deque()  # when it was listed, and the highest number
+        # when it was listed, and the highest number seen: numbers up to it have waited long enough
+        self._marks: deque[tuple[int, int]] = deque()
         self._highest = -1  # number seen
         self._overdue_to = -1  # numbers up to this one have waited for long enough
         self._added_names: set[str] = set()
         self.in_hand: set[str] = set()
-        """Names claimed by this consumer, or being so, whatever a listing says of them."""
+        """Names that this consumer has claimed or is claiming, even if a listing has them."""
 
     def replace(self, names: Iterable[str], locked: Iterable[str] = (), now_ms: int = 0) -> None:
-        """A new listing. ``locked``: names that somebody works on."""
+        """Take in a new listing. ``locked``: names that somebody works on."""
         taken = self.in_hand.union(locked)
         kept = [name for name in names if name not in taken]
         if self._rests:
@@ -121,7 +122,7 @@ class PendingNames:
 
     def discard(self, name: str) -> None:
         self._rests.pop(name, None)
-        if name in self._added_names or self._is_ahead(name):  # else it will not be met any more
+        if name in self._added_names or self._is_ahead(name):  # otherwise it would not be met again
             self._gone.add(name)
 
     def rest(self, name: str, until_ms: int) -> None:
@@ -129,20 +130,18 @@ class PendingNames:
         self._rests[name] = until_ms
         heapq.heappush(self._resting, (until_ms, name))
 
-    def give_back(self, names: Iterable[str]) -> None:
+    def release(self, names: Iterable[str]) -> None:
         """Names claimed before, or about to be, are free again."""
         for name in names:
             self.in_hand.discard(name)
             self.add(name)
 
     def drop(self, names: Iterable[str]) -> None:
-        """Names that are done with, or another's; only a new listing brings them back."""
+        """Names that are done, or another's; only a new listing brings them back."""
         self.in_hand.difference_update(names)
 
     def take(self, most: int, now_ms: int, share: Share | None = None) -> list[str]:
-        """The next names of the share, at most that many, in order; they are in hand from
-        now on.
-        """
+        """The next names of the share, at most that many, in order; in hand from now on."""
         self._wake(now_ms)
         found: list[str] = []
         while len(found) < most and (name := self._next(now_ms)) is not None:
@@ -153,6 +152,13 @@ class PendingNames:
                 self.in_hand.add(name)
         return found
 
+    def take_behind(self, ahead: int, most: int) -> list[str]:
+        """Names of the listing, behind the next ``ahead`` of it; they are in hand from now on."""
+        begin = self._at + ahead
+        names = self._in_hand(self._listed[begin : begin + most])
+        self._gone.update(names)  # so that they are not met again
+        return names
+
     def upcoming(self, most: int, share: Share | None = None) -> list[str]:
         """Names that are likely to be taken next; they are not in hand yet."""
         listed = self._listed[self._at : self._at + most]
@@ -161,7 +167,7 @@ class PendingNames:
         ]
 
     def guesses(self, most: int, share: Share | None = None) -> list[str]:
-        """What those that come next are called, where only their number is to be guessed."""
+        """The likely names of the next items, if only their number has to be guessed."""
         if self._prefix is None:
             return []
         numbers = range(self._highest + 1, self._highest + 1 + most)
@@ -169,9 +175,8 @@ class PendingNames:
         return [name for name in names if share is None or name in share]
 
     def take_overdue(self, most: int, now_ms: int) -> list[str]:
-        """Names of others' shares that have waited for too long: the oldest or, so that two who
-        help do not always meet, those behind them. If it were any of them, some would wait for
-        ever.
+        """Names of others' shares that have waited too long: the oldest or, so that two helpers do
+        not always meet, those behind them. If any of them were taken, some would wait for ever.
         """
         self._forget_marks(now_ms)
         count = bisect_right(self._others, self._overdue_to, key=sequence_of)
@@ -179,7 +184,8 @@ class PendingNames:
             return []
         begin = most * random.randrange(min(_SPREAD, max(1, count // most)))
         end = min(count, begin + most)
-        unique = dict.fromkeys(self._others[begin:end])  # what was freed again is there twice
+        # names that were freed again are there twice
+        unique = dict.fromkeys(self._others[begin:end])
         del self._others[begin:end]
         return self._in_hand(unique)
 
@@ -196,26 +202,24 @@ class PendingNames:
         return found
 
     def overdue_ms(self, now_ms: int) -> int | None:
-        """When names of others' shares will have waited for long enough; ``None`` if there are
-        none.
-        """
-        if not self._others:
-            return None
-        self._forget_marks(now_ms)
-        if sequence_of(self._others[0]) <= self._overdue_to:
+        """When names of others' shares will be overdue; ``None`` without such names."""
+        if self.has_overdue(now_ms):
             return now_ms
-        return self._marks[0][0] + GRACE_MS if self._marks else None
+        return self._marks[0][0] + GRACE_MS if self._others and self._marks else None
+
+    def has_overdue(self, now_ms: int) -> bool:
+        """Whether names of others' shares are overdue."""
+        self._forget_marks(now_ms)
+        return bool(self._others) and sequence_of(self._others[0]) <= self._overdue_to
 
     def first_key(self, now_ms: int) -> Any:
-        """The order of the first name that may be claimed; ``None`` if there is none."""
+        """The order of the first name that may be claimed; ``None`` if no name may be."""
         self._wake(now_ms)
         head = self._head()
         return None if head is None or self._is_early(head, now_ms) else self._key(head)
 
     def next_ms(self) -> int | None:
-        """When the first of the names that may not be claimed yet may be; ``None`` if no time is
-        waited for.
-        """
+        """When the first name that must wait may be claimed; ``None`` if none must wait."""
         times = [self._resting[0][0]] if self._resting else []
         head = self._head() if self._is_timed else None
         if head is not None:
@@ -223,7 +227,7 @@ class PendingNames:
         return min(times, default=None)
 
     def _leave(self, name: str) -> None:
-        """To its owner. What is free again may be older than what was left before it."""
+        """Leave it to its owner. A freed name may be older than those that were left before it."""
         if self._others and self._key(name) < self._key(self._others[-1]):
             insort(self._others, name, key=self._key)
         else:

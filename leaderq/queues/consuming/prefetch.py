@@ -16,7 +16,7 @@ from leaderq.clock import now_s
 from leaderq.queues.consuming.claims import Claim
 
 AHEAD_S = 0.05
-"""What is claimed ahead should keep the workers busy no longer than this, in seconds."""
+"""Items claimed ahead should keep the workers busy no longer than this, in seconds."""
 _WEIGHT = 0.2
 
 
@@ -46,15 +46,15 @@ class Prefetch:
         self._most_ahead = most_ahead
         self._workers = workers
         self._since_refresh = 0
-        # the order of the most urgent one that has come into the queue since the last refresh
+        # the order of the most urgent newcomer since the last refresh
         self.came: Any = None
         self._changed = threading.Condition()
         self._heap: list[tuple[Any, str, Claim]] = []
         self.takers = 0
         self.wanted = 0
-        """How many values those who wait for an item would take now."""
+        """How many values the waiting takers would take now."""
         self.asks = self.answered = 0
-        """How many have asked whether there is any item, and how many of them know."""
+        """How many have asked whether there is any item, and how many of these know the answer."""
         self.bytes = self.values = 0
         """Of those that are ready."""
         self.is_closed = False
@@ -62,22 +62,19 @@ class Prefetch:
         self._taken_s = now_s()
         self._given: dict[int, tuple[float, int]] = {}  # by thread: when, and how many values
         self.average_s: float | None = None
-        """What a value takes those who work on it, in seconds; ``None`` before the first is
-        done.
-        """
+        """Seconds that a worker needs for a value; ``None`` before the first is done."""
 
     def __len__(self) -> int:
         return len(self._heap)
 
     @property
     def first(self) -> Claim | None:
-        """The first one, which stays."""
         with self._changed:
             return self._heap[0][2] if self._heap else None
 
     def put(self, claims: Iterable[Claim], *, before: Any = None) -> None:
-        """These are ours now. ``before``: the order of what waits to be claimed, if
-        anything does.
+        """Add claimed items. ``before``: the order of the first that waits to be claimed,
+        if any.
         """
         with self._changed:
             for claim in claims:
@@ -89,15 +86,15 @@ class Prefetch:
             self._changed.notify_all()
 
     def ask(self) -> int:
-        """Ask whether there is any item; :attr:`answered` is not below this number once it is known
-        that, later than now, there was none.
+        """Ask whether there is any item; when :attr:`answered` has reached the number returned,
+        there was none at some moment after this call.
         """
         with self._changed:
             self.asks += 1
             return self.asks
 
     def answer(self, asks: int) -> None:
-        """So many have asked before the queue was found empty."""
+        """So many had asked before the queue was found empty."""
         with self._changed:
             if asks > self.answered:
                 self.answered = asks
@@ -119,12 +116,14 @@ class Prefetch:
         """
         thread = threading.get_ident()
         with self._changed:
-            self._learn(self._given.pop(thread, None))
-            if not self._heap or not self._may_begin():
-                self._await(timeout_s, wants, ask)
+            taken_s = now_s()
+            self._learn(self._given.pop(thread, None), taken_s)
+            if not (has_next := self._has_next()):
+                has_next = self._await(timeout_s, wants, ask)
+                taken_s = now_s()
             found: list[Claim] = []
             values = 0
-            while self._heap and len(found) < most and self._may_begin():
+            while has_next:
                 head = self._heap[0][2]
                 if (
                     found
@@ -134,17 +133,19 @@ class Prefetch:
                     break
                 values += head.count
                 found.append(heapq.heappop(self._heap)[2])
-                self.bytes -= len(found[-1].data)
+                self.bytes -= len(head.data)
+                has_next = len(found) < most and self._has_next()
             self.values -= values
             self._since_refresh += len(found)
-            self._taken_s = now_s()
+            self._taken_s = taken_s
             if values:
-                self._given[thread] = (self._taken_s, values)
-            if len(self._heap) <= self._target // 2:
+                self._given[thread] = (taken_s, values)
+            if self.values <= self._target // 2 < self.values + values:
                 self._notify_wanted()
             return found
 
-    def _await(self, timeout_s: float | None, wants: int, ask: int | None) -> None:
+    def _await(self, timeout_s: float | None, wants: int, ask: int | None) -> bool:
+        """Whether something may be handed out when the wait is over."""
         self.takers += 1
         self.wanted += wants
         if not self._heap:
@@ -152,22 +153,22 @@ class Prefetch:
         try:
             self._changed.wait_for(
                 lambda: (
-                    self.is_closed
-                    or (bool(self._heap) and self._may_begin())
-                    or (ask is not None and self.answered >= ask)
+                    self.is_closed or self._has_next() or (ask is not None and self.answered >= ask)
                 ),
                 timeout_s,
             )
         finally:
             self.takers -= 1
             self.wanted -= wants
+        return self._has_next()
+
+    def _has_next(self) -> bool:
+        return bool(self._heap) and self._may_begin()
 
     def has_come(self, name: str) -> None:
         """A name has come into the queue: nothing that goes after it is handed out before
-        :meth:`refreshed`, but for the slack.
-
-        What is being claimed at this moment may be put here later, so it is noted even if nothing
-        is ready.
+        :meth:`refreshed`, except the slack. It is noted even if nothing is ready, because claims
+        under way may be put here later.
         """
         with self._changed:
             self._note(self._key(name))
@@ -177,8 +178,8 @@ class Prefetch:
             self.came = key
 
     def refreshed(self, came: Any, first: Any) -> None:
-        """What had come up to ``came`` is known; ``first`` is the order of the first that waits,
-        while nothing is being claimed.
+        """Newcomers up to ``came`` are known; ``first`` is the order of the first that waits, while
+        nothing is being claimed.
         """
         with self._changed:
             if self.came == came:
@@ -193,7 +194,7 @@ class Prefetch:
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether something that goes before all that are ready has come."""
+        """Whether a newcomer goes before all that are ready."""
         with self._changed:
             return self._is_overtaken()
 
@@ -210,7 +211,7 @@ class Prefetch:
             self._changed.notify_all()
 
     def drain(self, is_wanted: Callable[[Claim], bool] = lambda claim: True) -> list[Claim]:
-        """Take out all that are to be given back, or are not ours any more."""
+        """Take out all that must be released, or are not ours any more."""
         with self._changed:
             out = [claim for _, _, claim in self._heap if is_wanted(claim)]
             self._heap = [entry for entry in self._heap if not is_wanted(entry[2])]
@@ -220,16 +221,16 @@ class Prefetch:
             return out
 
     def close(self) -> None:
-        """Nobody waits any more; what is there may still be taken."""
+        """Wake all who wait; items already here may still be taken."""
         with self._changed:
             self.is_closed = True
             self._changed.notify_all()
 
-    def _learn(self, given: tuple[float, int] | None) -> None:
+    def _learn(self, given: tuple[float, int] | None, until_s: float) -> None:
         if given is None:
             return
         since_s, values = given
-        took_s = (now_s() - since_s) / values
+        took_s = (until_s - since_s) / values
         self.average_s = (
             took_s
             if self.average_s is None
@@ -237,7 +238,7 @@ class Prefetch:
         )
 
     def appetite(self) -> int:
-        """How many values to have ready for workers that are busy."""
+        """How many values to have ready for busy workers."""
         if self.average_s is not None:
             self._target = min(
                 self._most_ahead, int(AHEAD_S * self._workers / max(self.average_s, 1e-6))
@@ -245,5 +246,5 @@ class Prefetch:
         return self._target
 
     def busy_s(self) -> float:
-        """How long nobody has come for anything (seconds)."""
+        """For how many seconds no worker has asked for anything."""
         return 0.0 if self.takers else now_s() - self._taken_s

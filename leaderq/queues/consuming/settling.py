@@ -13,13 +13,13 @@ from enum import Enum
 from typing import Any
 
 from leaderq.clock import now_ms
-from leaderq.errors import CorruptItem, LeaderqError
+from leaderq.errors import CorruptItem, LeaderqError, told
 from leaderq.queues.consumers import ErrorMode
 from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.wire.names import prefix_of
 from leaderq.queues.wire.payload import Note, encode, is_compressed
 from leaderq.retrying import RetryPolicy
-from leaderq.writing.groups import OperationGroup
+from leaderq.writing.groups import OperationGroup, estimated_bytes
 from leaderq.zookeeper import Create, Delete, Operation, SetData
 
 _MAX_ERROR = 1000
@@ -27,7 +27,7 @@ Operations = tuple[Operation, ...]
 
 
 class ItemOutcome(Enum):
-    """What becomes of an item that was claimed; the value is the word in the log."""
+    """What becomes of a claimed item; the value is the word in the log."""
 
     ACKNOWLEDGED = "acknowledged"
     DELETED = "deleted"
@@ -35,17 +35,15 @@ class ItemOutcome(Enum):
     REQUEUED = "requeued"
     KEPT = "kept"
     """It stays where it is, claimed; only its note is written."""
-    GIVEN_BACK = "given back"
+    RELEASED = "released"
 
 
 class ConsumerDied(LeaderqError):
-    """Why an item is among the dead letters that no consumer could say anything about."""
+    """Why an item became a dead letter if no consumer lived to say."""
 
 
 class ItemSettlement(OperationGroup):
-    """What is to be written of one item. ``rest_until_ms``: if it is created again, not to be
-    touched until then.
-    """
+    """What to write of one item. ``rest_until_ms``: how long it rests if created again."""
 
     __slots__ = ("claim", "on_settled", "outcome", "rest_until_ms")
 
@@ -78,10 +76,8 @@ def done(claim: Claim) -> ItemSettlement:
     return ItemSettlement(claim, _removal(claim), ItemOutcome.ACKNOWLEDGED)
 
 
-def given_back(claim: Claim, *, in_place: bool = False) -> ItemSettlement:
-    """It was not begun. ``in_place``: without a lock path, under its old name, which may be
-    taken.
-    """
+def released(claim: Claim, *, in_place: bool = False) -> ItemSettlement:
+    """It was not begun. ``in_place``: without a lock path, under its old name if it is free."""
     paths = claim.membership.paths
     if claim.membership.is_locking:
         release: Operation = Delete(paths.lock(claim.name))
@@ -90,23 +86,21 @@ def given_back(claim: Claim, *, in_place: bool = False) -> ItemSettlement:
     else:
         note = replace(claim.note, enqueued_ms=claim.enqueued_ms)
         release = _again(claim, claim.items, note)
-    return ItemSettlement(claim, (release,), ItemOutcome.GIVEN_BACK)
+    return ItemSettlement(claim, (release,), ItemOutcome.RELEASED)
 
 
 def interrupted(claim: Claim, left: Sequence[bytes]) -> ItemSettlement:
-    """The user's code could not go on, through no fault of the item; ``left`` of its items are not
-    done.
-    """
+    """The user's code was interrupted; ``left`` are the values not done."""
     if len(left) < len(claim.items):
         if claim.membership.is_locking:
             return _freed(claim, rewritten(claim, left))
         claim.items = list(left)
-    return given_back(claim)
+    return released(claim)
 
 
 def requeued(claim: Claim, left: Sequence[bytes], wait_s: float) -> ItemSettlement:
-    """These of its items go to the tail, with its id, priority or due time, to be tried again after
-    ``wait_s``; counts as a failure.
+    """These of its values go to the tail, with its id, priority or due time, to be tried again
+    after ``wait_s``; counts as a failure.
     """
     note, until_ms = _failure_note(claim, claim.failures + 1, wait_s)
     return ItemSettlement(
@@ -122,13 +116,13 @@ def corrupt(claim: Claim, error: Exception) -> ItemSettlement:
 def corrupt_values(
     claim: Claim, bad: Sequence[bytes], good: Sequence[bytes], error: Exception
 ) -> ItemSettlement:
-    """Some of its values cannot be understood; it stays ours with the others."""
+    """Some of its values cannot be understood; it stays claimed with the others."""
     dead = _dead_letter(claim, bad, "corrupt", error, claim.failures)
     return ItemSettlement(claim, (*rewritten(claim, good), dead), ItemOutcome.KEPT)
 
 
 def died(claim: Claim, mode: ErrorMode, retry: RetryPolicy) -> ItemSettlement | None:
-    """Consumers died over it: what the policy makes of that; ``None``: it is tried again."""
+    """Consumers died over it: the policy's decision; ``None``: it is tried again."""
     if not claim.deaths or not retry.is_exhausted(claim.failures):
         return None
     if mode is ErrorMode.DELETE:
@@ -146,20 +140,15 @@ def failed(
     *,
     stays: bool = True,
 ) -> ItemSettlement:
-    """The user's code raised; ``left`` of its items are not done. In KEEP mode, when it is tried
-    again, it stays claimed, unless its worker does not stay with it.
+    """The user's code raised; ``left`` are the values not done. In KEEP mode the item stays claimed
+    until its next attempt, unless its worker cannot stay with it.
     """
     failures = claim.failures + 1
     if mode is ErrorMode.DELETE:
         return ItemSettlement(claim, _removal(claim), ItemOutcome.DELETED)
     if retry.is_exhausted(failures):
-        return _set_aside(
-            claim,
-            left,
-            "corrupt" if isinstance(error, CorruptItem) else "attempts",
-            error,
-            failures,
-        )
+        reason = "corrupt" if isinstance(error, CorruptItem) else "attempts"
+        return _set_aside(claim, left, reason, error, failures)
     wait_s = retry.wait_s(failures)
     if mode is not ErrorMode.KEEP or not (stays or claim.membership.is_locking):
         return requeued(claim, left, wait_s)
@@ -169,7 +158,7 @@ def failed(
 
 
 def rewritten(claim: Claim, left: Sequence[bytes], note: Note | None = None) -> Operations:
-    """It stays where it is, with what is left of it; only a new consumer needs to know."""
+    """It stays where it is, with the values not done; only a new consumer needs to know."""
     if not claim.membership.is_locking:
         return ()
     note = note or Note(attempt=claim.failures, enqueued_ms=claim.enqueued_ms)
@@ -185,7 +174,7 @@ def _removal(claim: Claim) -> Operations:
 
 def _freed(claim: Claim, operations: Operations) -> ItemSettlement:
     lock = claim.membership.paths.lock(claim.name)
-    return ItemSettlement(claim, (*operations, Delete(lock)), ItemOutcome.GIVEN_BACK)
+    return ItemSettlement(claim, (*operations, Delete(lock)), ItemOutcome.RELEASED)
 
 
 def _again(claim: Claim, items: Sequence[bytes], note: Note) -> Create:
@@ -207,7 +196,7 @@ def _dead_letter(
         attempt=failures,
         enqueued_ms=claim.enqueued_ms,
         reason=reason,
-        error=f"{type(error).__name__}: {error}"[:_MAX_ERROR],
+        error=told(error)[:_MAX_ERROR],
         origin=claim.name,
         died_ms=now_ms(),
         raw=claim.error is not None,
@@ -229,4 +218,14 @@ def _failure_note(claim: Claim, failures: int, wait_s: float) -> tuple[Note, int
 
 
 def _encoded(claim: Claim, items: Sequence[bytes], note: Note) -> bytes:
-    return encode(items, note, compress=is_compressed(claim.data))
+    """With as much of the note as there is room for: the item may be as large as a request."""
+    membership = claim.membership
+    paths, writer = membership.paths, membership.writer
+    names = [paths.item(claim.name), f"{paths.dead}/{claim.name}"]
+    names += [paths.lock(claim.name)] if membership.is_locking else []
+    room = writer.limit - estimated_bytes(list(map(Delete, names)), writer.chroot_bytes)
+    for fitting in (note, replace(note, error=None)):
+        data = encode(items, fitting, compress=is_compressed(claim.data))
+        if len(data) <= room:
+            return data
+    return encode(items, None, compress=is_compressed(claim.data))

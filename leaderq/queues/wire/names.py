@@ -10,17 +10,12 @@ delay        ``queue-|``\ hex ms\ ``|``\ n     by due time, then by number (in C
 simple       ``qn-``\ n                       by number
 ===========  ===============================  ====================================================
 
-The server appends n, a signed 32-bit counter of the znodes ever created there, as ``%010d`` writes
-it: ten digits or, once it has run over, a minus sign and nine or ten of them. What Java requeues in
-a priority or delay queue is named plain ``queue-``\ n, and has lost its priority or its due time;
-like Curator we let it go before all others.
+The server appends n, a signed 32-bit counter of the znodes ever created there, as ``%010d``: ten
+digits or, once it has run over, a minus sign and nine or ten. When Java requeues an item of a
+priority or delay queue, it names it plain ``queue-``\ n, without its priority or due time; like
+Curator we let it go before all others.
 
-Names that begin otherwise are *foreign*: nobody consumes or deletes them. Source:
-``DistributedQueue``, ``DistributedIdQueue``, ``DistributedPriorityQueue``,
-``DistributedDelayQueue``, ``SimpleDistributedQueue`` of Apache Curator 5.9.0.
-
-The kinds of queue that Curator has; what differs between them is how items are named and in which
-order they go.
+Names that begin otherwise are *foreign*: nobody consumes or deletes them.
 """
 
 from __future__ import annotations
@@ -48,7 +43,7 @@ SIMPLE_PREFIX = "qn-"
 MIN_PRIORITY, MAX_PRIORITY = -(2**31), 2**31 - 1
 LAST_SEQUENCE = 2**31 - 1
 _SEPARATOR = "|"
-# The dash that ends "queue-" or "qn-" is no minus sign.
+# The dash that ends "queue-" or "qn-" is not a minus sign.
 _SEQUENCE = re.compile(r"(?:(?<!^queue)(?<!^qn)-[0-9]{9,10}|[0-9]{10})$")
 _TAIL = r"(?:[0-9]{10}|-[0-9]{9,10})"
 _PRIORITY = re.compile(rf"{ITEM_PREFIX}(?:1[0-7]|0[89A-F])[0-9A-F]{{7}}{_TAIL}").fullmatch
@@ -80,12 +75,12 @@ def prefix_for(
 
 
 def fixed_id(id: str | None) -> str:
-    """The id as it stands in a name: ``/`` and ``|`` become ``_``.
+    """The id as it is in a name: ``/`` and ``|`` become ``_``.
 
     :raises ConfigurationError: it is empty, or holds characters that ZooKeeper refuses in a name.
     """
     if not id:
-        raise ConfigurationError(f"an item of an id queue needs an id, and {id!r} is none")
+        raise ConfigurationError(f"id={id!r}: an item of an id queue needs an id")
     fixed = id.replace("/", "_").replace(_SEPARATOR, "_")
     if bad := ", ".join(map(ascii, sorted(set(_REFUSED(fixed))))):
         raise ConfigurationError(f"id {id!r} holds {bad}, which ZooKeeper refuses in a name")
@@ -93,24 +88,24 @@ def fixed_id(id: str | None) -> str:
 
 
 def is_item(kind: QueueKind, name: str) -> bool:
-    """Whether a child of the queue's path is an item; all else is foreign, and left alone."""
+    """Whether a child of the queue's path is an item; any other is foreign, and left alone."""
     return name.startswith(SIMPLE_PREFIX if kind is QueueKind.SIMPLE else ITEM_PREFIX)
 
 
 def sequence_of(name: str) -> int:
-    """The number that the server gave; 0 for a name without one."""
+    """The number that the server appended; 0 for a name without one."""
     found = _SEQUENCE.search(name, max(0, len(name) - 11))
     return int(found[0]) if found else 0
 
 
 def prefix_of(name: str) -> str:
-    """The name without the server's number: who requeues under it keeps id, priority, due time."""
+    """The name without the server's number. A requeued item keeps it: id, priority, due time."""
     found = _SEQUENCE.search(name, max(0, len(name) - 11))
     return name[: found.start()] if found else name
 
 
 def id_of(name: str) -> str:
-    """The fixed id in a name: what stands between the first two ``|``, else the whole name."""
+    """The fixed id in a name: the text between the first two ``|``, else the whole name."""
     parts = name.split(_SEPARATOR, 2)
     return parts[1] if len(parts) == 3 else name
 
@@ -134,7 +129,7 @@ def due_ms_of(name: str) -> int:
 
 
 def sort_key(kind: QueueKind) -> Callable[[str], Any]:
-    """The key by which the items of a queue go, as ``sorted`` takes it."""
+    """The key for sorting the items of a queue in the order in which they go."""
     return _SORT_KEYS[kind]
 
 
@@ -178,17 +173,14 @@ def _priority_text(priority: int | None) -> str:
         or not isinstance(priority, int)
         or not MIN_PRIORITY <= priority <= MAX_PRIORITY
     ):
-        raise ConfigurationError(
-            f"priority {priority!r} is no whole number from {MIN_PRIORITY} to {MAX_PRIORITY}"
-        )
+        wanted = f"give a whole number from {MIN_PRIORITY} to {MAX_PRIORITY}"
+        raise ConfigurationError(f"priority={priority!r}: {wanted}")
     return f"{'1' if priority >= 0 else '0'}{priority & 0xFFFFFFFF:08X}"
 
 
 def _due_text(due_ms: int | None) -> str:
     if isinstance(due_ms, bool) or not isinstance(due_ms, int) or not 0 < due_ms <= _MAX_DUE_MS:
-        raise ConfigurationError(
-            f"due time {due_ms!r} is no number of milliseconds since 1970, above 0"
-        )
+        raise ConfigurationError(f"due time {due_ms!r} is not milliseconds since 1970, above 0")
     return f"{due_ms:08X}"
 
 
@@ -196,7 +188,7 @@ def _simple_key(name: str) -> int:
     try:
         return int(name[len(SIMPLE_PREFIX) :])
     except ValueError:
-        return _LAST  # as Curator, to whom letters come after digits
+        return _LAST  # as in Curator, where letters come after digits
 
 
 def _id_key(name: str) -> str:
@@ -206,15 +198,10 @@ def _id_key(name: str) -> str:
 
 
 def _delay_key(name: str) -> int:
-    """By due time, then by number, in one whole number: a million tuples would take three times as
-    long to compare.
-    """
-    found = _DUE(name)
-    due_ms, number = (
-        (int(found[1], 16), int(found[2])) if found else (due_ms_of(name), sequence_of(name))
-    )
+    """By due time, then number, as one whole number: tuples would take three times as long."""
     # Ten digits of a malformed name may be more than the server's counter holds.
-    return (due_ms << 32) + max(-LAST_SEQUENCE, min(number, LAST_SEQUENCE))
+    number = max(-LAST_SEQUENCE - 1, min(sequence_of(name), LAST_SEQUENCE))
+    return (due_ms_of(name) << 32) + number
 
 
 _SORT_KEYS: dict[QueueKind, Callable[[str], Any]] = {
@@ -226,13 +213,10 @@ _SORT_KEYS: dict[QueueKind, Callable[[str], Any]] = {
 }
 
 
-_COUNTER = 2**32
-
-
 def next_number(cversion: int, num_children: int) -> int:
     """The number that the server will give to the next child: how many were ever created.
 
-    ZooKeeper reports ``cversion`` as twice that, less the children there are, in 32 bits that run
+    ZooKeeper reports ``cversion`` as twice that, less the present children, in 32 bits that run
     over after 2^30 creates; the sum undoes both.
     """
-    return (cversion + num_children) % _COUNTER // 2
+    return (cversion + num_children) % 2**32 // 2

@@ -56,15 +56,12 @@ class Note:
         said = {name: value for name, value in asdict(self).items() if value != _DEFAULTS[name]}
         if self.error is not None:
             said["error"] = self.error[:MAX_TEXT]
-        # The text of an error may hold what is no text (the bytes of a file's name, as surrogates):
-        # then a "?" stands there.
-        return _MARK + json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(
-            errors="replace"
-        )
+        text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+        return _MARK + text.encode(errors="replace")  # an error's text may hold lone surrogates
 
     @classmethod
     def read(cls, data: bytes) -> Note | None:
-        """The note in what follows a frame; ``None`` if there is none, or somebody else's."""
+        """The note in the bytes behind a frame; ``None`` without one of ours."""
         if not data.startswith(_MARK):
             return None
         try:
@@ -90,8 +87,6 @@ _ITEM_CODE, _END_CODE = 1, 2
 _END = bytes((_END_CODE,))
 _VERSION_BYTES = _VERSION.pack(VERSION)
 _GZIP = b"\x1f\x8b"
-_SINGLE = _VERSION.pack(VERSION) + bytes((_ITEM_CODE,))
-_SINGLE_BYTES = _VERSION.size + _ITEM.size + len(_END)
 _GZIP_WINDOW = 31  # zlib's word for a gzip header and its checksum
 MAX_PLAIN_BYTES = 64 * 1024 * 1024
 """Bytes that may come out of one znode's gzip; a megabyte of it could hold a thousand times as
@@ -116,53 +111,37 @@ def encode(items: Iterable[bytes], note: Note | None = None, *, compress: bool =
 
 
 def decode(data: bytes) -> Payload:
-    """What a znode's data says.
+    """Parse a znode's data.
 
     :raises CorruptItem: wrong version, unknown code, negative length, or an end too early; the
         message says at which byte.
     """
-    # Nearly all znodes hold one item and no note.
-    if (
-        data.startswith(_SINGLE)
-        and data.endswith(_END)
-        and int.from_bytes(data[5:9], "big") == len(data) - _SINGLE_BYTES
-    ):
-        return Payload([data[9:-1]])
     data = plain(data)
     if len(data) < _LEAST:
         raise CorruptItem(
             f"an item of {len(data)} bytes is shorter than the shortest frame ({_LEAST} bytes)"
         )
-    (version,) = _VERSION.unpack_from(data)
-    if version != VERSION:
+    if not data.startswith(_VERSION_BYTES):
         raise CorruptItem(
             f"an item begins with {data[:4].hex()}, and Curator's frame with {VERSION:08x}"
         )
     items: list[bytes] = []
-    at = _VERSION.size
-    while True:
-        if at >= len(data):
-            raise CorruptItem(
-                f"an item of {len(data)} bytes ends without the code {_END_CODE:#04x}"
-            )
-        if data[at] == _END_CODE:
-            return Payload(items, Note.read(data[at + 1 :]))
-        at = _read_item(data, at, items)
-
-
-def _read_item(data: bytes, at: int, items: list[bytes]) -> int:
-    if data[at] != _ITEM_CODE:
+    at, end = _VERSION.size, len(data)
+    while at < end and data[at] == _ITEM_CODE:
+        begin = at + _ITEM.size
+        if begin > end:
+            raise CorruptItem(f"an item of {end} bytes ends within the length at byte {at + 1}")
+        length: int = _ITEM.unpack_from(data, at)[1]
+        if length < 0 or begin + length > end:
+            what = f"length {length} at byte {at + 1} of an item, and {end - begin} bytes follow"
+            raise CorruptItem(what)
+        items.append(data[begin : begin + length])
+        at = begin + length
+    if at >= end:
+        raise CorruptItem(f"an item of {end} bytes ends without the code {_END_CODE:#04x}")
+    if data[at] != _END_CODE:
         raise CorruptItem(f"unknown code {data[at]:#04x} at byte {at} of an item")
-    if at + _ITEM.size > len(data):
-        raise CorruptItem(f"an item of {len(data)} bytes ends within the length at byte {at + 1}")
-    length: int = _ITEM.unpack_from(data, at)[1]
-    begin = at + _ITEM.size
-    if length < 0 or begin + length > len(data):
-        raise CorruptItem(
-            f"length {length} at byte {at + 1} of an item, and {len(data) - begin} bytes follow"
-        )
-    items.append(data[begin : begin + length])
-    return begin + length
+    return Payload(items, Note.read(data[at + 1 :]) if at + 1 < end else None)
 
 
 def compressed(data: bytes) -> bytes:
@@ -175,10 +154,9 @@ def is_compressed(data: bytes) -> bool:
 
 
 def plain(data: bytes) -> bytes:
-    """The data out of its gzip members, if it is in such; as in Java, what follows them and is none
-    is ignored.
+    """The data inside its gzip members, if it has any; as in Java, bytes behind them are ignored.
 
-    :raises CorruptItem: it begins as gzip and is none, ends too early, or holds more than
+    :raises CorruptItem: it begins as gzip and is not, ends too early, or holds more than
         :data:`MAX_PLAIN_BYTES`.
     """
     if not data.startswith(_GZIP):

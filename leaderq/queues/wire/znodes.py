@@ -8,6 +8,7 @@ data of a shard's queue stands beside the root, below ``<root>-side/`` (:func:`b
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Iterator
@@ -31,9 +32,8 @@ def is_shard(name: str) -> bool:
 
 
 def beside(path: str) -> str:
-    """What a queue's side data is named after: its path or, for a shard, a path beside its root.
-
-    ``/jobs`` returns ``/jobs``, and ``/jobs/queue-<uuid>`` returns ``/jobs-side/queue-<uuid>``.
+    """The path that a queue's side data is named after: ``/jobs`` itself, but for a shard
+    ``/jobs/queue-<uuid>`` it is ``/jobs-side/queue-<uuid>``.
     """
     root = parent_of(path)
     if root == "/" or root.endswith(_SIDE) or not is_shard(name_of(path)):
@@ -58,7 +58,7 @@ class QueuePaths:
         self.lock_path = lock_path
         self.meta_path = meta_path
         self.meta = meta_path or f"{beside(path)}-meta"
-        """What all side data is below, but for dead letters without a ``meta_path``."""
+        """The root of all side data, except dead letters without a ``meta_path``."""
         self.dead = f"{beside(path)}-dead" if meta_path is None else f"{meta_path}/dead"
         """Dead letters, named and framed as items of the same kind."""
         self.members = f"{self.meta}/members"
@@ -66,15 +66,15 @@ class QueuePaths:
         self.tallies = f"{self.meta}/tallies"
         """Persistent guards, one per producer or consumer without a lock path, until it closes."""
         self.claims = f"{self.meta}/claims"
-        """Persistent, one per consumer with a lock path: the names it holds, for when it dies."""
+        """Persistent, one per consumer with a lock path: the names it holds, in case it dies."""
         self.bound = f"{self.meta}/bound"
         """Persistent: serialises the producers of a bounded queue."""
         self.control = f"{self.meta}/control"
         """Persistent: an operator's wish that consumers pause."""
         self.drained = f"{self.meta}/drained"
-        """Persistent: set aside by ``leaderq queue drain``, until it is written out."""
+        """Persistent: items set aside by ``leaderq queue drain``, until they are written out."""
         self.drains = f"{self.meta}/drains"
-        """Ephemeral: the drain that goes on."""
+        """Ephemeral: the running drain."""
 
     def item(self, name: str) -> str:
         return self._items + name
@@ -86,20 +86,25 @@ class QueuePaths:
         return f"{self.lock_path}/{name}"
 
 
+def wants_pause(data: bytes) -> bool:
+    """Whether the control znode's data, ``{"paused": true}``, asks consumers to pause; unreadable
+    data asks for nothing.
+    """
+    try:
+        said = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(said, dict) and said.get("paused") is True
+
+
 @contextmanager
 def explaining_refusals(paths: QueuePaths) -> Iterator[None]:
-    """Say why znodes beside the queue are needed, if the credentials do not allow for them."""
+    """Explain why znodes beside the queue are needed, if the credentials do not allow them."""
     try:
         yield
     except NoPermission as exc:
         if exc.path is None or not exc.path.startswith(paths.meta) or paths.meta_path is not None:
             raise
-        why = (
-            "the queue keeps its side data beside its path, because a Java consumer would complain"
-            " of it below"
-        )
-        remedy = (
-            "give meta_path= a path where these credentials may create znodes, the same to all its"
-            " processes"
-        )
+        why = "side data lies beside the queue, because a Java consumer would complain of it below"
+        remedy = "give all processes of the queue a meta_path= where they may create znodes"
         raise NoPermission(f"{exc}; {why}; {remedy}", path=exc.path) from exc

@@ -18,7 +18,7 @@ from leaderq.testing.nemesis.faults import run
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--minutes", default=3.0, show_default=True, help="For how long.")
 @click.option("--seed", type=int, help="Repeats a schedule of faults; random by default.")
-@click.option("--career", metavar="MODULE:CLASS", help="Yours instead of a rude one.")
+@click.option("--career", metavar="MODULE:CLASS", required=True, help="What is to suffer.")
 @click.option("--session-timeout-s", default=5.0, show_default=True, help="T.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where history and logs are kept.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

@@ -30,7 +30,7 @@ _SLACK: Final = {"threads": 4, "descriptors": 8, "memory_kb": 12_288}
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The times of the promises. ``patience`` stretches those that a slow host stretches."""
+    """The times of the promises. ``patience`` stretches those that a slow host needs longer."""
 
     timeout_s: float
     patience: float = 1.0
@@ -47,12 +47,12 @@ class Bounds:
 
     @property
     def leader_s(self) -> float:
-        """Within what time after healing somebody leads."""
+        """How soon after healing somebody must lead."""
         return (self.timeout_s + 2) * self.patience
 
     @property
     def newcomer_s(self) -> float:
-        """Whoever is inaugurated later than this after a pause has read of it before."""
+        """A leader inaugurated later than this after a pause began has read of it before."""
         return 1.0 * self.patience
 
 
@@ -89,7 +89,7 @@ def nothing_after_its_term(lines: Iterable[Line], bounds: Bounds) -> list[str]:
         elif line.what is What.INAUGURATED and line.term == newest.term:
             problems.append(f"{_named(line)} was inaugurated, although {_named(newest)} had been")
         elif line.what in _ACTS and line.term < newest.term:
-            # What was believed was believed at the look at the clock, not when it was written.
+            # The time of the look at the clock counts, not the time of writing.
             in_time = line.what is What.BELIEVED and line.at <= successor(line.term).at
             if not in_time and not excuses.excuse(line):
                 dead[line.term, line.pid, _what(line)].append(line)
@@ -122,9 +122,8 @@ def led_again(lines: Iterable[Line], bounds: Bounds) -> list[str]:
 def leads(line: Line, healed: Line, newest: int, bounds: Bounds) -> bool:
     """Whether ``line`` proves a leader after ``healed``; ``newest`` is the newest term's number.
 
-    A unit that begins proves it. Effects do only later on: at first they may be those of a leader
-    whose lease is over, which its guardian is about to end. What an observer sees proves nothing:
-    it may be the znode of a dead process.
+    A unit that begins proves it. Effects prove it only later: at first they may be those of a
+    leader whose guardian is about to end it. An observer may see the znode of a dead process.
     """
     if line.term < newest or line.child:
         return False
@@ -158,15 +157,13 @@ def paused_is_paused(lines: Iterable[Line], bounds: Bounds) -> list[str]:
 
 
 def nobody_left_behind(lines: Iterable[Line], bounds: Bounds) -> list[str]:
-    """What was left over, or did not come back."""
+    """Processes that were left over, or candidates that did not come back."""
     return [line.why for line in lines if line.what is What.STRAY]
 
 
 def flat(lines: Iterable[Line], bounds: Bounds) -> list[str]:
-    """Processes whose threads, descriptors or memory grew over their lives.
-
-    Compared are the medians of two quarters of a life: one early, and the last. The life of a
-    worker begins when it is connected: before, it may wait for a quorum for long.
+    """Processes whose threads, descriptors or memory grew over their lives: from an early quarter
+    of a life to the last. A worker's begins when it is connected: before, it may wait for long.
     """
     connected: set[int] = set()
     samples: dict[tuple[str, int, str], list[Mapping[str, int]]] = defaultdict(list)
@@ -200,10 +197,10 @@ CHECKERS: Final[Sequence[Callable[[Iterable[Line], Bounds], list[str]]]] = (
 
 @dataclass(frozen=True)
 class NemesisReport:
-    """What a run has shown; as text, a closing table.
+    """The results of a run; as text, a closing table.
 
-    ``violations`` are sentences; there must be none. ``counts`` says how often what was recorded,
-    ``faults`` how often which fault was done.
+    ``violations`` are sentences; there must be none. ``counts`` says how often each event was
+    recorded, ``faults`` how often each fault was done.
     """
 
     history: Path
@@ -220,7 +217,6 @@ class NemesisReport:
 
 
 def check(path: Path, *, seed: int, bounds: Bounds) -> NemesisReport:
-    """What the history at ``path`` shows."""
     violations = [each for checker in CHECKERS for each in checker(read(path), bounds)]
     counts: Counter[str] = Counter()
     faults: Counter[str] = Counter()
@@ -238,7 +234,7 @@ def check(path: Path, *, seed: int, bounds: Bounds) -> NemesisReport:
 
 @dataclass
 class _Harm:
-    """What was done to one worker. ``used`` counts the beginnings that it has excused."""
+    """The harm done to one worker. ``used`` counts the beginnings that it has excused."""
 
     kind: Kind
     over_s: float = float("inf")
@@ -246,15 +242,14 @@ class _Harm:
 
 
 class _Excuses:
-    """Which dead lines nobody promised to prevent, by the faults that the worker has suffered.
+    """Which dead lines nobody promised to prevent, by the faults that the worker has suffered: see
+    ``docs/design/nemesis.md``.
 
-    * Frozen: until it goes on, and 100 ms more. What was about to be done when it froze cannot be
-      held back. Only one unit can have been about to begin. Children of a worker that was frozen
-      alone were not frozen, and are not excused.
-    * Without its guardian, killed or frozen: nobody stops a unit that runs, nor children. No unit
-      may begin. A guardian that goes on has the time that it always has, T/3.
-    * Its session or its znode ended from outside: what the lease stands on is gone; it learns of
-      it within T.
+    * Frozen: until it goes on, and 100 ms more; one unit may have been about to begin. Children of
+      a worker that was frozen alone were not frozen.
+    * Without its guardian, killed or frozen: nobody stops a unit that runs, nor children; no unit
+      may begin. A guardian that goes on has T/3.
+    * Its session or its znode ended from outside: it learns of it within T.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -262,14 +257,12 @@ class _Excuses:
         self._harms: dict[int, dict[int, _Harm]] = defaultdict(dict)
 
     def hear(self, line: Line) -> None:
-        """Take note of a fault, or of its end."""
         if line.what is What.FAULT and line.kind is not None and line.pid:
             self._harms[line.pid][line.number] = _Harm(line.kind)
         elif line.what is What.OVER and (harm := self._harms[line.pid].get(line.number)):
             harm.over_s = line.at
 
     def excuse(self, line: Line) -> bool:
-        """Whether ``line`` is excused."""
         harms = self._harms.get(line.pid, {})
         return any(self._excuses(harm, line) for harm in reversed(harms.values()))
 

@@ -16,6 +16,7 @@ from leaderq.election import Observer, Operator, View
 from leaderq.election.layout import Layout
 from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
+from leaderq.running.descendants import children_of
 from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.fault_proxy import FaultProxy
 from leaderq.testing.nemesis.careers import CAREER, SEED, SPARED
@@ -28,10 +29,9 @@ from leaderq.zookeeper import Delete, GetData, Session, connect
 NAME: Final = "nemesis"
 NAMES: Final = ("a", "b", "c", "d", "e")
 SPARED_ONE: Final = "e"
-"""The candidate that is neither killed nor frozen: what leaks shows where a process lives long."""
+"""The candidate that is neither killed nor frozen: leaks show where a process lives long."""
 
 _TARGET: Final = "leaderq.testing.nemesis.careers:Recorded"
-_RUDE: Final = "leaderq.testing.nemesis.careers:Rude"
 _LOOK_S: Final = 0.25
 _SAMPLE_EVERY: Final = 8  # looks
 
@@ -42,13 +42,13 @@ class NemesisOptions:
 
     ``seed`` determines the schedule of faults. ``career`` is ``module:Class``, looked for in
     ``cwd``. ``session_timeout_s`` is T. ``arguments`` are further options of ``leaderq run``, such
-    as ``("--kafka", "host:9092")``. ``folder`` gets the history and the logs, and must not have
-    a history yet; the default is a temporary one that stays.
+    as ``("--kafka", "host:9092")``. ``folder`` gets the history and the logs, and must not have a
+    history yet; by default it is a temporary one that stays.
     """
 
     seed: int
+    career: str
     minutes: float = 3.0
-    career: str = _RUDE
     session_timeout_s: float = 5.0
     arguments: Sequence[str] = ()
     cwd: Path | str = "."
@@ -57,14 +57,15 @@ class NemesisOptions:
 
     @property
     def handover_budget_s(self) -> float:
-        """Long enough for most of the rude units, and not for all."""
+        """Long enough for most units of more than a lease, and not for all."""
         return 1.5 * self.session_timeout_s
 
 
 class Cluster:
-    """Five candidates, each behind a proxy of its own for each server of ``ensemble``.
+    """Five candidates, each behind a proxy of its own for each server of ``ensemble``. A context
+    manager.
 
-    A context manager. ``history`` is where it writes what it sees; ``view`` is what it saw last.
+    ``history`` receives what it sees; ``view`` is the newest view.
     """
 
     def __init__(self, options: NemesisOptions, ensemble: ZooKeeperEnsemble) -> None:
@@ -116,13 +117,11 @@ class Cluster:
     # -- processes ---------------------------------------------------------------------------------
 
     def guardian(self, who: str) -> int:
-        """The process id of the guardian of ``who``."""
         return self.candidates[who].pid
 
     def worker(self, who: str) -> int | None:
-        """The process id of the worker of ``who``, if there is one."""
         try:
-            children = CandidateProcess.children_of(self.guardian(who))
+            children = sorted(children_of(self.guardian(who)))  # the worker is the oldest
             return next((pid for pid in children if os.getpgid(pid) == pid), None)
         except OSError:
             return None
@@ -170,7 +169,7 @@ class Cluster:
         ).start()
 
     def _supervise(self) -> None:
-        """Start again who has ended, as systemd or Kubernetes do; but not what cannot run."""
+        """Restart ended candidates, as systemd or Kubernetes do; but not one that cannot run."""
         while not self._stopping.wait(0.1):
             for who, candidate in list(self.candidates.items()):
                 if candidate.process.poll() not in (None, ExitCode.USAGE):
@@ -184,7 +183,7 @@ class Cluster:
                 log.write(f"{line.get('time', '')} {candidate.pid} {text}\n")
 
     def _end_all(self) -> None:
-        """Keep the logs, and kill what is left: whatever was given our folder, so no stranger."""
+        """Keep the logs, and kill the rest: all that was given our folder, so no stranger."""
         for candidate in [*self._ended, *self.candidates.values()]:
             self._keep_log(candidate)
         mark = f"{FOLDER}={self.options.folder.resolve()}\0".encode()
@@ -230,7 +229,7 @@ class Cluster:
             self.session.multi([Delete(path) for path in paths])
 
     def delete_znodes(self, who: str) -> None:
-        """Delete what stands for ``who`` in the line, as an operator's mistake would."""
+        """Delete the znodes of ``who`` in the line, as an operator's mistake would."""
         for name in self.session.children(self._layout.candidates):
             path = self._layout.candidate(name)
             if self.session.get(path)[0].decode() == who:

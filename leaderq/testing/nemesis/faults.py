@@ -49,7 +49,7 @@ _PLACES: Final = {
 }
 """Faults that concern the leader only, or the next one."""
 _LONG: Final = {Kind.LOSE_QUORUM: 1.0, Kind.PAUSE: 1.0, Kind.DELETE_ZNODE: 0.0}
-"""How likely a fault outlives a session, where that is not a matter of chance."""
+"""How likely a fault outlives a session, where that is not left to chance."""
 _TO_GUARDIAN: Final = frozenset(kind for kind in Kind if "guardian" in kind.value)
 _HOLES: Final[dict[Kind, tuple[Direction, ...]]] = {
     Kind.BLACK_HOLE: ("to_server", "to_client"),
@@ -62,7 +62,8 @@ _HOLES: Final[dict[Kind, tuple[Direction, ...]]] = {
 class Fault:
     """One fault to come: ``at_s`` after its round began, for ``lasts_s``.
 
-    It strikes whoever has ``place`` in the line. 0 is the leader's: it waits for one, for up to T.
+    It strikes the candidate at ``place`` in the line. 0 is the leader's: it waits for one, for up
+    to T.
     """
 
     number: int
@@ -75,10 +76,10 @@ class Fault:
 def schedule(seed: int, timeout_s: float) -> Iterator[list[Fault]]:
     """Rounds of faults, without end (pure).
 
-    Every kind comes, those that change the leader more often than the others. Half of the faults
-    are over before a lease is, and half outlive a session; of the freezes, three and seven tenths.
-    The quorum is always lost for longer than a lease, and every pause outlives a session, so that
-    new leaders find it. A worker whose znode was deleted goes on with a lease that is not over.
+    Every kind comes, those that change the leader more often. Half of the faults are over before a
+    lease is, and half outlive a session; of the freezes, three and seven tenths. The quorum is
+    always lost for longer than a lease, and every pause outlives a session, so that new leaders
+    find it.
     """
     dice = random.Random(seed)
     kinds: list[Kind] = []
@@ -112,7 +113,7 @@ class Nemesis:
         self._room = threading.Semaphore(_AT_ONCE)
 
     def round(self, faults: list[Fault]) -> None:
-        """Do the faults of a round; returns when all are healed and, as it should be, all stand."""
+        """Do the faults of a round; returns when all are healed and all candidates stand."""
         began_s = now_s()
         threads = []
         for fault in faults:
@@ -126,7 +127,7 @@ class Nemesis:
         self.settle()
 
     def settle(self) -> None:
-        """Everything is healed: note it, and who does not come back."""
+        """Everything is healed: note it, and the candidates that do not come back."""
         self._cluster.ensemble.heal()
         since = self._history.size
         self._history.append(What.HEALED)
@@ -331,7 +332,7 @@ def _send(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def _runs(pid: int) -> bool:
-    return stat_of(pid)[:1] not in ([], ["Z"])  # whoever is to reap it
+    return stat_of(pid)[:1] not in ([], ["Z"])  # a zombie has ended
 
 
 def _operation(request: bytes) -> int:
@@ -349,7 +350,7 @@ REQUESTS: Final[dict[Kind, Callable[[bytes], bool]]] = {
     Kind.LOSE_RENEWAL: lambda request: _is_multi(request) and b'"stage":' not in request,
     Kind.LOSE_READ: lambda request: _operation(request) in (3, 4, 8, 12, 22),
 }
-"""Whose reply is lost: by ZooKeeper's operation codes, and by what the term's record holds."""
+"""The replies to lose: by ZooKeeper's operation codes, and by the contents of the term's record."""
 
 
 def run(
@@ -358,14 +359,14 @@ def run(
     ensemble: ZooKeeperEnsemble | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> NemesisReport:
-    """Let the career of ``options`` suffer; returns what that has shown.
+    """Let the career of ``options`` suffer; returns the results.
 
-    ``ensemble``: three servers that run, to be done harm to; by default they are started. ``say``
-    is told a line of progress after each round. The history is kept in ``options.folder``.
+    ``ensemble``: three running servers to do harm to; by default they are started. ``say`` is told
+    a line of progress after each round.
 
     :raises ConfigurationError: the folder holds a history already.
-    :raises ServerFailed: the candidates do not even stand when all is well, or end; it says what
-        they said.
+    :raises ServerFailed: the candidates do not even stand when all is well; the message has their
+        last lines.
     """
     timeout_s = options.session_timeout_s
     with contextlib.ExitStack() as stack:

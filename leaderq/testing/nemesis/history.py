@@ -1,9 +1,7 @@
 """The one history that all processes of a run write, a JSON object a line; and its words.
 
-Each line is one write to a file opened with ``O_APPEND``. The kernel puts the writes of all
-processes in order, so a line's place in the file is its place in time, whatever any clock says.
-``at`` is :func:`leaderq.clock.now_s`, the same clock for all processes of the host, read just
-before the write.
+Each line is one write to a file opened with ``O_APPEND``, so its place in the file is its place in
+time. ``at`` is :func:`leaderq.clock.now_s`, the same clock for all processes of the host.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ REGISTER: Final = "NEMESIS_REGISTER"
 
 
 class What(str, Enum):
-    """What a line of the history is about."""
+    """The event that a line of the history is about."""
 
     CONNECTED = "connected"  # a worker's session, for the first time or again
     INAUGURATED = "inaugurated"  # by the career: its term begins to act
@@ -49,7 +47,7 @@ class What(str, Enum):
 
 
 class Part(Enum):
-    """What a fault strikes; one at a time does, and one at a time on each candidate."""
+    """The part that a fault strikes; one at a time strikes it, and each candidate."""
 
     PROCESS = "process"
     NETWORK = "network"
@@ -62,7 +60,7 @@ class Part(Enum):
 class Kind(str, Enum):
     """The kinds of fault. A worker's *tree* is the worker with all that it has started.
 
-    ``part`` is what is struck; ``lasts`` says whether the fault goes on until it is healed.
+    ``part`` is the part struck; ``lasts`` says whether the fault lasts until it is healed.
     """
 
     KILL_WORKER = "kill worker", Part.PROCESS, False
@@ -102,9 +100,6 @@ class Kind(str, Enum):
         return kind
 
 
-KINDS: Final = {kind.value: kind for kind in Kind}
-
-
 @dataclass(frozen=True, slots=True)
 class Line:
     """One event. ``pid`` is the worker's, also where its child or its guardian is concerned."""
@@ -135,11 +130,9 @@ class History:
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
         return os.fstat(self._file).st_size
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._file)
 
 
@@ -152,29 +145,25 @@ def read(path: Path, *, since: int = 0) -> Iterator[Line]:
                 values = json.loads(raw)
                 values["what"] = What(values["what"])
                 if "kind" in values:
-                    values["kind"] = KINDS[values["kind"]]
+                    values["kind"] = Kind(values["kind"])  # type: ignore[call-arg]
                 yield Line(**values)
 
 
 def effect(term: Term | int) -> None:
-    """Record that ``term`` acts on the world now.
-
-    To be called in a worker or in a child of one; does nothing outside of a nemesis.
+    """Record that ``term`` acts on the world now, in a worker or a child of one. Does nothing
+    outside of a nemesis.
     """
-    history = own_history()
-    if history is not None:
-        worker = int(os.environ.get(WORKER, "0"))
-        child = {"child": True} if worker != os.getpid() else {}
-        number = term if isinstance(term, int) else term.number
-        history.append(What.EFFECT, pid=worker, term=number, **child)
+    worker = int(os.environ.get(WORKER, "0"))
+    child = {"child": True} if worker != os.getpid() else {}
+    number = term if isinstance(term, int) else term.number
+    note(What.EFFECT, pid=worker, term=number, **child)
 
 
 def fenced_write(term: Term) -> None:
     """Write the number of ``term`` to the register of the nemesis, fenced.
 
     It goes around the look at the clock that ``term.write`` takes, so that ZooKeeper itself must
-    refuse. Does nothing outside of a nemesis; never raises a
-    :class:`~leaderq.errors.LeaderqError`.
+    refuse. Does nothing outside of a nemesis; never raises a ``LeaderqError``.
     """
     register = os.environ.get(REGISTER)
     if register:
@@ -184,8 +173,13 @@ def fenced_write(term: Term) -> None:
             term._fenced_write(term, [write])
 
 
+def note(what: What, **values: Any) -> None:
+    """Add a line to the history of the nemesis that this process suffers, if it does."""
+    if (history := own_history()) is not None:
+        history.append(what, **values)
+
+
 @functools.cache
 def own_history() -> History | None:
-    """The history that this process was told to write."""
     folder = os.environ.get(FOLDER)
     return History(Path(folder) / "history.jsonl") if folder else None

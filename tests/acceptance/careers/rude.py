@@ -11,6 +11,7 @@ import ctypes
 import json
 import multiprocessing
 import os
+import resource
 import shlex
 import signal
 import socket
@@ -18,6 +19,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ UNIT_S = 12.0
 LONG_S = 60.0
 STEP_S = 0.005
 SIG_IGN = 1
+NOBODY = 65534
 FORK_TWICE = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)"
 
 _history = os.open(HISTORY, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -170,6 +174,44 @@ class LeavingChildren(TinyUnits):
         self.child = subprocess.Popen(program("subprocess", term.number, seconds=LONG_S))
         daemon = program("daemon", term.number, first=FORK_TWICE, seconds=LONG_S)
         subprocess.run(daemon, check=True)
+
+
+class NamedInCyrillic(LeavingChildren):
+    """The worker has a name that the system has cut within a letter."""
+
+    def prepare(self) -> None:
+        Path("/proc/self/comm").write_bytes("начисление".encode()[:15])
+
+
+class LeakingFiles(LeavingChildren):
+    """What was started when the term began is still there, and no file can be opened any more."""
+
+    def unit(self, term: Term) -> None:
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, files))
+        self.kept = list(self.leak())
+        super().unit(term)
+
+    def leak(self) -> Iterator[int]:
+        with suppress(OSError):
+            while True:
+                yield os.open(os.devnull, os.O_RDONLY)
+
+
+class LeakingThreads(TinyUnits):
+    """No thread and no process can be started any more."""
+
+    def inaugurate(self, term: Term) -> None:
+        super().inaugurate(term)
+        resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+        os.setuid(NOBODY)  # for root there is no limit
+
+
+class Unprivileged(TinyUnits):
+    """The worker has become somebody else."""
+
+    def prepare(self) -> None:
+        os.setuid(NOBODY)
 
 
 class Believing(TinyUnits):

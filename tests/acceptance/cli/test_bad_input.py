@@ -102,6 +102,41 @@ def test_a_wrong_class_and_a_wrong_configuration_are_told_together(shell, folder
     )
 
 
+DECLARED = """
+from leaderq.kafka import KafkaLeaderCareer
+
+class Wrong(KafkaLeaderCareer):
+    topics, offsets, max_records = "", "file", -1
+    def handle_record(self, record, term): ...
+
+class Late(Wrong):
+    def prepare(self):
+        self.topics, self.offsets, self.max_records = "clicks", "kafka", 10
+        super().prepare()
+
+class Asking(Wrong):
+    topics = property(lambda self: self.session.address)
+"""
+
+
+def test_what_a_kafka_career_declares_is_checked_before_anything_is_connected_to(
+    shell, folder, silent_address
+):
+    (folder / "declared.py").write_text(DECLARED)
+    run = ("run", "declared:Wrong", "declared:Late", "--connect-timeout-s", "60")
+    done = shell(*run, "--no-guardian", zookeeper=silent_address)
+    assert_refused(done, 2, "'topics' of Wrong is empty", "offsets='file'", "max_records", lines=3)
+
+
+@pytest.mark.parametrize("career", ["Late", "Asking"])
+def test_what_a_kafka_career_declares_while_it_prepares_is_not_checked_before(
+    shell, folder, silent_address, career
+):
+    (folder / "declared.py").write_text(DECLARED)
+    run = ("run", f"declared:{career}", "--connect-timeout-s", "0.2")
+    assert_refused(shell(*run, zookeeper=silent_address), 3, "ZooKeeper at")
+
+
 def test_a_malformed_file_is_refused_with_its_line(shell, folder):
     (folder / "leaderq.toml").write_text("zookeeper = 'a'\nkafka = \n")
     assert_refused(shell("run", "billing:AdBilling"), 2, f"{folder}/leaderq.toml", "line 2")

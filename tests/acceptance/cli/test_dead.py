@@ -144,8 +144,8 @@ def test_a_dry_run_says_what_a_replay_then_does(dead, letters):
     assert [row["key"] for row in rows(dry)] == [f"k{n}" for n in range(1, COUNT, 2)]
     assert rows(dry)[0]["to"] == f"{letters.origin}-0"
     assert dry.stderr == (
-        f"{COUNT // 2} would be replayed; 0 skipped, being no letters of leaderq; "
-        f"{COUNT // 2} remain, {COUNT // 2} of them left out by what was asked for\n"
+        f"{COUNT // 2} would be replayed; 0 skipped, not written by leaderq; "
+        f"{COUNT // 2} remain, {COUNT // 2} of them not selected\n"
     )
     assert letters.sent() == 0
     done = dead("replay", "--error", "timeout", "--yes")
@@ -159,7 +159,7 @@ def test_a_dry_run_says_what_a_replay_then_does(dead, letters):
     again = dead("replay", "--yes")
     assert (again.returncode, again.stderr) == (
         0,
-        "0 replayed; 0 skipped, being no letters of leaderq; 0 remain\n",
+        "0 replayed; 0 skipped, not written by leaderq; 0 remain\n",
     )
     assert letters.progress_noted() == COUNT
     assert (

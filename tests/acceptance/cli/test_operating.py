@@ -76,7 +76,7 @@ def test_status_and_members_show_who_leads_and_who_waits(shell, stand, root, zoo
     assert found["b"]["host"] == view["host"] == socket.gethostname()
 
 
-def test_leadership_is_transferred_and_laid_down_and_each_returns_when_the_next_is_inaugurated(
+def test_transfer_and_step_down_return_when_the_next_leader_is_inaugurated(
     shell, stand, root, zookeeper_server
 ):
     given = {"zookeeper": zookeeper_server.address, "root": root, "career": "ad-billing"}
@@ -140,7 +140,7 @@ def test_work_is_paused_and_resumed_without_a_change_of_leader(
     assert shell("pause", **given).stderr == "ad-billing is paused; a leads\n"
     leader.wait_for("work_paused")
     assert "execution (paused)" in shell("status", **given).stdout
-    assert shell("resume", **given).stderr == "ad-billing goes on; a leads\n"
+    assert shell("resume", **given).stderr == "ad-billing resumes; a leads\n"
     leader.wait_for("work_resumed")
     (view,) = lines(shell("status", "--json", **given))
     assert (view["leader"], view["term"], view["paused"]) == ("a", 1, False)

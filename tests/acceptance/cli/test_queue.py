@@ -132,9 +132,7 @@ def test_items_are_put_listed_shown_and_drained_in_their_order(queue, path):
     assert (done.out, done.err) == (b"a\n\n", f"2 drained from {path}\n")
     done = queue("drain", path, "--yes")
     assert (done.code, done.out) == (0, "ä\nb\nx\n".encode() + b"\xff\r\n\ny\n")
-    assert (
-        "1 of their values hold what ends a value; --json or --base64 tells them apart" in done.err
-    )
+    assert "1 values contain what ends a value; use --json or --base64" in done.err
     assert queue("drain", path, "--yes").err == f"0 drained from {path}\n"
     assert queue("peek", path).err == f"no items at {path}\n"
 
@@ -191,7 +189,7 @@ def test_what_java_has_requeued_without_its_priority_goes_over_as_it_is(queue, p
         "put", path, "--from-json", stdin=lines([{"value": "x"}, {"value": "x", "id": "y"}])
     )
     assert done.code == 1
-    assert "item 1: priority None is no whole number" in done.err
+    assert "item 1: priority=None: give a whole number" in done.err
     assert "item 2: it is an item of a queue of the kind id, and this one is priority" in done.err
 
 
@@ -374,7 +372,7 @@ def test_consumers_are_paused_and_go_on(queue, path, session):
     assert queue("pause", path).err == f"{path} is paused\n"
     assert queue("pause", path).err == f"{path} is paused already\n"
     assert keeper.is_paused()
-    assert queue("resume", path).err == f"{path} goes on\n"
+    assert queue("resume", path).err == f"{path} resumes\n"
     assert queue("resume", path).err == f"{path} was not paused\n"
     assert not keeper.is_paused()
 
@@ -519,7 +517,7 @@ def test_a_drain_that_is_killed_loses_nothing_and_the_next_one_ends_it(
     (seen,) = queue("ls", path, "--json").rows
     assert 0 < seen["aside"] <= 400
     assert (
-        "in the hands of a drain, which goes on or died (drain again)"
+        "held by a drain that is running or has died (drain again)"
         in queue("ls", path).out.decode()
     )
     rest = queue("drain", path, "--yes").out.splitlines()

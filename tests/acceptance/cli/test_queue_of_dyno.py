@@ -253,7 +253,7 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(
         (["drain", path, "--yes"], "is for queues of Curator's recipes"),
         (["peek", path, "--kind", "delay"], "it has no --lock-path"),
         (["ls", path, "--lock-path", "/locks"], "it has no --lock-path"),
-        (["put", path, "--header", "nothing", "a"], "give KEY=VALUE"),
+        (["put", path, "--header", "nothing", "a"], "is not KEY=VALUE"),
         (["put", plain, "--kind", "dyno", "a"], "is not a Dyno queue"),
         (["put", plain, "--shard", "a", "a"], "--shard is for Dyno queues"),
         (["put", plain, "--id", "a", "--priority", "1", "a"], "or together for a Dyno queue"),

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from leaderq.testing.waiting import patience
+
+
+@contextlib.contextmanager
+def taken(port: int) -> Iterator[None]:
+    """The port is not free meanwhile, whoever has it."""
+    with socket.socket() as ours:
+        with contextlib.suppress(OSError):
+            ours.bind(("127.0.0.1", port))
+            ours.listen()
+        yield
 
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
@@ -18,14 +30,17 @@ def test_servers_are_up_when_their_addresses_are_printed_and_down_when_it_ends(
     folder, environment, shell, told
 ):
     command = [sys.executable, "-m", "leaderq", "servers", "up", "--json"]
-    with subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with (
+        taken(9092),
+        subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
         assert process.stdout is not None
         pair = json.loads(process.stdout.readline())
         try:
@@ -36,6 +51,7 @@ def test_servers_are_up_when_their_addresses_are_printed_and_down_when_it_ends(
             _, err = process.communicate(timeout=60 * patience())
     assert process.returncode == 0, err
     assert "Traceback" not in err
+    assert "port 9092 is taken, so Kafka gets another" in err
     for address in pair.values():
         host, _, port = address.rpartition(":")
         with (

@@ -107,7 +107,7 @@ def test_what_is_not_known_or_will_not_come_is_said(
 
 def test_why_the_work_is_held_up_is_told_beside_the_table(say: Say, status: Any) -> None:
     say(held_up="t-9@5: OSError: away")
-    assert "ad-billing is held up, and goes on by itself: t-9@5: OSError: away" in status().stderr
+    assert "ad-billing is held up, and resumes by itself: t-9@5: OSError: away" in status().stderr
 
 
 @pytest.mark.parametrize("fields", [{"age_s": 40.0}, {"age_s": 40.0, "term": 0}])

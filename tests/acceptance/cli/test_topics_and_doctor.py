@@ -75,7 +75,7 @@ def test_doctor_says_what_a_career_lacks_and_that_it_lacks_nothing_when_that_is_
     )
     assert (made.returncode, made.stdout, made.stderr) == (0, "", f"{topic} is created\n")
     again = shell("topics", "create", topic, f"{topic}-dead", **given)
-    assert again.stderr == f"{topic} is there already\n{topic}-dead is created\n"
+    assert again.stderr == f"{topic} is there already, and left as it is\n{topic}-dead is created\n"
 
     done = shell("doctor", "--career", "settling:Settling", "--json", **given)
     found = findings(done)

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from snippets import ROOT
 
+from leaderq.config.settings import TABLE
+
 DEPLOY = ROOT / "docs" / "deploy"
 NEEDED = "pip install -e '.[docs]'"
 
@@ -33,7 +35,7 @@ def test_the_docs_build_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     settings = (tmp_path / "settings.html").read_text()
-    assert "LEADERQ_SESSION_TIMEOUT_S" in settings
+    assert [row.name for row in TABLE if row.variable not in settings] == []
     assert "leaderq-run" in (tmp_path / "command-line.html").read_text()
 
 

@@ -110,8 +110,8 @@ def test_a_career_built_on_ad_billing_stands_under_its_own_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readme = (EXAMPLES / "ad_billing" / "README.rst").read_text()
-    code = readme.partition("A career of yours can build on this one::")[2].partition(
-        "Candidates of one"
+    code = readme.partition("Your own career can build on this one::")[2].partition(
+        "All candidates"
     )[0]
     shutil.copytree(EXAMPLES / "ad_billing", tmp_path / "ad_billing")
     monkeypatch.syspath_prepend(str(tmp_path))

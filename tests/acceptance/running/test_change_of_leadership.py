@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from leaderq.clock import now_s
+from leaderq.running.descendants import children_of
 from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
@@ -253,7 +254,7 @@ def test_a_guardian_as_process_one_passes_signals_on_and_reaps_orphans(
     leading(a)
     eventually(lambda: history.lines("orphan left"))
     eventually(lambda: history.lines("no zombies"))
-    (guardian,) = a.children_of(a.pid)
+    (guardian,) = children_of(a.pid)
     os.kill(guardian, signal.SIGTERM)
     assert a.wait() == 0
     assert history.lines("handOver", reason="withdrawn")

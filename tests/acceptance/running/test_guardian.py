@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -34,10 +35,10 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def works_on(history, **who) -> None:
+def works_on(history, what: str = "begin", **who) -> None:
     """Whoever works has not been disturbed by what was done just now."""
-    before = len(history.lines("begin", **who))
-    eventually(lambda: len(history.lines("begin", **who)) > before + 200, interval_s=0.2)
+    before = len(history.lines(what, **who))
+    eventually(lambda: len(history.lines(what, **who)) > before + 200, interval_s=0.2)
 
 
 def test_a_port_bound_by_the_users_module_is_free_for_the_worker(start, zookeeper_server, history):
@@ -185,7 +186,7 @@ def test_a_session_that_its_worker_could_not_close_is_closed_by_the_guardian(
     assert a.wait() == 0
 
 
-def test_a_worker_whose_guardian_was_killed_hands_over_and_leaves_and_its_replacement_is_no_double(
+def test_a_worker_whose_guardian_was_killed_hands_over_and_leaves_and_its_replacement_stands_alone(
     start,
     zookeeper_server,
     history,
@@ -207,6 +208,40 @@ def test_a_worker_whose_guardian_was_killed_hands_over_and_leaves_and_its_replac
     assert inaugurated["unclean"] is False
     assert history.lines("begin", term=1)[-1]["at"] < inaugurated["at"]
     assert not history.lines("inaugurate", term=3)
+
+
+def test_a_worker_that_a_signal_without_a_name_has_killed_is_told_of(start, zookeeper_server):
+    a = start(TINY, id="a", zookeeper=zookeeper_server.address)
+    leading(a)
+    os.kill(a.worker_pid, signal.SIGRTMIN + 1)
+    assert a.wait() == 1
+    (died,) = a.said("worker_died")
+    assert died["message"] == f"worker died signal=SIG{signal.SIGRTMIN + 1}"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
+def test_a_worker_that_can_start_no_thread_hands_over_all_the_same(
+    start, zookeeper_server, history
+):
+    a = start("rude:LeakingThreads", id="a", zookeeper=zookeeper_server.address)
+    leading(a)
+    works_on(history)
+    a.terminate()
+    assert a.wait() == 0
+    assert history.lines("handOver", reason="withdrawn")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
+def test_a_worker_that_its_guardian_may_not_signal_is_asked_to_leave_in_another_way(
+    start, zookeeper_server, history
+):
+    powerless = ["setpriv", "--bounding-set=-kill", "--inh-caps=-kill"]
+    a = start("rude:Unprivileged", id="a", zookeeper=zookeeper_server.address, under=powerless)
+    leading(a)
+    a.terminate()
+    assert a.wait() == 0
+    assert history.lines("handOver", reason="withdrawn")
+    assert a.said("worker_not_signalled")
 
 
 # ---- what a worker has started ----------------------------------------------------------------
@@ -245,6 +280,54 @@ def test_what_was_started_in_a_term_ends_with_it(writers, history, zookeeper, zn
     leading(b)
     assert late(history) == []
     assert a.alive
+
+
+def test_a_name_that_the_system_has_cut_within_a_letter_stops_no_guardian(writers, history):
+    a, b = writers("NamedInCyrillic", *STARTED)
+    works_on(history, term=1)
+    assert a.alive
+    a.signal_worker(signal.SIGKILL)
+    leading(b)
+    assert late(history) == []
+    assert a.wait() == 1
+
+
+def test_what_cannot_be_looked_for_for_want_of_files_ends_with_its_worker(
+    writers, history, zookeeper, znode_root
+):
+    a, b = writers("LeakingFiles", *STARTED)
+    eventually(lambda: history.lines("begin"))
+    Operator(zookeeper, "rude", root=znode_root).step_down(timeout_s=60)
+    leading(b)
+    assert late(history) == []
+    assert a.wait() == 1
+    assert any("what outlived handOver cannot be looked for" in line["message"] for line in a.lines)
+
+
+def test_a_guardian_that_can_open_no_file_looks_again_for_what_its_worker_has_started(
+    writers, history
+):
+    a, b = writers("LeavingChildren", *STARTED, session_timeout_s=30)
+    usual = resource.prlimit(a.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(a.pid, resource.RLIMIT_NOFILE, (3, usual[1]))
+    a.signal_worker(signal.SIGKILL)
+    works_on(history, what="effect", by="daemon")  # the guardian is awake, and cannot see it
+    resource.prlimit(a.pid, resource.RLIMIT_NOFILE, usual)
+    leading(b, timeout_s=15)  # half of the session time-out
+    assert late(history) == []
+    assert a.wait() == 1
+
+
+def test_a_guardian_that_can_open_no_file_at_all_says_so_in_the_end(start, zookeeper_server):
+    a = start(TINY, id="a", zookeeper=zookeeper_server.address, session_timeout_s=6)
+    leading(a)
+    hard = resource.prlimit(a.pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(a.pid, resource.RLIMIT_NOFILE, (3, hard))
+    a.signal_worker(signal.SIGKILL)
+    assert a.wait() != 0  # glibc aborts a process whose threads end when no library can be opened
+    assert a.said("worker_died")
+    assert a.said("session_ended", closed=False)
+    assert not any("Traceback" in line["message"] for line in a.lines)
 
 
 def test_what_a_killed_worker_has_started_is_gone_before_the_next_one_leads(writers, history):

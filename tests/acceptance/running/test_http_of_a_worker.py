@@ -23,7 +23,7 @@ def address_of(candidate: CandidateProcess) -> tuple[str, int]:
 
     def told() -> list[str]:
         said = "\n".join(str(line.get("message")) for line in list(candidate.lines))
-        return re.findall(r"http endpoint listens address=(\S+)", said)
+        return re.findall(r"http endpoint listening address=(\S+)", said)
 
     host, _, port = eventually(told)[0].rpartition(":")
     return host, int(port)

@@ -309,7 +309,7 @@ def test_a_refused_login_ends_the_term_in_time_and_nobody_who_waits_breaks_down(
             for contest, leader in zip(contests, leaders, strict=True):
                 contest.in_the_middle_of_a_unit(leader)
             server.kill()
-            server._jaas = JAAS.format(password)
+            server.jaas = JAAS.format(password)
             server.start()
 
         def end(leaders: list[Contender], successors: list[Contender]) -> list[Contender]:

@@ -92,7 +92,7 @@ def test_those_of_the_file_run_and_answer_by_name_and_together(start, tmp_path):
         process.wait_for("stage_began", stage="execution", career=career)
     process.wait_for("career_failed", career="third")
     address = eventually(
-        lambda: re.findall(r"http endpoint listens address=(\S+)", messages(process))
+        lambda: re.findall(r"http endpoint listening address=(\S+)", messages(process))
     )[0]
     assert asked(address, "/livez") == (200, "live\n")
     eventually(lambda: asked(address, "/leader/first") == (200, "leader\n"))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from beliefs import Beliefs, is_believed
+from reply_rules import AnswerFromThePast
 from stall import Stall
 from wire_requests import is_claim, is_create, is_survey
 
@@ -497,7 +498,7 @@ def test_bug_21_a_claim_on_what_a_lagging_server_has_read_is_made_again(electora
 
     a = electorate.candidate("a", address=proxy.address)
     proxy.drop_reply_to(overtake)
-    proxy.answer_from_the_past(is_a_later_survey)
+    proxy.add_rule(AnswerFromThePast(is_a_later_survey))
     a.stand()
     assert won(a).number == 43
     assert len(claims) == 4  # two overtaken, one on the record as of before the second of these

@@ -20,6 +20,7 @@ from kazoo.client import KazooState
 from kazoo.exceptions import ConnectionClosedError, NoAuthError, NoNodeError
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 from kazoo_contender import KazooContender, started, stop_within
+from reply_rules import AnswerFromThePast, HoldRepliesTo, LoseRequests
 from stall import Stall
 from wire_requests import (
     ends,
@@ -95,7 +96,7 @@ def suspended(session: Session) -> None:
 def asked(proxy: FaultProxy, request: Callable[[bytes], bool]) -> threading.Event:
     """An event that is set as soon as such a request has come to the proxy."""
     seen = threading.Event()
-    proxy.hold_replies_to(lambda body: request(body) and bool(seen.set()))  # holds none
+    proxy.add_rule(HoldRepliesTo(lambda body: request(body) and bool(seen.set())))  # holds none
     return seen
 
 
@@ -119,7 +120,7 @@ def test_bug_01_a_new_session_never_adopts_the_old_sessions_znode(electorate, pr
     term = leading(b)
     electorate.wait_in_line(a)
     old = a.session.id
-    proxy.drop_requests(ends(old))
+    proxy.add_rule(LoseRequests(ends(old)))
     a.session.replace("a test wants it")
     connected(a.session, not_as=old)
     b.conclude(term, Reason.WITHDRAWN)
@@ -185,7 +186,7 @@ def test_bug_03_a_deleted_znode_is_noticed_at_once(electorate, proxy, kazoo_cont
     electorate.wait_in_line(b)
     a.announce(term, Stage.EXECUTION)  # comes after all that the beginning of the term asks for
     eventually(lambda: electorate.record()["stage"] == "execution")
-    proxy.hold_replies_to(is_renewal)  # only the watch can tell
+    proxy.add_rule(HoldRepliesTo(is_renewal))  # only the watch can tell
     electorate.beside.delete(electorate.path("candidates", term.id))
     assert term.ending.wait(15)
     assert term.reason is Reason.NODE_DELETED
@@ -250,7 +251,7 @@ def test_bug_05_a_watch_that_fires_after_close_makes_no_znode(electorate, proxy)
     electorate.wait_in_line(a)
     later, heard = electorate.path("later"), threading.Event()
     a.session.exists(later, watch=lambda event: heard.set())
-    proxy.hold_replies_to(is_listing)
+    proxy.add_rule(HoldRepliesTo(is_listing))
     closing = threading.Thread(target=lambda: a.close(timeout_s=30))
     closing.start()
     eventually(lambda: a.role is Role.RELEASING)
@@ -290,7 +291,7 @@ def test_bug_05_closed_while_it_makes_its_znode_again(electorate) -> None:
 def test_bug_06_a_znode_made_twice_is_deleted(electorate, proxy, kazoo_contender) -> None:
     """The reply to the creation is lost, and the server asked next does not show the znode yet."""
     a, b = electorate.candidate("a", address=proxy.address), electorate.candidate("b")
-    proxy.answer_from_the_past(is_listing)
+    proxy.add_rule(AnswerFromThePast(is_listing))
     proxy.drop_reply_to(is_create)
     term = leading(a)
     assert proxy.dropped == 1
@@ -301,7 +302,7 @@ def test_bug_06_a_znode_made_twice_is_deleted(electorate, proxy, kazoo_contender
 
     beside = kazoo_contender("beside")
     kazoo = kazoo_contender("kazoo", address=proxy.address)
-    proxy.answer_from_the_past(is_listing)
+    proxy.add_rule(AnswerFromThePast(is_listing))
     proxy.drop_reply_to(is_create)
     assert kazoo.election.contenders() == []
     kazoo.stand()
@@ -552,7 +553,7 @@ def test_bug_09_a_session_replaced_between_look_and_claim_wins_nothing(electorat
         a.stand()
         stall.await_reached()
         old = a.session.id
-        proxy.drop_requests(ends(old))
+        proxy.add_rule(LoseRequests(ends(old)))
         a.session.replace("a test wants it")
         connected(a.session, not_as=old)
         assert list(electorate.line().values()) == [old]  # its znode stands
@@ -563,7 +564,7 @@ def test_bug_09_a_session_replaced_between_look_and_claim_wins_nothing(electorat
 def test_bug_09_a_lease_runs_from_when_the_claim_was_sent(electorate, proxy) -> None:
     a = electorate.candidate("a", address=proxy.address, timeout_s=LONG_S)
     electorate.line()  # from here on the session beside is there
-    proxy.hold_replies_to(is_claim)
+    proxy.add_rule(HoldRepliesTo(is_claim))
     a.stand()
     eventually(lambda: electorate.record()["id"])
     carried_out_s = now_s()
@@ -653,7 +654,7 @@ def test_bug_10_a_term_is_over_before_it_is_released(electorate, proxy, kazoo_co
     kazoo = kazoo_leading(kazoo_contender("kazoo", address=proxy.address))
     other = kazoo_contender("other")
     kazoo_waiting(other)
-    proxy.hold_replies_to(lambda request: is_release(request) or is_delete(request))
+    proxy.add_rule(HoldRepliesTo(lambda request: is_release(request) or is_delete(request)))
     assert not a.conclude(term, Reason.WITHDRAWN, timeout_s=0.1)
     assert won(b).number == 2
     assert left == [0.0]
@@ -689,7 +690,7 @@ def test_bug_11_answered_reads_do_not_keep_a_leader(electorate, proxy, kazoo_con
     a = electorate.candidate("a", address=proxy.address, timeout_s=4.0)
     term = leading(a)
     kazoo = kazoo_leading(kazoo_contender("kazoo", address=proxy.address))
-    proxy.hold_replies_to(is_multi)
+    proxy.add_rule(HoldRepliesTo(is_multi))
     assert term.ending.wait(15)
     assert term.reason is Reason.LEASE
     with pytest.raises(Deposed):

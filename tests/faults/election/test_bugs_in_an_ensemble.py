@@ -13,19 +13,20 @@ from contextlib import ExitStack, closing
 import pytest
 from beliefs import Beliefs, is_believed
 from electorate import Electorate
+from isolable import IsolableEnsemble
 
 from leaderq import LeaderCareer, Observer, Runner, Term
 from leaderq.config import Settings
 from leaderq.term import Reason
-from leaderq.testing import ZooKeeperEnsemble, eventually
-from leaderq.testing.plugin import serve_ensemble
+from leaderq.testing import eventually
 from leaderq.zookeeper import SessionState
 
 
 @pytest.fixture(scope="module")
-def isolable(pytestconfig) -> Iterator[ZooKeeperEnsemble]:
+def isolable() -> Iterator[IsolableEnsemble]:
     """Three servers; the first serves its clients for 20 s after it was isolated."""
-    yield from serve_ensemble(pytestconfig, isolable=True, settings={"syncLimit": "40"})
+    with IsolableEnsemble(settings={"syncLimit": "40"}) as ensemble:
+        yield ensemble
 
 
 def test_bug_27_a_leader_beside_an_isolated_follower_steps_down_before_the_next_one_leads(
@@ -98,8 +99,8 @@ def test_bug_28_a_rolling_restart_shows_never_two_leaders(
         beliefs = cleanup.enter_context(Beliefs())
         for id, member in zip("abc", members, strict=True):
             session = electorate.session(address=member.address, timeout_s=2.0)
-            settings = Settings(root=znode_root, cool_off_s=0.1)
-            runner = Runner(Believer(beliefs), session, settings=settings, candidate_id=id)
+            settings = Settings(root=znode_root, id=id, cool_off_s=0.1)
+            runner = Runner(Believer(beliefs), session, settings=settings)
             thread = threading.Thread(target=runner.run)
             thread.start()
             cleanup.callback(thread.join)

@@ -1,4 +1,4 @@
-"""Ninety seconds of the nemesis, with rude careers; ``make soak`` does as many as you like.
+"""Ninety seconds of the nemesis, with bad manners; ``make soak`` does as many as you like.
 
 And what it says to those whose career cannot run.
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import random
+from pathlib import Path
 
 import pytest
 
 from leaderq.errors import ServerFailed
 from leaderq.testing.nemesis import NemesisOptions, run
 
+CAREERS = Path(__file__).parents[1] / "careers"
 SEED = int(os.environ.get("LEADERQ_TEST_SEED", random.randrange(10**6)))
 
 
@@ -22,7 +24,14 @@ SEED = int(os.environ.get("LEADERQ_TEST_SEED", random.randrange(10**6)))
 def test_nothing_acts_after_its_term_and_somebody_leads_again_whatever_happens(
     zookeeper_ensemble, znode_root, tmp_path
 ) -> None:
-    options = NemesisOptions(SEED, minutes=1.5, root=znode_root, folder=tmp_path / "nemesis")
+    options = NemesisOptions(
+        SEED,
+        "bad_manners:Rude",
+        minutes=1.5,
+        cwd=CAREERS,
+        root=znode_root,
+        folder=tmp_path / "nemesis",
+    )
     report = run(options, ensemble=zookeeper_ensemble, say=print)
     assert not report.violations, f"repeat it with LEADERQ_TEST_SEED={SEED}\n{report}"
     assert len(report.faults) > 8  # a run that does nothing finds nothing

@@ -4,6 +4,7 @@ cut off.
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -30,7 +31,7 @@ class Scene:
 
     def must_be_covered(self) -> None:
         """By the third one, which waits now, and begins once the head has left."""
-        eventually(lambda: self.three._renewer._held(), timeout_s=60)
+        eventually(lambda: self.three._keeper._held(), timeout_s=60)
         assert self.covered == []
         self.one.dequeue(self.head)
         eventually(lambda: self.covered == ["k"], timeout_s=60)
@@ -67,6 +68,36 @@ def test_what_happens_while_whoever_was_declined_is_cut_off_is_made_up_for(
     eventually(lambda: scene.one.look("k").waiter is None)
     proxy.heal()
     scene.must_be_covered()
+
+
+def test_who_is_declined_while_another_is_being_covered_is_covered_after_it(coordinator_of):
+    covered: list[str] = []
+    begun, released = threading.Event(), threading.Event()
+
+    def cover(key: str) -> None:
+        covered.append(key)
+        begun.set()
+        assert released.wait(60)
+
+    one, two, three = coordinator_of(), coordinator_of(), coordinator_of(cover=cover)
+    with ThreadPoolExecutor(1) as pool:
+
+        def decline() -> None:
+            """A request of the third one's, for the sake of a waiter that gives up."""
+            waiting = pool.submit(two.enqueue, "k", 1.0)
+            eventually(lambda: one.look("k").waiter)
+            assert not three.enqueue("k")
+            with pytest.raises(WaitTimedOut):
+                waiting.result(60)
+
+        with one.enqueue("k"):
+            decline()
+        assert begun.wait(60)
+        decline()
+        eventually(lambda: not three._coverage._watched)  # it knows that the waiter has gone
+        assert covered == ["k"]
+        released.set()
+        eventually(lambda: covered == ["k", "k"])
 
 
 def test_a_waiter_that_begins_covers_and_nobody_runs_needlessly(coordinator_of, session):

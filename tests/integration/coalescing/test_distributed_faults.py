@@ -97,7 +97,7 @@ def test_whichever_reply_is_lost_there_is_one_head_and_nothing_is_left(
     assert nth > 10  # or the points were not enumerated
 
 
-def test_a_place_that_may_have_been_taken_is_given_back(
+def test_a_place_that_may_have_been_taken_is_released(
     proxy, opened, coordinator_of, session, monkeypatch
 ):
     monkeypatch.setattr(slot_request, "ASKING_S", 0.3)
@@ -105,7 +105,7 @@ def test_a_place_that_may_have_been_taken_is_given_back(
     with far.enqueue("warm"):
         pass
     proxy.freeze_direction("to_client")
-    with pytest.raises(ConnectionLost, match="given back"):
+    with pytest.raises(ConnectionLost, match="released"):
         far.enqueue("k", timeout_s=0.1)
     eventually(lambda: session.children(ROOT) == [])
     proxy.heal()
@@ -310,7 +310,7 @@ def test_connections_that_break_all_the_time_make_neither_two_heads_nor_phantoms
         working = [pool.submit(work, number) for number in range(9)]
         for _ in range(12):
             reached = runs[0]
-            proxy.drop_next_reply()
+            proxy.drop_replies(1)
             eventually(lambda reached=reached: runs[0] > reached + 5, timeout_s=30)
             proxy.cut()
             eventually(

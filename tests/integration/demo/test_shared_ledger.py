@@ -280,7 +280,7 @@ def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
 
 
 def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="AD_BILLING_LEDGER is no address of a database"):
+    with pytest.raises(ConfigurationError, match="AD_BILLING_LEDGER is not the address of a"):
         SharedLedger("postgresql://[half", "ad-billing").create()
 
 

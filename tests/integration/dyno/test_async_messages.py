@@ -142,7 +142,7 @@ def test_the_loop_goes_on_while_a_large_payload_is_read(session: Session, tmp_pa
     asyncio.run(main())
 
 
-def test_what_a_block_raised_is_heard_although_its_message_cannot_be_given_back(
+def test_what_a_block_raised_is_heard_although_its_message_cannot_be_released(
     session: Session,
 ) -> None:
     async def main() -> None:

@@ -154,10 +154,10 @@ def test_a_filter_by_fields_reads_no_message_whose_name_tells(
             assert {one.id for one in queue.all_messages(wanted)} == ids
             assert queue.contains(wanted) == bool(ids)
         asked: list[str] = []
-        read = session.multi_read_async
-        session.multi_read_async = lambda gets: (
-            asked.extend(get.path for get in gets),
-            read(gets),
+        read = session.child_data_async
+        session.child_data_async = lambda parent, names: (
+            asked.extend(names),
+            read(parent, names),
         )[1]  # type: ignore[method-assign]
         assert queue.find(Fields(shard="b", priority=3)).id == "3"
         assert len(asked) == 1

@@ -16,7 +16,7 @@ from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import MULTI_BYTES
 from leaderq.writing.outcomes import outcomes
 from leaderq.writing.writer import WINDOW
-from leaderq.zookeeper import Create, GetData, Session, connect
+from leaderq.zookeeper import Create, Session, connect
 from leaderq.zookeeper.paths import name_of
 
 
@@ -54,13 +54,13 @@ def test_who_waits_hears_of_what_is_done_only_if_that_may_let_the_next_of_a_grou
 def read(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of all that this session reads in one go, as it is asked for."""
     names: list[str] = []
-    send = session.multi_read_async
+    send = session.child_data_async
 
-    def noted(reads: Sequence[GetData]) -> object:
-        names.extend(name_of(one.path) for one in reads if "/messages/" in one.path)
-        return send(reads)
+    def noted(parent: str, children: Sequence[str]) -> object:
+        names.extend(children if parent.endswith("/messages") else ())
+        return send(parent, children)
 
-    monkeypatch.setattr(session, "multi_read_async", noted)
+    monkeypatch.setattr(session, "child_data_async", noted)
     return names
 
 

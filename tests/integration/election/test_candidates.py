@@ -4,6 +4,7 @@ refused by the server.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from leaderq import Deposed, Observer
 from leaderq.election.decision import Role
 from leaderq.errors import BadVersion, LeaderqError, NoNode, RequestRefused
-from leaderq.events import Stage, Standing, TermBegan, TermEnded
+from leaderq.events import Event, Stage, Standing, TermBegan, TermEnded
 from leaderq.term import Reason
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, SessionState, SetData, end_session
@@ -31,6 +32,33 @@ def test_the_first_candidate_leads_and_the_second_waits(electorate, won):
     assert b.await_term(0.0) is None
     view = Observer(electorate.session(), "c", root=electorate.root).view()
     assert (view.leader, view.term, view.candidates) == ("a", 1, ("a", "b"))
+
+
+@pytest.mark.parametrize("raised", [SystemExit, asyncio.CancelledError])
+def test_whatever_a_listener_raises_the_leader_goes_on(electorate, won, raised):
+    def rude(_event):
+        raise raised
+
+    a = electorate.candidate("a", timeout_s=6.0)
+    electorate.buses["a"].subscribe(Event, rude)
+    a.stand()
+    term = won(a)
+    begun = term.deadline
+    eventually(lambda: term.deadline > begun + 2.0)
+    assert a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
+
+
+def test_a_candidate_whose_thread_is_interrupted_by_a_listener_leaves_the_line(electorate, won):
+    def rude(_event):
+        raise KeyboardInterrupt
+
+    a, b = electorate.candidate("a", timeout_s=6.0), electorate.candidate("b")
+    electorate.buses["a"].subscribe(TermBegan, rude)
+    a.stand()
+    with pytest.raises(LeaderqError, match="broke down: KeyboardInterrupt"):
+        a.await_term(30.0)
+    b.stand()
+    assert won(b).number == 2
 
 
 def test_after_a_clean_end_the_next_leads_under_the_next_number(electorate, won):
@@ -205,7 +233,7 @@ def test_withdrawing_leaves_nothing_in_the_line(electorate, won):
     waiting(b)
 
 
-def test_a_candidate_used_as_a_context_manager_gives_its_term_back(electorate, won):
+def test_a_candidate_used_as_a_context_manager_releases_its_term(electorate, won):
     b = electorate.candidate("b")
     with electorate.candidate("a") as a:
         a.stand()

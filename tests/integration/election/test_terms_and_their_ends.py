@@ -42,7 +42,7 @@ def test_a_time_out_cut_to_3_s_by_a_restart_shortens_the_lease_at_once_and_leave
         )
         server.kill()
         eventually(lambda: session.state is SessionState.SUSPENDED)
-        server._settings["maxSessionTimeout"] = "3000"
+        server.settings["maxSessionTimeout"] = "3000"
         server.start()
         _, granted, remaining = eventually(
             lambda: next((s for s in seen if s[0] is SessionState.CONNECTED), None)
@@ -271,7 +271,7 @@ REQUESTS = {
     "surveying": "multi_read",
     "claiming": "multi",
     "leaving": "children",
-    "giving the term back": "multi",
+    "releasing the term": "multi",
 }
 
 
@@ -304,7 +304,7 @@ def test_a_refused_login_is_outlived(electorate, won, monkeypatch, doing):
     assert a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
     if doing != "leaving":
         successor = won(b)
-        if doing == "giving the term back":
+        if doing == "releasing the term":
             refuse()
         assert b.conclude(successor, Reason.WITHDRAWN, timeout_s=30)
     assert len(refusals) == 3
@@ -360,12 +360,17 @@ def test_a_candidate_that_cannot_even_leave_the_line_gives_up_its_session(
     assert won(third).number == 2
 
 
+@pytest.mark.parametrize("former_terms", [0, 1])
 def test_the_znode_of_a_broken_leader_stands_until_its_code_has_returned_or_nobody_can_trust_it(
-    electorate, won, monkeypatch
+    electorate, won, former_terms
 ):
     a, b = electorate.candidate("a", timeout_s=4.0), electorate.candidate("b")
     a.stand()
     term = won(a)
+    for _ in range(former_terms):
+        assert a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
+        a.stand()
+        term = won(a)
     b.stand()
     waiting(b)
     lease_until_s = term.deadline

@@ -25,7 +25,7 @@ def four_partitions(kafka_broker: Any, topic_name: str) -> str:
 
 @pytest.fixture
 def feed(kafka_broker: Any, four_partitions: str) -> Callable[[int, int], list[bytes]]:
-    """Put numbered records on the topic; gives their values."""
+    """Put numbered records on the topic; returns their values."""
 
     def put(first: int, last: int) -> list[bytes]:
         values = [b"%d" % n for n in range(first, last)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from contextlib import closing, suppress
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -205,7 +206,7 @@ class ConsumerContract:
             later = record.replace(offset=record.offset + 1)
             assert record < later > record
 
-    def test_no_poll_gives_more_than_asked_for(self, make_consumer: Make, feed: Feed) -> None:
+    def test_no_poll_returns_more_than_asked_for(self, make_consumer: Make, feed: Feed) -> None:
         feed(0, 200)
         consumer = self.join(make_consumer())
         assert all(sum(map(len, consumer.poll(0.5, 7).values())) <= 7 for _ in range(10))
@@ -218,6 +219,28 @@ class ConsumerContract:
         ends = {where: rows[-1].offset + 1 for where, rows in self.read(first, 50).items()}
         commit(first, ends, "a note")
         assert make_consumer().committed(20.0) == ends
+
+    def test_neither_reading_nor_attending_waits_for_a_commit(
+        self, make_consumer: Make, feed: Feed, kafka_broker: Any
+    ) -> None:
+        feed(0, 40)
+        consumer = self.join(make_consumer())
+        ends = {where: rows[-1].offset + 1 for where, rows in self.read(consumer, 40).items()}
+        thawing = Timer(5.0, kafka_broker.thaw)  # who waits for the commit waits until then
+        kafka_broker.freeze()
+        thawing.start()
+        try:
+            under_way = consumer.commit(ends, "")
+            consumer.poll(0.0, 100)
+            consumer.attend(0.1)
+            assert not under_way.done(0.0)
+        finally:
+            thawing.cancel()
+            thawing.join()
+            kafka_broker.thaw()
+        eventually(lambda: under_way.done(0.1), message="the commit is carried out after all")
+        feed(40, 80)
+        assert sum(map(len, self.read(consumer, 40).values())) == 40
 
     def test_the_former_member_is_fenced(self, make_consumer: Make) -> None:
         first = self.join(make_consumer())
@@ -283,7 +306,7 @@ class ConsumerContract:
         with pytest.raises(UnknownTopic, match="no-such-topic"):
             make_consumer(topics=("no-such-topic",))
 
-    def test_a_poll_that_may_not_wait_gives_what_has_come(
+    def test_a_poll_that_may_not_wait_returns_what_has_come(
         self, make_consumer: Make, feed: Feed
     ) -> None:
         consumer = self.join(make_consumer())
@@ -330,7 +353,7 @@ class ConsumerContract:
             offsets = [record.offset for part in (first, rest) for record in part.get(where, [])]
             assert offsets == list(range(len(offsets)))
 
-    def test_seeking_while_records_wait_gives_none_of_them(
+    def test_seeking_while_records_wait_returns_none_of_them(
         self, make_consumer: Make, feed: Feed
     ) -> None:
         feed(0, 400)
@@ -449,7 +472,7 @@ class ConsumerContract:
             assert record.replace(value=1) != record
             assert record.size == len(record.key) + len(record.value)
 
-    def test_what_a_poll_gives_is_a_sequence(self, make_consumer: Make, feed: Feed) -> None:
+    def test_what_a_poll_returns_is_a_sequence(self, make_consumer: Make, feed: Feed) -> None:
         feed(0, 100)
         consumer = self.join(make_consumer())
         polled = eventually(lambda: consumer.poll(0.5, 100), timeout_s=30, message="records come")

@@ -88,7 +88,7 @@ def unsigned_token() -> tuple[str, float]:
 
 
 class Tokens(AbstractTokenProvider):
-    """Gives kafka-python such tokens."""
+    """Issues such tokens to kafka-python."""
 
     def token(self) -> str:
         return unsigned_token()[0]

@@ -43,7 +43,7 @@ class Member(ABC):
         """The membership as it is now."""
 
     @abstractmethod
-    def join_anew(self) -> None:
+    def join_again(self) -> None:
         """Let the group come to another generation."""
 
     @abstractmethod
@@ -411,7 +411,7 @@ class ProducerContract:
     ) -> None:
         producer = make_producer()
         stale = group.metadata()
-        group.join_anew()
+        group.join_again()
         producer.begin()
         producer.produce(Message(output.topic, b"of a former generation"))
         with pytest.raises(MembershipLost):

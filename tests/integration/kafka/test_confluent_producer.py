@@ -55,7 +55,7 @@ class ConfluentMember(Member):
     def metadata(self) -> Any:
         return self.consumer.consumer_group_metadata()
 
-    def join_anew(self) -> None:
+    def join_again(self) -> None:
         more = f"{self.topics[0]}-more"
         create_topics(self.address, {more: 1})
         self.topics.append(more)

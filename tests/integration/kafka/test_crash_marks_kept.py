@@ -125,14 +125,14 @@ def test_a_zombie_cannot_blame_a_record(lead):
     assert leader.session.get(leader.path)[0] == before
 
 
-def test_a_mark_that_cannot_be_understood_is_begun_anew(lead, caplog):
+def test_a_mark_that_cannot_be_understood_is_begun_again(lead, caplog):
     lead().die()
     leader = lead()
     leader.session.set(leader.path, b"rubbish", -1)
     leader.die()
     leader = lead()
     assert not leader.marks.is_careful(P)
-    assert "b'rubbish', which is no mark of attempts" in caplog.text
+    assert "b'rubbish', which is not a mark of attempts" in caplog.text
     assert decode(leader.session.get(leader.path)[0], path="").positions == {P: (40, 1)}
 
 

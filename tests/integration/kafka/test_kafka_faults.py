@@ -75,7 +75,7 @@ def test_a_broker_restart_in_the_middle_loses_nothing(
     )
 
 
-def test_a_stalled_consumer_is_made_anew_and_counted(
+def test_a_stalled_consumer_is_made_again_and_counted(
     drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # longer than a busy broker is still

@@ -46,7 +46,7 @@ class KafkaPythonMember(Member):
     def metadata(self) -> Any:
         return self.consumer.group_metadata()
 
-    def join_anew(self) -> None:
+    def join_again(self) -> None:
         before = self.metadata().generation_id
         self.consumer._coordinator.request_rejoin()  # type: ignore[attr-defined]
 

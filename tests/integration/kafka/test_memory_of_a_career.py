@@ -32,7 +32,7 @@ gc.disable()
 kafka, zookeeper, topic, root, client, count = sys.argv[1:]
 
 class Slow(Recorder):
-    topics, handled = topic, 0
+    topics, handled, workers = topic, 0, 8  # which read ahead more than one does
 
     def handle(self, records, term):
         time.sleep(0.3)  # so that as much is read ahead as ever is
@@ -59,7 +59,7 @@ print(int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[
 def test_large_records_take_a_bounded_amount_of_memory(
     kafka_broker: Any, zookeeper_server: Any, topic_name: str, znode_root: str, client: str
 ) -> None:
-    create_topics(kafka_broker.address, {topic_name: 4})
+    create_topics(kafka_broker.address, {topic_name: 32})
     produce(
         kafka_broker.address, topic_name, ((b"%d" % n, b"x" * RECORD_BYTES) for n in range(RECORDS))
     )

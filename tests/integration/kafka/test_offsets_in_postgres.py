@@ -199,7 +199,7 @@ def test_a_session_that_the_server_ended_is_replaced_at_the_next_load(
     assert results() == [0, 1]
 
 
-def test_terms_that_meet_at_the_first_load_of_all_both_come_to_an_end_and_the_newer_holds_office(
+def test_of_two_terms_that_load_first_at_the_same_time_both_return_and_the_newer_wins(
     a_store,
 ) -> None:
     stores = {number: a_store() for number in range(1, 9)}

@@ -112,8 +112,8 @@ def test_poison_goes_to_the_dead_letters_and_everything_else_is_handled_once(
     leader = drive(
         Fussy, offsets=offsets, name_it=name_it, max_records=40, on_error=dead_letter(dead)
     ).begin()
-    buried: list[RecordDeadLettered] = []
-    leader.career.events.subscribe(RecordDeadLettered, buried.append)
+    set_aside: list[RecordDeadLettered] = []
+    leader.career.events.subscribe(RecordDeadLettered, set_aside.append)
     ends = end_offsets(kafka_broker.address, four_partitions)
     leader.run_until(lambda: len(set(leader.career.values())) >= 198)
     eventually_done(leader, ends)
@@ -123,7 +123,7 @@ def test_poison_goes_to_the_dead_letters_and_everything_else_is_handled_once(
         letter.origin.topic == four_partitions and "cannot do" in letter.text for letter in letters
     )
     assert set(leader.career.values()) == set(values) - set(POISON)
-    assert len(buried) == 2
+    assert len(set_aside) == 2
 
 
 def produce_nothing(address: str, topic: str) -> None:
@@ -188,8 +188,8 @@ def test_an_outage_of_what_the_records_need_buries_nothing_and_is_reported(
     values = feed(0, 50)
     on_error = retry(1, backoff_s=0.01, then=dead_letter(), max_backoff_s=0.2)
     leader = drive(Needing, on_error=on_error).begin()
-    buried: list[RecordDeadLettered] = []
-    leader.career.events.subscribe(RecordDeadLettered, buried.append)
+    set_aside: list[RecordDeadLettered] = []
+    leader.career.events.subscribe(RecordDeadLettered, set_aside.append)
     path = Layout(znode_root, four_partitions).progress
 
     def reported() -> str | None:
@@ -206,7 +206,7 @@ def test_an_outage_of_what_the_records_need_buries_nothing_and_is_reported(
     finally:
         leader.career.is_away = False
         working.join(60)
-    assert buried == []
+    assert set_aside == []
     assert sorted(leader.career.values(), key=int) == values
 
 

@@ -229,10 +229,7 @@ def test_from_the_start_everything_is_sent_once_more(dead):
 
 def test_a_dry_run_says_exactly_what_is_sent_where_and_changes_nothing(dead):
     with DeadLetterReplay(dead.address, dead.topic, dead.career) as work:
-        said = [
-            (each.message.partition, each.message.key, each.message.value)
-            for each in work.preview()
-        ]
+        said = [(each.partition, each.key, each.value) for _letter, each in work.preview()]
     assert dead.arrived() == []
     assert committed(dead.address, replay_group(dead.career), dead.topic) == {}
     dead.replay()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -23,6 +23,7 @@ from kafka_roles import group_coordinator, partition_leader, transaction_coordin
 from producer_contract import Output
 from test_confluent_producer import ConfluentMember
 
+from leaderq.errors import OffsetOutOfRange
 from leaderq.kafka import DatabaseOffsets, Partition, Record
 from leaderq.kafka.clients import confluent_producer
 from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
@@ -30,7 +31,13 @@ from leaderq.kafka.clients.confluent_producer import ConfluentProducer
 from leaderq.kafka.clients.consumer import BatchLost, ConsumerSettings, KafkaAway
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.producer import ProducerSettings
-from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
+from leaderq.kafka.topics import (
+    committed,
+    create_topics,
+    describe_topics,
+    end_offsets,
+    produce,
+)
 from leaderq.term import Term
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Session
@@ -163,35 +170,42 @@ class Inserting(Handling):
 
 
 @pytest.fixture
-def leaders(
+def make_leaders(
     drive: Drive,
     kafka_cluster: Any,
     topic_name: str,
     session: Session,
     znode_root: str,
     tmp_path: Path,
-) -> Iterator[list[Driver]]:
-    """A career of each store and client, each in a group of its own."""
-    made = []
-    for client in ("kafka-python", "confluent"):
-        for kind in (Handling, Producing, WritingZnodes, Inserting):
-            name = f"{topic_name}-{client}-{kind.offsets}"
-            session.ensure_path(f"{znode_root}/{name}/results")
-            more: dict[str, Any] = {
-                "group": name,
-                "folder": f"{znode_root}/{name}/results",
-                "database": tmp_path / name,
-            }
-            if kind is Producing:
-                create_topics(kafka_cluster.address, {f"{name}-out": 1}, replication=3)
-                more["output"] = Output(kafka_cluster.address, f"{name}-out")
-            made.append(drive(kind, client=client, name=name, **more))
-    yield made
+) -> Callable[[str], list[Driver]]:
+    """A career of each store and client for a topic, each in a group of its own."""
+
+    def make(topic: str) -> list[Driver]:
+        made = []
+        for client in ("kafka-python", "confluent"):
+            for kind in (Handling, Producing, WritingZnodes, Inserting):
+                name = f"{topic_name}-{client}-{kind.offsets}"
+                session.ensure_path(f"{znode_root}/{name}/results")
+                more: dict[str, Any] = {
+                    "topics": topic,
+                    "group": name,
+                    "folder": f"{znode_root}/{name}/results",
+                    "database": tmp_path / name,
+                }
+                if kind is Producing:
+                    create_topics(kafka_cluster.address, {f"{name}-out": 1}, replication=3)
+                    more["output"] = Output(kafka_cluster.address, f"{name}-out")
+                made.append(drive(kind, client=client, name=name, **more))
+        return made
+
+    return make
 
 
 def test_each_broker_of_three_may_fail_in_turn_and_no_term_does(
-    leaders: list[Driver], kafka_cluster: Any, topic_name: str
+    make_leaders: Callable[[str], list[Driver]], kafka_cluster: Any, four_partitions: str
 ) -> None:
+    leaders, topic_name = make_leaders(four_partitions), four_partitions
+
     def lead(leader: Driver) -> None:
         consumer = leader.career._assembly.consumer
         # raises what would fail the term
@@ -272,7 +286,12 @@ def test_a_coordinator_that_librdkafka_has_forgotten_is_not_waited_for_without_e
                 break
         commit(stuck, 1)
         group.stop(keep_data=True)
-        eventually(lambda: len(stuck._producer.list_topics(timeout=5).brokers) == 2, timeout_s=30)
+        stopped = kafka_cluster.members.index(group) + 1
+        eventually(
+            lambda: stopped not in stuck._producer.list_topics(timeout=5).brokers,
+            timeout_s=30,
+            message="the producer forgets the coordinator",
+        )
         monkeypatch.setattr(confluent_producer, "_LATE_S", 0.5)
         with pytest.raises(BatchLost, match="takes too long"):
             commit(stuck, 2)
@@ -280,3 +299,53 @@ def test_a_coordinator_that_librdkafka_has_forgotten_is_not_waited_for_without_e
         monkeypatch.undo()
         commit(producer(name), 2)
         assert committed(kafka_cluster.address, four_partitions, four_partitions) == {0: 2}
+
+
+def test_a_log_that_was_cut_off_and_written_again_stops_each_leader_that_had_read_further(
+    make_leaders: Callable[[str], list[Driver]], kafka_cluster: Any, four_partitions: str
+) -> None:
+    address, topic = kafka_cluster.address, f"{four_partitions}-cut"
+
+    def values(first: int, end: int) -> list[tuple[None, bytes]]:
+        return [(None, b"%d" % number) for number in range(first, end)]
+
+    configs = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    create_topics(address, {topic: 1}, replication=2, configs=configs)
+    leaders = make_leaders(topic)
+    leads = partition_leader(kafka_cluster, topic)
+    with closing(KafkaAdminClient(bootstrap_servers=address)) as admin:
+        (told,) = admin.describe_topics([topic])
+    copies = [
+        kafka_cluster.members[number - 1] for number in told["partitions"][0]["replica_nodes"]
+    ]
+    (follows,) = (member for member in copies if member is not leads)
+    produce(address, topic, values(0, 100))
+    follows.kill()
+    eventually(
+        lambda: describe_topics(address, [topic])[topic].in_sync == 1,
+        timeout_s=60,
+        message="the copy falls behind",
+    )
+    produce(address, topic, values(100, 200))
+    for leader in leaders:
+        consumer = leader.career._assembly.consumer
+        leader.begin().run_until(lambda of=consumer: of.loaded == {Partition(topic, 0): 200})
+        leader.end()
+    leads.kill()
+    with ThreadPoolExecutor(1) as background:
+        starting = background.submit(follows.start)  # until it knows all three
+        eventually(
+            lambda: not describe_topics(address, [topic])[topic].leaderless,
+            timeout_s=60,
+            message="the copy that is behind leads",
+        )
+        leads.start()
+        starting.result()
+    produce(address, topic, values(1000, 1200))
+    for leader in leaders:
+        where = f"{leader.career.client} {leader.career.offsets}"
+        print(where)  # shown if the next fails
+        leader.begin()
+        with pytest.raises(OffsetOutOfRange, match="cut off"):
+            leader.run_until(lambda: False, within_s=20)
+        assert len(leader.career.results()) == 200, where

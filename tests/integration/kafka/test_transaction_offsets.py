@@ -80,8 +80,8 @@ class Leader:
         return {Partition(self.topic, 0): offset}
 
     def commit(self, offset: int) -> None:
-        """As a consumer thread would: again, while Kafka is away or the membership is to be joined
-        again.
+        """As a consumer thread would: again, while Kafka is unreachable or the membership is to be
+        joined again.
         """
 
         def committed() -> bool:
@@ -187,7 +187,7 @@ def test_a_process_whose_term_is_over_fences_nobody(
 
 
 def eventually_raises(act: Callable[[], Any]) -> None:
-    """Repeat what says "not yet", or that Kafka is away."""
+    """Repeat what says "not yet", or that Kafka is unreachable."""
     for _ in range(20):
         with suppress(KafkaAway):
             act()

@@ -129,7 +129,7 @@ def test_a_write_whose_answer_is_lost_is_neither_lost_nor_done_twice(
         )
 
 
-def test_a_znode_deleted_under_the_leader_is_made_anew(
+def test_a_znode_deleted_under_the_leader_is_made_again(
     drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
 ) -> None:
     feed(0, 100)

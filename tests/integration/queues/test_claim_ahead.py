@@ -14,6 +14,7 @@ from leaderq.errors import ConfigurationError, ConnectionLost
 from leaderq.queues import JSON, DistributedPriorityQueue, DistributedQueue, QueueBuilder
 from leaderq.queues.consuming.engine import Engine
 from leaderq.queues.consuming.listing import QueueListing
+from leaderq.reading import children_of
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
@@ -40,7 +41,7 @@ def test_without_a_lock_path_no_more_than_claim_ahead_is_deleted_and_not_begun(
     assert ahead <= 50 + values
 
 
-def test_what_a_stuck_consumer_without_a_lock_path_has_taken_ahead_goes_to_others_in_its_place(
+def test_items_claimed_ahead_by_a_stuck_consumer_without_a_lock_path_go_to_others_in_place(
     opened: Open,
 ) -> None:
     stuck, seen = Stuck(300), Seen()
@@ -58,8 +59,9 @@ def test_what_a_stuck_consumer_without_a_lock_path_has_taken_ahead_goes_to_other
     assert len(stuck.seen.values) == 300
 
 
-def test_what_is_given_back_is_found_again_if_its_return_is_heard_of_before_it_is_confirmed(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("lock_path", [None, LOCKS])
+def test_what_is_released_is_found_again_if_its_return_is_heard_of_before_it_is_confirmed(
+    session: Session, monkeypatch: pytest.MonkeyPatch, lock_path: str | None
 ) -> None:
     confirm = Engine._on_settled
 
@@ -70,9 +72,14 @@ def test_what_is_given_back_is_found_again_if_its_return_is_heard_of_before_it_i
     stuck = Stuck(200)
     with DistributedPriorityQueue(session, PATH, serializer=JSON) as producer:
         producer.put_many(list(range(300)), 0)
-    with DistributedPriorityQueue(session, PATH, serializer=JSON, consumer=stuck) as queue:
+    with DistributedPriorityQueue(
+        session, PATH, serializer=JSON, consumer=stuck, lock_path=lock_path
+    ) as queue:
         assert stuck.entered.wait(60)
-        eventually(lambda: queue.depth() == 100, message="what was claimed ahead is given back")
+        eventually(
+            lambda: queue.depth() - len(children_of(session, LOCKS)) == 100,
+            message="what was claimed ahead is released",
+        )
         stuck.released.set()
         assert sorted(stuck.seen.wait_for(300, timeout_s=5)) == list(range(300))
 
@@ -118,4 +125,4 @@ def test_a_consumer_that_is_paused_holds_nothing_that_it_has_not_begun(
 
 def test_a_claim_ahead_that_is_not_a_number_of_values_is_refused(session: Session) -> None:
     with pytest.raises(ConfigurationError, match="claim_ahead=-1: give 0 or more values"):
-        QueueBuilder(session, print, None, "/q").claim_ahead(-1).build_queue()  # type: ignore[arg-type]
+        QueueBuilder.builder(session, path="/q").keywords(claim_ahead=-1).build_queue()

@@ -13,14 +13,17 @@ from typing import Any
 import pytest
 from consumption import LOCKS, PATH, Held, Seen, Stuck, consuming, fill, is_empty
 
+from leaderq.clock import now_s
 from leaderq.errors import ConnectionLost
 from leaderq.queues.consumers import QueueConsumer, QueueOptions
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption
 from leaderq.queues.consuming.claims import Claim, ClaimAttempt, ClaimResult
 from leaderq.queues.wire.names import QueueKind
+from leaderq.queues.wire.payload import encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import RetryPolicy
 from leaderq.testing import FaultProxy, eventually
+from leaderq.writing import SequencedWriter, writer
 from leaderq.zookeeper import Session, SessionState, end_session
 
 QUICK = RetryPolicy(attempts=3, backoff_s=0.01, jitter=0)
@@ -403,6 +406,31 @@ def test_no_claim_stands_from_the_moment_on_when_the_end_of_its_session_is_heard
         end(mine, address)
         eventually(lambda: stood == [False])
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize(("lock", "proofs"), [(True, 1), (False, 0)], ids=["with-locks", "without"])
+def test_what_was_claimed_long_ago_is_begun_once_the_session_is_known_to_stand(
+    session: Session, monkeypatch: pytest.MonkeyPatch, lock: bool, proofs: int
+) -> None:
+    late, sent = [0.0], []
+    monkeypatch.setattr(writer, "now_s", lambda: now_s() + late[0])
+    session.create(PATH)
+    session.create(f"{PATH}/queue-", encode([b"a", b"b", b"c"]), sequential=True)
+    with consuming(session, lock=lock) as queue:
+        first = queue.take(60.0)
+        late[0] = session.timeout_s
+        submit = SequencedWriter.submit
+        monkeypatch.setattr(
+            SequencedWriter,
+            "submit",
+            lambda *args, **how: (sent.append(args), submit(*args, **how))[1],
+        )
+        others = [queue.take(60.0), queue.take(60.0)]
+        assert len(sent) == proofs
+        assert [item.value for item in (first, *others)] == [b"a", b"b", b"c"]
+        for item in (first, *others):
+            item.ack()
+    assert is_empty(session)
 
 
 def test_an_item_deleted_behind_the_consumers_back_leaves_no_lock(session: Session) -> None:

@@ -129,10 +129,10 @@ def test_taking_from_a_simple_queue_and_browsing_ask_for_a_megabyte_at_a_time(
     session: Session,
 ) -> None:
     largest: list[int] = []
-    read = session.multi_read_async
+    read = session.child_data_async
 
-    def noted(reads: Any) -> Any:
-        answer = read(reads)
+    def noted(parent: str, names: Any) -> Any:
+        answer = read(parent, names)
         answer.add_done_callback(
             lambda one: largest.append(sum(len(item[0]) for item in one.result()))
         )
@@ -145,7 +145,7 @@ def test_taking_from_a_simple_queue_and_browsing_ask_for_a_megabyte_at_a_time(
         values = [b"small"] * 1000 + [bytes(200_000)] * 40 + [b"small"] * 100
         queue.put_many(values)
         simple.offer_many(values)
-        session.multi_read_async = noted  # type: ignore[method-assign]
+        session.child_data_async = noted  # type: ignore[method-assign]
         assert sum(1 for _ in queue.browse()) == len(values)
         taken: list[bytes] = []
         while found := simple.poll_many(50):

@@ -11,7 +11,7 @@ from kazoo.security import make_acl, make_digest_acl
 
 from leaderq.errors import ConfigurationError, NoPermission
 from leaderq.queues import DistributedQueue, RetryPolicy, SimpleDistributedQueue
-from leaderq.queues.admin.bulk import delete_tree
+from leaderq.queues.admin.contents import delete_tree
 from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.zookeeper import Security, Session, connect
 
@@ -53,7 +53,7 @@ def app(zookeeper_server: ZooKeeperServer, znode_root: str) -> Iterator[Session]
 def test_the_error_says_why_side_data_is_needed_and_where_it_may_go(
     app: Session, use: Callable[..., object]
 ) -> None:
-    with pytest.raises(NoPermission, match=r"keeps its side data beside its path.*give meta_path="):
+    with pytest.raises(NoPermission, match=r"side data lies beside the queue.*a meta_path="):
         use(app)
 
 

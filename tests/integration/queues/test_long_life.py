@@ -81,6 +81,15 @@ def test_what_killed_users_of_every_kind_have_left_is_swept_when_a_queue_is_open
     assert swept == ["/q-meta/tallies"] * 2
 
 
+def test_a_consumer_that_puts_nothing_writes_nothing_for_puts(session: Session) -> None:
+    seen: list[bytes] = []
+    with DistributedQueue(session, "/q", lock_path="/locks", consumer=seen.append) as queue:
+        assert session.exists("/q-meta/tallies") is None
+        assert isinstance(queue.put(b"item"), str)
+        assert len(session.children("/q-meta/tallies")) == 1
+        eventually(lambda: seen == [b"item"])
+
+
 def everything(session: Session, path: str = "") -> set[str]:
     children = session.children(path or "/")
     return {f"{path}/{name}" for name in children}.union(

@@ -140,9 +140,11 @@ def test_items_taken_while_one_looks_are_left_out(session, places, put):
 def test_large_items_are_read_a_few_at_a_time(session, places, put, monkeypatch):
     put(*[bytes(200_000)] * 40)
     asked: list[int] = []
-    read = session.multi_read_async
+    read = session.child_data_async
     monkeypatch.setattr(
-        session, "multi_read_async", lambda reads: asked.append(len(reads)) or read(reads)
+        session,
+        "child_data_async",
+        lambda parent, names: asked.append(len(names)) or read(parent, names),
     )
     assert (
         sum(len(one.data) for one in QueueAdmin(session, QueuePaths(places.path)).browse())
@@ -165,6 +167,7 @@ def test_a_purge_deletes_what_is_free_and_leaves_foreign_and_locked_ones(session
     assert keeper.purge(held_too=True) == Purged(deleted=7)
     assert keeper.purge() == Purged(deleted=0)
     assert session.children(places.path) == ["stray"]
+    assert session.exists(places.meta) is None
 
 
 def test_a_purge_makes_the_lock_path_that_nobody_used_yet(session, places, put):
@@ -337,7 +340,7 @@ def test_without_servers_every_call_ends(zookeeper_server, fault_proxy, places, 
                 call()
 
 
-def test_what_consumers_gave_up_is_sent_back_to_them_and_their_pause_is_an_operators_to_end(
+def test_items_that_consumers_gave_up_are_sent_back_to_them_and_an_operator_ends_their_pause(
     session, zookeeper_server, places
 ):
     seen: list[tuple[str, int]] = []

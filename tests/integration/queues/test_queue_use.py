@@ -112,11 +112,7 @@ def test_the_builder_builds_all_four_with_the_same_settings(session: Session) ->
         .max_items(100)
         .put_in_background()
         .final_flush_s(20.0)
-        .concurrency(2)
-        .error_mode(ErrorMode.KEEP)
-        .retry(QUICK)
-        .compress(False)
-        .name("built")
+        .keywords(concurrency=2, error_mode=ErrorMode.KEEP, retry=QUICK, name="built")
     )
     with ThreadPoolExecutor(2) as pool:
         builder.executor(pool)
@@ -135,7 +131,7 @@ def test_the_builder_builds_all_four_with_the_same_settings(session: Session) ->
     batches: list[Any] = []
     with (
         QueueBuilder.builder(session, None, TEXT, PATH)
-        .consume_batch(batches.append, 10)
+        .keywords(consume_batch=batches.append, batch_items=10)
         .build_queue() as queue
     ):
         queue.put_many(["a", "b", "c"])

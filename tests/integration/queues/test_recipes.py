@@ -269,3 +269,22 @@ def test_whichever_reply_is_lost_removing_counts_what_it_removed(
             assert session.children(PATH) == []
 
         assert at_every_point(proxy, scenario, doubtful) >= 4
+
+
+def test_who_watches_for_deaths_hears_of_each_beside_a_consumer_of_its_session(
+    session: Session, opened: Open
+) -> None:
+    """Before ZooKeeper 3.9 one kind of watch takes the place of another at the same path."""
+    other = opened()
+    with DistributedQueue(session, PATH, lock_path=LOCKS) as queue:
+        watcher = queue._death_watcher
+        assert watcher is not None
+        with DistributedQueue(session, PATH, lock_path=LOCKS) as consumer:
+            consumer.take(0.05)
+            eventually(lambda: len(watcher._members) == 1)
+        eventually(lambda: watcher._members == set())
+        for _ in range(2):
+            with DistributedQueue(other, PATH, lock_path=LOCKS) as another:
+                another.take(0.05)
+                eventually(lambda: len(watcher._members) == 1)
+            eventually(lambda: watcher._members == set())

@@ -264,7 +264,7 @@ def test_where_nobody_can_lead_one_makes_the_first_shard_all_the_same(
     with ThreadPoolExecutor(3) as pool, caplog.at_level(logging.WARNING, logger="leaderq"):
         list(pool.map(lambda one: one.start(), many))
     assert len(shards(session)) == 1
-    assert "keeps everybody from leading path=/jobs-leader/000" in caplog.text
+    assert "first in the line, nobody can lead path=/jobs-leader/000" in caplog.text
 
 
 def test_an_allocator_that_fails_fails_the_start_and_leaves_the_line(sharder_of, opened, session):

@@ -113,7 +113,7 @@ def test_a_retired_shard_that_is_put_into_after_all_stays_until_that_is_consumed
     session.create(f"{old}/qn-", b"java's", sequential=True)
     one.retire(old)
     eventually(lambda: old.rpartition("/")[2] in one._plan.retired)
-    one._registry.remove(old.rpartition("/")[2], one._latch.node)
+    one._remove_shard(old.rpartition("/")[2], one._latch.node)
     assert session.exists(old) is not None
     assert one._queues[old.rpartition("/")[2]].poll() == b"java's"
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from mute import TOLD, Mute
 
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues import (
@@ -19,6 +20,7 @@ from leaderq.queues import (
     ErrorMode,
     QueueBuilder,
     QueueConsumer,
+    QueueSerializer,
     RetryPolicy,
 )
 from leaderq.testing import eventually
@@ -52,6 +54,19 @@ def test_a_consumer_whose_work_a_call_would_not_do_is_refused(session: Session, 
         DistributedQueue(session, "/q", consume_batch=bad)
 
 
+@pytest.mark.parametrize("option", ["consumer", "consume_batch"])
+def test_an_item_whose_work_nobody_does_or_waits_for_is_not_acknowledged(
+    session: Session, option: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    hidden = iter([asynchronous, generator, lambda _value: Future[None](), lambda _value: None])
+    retry = RetryPolicy(attempts=9, backoff_s=0.01, jitter=0)
+    options: Any = {option: lambda value: next(hidden)(value)}
+    with DistributedQueue(session, "/q", lock_path="/locks", retry=retry, **options) as queue:
+        queue.put(b"item")
+        eventually(lambda: queue.depth() == 0)
+    assert caplog.text.count(f"NotAPlainFunction: {option} returned") == 3
+
+
 def test_a_process_pool_is_refused_and_a_thread_pool_says_how_many_work_at_a_time(
     session: Session,
 ) -> None:
@@ -62,9 +77,8 @@ def test_a_process_pool_is_refused_and_a_thread_pool_says_how_many_work_at_a_tim
         DistributedQueue(session, "/q", consumer=print, executor=processes)
     together = threading.Barrier(4)
     with ThreadPoolExecutor(4) as pool:
-        builder = QueueBuilder(session, lambda _value: together.wait(60), BYTES, "/q").executor(
-            pool
-        )
+        builder = QueueBuilder.builder(session, lambda _value: together.wait(60), BYTES, "/q")
+        builder.executor(pool)
         with builder.build_queue() as queue:
             queue.put_many([b"item"] * 4)
             eventually(
@@ -97,6 +111,59 @@ def test_an_error_of_ours_that_escapes_a_consumer_is_a_failure_like_any_other(
     ]
     assert len(failures) == 3
     assert all("queue=/q item=queue-" in failure for failure in failures)
+
+
+class Rude(BaseException):
+    """Of a user's, and no ``Exception``."""
+
+
+@LOCKS
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_an_item_whose_error_cannot_be_told_is_set_aside_and_the_others_go_on(
+    session: Session, lock_path: str | None, attempts: int
+) -> None:
+    seen: list[bytes] = []
+
+    def consume(value: bytes) -> None:
+        seen.append(value)
+        if value == b"bad":
+            raise Mute
+
+    retry = RetryPolicy(attempts=attempts, backoff_s=0.01)
+    with DistributedQueue(
+        session, "/q", consumer=consume, lock_path=lock_path, retry=retry
+    ) as queue:
+        queue.put(b"bad")
+        eventually(lambda: queue.dead_letters.count() == 1)
+        queue.put(b"good")
+        eventually(lambda: queue.depth() == 0)
+        assert seen == [b"bad"] * attempts + [b"good"]
+        (letter,) = queue.dead_letters.browse()
+        assert letter.note.error == TOLD
+
+
+@LOCKS
+@pytest.mark.parametrize("error", [Mute(), Rude("no"), SystemExit(3)], ids=["mute", "rude", "exit"])
+def test_a_serializer_may_raise_what_it_likes_and_costs_one_item(
+    session: Session, lock_path: str | None, error: BaseException
+) -> None:
+    class Spoilt(QueueSerializer[bytes]):
+        def serialize(self, value: bytes) -> bytes:
+            return value
+
+        def deserialize(self, data: bytes) -> bytes:
+            if data == b"bad":
+                raise error
+            return data
+
+    seen: list[bytes] = []
+    with DistributedQueue(
+        session, "/q", serializer=Spoilt(), consumer=seen.append, lock_path=lock_path
+    ) as queue:
+        queue.put(b"bad")
+        eventually(lambda: queue.dead_letters.count() == 1)
+        queue.put(b"good")
+        eventually(lambda: seen == [b"good"] and queue.depth() == 0)
 
 
 @LOCKS

@@ -241,7 +241,7 @@ def test_a_loop_goes_on_after_a_resignation_and_ends_when_the_work_is_finished(s
 
 
 @pytest.mark.parametrize("how", ["break", "raise", "kept"])
-def test_a_loop_that_is_left_gives_its_term_back(session, seen, how):
+def test_a_loop_that_is_left_releases_its_term(session, seen, how):
     kept = session.terms("c", id="a") if how == "kept" else None
     with suppress(ValueError):
         for _ in session.terms("c", id="a") if kept is None else kept:
@@ -292,7 +292,7 @@ def test_a_kazoo_client_leads_as_well(zookeeper_server, znode_root, seen):
         client.close()
 
 
-def test_a_fork_that_leaves_the_body_gives_nothing_back(session, seen):
+def test_a_fork_that_leaves_the_body_releases_nothing(session, seen):
     block = session.leadership("c", id="a", timeout_s=WAIT_S)
     with block as term:
         pid = os.fork()
@@ -355,7 +355,7 @@ def test_a_task_that_is_cancelled_while_it_waits_leaves_the_line(session, opened
         eventually(lambda: seen.view().candidates == ("a",))
 
 
-def test_a_task_that_is_cancelled_as_it_wins_gives_the_term_back(session, seen):
+def test_a_task_that_is_cancelled_as_it_wins_releases_the_term(session, seen):
     async def lead() -> None:
         async with session.leadership("c", id="a"):
             pytest.fail("the body began")
@@ -374,7 +374,7 @@ def test_a_task_that_is_cancelled_as_it_wins_gives_the_term_back(session, seen):
     assert seen.view().candidates == ()
 
 
-def test_a_task_that_is_cancelled_in_the_body_gives_the_term_back(session, seen):
+def test_a_task_that_is_cancelled_in_the_body_releases_the_term(session, seen):
     async def lead(entered: asyncio.Event) -> None:
         async with session.leadership("c", id="a", timeout_s=WAIT_S):
             entered.set()

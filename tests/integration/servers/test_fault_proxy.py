@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionLoss
+from reply_rules import AnswerFromThePast, HoldRepliesTo, LoseRequests
 
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.testing.fault_proxy import Direction
@@ -183,7 +184,7 @@ def test_the_reply_to_a_create_is_lost_and_the_node_is_there(
 def test_a_request_is_lost_and_the_server_never_hears_of_it(
     proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str
 ) -> None:
-    proxy.drop_requests(is_create)
+    proxy.add_rule(LoseRequests(is_create))
     for _ in range(2):
         with pytest.raises(ConnectionLoss):
             behind.create(znode_root)
@@ -196,7 +197,7 @@ def test_a_request_is_lost_and_the_server_never_hears_of_it(
 def test_the_next_reply_is_lost_and_the_connection_cut(
     proxy: FaultProxy, behind: KazooClient
 ) -> None:
-    proxy.drop_next_reply()
+    proxy.drop_replies(1)
     with pytest.raises(ConnectionLoss):
         behind.get("/zookeeper")
     assert proxy.dropped == 1
@@ -216,7 +217,7 @@ def test_the_replies_to_writes_are_held_while_others_are_answered(
     proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str
 ) -> None:
     behind.create(znode_root, b"0")
-    proxy.hold_replies_to(is_set)
+    proxy.add_rule(HoldRepliesTo(is_set))
     assert behind.get(znode_root)[0] == b"0"  # reads are answered
     noticed = threading.Event()
     behind.exists(znode_root, watch=lambda _: noticed.set())
@@ -238,7 +239,7 @@ def test_a_read_is_answered_from_the_past_once(
     proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str
 ) -> None:
     behind.create(znode_root, b"old")
-    proxy.answer_from_the_past(is_get)
+    proxy.add_rule(AnswerFromThePast(is_get))
     assert behind.get(znode_root)[0] == b"old"
     beside.set(znode_root, b"new, and longer")
     assert behind.exists(znode_root).version == 1
@@ -250,7 +251,7 @@ def test_a_read_is_answered_from_the_past_on_the_connection_after_a_lost_reply(
     proxy: FaultProxy, behind: KazooClient, znode_root: str
 ) -> None:
     behind.ensure_path(znode_root)
-    proxy.answer_from_the_past(is_listing)
+    proxy.add_rule(AnswerFromThePast(is_listing))
     proxy.drop_reply_to(is_create)
     assert behind.get_children(znode_root) == []
     with pytest.raises(ConnectionLoss):
@@ -309,9 +310,10 @@ def test_what_one_direction_swallows_is_lost_and_the_other_direction_goes_on(
 ) -> None:
     behind.create(znode_root, b"0")
     proxy.swallow_direction(direction)
-    before = proxy.rounds
+    (link,) = proxy._links
+    lane = link.client.drains if is_done else link.client.feeds
     lost = behind.set_async(znode_root, b"1")
-    eventually(lambda: proxy.rounds > before, message="the proxy has seen the request")
+    eventually(lambda: lane.has_lost, message="the proxy has swallowed the request, or the reply")
     if is_done:
         eventually(
             lambda: beside.get(znode_root)[0] == b"1", message="the server has heard the request"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,16 +16,6 @@ from kafka.structs import TopicPartition
 from leaderq.errors import ServerFailed
 from leaderq.testing import FaultProxy, KafkaBroker, KafkaCluster, ServerPair, eventually
 from leaderq.testing.kafka_server import registered_brokers
-
-# kafka-python 3.0 does not close the socket of a connection that was refused; it is found by the
-# collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed .socket.socket.*proto=6:ResourceWarning")
-
-
-@pytest.fixture(autouse=True)
-def _collected_here() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 def create_topic(address: str, name: str, *, copies: int = 1) -> None:

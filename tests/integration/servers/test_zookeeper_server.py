@@ -9,16 +9,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from certificates import self_signed
+from certificates import secure_zookeeper, self_signed
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError
 
 from leaderq.errors import ServerFailed
 from leaderq.testing import ZooKeeperEnsemble, ZooKeeperServer, eventually
-from leaderq.testing.zookeeper_server import Tls
+from leaderq.testing.waiting import patience
 from leaderq.zookeeper import connect
 
 
@@ -49,6 +50,19 @@ def test_what_was_written_before_a_kill_is_there_after_the_start(server: ZooKeep
     assert server.address == address
     with client(address) as kazoo:
         assert kazoo.get("/kept")[0] == b"content"
+
+
+def test_a_server_that_is_stopped_while_it_starts_is_not_waited_for(tmp_path: Path) -> None:
+    """As when Ctrl-C strikes ``leaderq servers up``, whose servers start on threads."""
+    paused = tmp_path / "paused"
+    pause = ("-XX:+UnlockDiagnosticVMOptions", "-XX:+PauseAtStartup")
+    server = ZooKeeperServer(jvm_options=(*pause, f"-XX:PauseAtStartupFile={paused}"))
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(server.start)
+        eventually(paused.exists)
+        server.stop()
+        with pytest.raises(ServerFailed):
+            starting.result(30 * patience())
 
 
 def test_a_restart_keeps_data_and_port_and_a_stop_removes_them() -> None:
@@ -231,14 +245,9 @@ def _sasl_acl(user: str) -> object:
 
 
 def test_a_server_with_a_secure_port_can_be_had(tmp_path: Path) -> None:
-    certificate, keystore = self_signed(tmp_path, "server", "DNS:localhost,IP:127.0.0.1")
-    tls = Tls(keystore=keystore, truststore=certificate)
-    with (
-        ZooKeeperServer(tls=tls) as server,
-        client(
-            server.secure_address, use_ssl=True, verify_certs=True, ca=str(certificate)
-        ) as kazoo,
-    ):
+    pem = self_signed(tmp_path, "server", "DNS:localhost,IP:127.0.0.1")
+    trusting = {"use_ssl": True, "verify_certs": True, "ca": str(pem.certificate)}
+    with secure_zookeeper(pem) as address, client(address, **trusting) as kazoo:
         assert kazoo.exists("/zookeeper")
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import self_signed
+from certificates import Pem, secure_zookeeper, self_signed
 from sasl_logins import JAAS
 
 from leaderq.testing import ZooKeeperServer
 from leaderq.testing.ports import lease_port
-from leaderq.testing.zookeeper_server import Tls
 from leaderq.zookeeper import Session, connect
 
 Connect = Callable[..., Session]
@@ -68,8 +67,6 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def tls_server(certificates: dict[str, Path]) -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer(
-        tls=Tls(keystore=certificates["server-both"], truststore=certificates["server"])
-    ) as server:
-        yield server
+def tls_address(certificates: dict[str, Path]) -> Iterator[str]:
+    with secure_zookeeper(Pem(certificates["server"], certificates["server-both"])) as address:
+        yield address

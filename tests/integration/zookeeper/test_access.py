@@ -100,14 +100,14 @@ def test_a_login_refused_at_a_reconnection_is_tried_until_it_is_accepted(
         session.add_listener(lambda _: requests.append(session.get_async("/")))
         session.create("/e", ephemeral=True)
         first = session.id
-        server._jaas = JAAS.replace("wonderland", "looking glass")
+        server.jaas = JAAS.replace("wonderland", "looking glass")
         server.restart()
         eventually(lambda: "credentials refused" in caplog.text)
         eventually(lambda: caplog.text.count("credentials refused") > 1)
         # nobody is told to work before the login is accepted
         assert SessionState.CONNECTED not in heard
         requests.append(session.get_async("/"))
-        server._jaas = JAAS
+        server.jaas = JAAS
         server.restart()
         eventually(lambda: session.state is SessionState.CONNECTED, timeout_s=90)
         eventually(lambda: len(requests) == 4)  # the second listener is told after the first
@@ -181,10 +181,10 @@ def test_no_password_of_any_kind_is_logged(
 
 
 def test_a_session_over_tls_does_all_that_others_do(
-    tls_server: ZooKeeperServer, certificates: dict[str, Path], znode_root: str, opened: Connect
+    tls_address: str, certificates: dict[str, Path], znode_root: str, opened: Connect
 ) -> None:
     security = Security(ca=str(certificates["server"]))
-    session = opened(tls_server.secure_address + znode_root, security=security)
+    session = opened(tls_address + znode_root, security=security)
     heard: list[object] = []
     session.watch_tree("/", heard.append)
     for name in "abcd":
@@ -196,34 +196,27 @@ def test_a_session_over_tls_does_all_that_others_do(
     eventually(lambda: len(heard) == 5 and session.exists("/a"))
     session.create("/e", ephemeral=True)
     assert session.credentials is not None
-    assert end_session(
-        tls_server.secure_address, session.credentials, timeout_s=30, security=security
-    )
+    assert end_session(tls_address, session.credentials, timeout_s=30, security=security)
     eventually(lambda: session.exists("/e") is None)
 
 
 @pytest.mark.parametrize("ca", ["other", None])
 def test_a_server_with_an_unknown_certificate_is_not_trusted(
-    tls_server: ZooKeeperServer, certificates: dict[str, Path], ca: str | None
+    tls_address: str, certificates: dict[str, Path], ca: str | None
 ) -> None:
     security = Security(tls=True, ca=None if ca is None else str(certificates[ca]))
 
     def reason() -> str:
         with pytest.raises(ServersUnreachable) as caught:
-            connect(tls_server.secure_address, security=security, connect_timeout_s=1.0)
+            connect(tls_address, security=security, connect_timeout_s=1.0)
         return str(caught.value)
 
     # a busy server may show none in time
     eventually(lambda: "certificate" in reason(), timeout_s=30)
 
 
-def test_a_certificate_is_not_looked_at_if_so_wished(
-    tls_server: ZooKeeperServer, opened: Connect
-) -> None:
-    assert (
-        opened(tls_server.secure_address, security=Security(tls=True, verify=False)).exists("/")
-        is not None
-    )
+def test_a_certificate_is_not_looked_at_if_so_wished(tls_address: str, opened: Connect) -> None:
+    assert opened(tls_address, security=Security(tls=True, verify=False)).exists("/") is not None
 
 
 def test_a_shared_parent_shuts_out_no_second_user_and_stays_its_creators(

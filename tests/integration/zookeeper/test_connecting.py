@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,29 @@ def test_a_server_that_comes_up_meanwhile_is_found(
     thread.join(60)
     assert found[0].exists("/") is not None
     found[0].close()
+
+
+def test_a_connection_that_breaks_before_the_chroot_is_there_is_made_again(
+    zookeeper_server: ZooKeeperServer,
+    fault_proxy: Callable[[str], FaultProxy],
+    znode_root: str,
+    opened: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    tried: list[str] = []
+    create = Session.ensure_path
+
+    def create_after_a_cut(session: Session, path: str, **options: Any) -> None:
+        tried.append(path)
+        if len(tried) == 1:
+            proxy.cut()
+        create(session, path, **options)
+
+    monkeypatch.setattr(Session, "ensure_path", create_after_a_cut)
+    session = opened(f"{proxy.address}{znode_root}/cut", connect_timeout_s=30)
+    assert session.children("/") == []
+    assert len(tried) > 1
 
 
 @pytest.mark.parametrize("address", ["", "a,,b", "a:x", "a:0", "a b", "a:1/x//y"])

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
+from leaderq.clock import now_s
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Credentials, Session, SessionEnder, SessionState, end_session
 
 Connect = Callable[..., Session]
@@ -52,6 +56,41 @@ def test_a_killed_process_leaves_its_session_to_whoever_knows_the_password(
         owner.wait()
         assert owner.stdout is not None
         owner.stdout.close()
+
+
+STRANGERS = {
+    "nothing but zeros": bytes(64),
+    "lengths below zero": b"\xff" * 64,
+    "a length of minus four": b"\xff\xff\xff\xfc" + b"\0\0\0\1" * 15,
+    "less than a reply": b"\0\0\0\3abc" + b"\0\0\0\3abc" * 8,
+    "another protocol": b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("said", STRANGERS.values(), ids=STRANGERS)
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_stranger_at_the_port_of_a_server_has_ended_no_session_and_holds_nobody_up(
+    said: bytes, stays: bool
+) -> None:
+    def answer() -> None:
+        for _ in range(100):
+            with suppress(OSError):
+                peer = listener.accept()[0]
+                peer.recv(4096)
+                peer.sendall(said)
+                peers.append(peer) if stays else peer.close()
+
+    peers: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, daemon=True).start()
+        began_s = now_s()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert not end_session(address, Credentials(7, bytes(16)), timeout_s=0.5)
+        assert now_s() - began_s < 0.5 + 2 * patience()
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+    for peer in peers:
+        peer.close()
 
 
 def sessions_of(server: ZooKeeperServer) -> set[str]:
@@ -105,7 +144,6 @@ def test_a_dead_server_and_a_silent_one_do_not_keep_the_living_from_being_asked(
     silent.black_hole()
     assert session.credentials is not None
     ender = SessionEnder(f"{closed_port},{silent.address},{zookeeper_server.address}/some/chroot")
-    ender.prepare()
     assert ender.end(session.credentials, timeout_s=30)
     assert watcher.exists("/e") is None
 
@@ -195,31 +233,6 @@ def test_ending_needs_neither_kazoo_nor_ssl_nor_a_name_server(
     assert "leaderq.zookeeper.ending" in loaded
     assert {"kazoo", "ssl", "leaderq.zookeeper.session"} & loaded == set()
     assert [name for name in loaded if name.startswith("later:")] == []
-
-
-SASL_ENDER = """
-import sys
-from leaderq.zookeeper import Credentials, Security, SessionEnder
-security = Security(user="alice", password="wonderland", mechanism="DIGEST-MD5")
-ender = SessionEnder(sys.argv[1], security=security)
-ender.prepare()
-before = set(sys.modules)
-assert ender.end(Credentials(int(sys.argv[2]), bytes.fromhex(sys.argv[3])), timeout_s=30)
-print("later:", *(set(sys.modules) - before))
-"""
-
-
-def test_what_an_ender_needs_is_loaded_ahead_of_time(
-    sasl_server: ZooKeeperServer, znode_root: str, opened: Connect
-) -> None:
-    session = opened(sasl_server.address + znode_root, timeout_s=30.0)
-    credentials = session.credentials
-    assert credentials is not None
-    program_says = modules_loaded(
-        SASL_ENDER, sasl_server.address, str(credentials.session_id), credentials.password.hex()
-    )
-    assert program_says == {"later:"}
-    eventually(lambda: session.id not in (None, credentials.session_id))
 
 
 def test_a_name_server_that_does_not_answer_holds_up_nobody(

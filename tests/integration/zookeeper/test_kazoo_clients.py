@@ -137,14 +137,12 @@ def test_a_client_with_sasl_gets_a_session_with_sasl(
 
 
 def test_a_client_with_tls_gets_a_session_with_tls(
-    tls_server: ZooKeeperServer, certificates: dict[str, Path], started: MakeClient
+    tls_address: str, certificates: dict[str, Path], started: MakeClient
 ) -> None:
     ca = str(certificates["server"])
-    session = as_session(
-        started(tls_server.secure_address, use_ssl=True, ca=ca, check_hostname=True)
-    )
+    session = as_session(started(tls_address, use_ssl=True, ca=ca, check_hostname=True))
     assert session.exists("/") is not None
-    trusting = as_session(started(tls_server.secure_address, use_ssl=True, verify_certs=False))
+    trusting = as_session(started(tls_address, use_ssl=True, verify_certs=False))
     assert trusting.exists("/") is not None
 
 

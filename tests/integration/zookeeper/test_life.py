@@ -60,7 +60,7 @@ def test_the_time_out_granted_at_a_reconnection_is_known_before_the_reconnection
         session, seen = opened(server.address, timeout_s=30.0), []
         session.add_listener(lambda state: seen.append((state, session.timeout_s, session.id)))
         for longest_ms in (20_000, 3_000, 6_000):
-            server._settings["maxSessionTimeout"] = str(longest_ms)
+            server.settings["maxSessionTimeout"] = str(longest_ms)
             server.restart()
             wanted = (CONNECTED, longest_ms / 1000)
             eventually(lambda: seen[-1:] and seen[-1][:2] == wanted, timeout_s=60)  # noqa: B023
@@ -121,7 +121,7 @@ def test_a_session_survives_a_slow_name_lookup_however_long_it_was_connected_bef
     assert (heard, session.id) == ([SUSPENDED, CONNECTED], first)
 
 
-def test_an_expired_session_is_lost_and_begun_anew(
+def test_an_expired_session_is_lost_and_begun_again(
     zookeeper_server: ZooKeeperServer,
     znode_root: str,
     opened: Connect,

@@ -27,6 +27,7 @@ from leaderq.zookeeper import (
     SetData,
     Stat,
 )
+from leaderq.zookeeper.paths import join
 from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Multi
 
 
@@ -139,6 +140,24 @@ def test_a_multi_read_gives_each_read_its_own_outcome(session: Session) -> None:
     assert empty == session.get("/a/b")
     assert isinstance(none, NoNode)
     assert session.multi_read([]) == []
+
+
+@pytest.mark.parametrize("parent", ["/", "/q"])
+def test_children_are_read_and_measured_by_name(session: Session, parent: str) -> None:
+    session.ensure_path(parent)
+    path, empty = join(parent, "a"), join(parent, "empty")
+    session.create(path, b"12345")
+    session.create(empty)
+    session.set(path, b"1234567")
+    names = ["a", "gone", "empty"]
+    read = session.child_data_async(parent, names).result(5)
+    assert read[0] == (b"1234567", session.get(path)[1].ctime_ms, 1)
+    assert isinstance(read[1], NoNode)
+    assert read[1].path == join(parent, "gone")
+    assert read[2] == (b"", session.get(empty)[1].ctime_ms, 0)
+    assert session.child_sizes_async(parent, names).result(5) == [7, 0, 0]
+    session.close()
+    assert isinstance(session.child_sizes_async(parent, names).exception(5), SessionClosed)
 
 
 def test_a_multi_read_brings_more_than_a_request_may_hold(session: Session) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mute import TOLD
 
 from leaderq.career import ILeaderCareer
 from leaderq.cli import run
@@ -86,7 +87,7 @@ def test_a_career_is_found_in_the_folder_and_can_be_made(folder):
         ),
         (
             "xyzzy.plugh:A",
-            "module 'xyzzy' was not found in {folder} nor where Python looks; run leaderq where",
+            "module 'xyzzy' was not found in {folder} nor where Python looks; run leaderq in",
         ),
         ("billing_for_test.deeper:A", "module 'billing_for_test.deeper' was not found"),
         (
@@ -122,6 +123,7 @@ def test_a_wrong_target_is_refused(folder, target, said):
         ("\n\nx = {}['key']", "raised KeyError: 'key' ({file}:3)"),
         ("raise SystemExit(3)", "raised SystemExit: 3 ({file}:1)"),
         ("raise ValueError", "raised ValueError ({file}:1)"),
+        ("from mute import Mute\nraise Mute", f"raised {TOLD} ({{file}}:2)"),
         ("from leaderq.career import Nothing", "raised ImportError: cannot import name 'Nothing'"),
     ],
 )

@@ -4,6 +4,8 @@ what it does not load.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 import subprocess
@@ -15,10 +17,10 @@ import pytest
 
 from leaderq.cli import main
 from leaderq.cli.entry import exit_code
-from leaderq.cli.options import takes_value
+from leaderq.cli.options import SettingOption, takes_value
 from leaderq.cli.verbs import leaderq
 from leaderq.config import TABLE
-from leaderq.config.resolution import FOREIGN_VARIABLES
+from leaderq.config.loading import FOREIGN_VARIABLES
 from leaderq.errors import (
     AccessRefused,
     ConfigurationError,
@@ -213,6 +215,22 @@ def test_no_command_takes_a_secret_as_an_argument():
             assert not any(name.endswith("password") for name in option.opts), path
 
 
+@pytest.mark.parametrize("words", LEAVES)
+def test_a_verb_asks_only_for_options_that_it_takes(words):
+    """They are attributes that the type checker does not know."""
+    found = command(words)
+    function = inspect.getclosurevars(found.callback).nonlocals["function"]
+    asked = {
+        node.attr
+        for node in ast.walk(ast.parse(inspect.getsource(function)))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "given"
+    }
+    own = {option.name for option in found.params if not isinstance(option, SettingOption)}
+    assert asked <= own | {"settings", "load"}
+
+
 @pytest.mark.parametrize("words", READS)
 def test_verbs_that_read_can_write_json(words):
     assert "--json" in {name for option in command(words).params for name in option.opts}
@@ -288,6 +306,9 @@ def test_settings_may_stand_before_the_verb_and_the_later_one_wins(capsys, monke
         (["pause"], "no career is named; give --career NAME, or set LEADERQ_CAREER"),
         (["status", "--zookeeper", "a:b"], "--zookeeper: 'a:b' has no usable port in 'a:b'"),
         (["version", "--zookeeper", "a"], "No such option"),
+        (["run", "a:A", "--id"], "'--id' requires an argument; see leaderq run --help"),
+        (["queue", "ls", "--root"], "'--root' requires an argument; see leaderq queue ls --help"),
+        (["status", "counter"], "a career is named with --career NAME; see leaderq status --help"),
     ],
 )
 def test_wrong_usage_is_one_clear_line_and_exit_code_2(

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from leaderq.cli.output import json_value, local, write_table
 from leaderq.cli.queue.drain import ItemWriter, Outlet
-from leaderq.cli.queue.entries import (
+from leaderq.cli.queue.put import (
     BadEntry,
     Entry,
     Keys,

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.coalescing.analysing import Duplication, RepeatMeter, SavingSimulator, analyse
-from leaderq.coalescing.analysing.requests import InOrder, spread
+from leaderq.coalescing.analysing import (
+    Duplication,
+    InOrder,
+    RepeatMeter,
+    SavingSimulator,
+    analyse,
+    spread,
+)
 from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.errors import ConfigurationError
 

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.coalescing.analysing import RequestLines, access_log, key_and_time
-from leaderq.coalescing.analysing.requests import LONGEST_LINE_BYTES, BadLine
+from leaderq.coalescing.analysing import (
+    LONGEST_LINE_BYTES,
+    BadLine,
+    RequestLines,
+    access_log,
+    key_and_time,
+)
 from leaderq.errors import ConfigurationError
 
 LINE = (

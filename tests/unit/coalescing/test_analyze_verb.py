@@ -73,7 +73,7 @@ def test_lines_of_a_key_with_and_without_a_time(capsys, tmp_path):
     path.write_text("a\na\nb\n")
     code, out, err = run(capsys, path)
     assert code == 0
-    assert "nothing says when requests come; add a time behind a tab, or give --rate N" in err
+    assert "nothing says when requests come; add a time after a tab, or give --rate N" in err
     assert re.search(r"^keys +2\b", run(capsys, path, "--rate", "5")[1], re.MULTILINE)
 
 

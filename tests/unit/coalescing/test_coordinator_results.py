@@ -47,7 +47,7 @@ def test_without_waiters_all_get_the_result_of_the_one_that_runs(pool):
     assert work.runs == 1 and coordinator.stats().shared == 9
 
 
-def test_with_one_waiter_those_declined_get_the_result_of_the_waiting_one_not_of_the_running_one(
+def test_with_one_waiter_declined_requests_get_the_result_of_the_waiting_run_not_the_running(
     pool,
 ):
     coordinator: QueueCoordinator[str] = QueueCoordinator()

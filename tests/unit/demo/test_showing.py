@@ -7,10 +7,9 @@ import json
 
 import pytest
 
-from leaderq.cli.demo.feeding import Pace
 from leaderq.cli.demo.report import Screen
 from leaderq.cli.demo.show import status
-from leaderq.cli.demo.stage import events_in
+from leaderq.cli.demo.stage import Pace, events_in
 from leaderq.election.observer import View
 
 PACE = Pace(records=1000, planned_s=10.0)

@@ -11,7 +11,7 @@ from leaderq.cli.demo.ad_billing.clicks import Click, parse
 from leaderq.cli.demo.ad_billing.feed import numbered
 from leaderq.cli.demo.ad_billing.prices import charge
 from leaderq.cli.demo.ad_billing.traffic import client_of, generated, read
-from leaderq.cli.demo.feeding import choose
+from leaderq.cli.demo.stage import choose
 from leaderq.errors import ConfigurationError
 
 LINE = (
@@ -76,9 +76,9 @@ def test_a_file_is_repeated_until_there_are_enough_lines(tmp_path: Path) -> None
 
 
 def test_input_is_the_file_given_else_made_up_wherever_the_demo_is_started(tmp_path: Path) -> None:
-    assert "made up" in choose(None, 10).origin
+    assert "made up" in choose(None, 10)[0]
     (tmp_path / "own").write_text("own\n")
-    assert list(choose(tmp_path / "own", 1).lines) == ["own"]
+    assert list(choose(tmp_path / "own", 1)[1]) == ["own"]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_the_story_of_a_crash() -> None:
     assert told(story, A_LEADS) == []
     gone = replace(A_LEADS, leader=None, stage=None, candidates=("b", "c"))
     assert told(story, gone) == [
-        "term 1 of a is over: nothing was heard of it any more",
+        "term 1 of a is over: it fell silent",
         "a has left",
     ]
     assert told(story, replace(A_LEADS, leader="b", term=2, candidates=("b", "c"))) == [

@@ -134,7 +134,7 @@ def test_the_index_chooses_what_a_look_at_everything_would_choose(  # noqa: C901
             index.deleted(name)
         elif what == "back" and one.ours and not one.leased:
             one.ours = False
-            index.give_back([name])
+            index.release([name])
         elif what == "lost" and one.ours:
             one.ours, one.leased, one.over, one.until_ms = False, True, None, None
             index.lost(name, now_ms)

@@ -12,7 +12,7 @@ DEPOSING = {effect for effect in Effect if effect.name.startswith("DEPOSE_")}
 TO_LEADING = [Input.STAND, Input.ENLISTED, Input.FIRST, Input.WON]
 
 
-def follow(signals: list[Input], role: Role = Role.RESTING) -> tuple[Role, list[Effect]]:
+def follow(signals: list[Input], role: Role = Role.IDLE) -> tuple[Role, list[Effect]]:
     done: list[Effect] = []
     for signal in signals:
         role, effects = step(role, signal)
@@ -87,7 +87,7 @@ def test_a_term_that_is_told_to_end_is_released_only_after_the_hand_over():
     role, done = follow([*TO_LEADING, Input.TOLD])
     assert (role, done[-1]) == (Role.ENDING, Effect.WIND_UP)
     role, done = follow([Input.HANDED_OVER, Input.RELEASED], role)
-    assert (role, done) == (Role.RESTING, [Effect.RELEASE, Effect.REST])
+    assert (role, done) == (Role.IDLE, [Effect.RELEASE, Effect.SETTLE])
 
 
 def test_a_release_is_repeated_until_it_is_confirmed():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from leaderq.election.lease import Lease, LeaseState
+from leaderq.election.tenure import Lease, LeaseState
 
 T = 6.0
 
 
 def lease() -> Lease:
-    return Lease.begun(timeout_s=T, sent_s=100.0)
+    return Lease(T, 100.0, 100.0)
 
 
 def test_trust_ends_two_thirds_of_the_time_out_after_the_send_time():

@@ -57,7 +57,18 @@ def test_fields_of_a_newer_version_are_ignored():
 
 
 @pytest.mark.parametrize(
-    "data", [b"{", b"[]", b"7", b'{"number": "3"}', b'{"number": -1}', b'{"number": true}', b"\xff"]
+    "data",
+    [
+        b"{",
+        b"[]",
+        b"7",
+        b'{"number": "3"}',
+        b'{"number": -1}',
+        b'{"number": true}',
+        b"\xff",
+        b"[" * 100_000,
+    ],
+    ids=lambda data: repr(data[:20]),
 )
 def test_what_leaderq_did_not_write_is_refused_with_its_path(data):
     with pytest.raises(CorruptRecord, match="/leaderq/c/term"):

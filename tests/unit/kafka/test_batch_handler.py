@@ -12,7 +12,7 @@ from leaderq.errors import Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.on_error import PoisonRecord, dead_letter, retry, skip
 from leaderq.kafka.record import Batch, Partition, Record
-from leaderq.running.stages import UnitAbandoned
+from leaderq.running import UnitAbandoned
 from leaderq.term import Reason
 
 ALWAYS = 1000
@@ -133,7 +133,7 @@ def test_where_effects_are_undone_nothing_is_committed_before_the_error_is_raise
 
 
 @pytest.mark.parametrize("undoes", [False, True])
-def test_what_precedes_an_undecodable_value_is_handled_and_committed_before_the_error_is_raised(
+def test_records_before_an_undecodable_value_are_handled_and_committed_before_the_error(
     undoes: bool,
 ) -> None:
     career = FakeCareer(undecodable=frozenset({(A, 2)}), undoes=undoes)
@@ -323,7 +323,7 @@ def test_an_unknown_culprit_is_looked_for_one_by_one_and_what_follows_goes_toget
     ]  # fmt: skip
 
 
-def test_a_record_that_only_fails_in_company_of_an_outage_is_not_buried() -> None:
+def test_a_record_that_only_fails_in_company_of_an_outage_is_not_set_aside() -> None:
     career = FakeCareer(fails={(A, 0): 3})
     assert a_handler(career, retry(1, backoff_s=0, then=dead_letter())).work(
         a_batch(A=[0, 1]), a_term()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leaderq.kafka.clients.consumer import MembershipLost, Offsets
+from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.record import Partition
 
@@ -40,7 +40,7 @@ class SlowStore:
 
 
 @pytest.mark.parametrize("error", [None, MembershipLost("another generation")])
-def test_what_was_under_way_when_its_batch_was_let_go_of_is_over_before_the_next_begins(
+def test_what_was_under_way_when_its_batch_was_abandoned_is_over_before_the_next_begins(
     error: Exception | None,
 ) -> None:
     store: Any = SlowStore()
@@ -58,18 +58,35 @@ def test_what_was_under_way_when_its_batch_was_let_go_of_is_over_before_the_next
     assert store.begun == [{A: 5}, {A: 3}]
 
 
+def test_a_commit_that_is_slow_because_it_is_tried_again_and_again_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    times = iter(range(100))
+    monkeypatch.setattr("leaderq.kafka.consuming.commits.now_s", lambda: float(next(times)))
+    store: Any = SlowStore()
+    commits = OffsetCommits(store, NOBODY)
+    commits.request({A: 5}, in_hand=True)
+    for _ in range(5):
+        commits.start(NOBODY)
+        assert commits.finish(may_wait=True) is None
+        store.commits[-1].error = KafkaAway("no answer")
+        with pytest.raises(KafkaAway):
+            commits.finish(may_wait=True)
+    assert caplog.text.count("offset commit is slow") == 1
+
+
 @pytest.mark.parametrize("error", [None, MembershipLost("refused")])
-def test_that_nothing_of_a_batch_let_go_of_is_under_way_any_more_is_told(
+def test_that_nothing_of_an_abandoned_batch_is_under_way_any_more_is_told(
     error: Exception | None,
 ) -> None:
     store: Any = SlowStore()
     commits = OffsetCommits(store, NOBODY)
-    assert not commits.is_letting_go
+    assert not commits.is_abandoning
     commits.request({A: 5}, in_hand=True)
     commits.start(NOBODY)
     commits.drop()
-    assert commits.is_letting_go
-    assert not commits.has_let_go()
+    assert commits.is_abandoning
+    assert not commits.has_abandoned()
     store.commits[0].is_done, store.commits[0].error = error is None, error
-    assert commits.has_let_go()
-    assert not commits.is_letting_go
+    assert commits.has_abandoned()
+    assert not commits.is_abandoning

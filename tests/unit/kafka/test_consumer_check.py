@@ -48,14 +48,12 @@ def test_a_tail_that_does_not_move_is_given_longer_and_one_rebuild_only() -> Non
     assert looks(*rows) == [30]
 
 
-def test_it_is_judged_anew_when_the_end_moves_after_a_rebuild() -> None:
+def test_it_is_judged_again_when_the_end_moves_after_a_rebuild() -> None:
     rows = [(at, 5, 6 + at, at * 5, at * 5) for at in range(0, 35, 5)]
     assert looks(*rows) == [10, 20, 30]
 
 
-def test_after_a_rebuild_time_and_polls_are_counted_anew_and_the_same_stall_is_not_told_again() -> (
-    None
-):
+def test_after_a_rebuild_time_and_polls_are_counted_again_and_the_same_stall_is_told_once() -> None:
     def rebuilt() -> StallWatch:
         watch = StallWatch()
         assert looks(*((at, 5, 6, at * 5, at * 5) for at in range(0, 35, 5)), watch=watch) == [30]

@@ -52,7 +52,7 @@ AT = RecordPlace("orders", 0, 41)
             {P: (41, 1)},
             {},
             set(),
-            id="progress begins the count anew",
+            id="progress begins the count again",
         ),
         pytest.param(
             CrashCounts({P: (40, 1)}),

@@ -15,7 +15,7 @@ import pytest
 
 from leaderq.clock import now_s
 from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.record import Partition, Record, epoch_of
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets, checked_table
 from leaderq.term import OpenTerm, Reason
 
@@ -90,6 +90,15 @@ def test_results_and_offsets_are_stored_together_however_the_connection_is_set(
     assert a_store().load(a_term(2)) == {Partition("t", 0): 5, Partition("t", 1): 6}
 
 
+def test_the_epoch_of_the_leader_who_wrote_the_last_record_is_kept_beside_the_offset(
+    a_store: Callable[..., DatabaseOffsets],
+) -> None:
+    store, term = a_store(), a_term(1)
+    decoded = [row.replace(leader_epoch=4).replace(value="text") for row in records(0, 3)]
+    write(store, [*decoded, *records(0, 2, partition=1)], term)
+    assert {where.number: epoch_of(at) for where, at in store.load(term).items()} == {0: 4, 1: -1}
+
+
 @pytest.mark.parametrize("options", CONTROLS, ids=str)
 def test_a_zombie_is_refused_whole_once_its_successor_has_loaded(
     a_store: Callable[..., DatabaseOffsets], path: Path, options: dict[str, Any]
@@ -135,7 +144,7 @@ def test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again(
     with pytest.raises(AlreadyStored, match=r"t-0: .* offset 4, .* starts at 0") as refused:
         write(store, records(0, 4), term)
     assert (refused.value.stored, refused.value.first) == (4, 0)
-    # a gap is no repetition: compaction, or markers of transactions
+    # a gap is not a repetition: compaction, or markers of transactions
     write(store, records(7, 8), term)
     assert results(path) == [0, 1, 2, 3, 7]
 

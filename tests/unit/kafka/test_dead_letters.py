@@ -222,7 +222,7 @@ def test_the_shortened_letter_still_says_which_record_and_why():
     ],
 )
 def test_a_record_that_is_no_letter_is_refused_with_its_place(headers):
-    with pytest.raises(CorruptRecord, match="offset 9 of d-2 is no dead letter of leaderq"):
+    with pytest.raises(CorruptRecord, match="offset 9 of d-2 is not a dead letter of leaderq"):
         read_dead_letter(Record("d", 2, 9, 0, None, b"v", headers))
 
 

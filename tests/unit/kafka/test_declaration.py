@@ -188,6 +188,7 @@ def test_records_are_equal_by_their_fields_whatever_keeps_them() -> None:
             Record.partition,
             Record.topic,
         )
+        leader_epoch = None
 
     record = Record("t", 1, 2, 3, b"k", b"v", (("h", b"x"),))
     other = tuple.__new__(Mirrored, tuple(reversed(tuple.__new__(tuple, tuple(record)))))

@@ -37,7 +37,7 @@ def test_nothing_is_loaded_before_the_users_code_has_answered_for_this_term() ->
         store.load(NO_CONSUMER, a_term(2), 1.0)
 
 
-def test_a_drain_made_anew_within_a_term_reads_on_after_what_was_committed_since() -> None:
+def test_a_drain_made_again_within_a_term_reads_on_after_what_was_committed_since() -> None:
     store = ExternalOffsets(lambda term: {("t", 0): 5, ("t", 1): 7})
     store.begin(a_term())
     assert store.commit(NO_CONSUMER, a_term(), {Partition("t", 0): 9}).done(0)

@@ -31,7 +31,7 @@ from leaderq.kafka.handling.on_error import (
     skip,
 )
 from leaderq.kafka.record import Record
-from leaderq.running.stages import UnitAbandoned
+from leaderq.running import UnitAbandoned
 from leaderq.term import Reason
 
 
@@ -84,7 +84,7 @@ def test_a_retry_beyond_counting_still_has_a_back_off() -> None:
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        (None, "is None, which is no policy"),
+        (None, "is None, which is not a policy"),
         ("ignore", "'ignore'"),
         ("dead_letter", "dead_letter()"),
         (3, "is 3"),
@@ -110,10 +110,10 @@ def test_a_retry_beyond_counting_still_has_a_back_off() -> None:
         (skip(deaths=0), "skip(deaths=0)"),
         (dead_letter(deaths=None), "dead_letter(deaths=None)"),  # type: ignore[arg-type]
         (dead_letter(""), "dead_letter(topic='')"),
-        (dead_letter(".."), "no name of a Kafka topic"),
-        (dead_letter("a b"), "no name of a Kafka topic"),
-        (dead_letter("a" * 250), "no name of a Kafka topic"),
-        (dead_letter(b"x"), "no name of a Kafka topic"),  # type: ignore[arg-type]
+        (dead_letter(".."), "not the name of a Kafka topic"),
+        (dead_letter("a b"), "not the name of a Kafka topic"),
+        (dead_letter("a" * 250), "not the name of a Kafka topic"),
+        (dead_letter(b"x"), "not the name of a Kafka topic"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_policy_is_refused_with_value_place_and_remedy(value: object, says: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
 from typing import Any, ClassVar
@@ -46,7 +47,8 @@ def test_no_method_of_a_career_may_leave_its_work_undone_when_called(
 
 @pytest.mark.parametrize("name", ["key_deserializer", "value_deserializer"])
 @pytest.mark.parametrize(
-    "written", [coroutine, generator, both, partial(coroutine, 1), staticmethod(coroutine)]
+    "written",
+    [coroutine, generator, both, staticmethod(partial(coroutine, 1)), staticmethod(coroutine)],
 )
 def test_nor_may_a_deserialiser(name: str, written: Any) -> None:
     kind = type("Wrong", (Sums,), {name: written})
@@ -73,7 +75,7 @@ def test_what_is_plain_passes() -> None:
 
 
 @pytest.mark.parametrize("on_error", ["raise", skip(), dead_letter(), retry(3, 0.0, then=skip())])
-@pytest.mark.parametrize("hidden", [coroutine, generator, both])
+@pytest.mark.parametrize("hidden", [coroutine, generator, both, Future])
 def test_a_handler_that_returns_work_to_do_fails_the_batch_and_nothing_is_passed_over(
     hidden: Callable[..., Any], on_error: Any
 ) -> None:

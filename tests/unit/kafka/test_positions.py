@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leaderq.kafka.consuming.positions import Positions, forgotten, rest_of
+from leaderq.kafka.consuming.positions import Positions, forgotten, resets, rest_of
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 
 A, B = Partition("t", 0), Partition("t", 1)
@@ -47,7 +47,7 @@ def test_a_commit_whose_answer_was_lost_is_recognised_as_ones_own() -> None:
     assert progress.in_hand is not None
 
 
-def test_offsets_moved_by_somebody_else_are_the_truth_and_the_batch_is_let_go_of() -> None:
+def test_offsets_moved_by_somebody_else_are_the_truth_and_the_batch_is_abandoned() -> None:
     progress = Positions({A: 10, B: 0})
     progress.hand(batch(A, 10, 14))
     assert progress.resume({A: 3, B: 0}, {A, B}, {}) == {A}
@@ -105,7 +105,7 @@ def test_what_comes_back_begins_at_what_the_group_has_committed_meanwhile() -> N
     assert progress.handed == progress.committed == {A: 10, B: 70}
 
 
-def test_a_batch_with_a_partition_that_was_taken_away_is_let_go_of() -> None:
+def test_a_batch_with_a_partition_that_was_taken_away_is_abandoned() -> None:
     progress = Positions({A: 10, B: 0})
     progress.hand(Batch(records={}, ends={A: 15, B: 5}))
     assert progress.resume({A: 10}, {A}, {A: 15, B: 5}) == frozenset()
@@ -113,11 +113,16 @@ def test_a_batch_with_a_partition_that_was_taken_away_is_let_go_of() -> None:
     assert progress.handed == progress.committed == {A: 10}
 
 
-def test_a_batch_let_go_of_although_it_was_committed_is_not_read_again() -> None:
+def test_a_batch_abandoned_although_it_was_committed_is_not_read_again() -> None:
     progress = Positions({A: 10, B: 0})
     progress.hand(Batch(records={}, ends={A: 15, B: 5}))
     progress.resume({A: 15}, {A}, {A: 15, B: 5})
     assert progress.handed == progress.committed == {A: 15}
+
+
+def test_a_position_in_a_log_that_was_cut_off_is_reset_although_it_lies_within_the_log() -> None:
+    first, last = {A: 0, B: 0}, {A: 90, B: 90}
+    assert resets("earliest", {A: 50, B: 50}, (), {B}, first, last) == {B: 0}
 
 
 def test_an_offset_that_is_gone_is_told_from_one_that_never_was() -> None:

@@ -45,7 +45,7 @@ def hand_out(
     work_s: float = 0.0,
     tell: bool = True,
 ) -> list[tuple[float, Record]]:
-    """Play the caller, who waits a little longer than asked and works a little; gives when each
+    """Play the caller, who waits a little longer than asked and works a little; returns when each
     record was handed out.
     """
     handed = []
@@ -91,7 +91,7 @@ delays = st.floats(0, 3)
     st.floats(0, 1),
     st.booleans(),
 )
-def test_over_any_stream_and_any_window_the_limits_hold_and_nothing_is_lost_or_changes_places(
+def test_over_any_stream_and_any_window_the_limits_hold_and_nothing_is_lost_or_reordered(
     stream: list[list[tuple[bytes | None, int]]],
     records_per_s: float | None,
     bytes_per_s: float | None,

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.kafka.consuming.read_ahead import SPREAD_RECORDS, BatchLimits, ReadAhead, shares
+from leaderq.kafka.consuming.read_ahead import (
+    MOST_SPREAD_RECORDS,
+    SPREAD_RECORDS,
+    BatchLimits,
+    ReadAhead,
+    shares,
+)
 from leaderq.kafka.record import Partition, Record
 
 PARTITIONS = [Partition("t", number) for number in range(4)]
@@ -36,6 +42,15 @@ def test_a_batch_has_as_much_of_each_partition_although_records_come_in_long_run
             [row.offset for row in found] == [first, first + 1] for found in batch.records.values()
         )
     assert ahead.is_empty
+
+
+def test_records_of_one_partition_leave_room_for_others_until_all_workers_have_some() -> None:
+    ahead = ReadAhead(BatchLimits(workers=3))
+    for where in PARTITIONS[:3]:
+        assert ahead.room > SPREAD_RECORDS
+        ahead.add({where: rows(where, 0, SPREAD_RECORDS)}, 0.0)
+    assert ahead.room == 0
+    assert ReadAhead(BatchLimits(max_records=100, max_bytes=10, workers=3)).room <= 10
 
 
 def test_partitions_that_had_no_place_in_a_batch_are_in_the_next() -> None:
@@ -91,7 +106,7 @@ def test_every_record_comes_out_once_and_in_order_within_the_limits(
             went[where] = batch.ends[where]
     assert went == came
     assert ahead.is_empty
-    assert 0 < ahead.room <= (most if workers == 1 else SPREAD_RECORDS)
+    assert 0 < ahead.room <= (most if workers == 1 else MOST_SPREAD_RECORDS)
 
 
 def test_one_worker_reads_no_more_ahead_than_a_batch_and_no_more_than_fits() -> None:

@@ -116,9 +116,7 @@ def test_all_wait_where_the_partition_cannot_rest_alone(
     assert (A, 0) in career.effects
 
 
-def test_of_a_resting_partition_nothing_is_in_hand_and_reading_goes_on_where_it_is_committed() -> (
-    None
-):
+def test_a_resting_partition_has_nothing_in_hand_and_is_read_from_its_committed_offset() -> None:
     positions = Positions({A: 3, B: 0})
     positions.hand(Batch({A: records(A, 3, 4), B: records(B, 0)}, {A: 5, B: 1}))
     positions.settle({A: 4})

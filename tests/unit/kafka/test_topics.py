@@ -10,8 +10,8 @@ import pytest
 from kafka import errors as native
 
 from leaderq.errors import AccessRefused
-from leaderq.kafka.clients.consumer import KafkaAway
-from leaderq.kafka.topics import _once_it_answers
+from leaderq.kafka.clients.consumer import KafkaAway, until_answered
+from leaderq.kafka.clients.kafka_python_connection import errors_translated
 
 
 class Broker:
@@ -31,7 +31,11 @@ class Broker:
 
 
 def once_it_answers(ask: Callable[[], str], timeout_s: float) -> str:
-    return _once_it_answers(ask, "asking for offsets", "somewhere:9092", timeout_s)
+    def asked() -> str:
+        with errors_translated("asking for offsets", "somewhere:9092"):
+            return ask()
+
+    return until_answered(asked, timeout_s)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from fake_career import A, B, Bad, FakeCareer, FakeRateLimiter, a_batch, a_handl
 
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.on_error import dead_letter, retry, skip
-from leaderq.kafka.handling.workers import PartitionWorkers
+from leaderq.kafka.handling.parts import PartitionWorkers
 from leaderq.kafka.record import Record
 from leaderq.running.stages import AbandonableUnit
 from leaderq.term import Reason
@@ -65,7 +65,7 @@ def test_nothing_to_do_is_done_at_once_if_somebody_is_there_to_say_so() -> None:
     workers.close()
 
 
-def test_threads_end_when_closed_and_are_made_anew_when_needed() -> None:
+def test_threads_end_when_closed_and_are_made_again_when_needed() -> None:
     workers = PartitionWorkers(2, "test-closing")
     for _ in range(2):
         assert [outcome.value for outcome in workers.run([lambda: 1, lambda: 2], yes)] == [1, 2]
@@ -84,7 +84,7 @@ def test_jobs_in_quick_succession_do_not_disturb_each_other() -> None:
     workers.close()
 
 
-def test_a_thread_struck_while_it_waits_begins_no_task_and_leaves_when_those_begun_are_done() -> (
+def test_a_thread_interrupted_in_its_wait_begins_no_task_and_leaves_when_begun_ones_are_done() -> (
     None
 ):
     workers = PartitionWorkers(1, "test")
@@ -155,7 +155,7 @@ def test_a_single_partition_needs_no_worker() -> None:
     handler.close()
 
 
-def test_what_is_known_to_be_done_is_committed_once_then_the_first_error_in_order_is_raised(
+def test_finished_records_are_committed_once_then_the_first_error_in_order_is_raised(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     career = FakeCareer(fails={(A, 1): ALWAYS, (B, 5): ALWAYS}, names=True)

@@ -9,13 +9,13 @@ import os
 import subprocess
 import sys
 
-from leaderq.observability import background
-from leaderq.observability.background import BackgroundHandler
+from leaderq.observability import logging as ours
+from leaderq.observability.logging import BackgroundHandler
 from leaderq.testing import eventually
 
 UNREAD = """
 import logging, sys
-from leaderq.observability.background import BackgroundHandler
+from leaderq.observability.logging import BackgroundHandler
 log = logging.getLogger("x")
 log.addHandler(BackgroundHandler(sys.stderr))
 for number in range(30_000):
@@ -50,7 +50,7 @@ def test_a_pipe_that_nobody_reads_stops_neither_the_program_nor_its_end():
 
 
 def test_dropped_lines_are_counted_and_said(monkeypatch):
-    monkeypatch.setattr(background, "MOST_LINES", 10)
+    monkeypatch.setattr(ours, "MOST_LINES", 10)
     reading, writing = os.pipe()
     os.set_blocking(writing, True)
     with os.fdopen(writing, "w") as stream:

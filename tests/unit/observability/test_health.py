@@ -42,7 +42,7 @@ LEADER = replace(FOLLOWER, role="leading", term=TERM)
         (FOLLOWER, True),
         (LEADER, True),
         (replace(FOLLOWER, session="lost", role="enlisting"), True),
-        (replace(FOLLOWER, role="resting"), True),
+        (replace(FOLLOWER, role="idle"), True),
         (replace(LEADER, stopping=True), True),
         (replace(LEADER, role="ousted", term=replace(TERM, lease_s=0.0)), True),
         (replace(FOLLOWER, silent_s=DEAD_AFTER_S - 1), True),
@@ -67,7 +67,7 @@ def test_a_process_is_dead_only_if_it_would_never_lead_again(state, live):
         *[(replace(FOLLOWER, session=word), False) for word in ("suspended", "lost", "closed")],
         *[
             (replace(FOLLOWER, role=role), False)
-            for role in ("resting", "enlisting", "suspect", "ending", "ousted", "releasing")
+            for role in ("idle", "enlisting", "suspect", "ending", "ousted", "releasing")
         ],
         (replace(LEADER, stopping=True), False),
         (replace(FOLLOWER, ended=True), False),
@@ -111,7 +111,7 @@ def test_the_status_tells_how_the_last_term_ended_and_why_nobody_leads():
     events.publish(CareerError("c", "a", 6, "execution", ValueError("secret")))
     events.publish(TermEnded("c", "a", 6, Reason.FAILED, True))
     events.publish(CoolingOff("c", "a", 60.0, 2, "the career failed"))
-    state = replace(FOLLOWER, role="resting")
+    state = replace(FOLLOWER, role="idle")
     status = health.status()
     last = status["last_term"]
     assert (last["number"], last["reason"], last["error"]) == (6, "failed", "ValueError")

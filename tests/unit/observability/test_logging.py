@@ -109,8 +109,8 @@ def test_an_unknown_event_is_told_by_its_name():
         (
             events.RecordDeadLettered("c", "a", "t-0", 17, ValueError("x"), 2, "t-dead"),
             (
-                'record moved to the dead letters career=c id=a record=t-0@17 error="ValueError: x"'
-                " attempts=2 topic=t-dead"
+                'record set aside as a dead letter career=c id=a record=t-0@17 error="ValueError:'
+                ' x" attempts=2 topic=t-dead'
             ),
         ),
         (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
 from concurrent.futures import CancelledError
+from functools import partial
 from typing import Any
 
 import pytest
@@ -238,7 +240,7 @@ def test_memory_is_bounded_by_items_and_the_caller_is_told(
     for number in range(10):
         one.send(number)
     with pytest.raises(
-        BufferFull, match=r"10 requests of .* bytes in memory; the sink is too slow, or away"
+        BufferFull, match=r"10 requests of .* bytes in memory; the sink is too slow, or unreachable"
     ):
         one.send(10)
     snapshot = one.snapshot()
@@ -466,7 +468,7 @@ def test_a_sink_that_hangs_does_not_keep_a_producer_from_closing(
     assert one.snapshot().balance.confirmed == 0
 
 
-def test_callers_that_wait_for_room_are_let_go_by_a_close(
+def test_callers_that_wait_for_room_are_released_by_a_close(
     producer: Make, sink: ScriptedSink
 ) -> None:
     sink.shut()
@@ -546,6 +548,22 @@ def test_all_problems_of_the_settings_are_told_at_once(sink: ScriptedSink) -> No
         "process is 'not callable'",
     ):
         assert name in text
+
+
+@pytest.mark.parametrize("not_a_time", [-1.0, float("nan"), "soon"])
+def test_what_is_not_a_time_is_refused_whether_there_is_room_or_not(
+    producer: Make, sink: ScriptedSink, not_a_time: Any
+) -> None:
+    one = producer()
+    calls = [partial(one.send, "a"), partial(one.submit, "a"), one.flush, one.close]
+    for call in calls:
+        with pytest.raises(ConfigurationError, match="timeout_s"):
+            call(timeout_s=not_a_time)
+    with pytest.raises(ConfigurationError, match="timeout_s"):
+        asyncio.run(one.asend("a", timeout_s=not_a_time))
+    assert one.snapshot().balance.accepted == 0
+    one.send("b")
+    assert one.flush(None)
 
 
 def test_on_durable_needs_write_ahead(producer: Make) -> None:

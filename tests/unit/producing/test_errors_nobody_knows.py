@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ class Sqlite(Outage):
     def __init__(self, path: Path, breaks: Callable[[Path], sqlite3.Connection]) -> None:
         super().__init__()
         self.path, self.breaks = path, breaks
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection:
             connection.execute("create table t (number integer)")
 
     def fail(self, batch: list[Any]) -> None:
@@ -49,12 +50,12 @@ def read_only(path: Path) -> sqlite3.Connection:
 
 
 def full(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path)
-    connection.execute("create table if not exists fill (data blob)")
-    pages = connection.execute("pragma page_count").fetchone()[0]
-    connection.execute(f"pragma max_page_count={pages}")
-    connection.execute("insert into fill values (zeroblob(8000))")
-    return connection
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table if not exists fill (data blob)")
+        pages = connection.execute("pragma page_count").fetchone()[0]
+        connection.execute(f"pragma max_page_count={pages}")
+        connection.execute("insert into fill values (zeroblob(8000))")
+    raise AssertionError("not reached")
 
 
 def closed(path: Path) -> sqlite3.Connection:
@@ -64,13 +65,12 @@ def closed(path: Path) -> sqlite3.Connection:
 
 
 def locked(path: Path) -> sqlite3.Connection:
-    holder = sqlite3.connect(path, isolation_level=None)
-    holder.execute("begin exclusive")
-    connection = sqlite3.connect(path, timeout=0)
-    try:
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as holder,
+        closing(sqlite3.connect(path, timeout=0)) as connection,
+    ):
+        holder.execute("begin exclusive")
         connection.execute("insert into t values (0)")
-    finally:
-        holder.close()
     raise AssertionError("not reached")
 
 

@@ -17,7 +17,7 @@ from slow_disk import SlowDisk
 
 from leaderq.errors import ConfigurationError, JournalSlow, ProducerClosed
 from leaderq.producing import NO_SYNC, BufferState, CallableSink, Journal, Lost
-from leaderq.producing.journal.committer import WAITING_BYTES
+from leaderq.producing.journal.store import WAITING_BYTES
 from leaderq.producing.memory import BufferedRequest
 from leaderq.testing import eventually
 
@@ -75,7 +75,7 @@ def test_ctrl_c_while_a_close_lets_go_leaves_the_rest_to_the_next_close(
     balance = one.snapshot().balance
     assert balance.is_exact
     assert balance.pending == 5
-    with Journal(tmp_path) as journal:  # let go of, and all of it in there
+    with Journal(tmp_path) as journal:  # closed, and all of it in there
         assert journal.depth == 5
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.producing.states import BufferEvent, BufferState, Watermarks, settled, step
+from leaderq.producing.account import BufferEvent, BufferState, Watermarks, settled, step
 
 MARKS = Watermarks(max_items=100, max_bytes=1000, high=0.8, low=0.4)
 Levels = tuple[int, int, int]  # items and bytes in memory, requests in the journal only

@@ -12,10 +12,11 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from mute import TOLD, Mute
 from scripted_sink import AT_ONCE, Make
 
 from leaderq.errors import RequestGivenUp, SinkAway, SinkBroken
-from leaderq.producing import ALL_CONFIRMED, BatchOutcome, ProducerRetry
+from leaderq.producing import ALL_CONFIRMED, BatchOutcome, CallableSink, ProducerRetry
 from leaderq.testing import eventually
 
 ERROR = ValueError("of the user")
@@ -76,6 +77,7 @@ FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
     "again from what raises": (lambda: BatchOutcome(again=spoilt()), "no more"),  # type: ignore[arg-type]
     "an error in words": (lambda: BatchOutcome(again=[0], error="away"), "str"),  # type: ignore[arg-type]
     "an exit": (raises(SystemExit(1)), "SystemExit"),
+    "an error without a text": (raises(Mute()), TOLD),
     "a cancellation": (raises(asyncio.CancelledError()), "CancelledError"),
 }
 
@@ -99,6 +101,26 @@ def test_an_answer_that_is_none_of_the_batch_is_told_and_costs_nothing(
     sink.fault = None
     assert one.flush(60)
     assert sink.confirmed == [0, 1, 2]
+
+
+def test_a_callable_whose_error_cannot_be_told_costs_nothing(
+    producer: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored: list[Any] = []
+    is_away = True
+
+    def call(record: Any) -> None:
+        if is_away:
+            raise Mute
+        stored.append(record)
+
+    one = producer(CallableSink(call, each=True))
+    one.send("a")
+    eventually(lambda: one.snapshot().sink_error == TOLD)
+    assert f"error={TOLD}" in caplog.text
+    is_away = False
+    assert one.flush(60)
+    assert stored == ["a"]
 
 
 def test_a_request_is_given_up_for_it_only_when_the_policy_says_so(producer: Make) -> None:

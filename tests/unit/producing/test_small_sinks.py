@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from itertools import product
 from typing import Any
 
@@ -93,15 +94,16 @@ class TestCallableSink:
         assert (outcome.refused, list(outcome.again), outcome.error) == ({}, [0, 1], error)
         assert list(CallableSink(call, refuses=(LookupError,)).send([1], 1.0).refused) == [0]
 
-    def test_a_coroutine_that_nobody_runs_is_not_an_acknowledgement(self) -> None:
+    def test_work_that_nobody_does_or_waits_for_is_not_an_acknowledgement(self) -> None:
         async def stores(batch: list[int]) -> None:
             pass
 
         with pytest.raises(ConfigurationError, match=r"call is .* a coroutine function"):
             CallableSink(stores)
-        outcome = CallableSink(lambda batch: stores(batch)).send([1], 1.0)
-        assert list(outcome.again) == [0]
-        assert isinstance(outcome.error, SinkBroken)
+        for call in (stores, lambda batch: (one for one in batch), lambda _batch: Future()):
+            outcome = CallableSink(lambda batch, call=call: call(batch)).send([1], 1.0)
+            assert list(outcome.again) == [0]
+            assert isinstance(outcome.error, SinkBroken)
 
     @pytest.mark.parametrize("refuses", [ValueError, (ValueError(),), [ValueError], (int,)])
     def test_what_is_refused_is_named_by_classes(self, refuses: Any) -> None:

@@ -12,8 +12,8 @@ from slow_disk import SlowDisk
 
 from leaderq.errors import BufferFull, ProducerClosed
 from leaderq.producing import NO_SYNC, PLAIN, Block, Journal, JournalPlace
-from leaderq.producing.journal import committer
 from leaderq.producing.journal import journal as journal_module
+from leaderq.producing.journal import store
 from leaderq.producing.journal.inspection import entries
 from leaderq.testing import eventually
 
@@ -35,7 +35,7 @@ def test_whoever_waits_in_vain_for_room_or_the_end_leaves_nothing_behind(
 def test_whoever_waits_for_the_journals_disk_goes_on_when_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer, "WAITING_BYTES", 1000)
+    monkeypatch.setattr(store, "WAITING_BYTES", 1000)
     monkeypatch.setattr(journal_module, "WAITING_BYTES", 1000)
     disk = SlowDisk()
     with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:

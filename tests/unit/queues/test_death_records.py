@@ -8,7 +8,7 @@ import pytest
 
 from leaderq.queues.consumers import ErrorMode, QueueOptions
 from leaderq.queues.consuming.claims import Claim, Membership
-from leaderq.queues.consuming.deaths import DeathRecords
+from leaderq.queues.consuming.members import DeathRecords
 from leaderq.queues.consuming.settling import ItemOutcome
 from leaderq.queues.consuming.workers import ItemWorkers
 from leaderq.queues.wire.payload import encode
@@ -40,7 +40,8 @@ def test_a_death_that_the_note_of_a_kept_item_tells_of_is_not_counted_again() ->
         options=QueueOptions(consumer=print, error_mode=ErrorMode.KEEP), path="/q"
     )
     workers = ItemWorkers("q", engine)  # type: ignore[arg-type]
-    membership = Membership(QueuePaths("/q", "/locks"), None, "/members/one", 1)  # type: ignore[arg-type]
+    writer = SimpleNamespace(limit=1000, chroot_bytes=0)
+    membership = Membership(QueuePaths("/q", "/locks"), writer, "/members/one", 1)  # type: ignore[arg-type]
     claim = Claim("queue-0000000000", encode([b"a"]), 0, 0, membership)
     claim.deaths = 1
     assert workers._failed(claim, claim.items, ValueError()).outcome is ItemOutcome.KEPT

@@ -195,6 +195,7 @@ def test_lower_priorities_go_first_and_equal_ones_in_put_order(puts: list[tuple[
         st.tuples(dues | st.integers(1, 3), sequences | ran_over), unique_by=lambda one: one[1]
     )
 )
+@example([(3, INT_MIN + 1), (3, INT_MIN)])
 def test_items_go_by_due_time_and_equal_ones_in_put_order(puts: list[tuple[int, int]]) -> None:
     items = [put(QueueKind.DELAY, sequence, due_ms=due_ms) for due_ms, sequence in puts]
     got = [

@@ -30,6 +30,17 @@ def test_names_come_in_order_and_once() -> None:
     assert names.take(2, 0) == []
 
 
+def test_names_behind_others_are_taken_once_and_those_before_them_come_next() -> None:
+    names = waiting(plain(*range(10)))
+    assert names.take(1, 0) == plain(0)
+    assert names.take_behind(4, 2) == plain(5, 6)
+    assert names.take_behind(3, 3) == plain(4)
+    assert names.take_behind(100, 2) == []
+    names.drop(plain(4, 6))
+    names.release(plain(5))
+    assert names.take(99, 0) == plain(1, 2, 3, 5, 7, 8, 9)
+
+
 def test_what_is_in_hand_or_locked_is_left_out_of_a_new_listing() -> None:
     names = waiting(plain(1, 2))
     assert names.take(1, 0) == plain(1)
@@ -40,10 +51,10 @@ def test_what_is_in_hand_or_locked_is_left_out_of_a_new_listing() -> None:
     assert names.take(9, 0) == plain(1)
 
 
-def test_what_is_given_back_goes_before_what_comes_after_it() -> None:
+def test_what_is_released_goes_before_what_comes_after_it() -> None:
     names = waiting(plain(1, 2, 3, 4))
     names.take(2, 0)
-    names.give_back(plain(2))
+    names.release(plain(2))
     assert names.take(9, 0) == plain(2, 3, 4)
 
 
@@ -113,9 +124,7 @@ def test_what_has_waited_since_an_earlier_listing_is_anybodys_whatever_came_sinc
     assert names.overdue_ms(90) is None
 
 
-def test_what_came_right_after_a_listing_is_anybodys_after_50_ms_though_nothing_comes_later() -> (
-    None
-):
+def test_an_item_put_right_after_a_listing_is_anybodys_after_50_ms_though_nothing_follows() -> None:
     names = waiting(plain(0, 1))
     names.take(99, 0, Share(0, 2))
     names.replace(plain(1, 3), now_ms=2)

@@ -63,7 +63,7 @@ def test_numbers_near_their_end_are_warned_of_once(caplog: Any, number: int, war
     sequences = SequenceMonitor("/q")
     for _ in range(5000):
         sequences.saw(f"/q/queue-{number:010}")
-    assert caplog.text.count("numbers near their end") == warns
+    assert caplog.text.count("item numbers run out soon") == warns
     assert sequences.has_warned is warns
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from leaderq.errors import ConfigurationError
 from leaderq.queues.admin.contents import agreed, contents_of
 from leaderq.queues.admin.queue_admin import restored_data
-from leaderq.queues.pausing import wants_pause
 from leaderq.queues.wire.names import QueueKind, next_number
 from leaderq.queues.wire.payload import Note, compressed, encode
+from leaderq.queues.wire.znodes import wants_pause
 
 SHARD = "queue-00000000-0000-4000-8000-000000000000"
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[3]
+from snippets import PYRIGHT, ROOT, pyright
 
 PROGRAM = """
 from leaderq import connect
@@ -54,6 +51,7 @@ with session, DistributedQueue(session, "/mail", serializer=TEXT) as queue:
 
 
 def checked(program: str, tmp_path: Path) -> str:
+    pytest.importorskip("mypy", reason="the types are checked where mypy is installed")
     file = tmp_path / "program.py"
     file.write_text(program)
     command = [
@@ -80,28 +78,12 @@ def test_the_loops_of_the_readme_pass_mypy_strict(tmp_path: Path) -> None:
     assert "union-attr" in wrong
 
 
-@pytest.mark.skipif(
-    find_spec("pyright") is None, reason="pyright is not installed: pip install 'pyright[nodejs]'"
-)
+@pytest.mark.skipif(PYRIGHT is None, reason="pyright is not installed: pip install '.[dev]'")
 def test_the_loops_of_the_readme_pass_pyright_strict(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "wrong.py").write_text(WRONG)
-    options = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)], "include": ["*.py"]}
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps(options))
-    command = [
-        sys.executable,
-        "-m",
-        "pyright",
-        "--outputjson",
-        "--project",
-        str(tmp_path),
-        "--pythonpath",
-        sys.executable,
-    ]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    errors = [
-        (Path(one["file"]).name, one["rule"]) for one in json.loads(told)["generalDiagnostics"]
-    ]
+    found = pyright(tmp_path, typeCheckingMode="strict", extraPaths=[str(ROOT)], include=["*.py"])
+    errors = [(Path(one["file"]).name, one["rule"]) for one in found["generalDiagnostics"]]
     assert errors == [
         ("wrong.py", "reportArgumentType"),
         ("wrong.py", "reportOptionalMemberAccess"),

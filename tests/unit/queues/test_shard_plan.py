@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import ConfigurationError
-from leaderq.queues.shard_plan import QueueSharderPolicies, ShardState, plan_shards
-from leaderq.queues.sharding import order
+from leaderq.queues.sharding import QueueSharderPolicies, ShardState, order, plan_shards
 from leaderq.queues.wire.znodes import beside, is_shard, new_shard_name
 
 POLICIES = QueueSharderPolicies(

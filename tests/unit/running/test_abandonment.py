@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from leaderq.running.stages import AbandonableUnit, UnitAbandoned
+from leaderq.running import UnitAbandoned
+from leaderq.running.stages import AbandonableUnit
 
 
 def spin() -> None:

@@ -50,7 +50,7 @@ def test_a_stage_that_returned_is_not_missed(budgets, term):
     assert nothing_missed(budgets)
 
 
-def test_the_hand_over_is_timed_from_the_end_of_the_term_and_not_anew(budgets, term):
+def test_the_hand_over_is_timed_from_the_end_of_the_term_and_not_again(budgets, term):
     budgets.allow(term, Stage.HANDOVER, 0.0)
     budgets.allow(term, Stage.HANDOVER, 60.0)
     budgets.settle()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leaderq.clock import now_s
-from leaderq.config.resolution import from_environment
+from leaderq.config.loading import from_environment
 from leaderq.errors import CommandFailed
 from leaderq.running.command import DeadlineFile, check_command, failure, variables
 from leaderq.term import OpenTerm
@@ -51,7 +51,7 @@ def test_what_a_command_is_told_is_not_taken_for_settings_by_leaderq_within_it(t
         (255, 255, "exit code 255"),
         (-9, 137, "command 'job' was ended by SIGKILL"),
         (-15, 143, "SIGTERM"),
-        (-40, 168, "signal 40"),
+        (-40, 168, "SIG40"),
     ],
 )
 def test_an_end_without_success_has_the_exit_code_of_a_shell(status, code, said):

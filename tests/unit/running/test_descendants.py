@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from leaderq.running.descendants import (
@@ -54,6 +55,9 @@ try:
 except subprocess.TimeoutExpired:
     parent.kill()
 """
+CUT_NAME = "начисление".encode()[:15]
+"""As the system cuts the name of a program: within a letter."""
+NAMED = f"import time; open('/proc/self/comm', 'wb').write({CUT_NAME!r}); time.sleep(600)"
 NOT_OURS = """
 import sys
 from leaderq.running.descendants import StartedInTerm
@@ -78,6 +82,17 @@ def test_children_of_children_are_found_and_killed():
         parent.kill()
 
 
+def test_a_process_that_goes_while_it_is_looked_at_has_no_children():
+    for _ in range(200):
+        with subprocess.Popen(["sleep", "600"]) as process:
+            reaper = threading.Thread(target=process.wait)
+            reaper.start()
+            process.kill()
+            while Path(f"/proc/{process.pid}").exists():
+                assert children_of(process.pid) == set()
+            reaper.join()
+
+
 def test_a_process_whose_first_thread_has_ended_is_not_dead():
     with subprocess.Popen([sys.executable, "-c", WITHOUT_ITS_FIRST_THREAD]) as process:
         stat = Path(f"/proc/{process.pid}/stat")
@@ -87,6 +102,17 @@ def test_a_process_whose_first_thread_has_ended_is_not_dead():
         killed = kill(found)
         process.kill()
         assert pids(killed) == {process.pid}
+
+
+def test_a_process_whose_name_is_cut_within_a_letter_is_found_like_any_other():
+    with subprocess.Popen([sys.executable, "-c", NAMED]) as process:
+        eventually(lambda: Path(f"/proc/{process.pid}/comm").read_bytes() == CUT_NAME + b"\n")
+        try:
+            found = {one for one in descendants_of(os.getpid()) if one.pid == process.pid}
+            assert kill(found) == found != set()
+            assert process.wait() == -9
+        finally:
+            process.kill()
 
 
 def test_a_chain_of_processes_that_fork_and_end_is_ended():

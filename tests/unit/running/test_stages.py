@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from mute import TOLD, Mute
 
 from leaderq import Deposed, LeaderCareer
 from leaderq.clock import now_s
@@ -106,6 +107,16 @@ def test_a_failed_hand_over_is_a_failure():
         execute=lambda term: term.wind_up(Reason.STEP_DOWN), handOver=raising(OSError("disk"))
     )
     assert serve(career, a_term())[0]
+
+
+def test_an_error_whose_text_cannot_be_had_ends_the_term_like_any_other():
+    term = a_term()
+    career = Diary(execute=raising(Mute()))
+    failure, events, _ = serve(career, term)
+    assert career.calls == ["inaugurate", "execute", "handOver"]
+    assert term.reason is Reason.FAILED
+    assert [type(event.error) for event in events if isinstance(event, CareerError)] == [Mute]
+    assert TOLD in str(failure)
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])

@@ -9,8 +9,8 @@ import pytest
 from held import WAIT_S, Held, Told, in_thread
 
 from leaderq.errors import WouldDeadlock
-from leaderq.singular import SingularUpdateQueue, stats
-from leaderq.singular.stats import AgeMarks
+from leaderq.singular import SingularUpdateQueue, writer
+from leaderq.singular.writer import AgeMarks
 from leaderq.testing import eventually
 
 
@@ -28,7 +28,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time of the figures."""
     clock = Clock()
-    monkeypatch.setattr(stats, "now_s", clock)
+    monkeypatch.setattr(writer, "now_s", clock)
     return clock
 
 

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from leaderq.testing.fault_lane import HIGH_WATER, Lane, LaneDecision, ReplyRules, Weather
+from functools import partial
+
+from reply_rules import AnswerFromThePast, HoldRepliesTo
+
+from leaderq.testing.fault_proxy import (
+    HIGH_WATER,
+    Lane,
+    LaneDecision,
+    LoseReplies,
+    LoseReplyTo,
+    Rule,
+    Weather,
+)
+
+ALL_PASS = Rule()
 
 
 def frame(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def lane(rules: ReplyRules, weather: Weather | None = None) -> Lane:
-    return Lane(weather or Weather(), rules.for_connection()[1], lambda: rules.are_armed)
+def lane(rule: Rule = ALL_PASS, weather: Weather | None = None, connection: object = 1) -> Lane:
+    return Lane(weather or Weather(), partial(rule.reply, connection))
 
 
 def flow(one: Lane, *chunks: bytes, now: float = 0.0) -> bytes:
@@ -21,15 +35,16 @@ def flow(one: Lane, *chunks: bytes, now: float = 0.0) -> bytes:
     return data
 
 
-def test_without_a_rule_bytes_pass_at_once_even_in_mid_frame() -> None:
-    one = lane(ReplyRules())
-    assert flow(one, frame(b"hello")[:6]) == frame(b"hello")[:6]
-    assert flow(one, frame(b"hello")[6:]) == frame(b"hello")[6:]
+def test_frames_pass_whole_and_what_is_left_of_one_at_the_end() -> None:
+    one = lane()
+    assert flow(one, frame(b"hello")[:6]) == b""
+    assert flow(one, frame(b"hello")[6:] + frame(b"more")[:5]) == frame(b"hello")
+    one.end(now=0.0)
+    assert flow(one) == frame(b"more")[:5]
 
 
 def test_a_stream_that_is_said_to_have_no_frames_passes_to_its_last_byte() -> None:
-    rules = ReplyRules()
-    one = Lane(Weather(), rules.for_connection()[1], lambda: rules.are_armed, is_framed=False)
+    one = Lane(Weather(), partial(LoseReplies(1, cut=True).reply, 1), is_framed=False)
     stream = frame(b"hello") + b"\0\0"  # a length of which the rest never comes
     assert flow(one, stream) == stream
 
@@ -37,49 +52,38 @@ def test_a_stream_that_is_said_to_have_no_frames_passes_to_its_last_byte() -> No
 def test_the_next_reply_is_lost_whole_whatever_the_chunks() -> None:
     stream = frame(b"one") + frame(b"two") + frame(b"three")
     for cut in range(1, len(stream)):
-        rules = ReplyRules()
-        one = lane(rules)
-        assert flow(one, frame(b"zero")) == frame(b"zero")
-        rules.drop(1)
+        one = lane(LoseReplies(1, cut=True))
         assert flow(one, stream[:cut], stream[cut:]) == b""
         assert one.must_cut
-        assert rules.dropped == 1
-
-
-def test_a_rule_armed_in_mid_frame_begins_with_the_next_frame() -> None:
-    rules = ReplyRules()
-    one = lane(rules)
-    started = flow(one, frame(b"before")[:7])
-    rules.drop(1)
-    assert started + flow(one, frame(b"before")[7:] + frame(b"lost")) == frame(b"before")
-    assert one.must_cut
+        assert one.has_lost
 
 
 def test_a_predicate_chooses_the_reply() -> None:
-    rules = ReplyRules()
-    one = lane(rules)
-    rules.drop(lambda body: body == b"b")
+    one = lane(LoseReplies(lambda body: body == b"b", cut=True))
     assert flow(one, frame(b"a") + frame(b"b") + frame(b"c")) == frame(b"a")
     assert one.must_cut
 
 
+def test_without_a_cut_what_comes_behind_a_lost_reply_arrives() -> None:
+    one = lane(LoseReplies(lambda body: body == b"b", cut=False))
+    assert flow(one, frame(b"a") + frame(b"b") + frame(b"b")) == frame(b"a") + frame(b"b")
+    assert not one.must_cut
+
+
 def test_only_the_reply_to_the_chosen_request_of_that_connection_is_lost() -> None:
-    rules = ReplyRules()
-    mine, other = rules.for_connection(), rules.for_connection()
-    rules.drop_reply_to(lambda body: body.endswith(b"create"), 0)
-    assert mine[0](b"0001read") is LaneDecision.PASS
-    assert mine[0](b"0002create") is LaneDecision.PASS
-    assert mine[1](b"0001ok") is LaneDecision.PASS
-    assert other[1](b"0002ok") is LaneDecision.PASS
-    assert mine[1](b"0002ok") is LaneDecision.LOSE_AND_CUT
-    assert mine[1](b"0002ok") is LaneDecision.PASS
-    assert not rules.are_armed
+    rule = LoseReplyTo(lambda body: body.endswith(b"create"))
+    assert rule.request("mine", b"0001read") is LaneDecision.PASS
+    assert rule.request("mine", b"0002create") is LaneDecision.PASS
+    assert rule.request("mine", b"0003create") is LaneDecision.PASS
+    assert rule.reply("mine", b"0001ok") is LaneDecision.PASS
+    assert rule.reply("other", b"0002ok") is LaneDecision.PASS
+    assert rule.reply("mine", b"0002ok") is LaneDecision.LOSE_AND_CUT
+    assert rule.reply("mine", b"0002ok") is LaneDecision.PASS
+    assert rule.reply("mine", b"0003ok") is LaneDecision.PASS
 
 
 def test_several_replies_are_lost_and_the_cut_comes_with_the_last() -> None:
-    rules = ReplyRules()
-    one = lane(rules)
-    rules.drop(2)
+    one = lane(LoseReplies(2, cut=True))
     assert flow(one, frame(b"a")) == b""
     assert not one.must_cut
     assert flow(one, frame(b"b")) == b""
@@ -87,57 +91,39 @@ def test_several_replies_are_lost_and_the_cut_comes_with_the_last() -> None:
 
 
 def test_held_replies_come_at_the_release_and_pings_and_events_before() -> None:
-    rules = ReplyRules()
-    asks, answers = rules.for_connection()
-    one = Lane(Weather(), answers, lambda: rules.are_armed)
-    other = lane(rules)
-    rules.hold_replies_to(lambda body: body.endswith(b"write"))
+    rule = HoldRepliesTo(lambda body: body.endswith(b"write"))
+    one, other = lane(rule, connection=1), lane(rule, connection=2)
     for request in (b"\0\0\0\1read", b"\0\0\0\2write", b"\0\0\0\3read"):
-        assert asks(request) is LaneDecision.PASS
+        assert rule.request(1, request) is LaneDecision.PASS
     first, held, behind = (frame(b"\0\0\0" + number + b"ok") for number in (b"\1", b"\2", b"\3"))
     ping = frame(b"\xff\xff\xff\xfe")
     assert flow(one, first + held + ping + behind) == first + ping
     assert flow(other, held) == held
     assert not one.has_lost
-    rules.forget()
     one.release()
     assert flow(one, ping) == held + behind + ping
 
 
 def test_one_request_is_answered_from_the_past() -> None:
-    rules = ReplyRules()
-    asks, answers = rules.for_connection()
-    one = Lane(Weather(), answers, lambda: rules.are_armed)
-    rules.answer_from_the_past(lambda body: body.endswith(b"read"))
+    rule = AnswerFromThePast(lambda body: body.endswith(b"read"))
+    one = lane(rule)
     expected = [b"1111old", b"2222other", b"3333old", b"4444new"]
     requests = (b"1111read", b"2222else", b"3333read", b"4444read")
     replies = (b"1111old", b"2222other", b"3333much newer", b"4444new")
     for request, reply, passed in zip(requests, replies, expected, strict=True):
-        asks(request)
+        rule.request(1, request)
         assert flow(one, frame(reply)) == frame(passed)
-    assert not rules.are_armed
-
-
-def test_what_waits_for_a_rule_is_passed_when_the_rule_is_gone() -> None:
-    rules = ReplyRules()
-    one = lane(rules)
-    rules.drop(lambda body: False)
-    assert flow(one, frame(b"hello")[:6]) == b""
-    rules.forget()
-    assert flow(one, frame(b"hello")[6:]) == frame(b"hello")
 
 
 def test_a_stream_without_frames_is_passed_on_under_any_rule() -> None:
-    rules = ReplyRules()
-    one = lane(rules)
-    rules.drop(1)
+    one = lane(LoseReplies(1, cut=True))
     assert flow(one, b"imok and more text") == b"imok and more text"
-    assert rules.dropped == 0
+    assert not one.has_lost
 
 
 def test_delayed_bytes_are_due_later_and_in_order() -> None:
     weather = Weather(delay_s=2.0)
-    one = lane(ReplyRules(), weather)
+    one = lane(weather=weather)
     one.feed(frame(b"a"), now=1.0)
     weather.delay_s = 0.0
     one.feed(frame(b"b"), now=1.5)
@@ -148,7 +134,7 @@ def test_delayed_bytes_are_due_later_and_in_order() -> None:
 
 def test_held_bytes_are_delivered_at_the_end_and_nothing_is_lost() -> None:
     weather = Weather(is_held=True)
-    one = lane(ReplyRules(), weather)
+    one = lane(weather=weather)
     assert flow(one, frame(b"a")) == b""
     weather.is_held = False
     assert flow(one) == frame(b"a")
@@ -157,7 +143,7 @@ def test_held_bytes_are_delivered_at_the_end_and_nothing_is_lost() -> None:
 
 def test_swallowed_bytes_are_lost_also_those_on_their_way() -> None:
     weather = Weather(delay_s=5.0)
-    one = lane(ReplyRules(), weather)
+    one = lane(weather=weather)
     one.feed(frame(b"a"), now=0.0)
     weather.is_swallowed = True
     assert one.due(now=9.0) == b""
@@ -166,13 +152,13 @@ def test_swallowed_bytes_are_lost_also_those_on_their_way() -> None:
 
 
 def test_a_lane_that_cannot_deliver_stops_reading() -> None:
-    one = lane(ReplyRules(), Weather(is_held=True))
+    one = lane(weather=Weather(is_held=True))
     one.feed(frame(bytes(HIGH_WATER)), now=0.0)
     assert not one.has_room
 
 
 def test_partly_sent_bytes_are_not_sent_twice() -> None:
-    one = lane(ReplyRules())
+    one = lane()
     one.feed(frame(b"abcdef"), now=0.0)
     one.feed(frame(b"x"), now=0.0)
     whole = one.due(now=0.0)

@@ -12,7 +12,7 @@ import pytest
 
 from leaderq.errors import ConfigurationError, MissingPiece, ServerFailed
 from leaderq.testing import jars
-from leaderq.testing.jars import ROOTS, LockedJar, locked_jars
+from leaderq.testing.jars import LockedJar, locked_jars
 
 CONTENT = b"the content of a jar"
 JAR = LockedJar("org.example:thing:1.0", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
@@ -42,6 +42,8 @@ def deliver(content: bytes, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_every_root_is_locked_and_every_line_is_well_formed() -> None:
+    from compat.locking import ROOTS
+
     for set_name, roots in ROOTS.items():
         locked = locked_jars(set_name)
         assert set(roots) <= {jar.coordinate for jar in locked}

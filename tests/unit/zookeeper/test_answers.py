@@ -36,6 +36,23 @@ def test_a_reply_is_converted_and_callbacks_wait_for_their_thread() -> None:
     assert heard == [answer]
 
 
+def test_of_several_requests_with_one_answer_the_last_reply_is_it_or_any_error() -> None:
+    for error in (None, NoNodeError()):
+        _, answer, last = made()
+        former = Reply(answer, last.convert, last.translate, is_last=False)
+        former.set("7")
+        assert not answer.done()
+        if error is None:
+            former.set("8")
+        else:
+            former.set_exception(error)
+        last.set("9")
+        if error is None:
+            assert answer.result(0) == 9
+        else:
+            assert isinstance(answer.exception(0), NoNode)
+
+
 def test_an_error_of_kazoo_arrives_as_ours() -> None:
     _, answer, reply = made()
     reply.set_exception(NoNodeError())

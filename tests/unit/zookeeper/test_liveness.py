@@ -17,7 +17,7 @@ def test_a_peer_that_owes_an_answer_is_dead_after_two_thirds_of_the_time_out() -
     assert liveness.is_dead(4.01)
 
 
-def test_every_sign_of_life_counts_anew() -> None:
+def test_every_sign_of_life_starts_the_count_again() -> None:
     liveness = Liveness(T, 0.0)
     liveness.sent(0.1)
     liveness.heard(3.9, still_waiting=True)

@@ -10,6 +10,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from leaderq.zookeeper.wire import (
     AddWatch,
     Check,
+    ChildData,
     Create,
     Delete,
     Failed,
@@ -116,6 +117,19 @@ def test_each_read_has_its_own_outcome() -> None:
         Failed(-101),
         ["x", "y"],
         (b"", stat),
+    ]
+
+
+def test_children_are_read_by_name_and_each_has_its_own_outcome() -> None:
+    body = header(4) + text("/root/a") + b"\0" + header(4) + text("/root/\xe9") + b"\0" + END
+    assert ChildData("/root/", ["a", "\xe9"]).serialize() == body
+    reply = header(4) + text("data") + STAT_BYTES + header(-1) + struct.pack("!i", -101)
+    reply += header(4) + struct.pack("!i", -1) + STAT_BYTES + END
+    stat = Stat(*STAT_FIELDS)
+    assert ChildData.deserialize(reply, 0) == [
+        (b"data", stat.ctime_ms, stat.version),
+        Failed(-101),
+        (b"", stat.ctime_ms, stat.version),
     ]
 
 

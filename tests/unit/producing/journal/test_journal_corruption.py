@@ -147,6 +147,18 @@ def test_a_last_record_that_was_whole_once_is_cut_off_but_kept(place):
     assert [path.stat().st_size for path in place.glob("*.tail.bad")] == [HEAD_BYTES + SIZE]
 
 
+def test_a_spoilt_last_record_that_ends_in_zeros_is_kept_all_the_same(place):
+    """Zeros behind the last record are the file system's; those at its end are its own."""
+    journal = Journal(place)
+    journal.append_many([b"1", b"x" * 100 + bytes(15)])
+    crash(journal)
+    flip(segments(place)[0], -50)
+    with Journal(place) as journal:
+        assert payloads(journal) == [b"1"]
+        assert [damage.size for damage in journal.damages] == [HEAD_BYTES + 115]
+    assert [path.stat().st_size for path in place.glob("*.tail.bad")] == [HEAD_BYTES + 115]
+
+
 def test_records_written_after_the_cursor_was_saved_are_found(place):
     """Last record flushed, but the id not advanced."""
     journal = Journal(place)

@@ -222,6 +222,27 @@ def test_a_cursor_that_cannot_be_saved_costs_acknowledgements_only(place, disk):
     assert reopened(place) == [b"1", b"2", b"3"]
 
 
+@pytest.mark.parametrize("has_traceback", [False, True])
+def test_chores_that_fail_each_time_are_logged_once_in_a_while(
+    place, disk, caplog, monkeypatch, has_traceback
+):
+    """They are tried twice a second; a full disk is told in one line, a fault of ours with its
+    traceback."""
+    monkeypatch.setattr("leaderq.producing.journal.store.CHORES_EVERY_S", 0.001)
+    error = (lambda: ZeroDivisionError("ours")) if has_traceback else no_space
+    failed = failing(error, times=1 << 30)
+    writes: list[Any] = []
+    with Journal(place, disk=disk) as journal:
+        journal.append(b"1")
+        disk.fail["write"] = lambda *args: (writes.append(args), failed())
+        journal.ack(1)
+        eventually(lambda: len(writes) >= 20)
+        del disk.fail["write"]
+    lines = [one for one in caplog.records if "journal step failed" in one.getMessage()]
+    assert [bool(one.exc_info) for one in lines] == [has_traceback]
+    assert "journal step failed, tried again step=chores error=" in lines[0].getMessage()
+
+
 def test_a_directory_that_cannot_be_opened_is_said_so_and_not_left_locked(place):
     disk = FaultyDisk()
     disk.fail["create"] = failing(io_error)

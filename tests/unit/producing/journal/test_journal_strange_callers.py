@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +84,29 @@ def test_a_callback_that_closes_the_journal_while_another_thread_does_keeps_nobo
     assert told == [WouldDeadlock]
     with Journal(place) as journal:
         assert payloads(journal) == [b"x"]
+
+
+def test_a_read_that_a_close_overtakes_is_refused_and_opens_no_file(place, monkeypatch):
+    journal = Journal(place)
+    journal.append(b"x")
+    asks = journal._refuse_if_closed
+
+    def closed_then() -> None:
+        asks()
+        monkeypatch.undo()
+        journal.close()  # as another thread does
+
+    monkeypatch.setattr(journal, "_refuse_if_closed", closed_then)
+    with pytest.raises(JournalClosed):
+        journal.read()
+    assert not list(open_files(place))
+
+
+def open_files(place: Path) -> Iterator[str]:
+    for one in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if (name := str(one.readlink())).startswith(str(place)):
+                yield name
 
 
 def test_a_forked_child_neither_writes_nor_keeps_the_lock(place):

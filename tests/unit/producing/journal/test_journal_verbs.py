@@ -14,7 +14,7 @@ import pytest
 from faulty_disk import at_record, crash, flip, segments
 
 from leaderq.cli import main
-from leaderq.cli.journal.send import JournalSending
+from leaderq.cli.journal import JournalSending
 from leaderq.exits import ExitCode
 from leaderq.producing import ALL_CONFIRMED
 from leaderq.producing.codec import PLAIN

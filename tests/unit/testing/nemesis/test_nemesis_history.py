@@ -99,7 +99,7 @@ def test_outside_of_a_nemesis_nothing_is_recorded_or_written(term, monkeypatch) 
     assert not term.written
 
 
-def test_a_fenced_write_goes_to_zookeeper_whatever_the_clock_says_and_its_refusal_is_no_error(
+def test_a_fenced_write_goes_to_zookeeper_whatever_the_clock_says_and_a_refusal_raises_nothing(
     term, monkeypatch
 ) -> None:
     monkeypatch.setenv(recording.REGISTER, "/register")

@@ -1,0 +1,356 @@
+"""``leaderq dead``: the letters about records that a career could not handle are shown, and the
+records sent back to where they came from.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leaderq.cli.connecting import ONE_CAREER, named_career, open_session
+from leaderq.cli.options import CONNECTION, JSON, Given, number, switch, verb
+from leaderq.cli.output import (
+    conclude,
+    cut,
+    iso,
+    json_value,
+    quiet,
+    say,
+    write_json,
+    write_rows,
+)
+from leaderq.config import Section
+from leaderq.errors import ConfigurationError, CorruptRecord, NoNode
+
+# The Kafka client takes half a second to import, which --help should not.
+if TYPE_CHECKING:
+    from leaderq.kafka.clients.producer import Message
+    from leaderq.kafka.dead_letters.format import DeadLetter
+    from leaderq.kafka.dead_letters.replay import DeadLetterFilter, DeadLetterReplay
+    from leaderq.kafka.dead_letters.topic import DeadLetterReader
+    from leaderq.kafka.record import Record
+
+_SETTINGS = (ONE_CAREER, Section.CAREER, Section.KAFKA, *CONNECTION)
+_TOPIC = click.Option(
+    ["--topic"],
+    metavar="TOPIC",
+    help="topic of the letters; default: the one its leader last reported, else CAREER-dead",
+)
+_ERROR = click.Option(
+    ["--error"],
+    metavar="TEXT",
+    help="only letters whose error class or text contains TEXT; case is ignored",
+)
+_ORIGIN = click.Option(["--origin"], metavar="TOPIC", help="only letters about records of TOPIC")
+_ORIGIN_FORMAT = "{topic}-{partition}@{offset}"
+_WIDEST_ERROR = 100
+
+
+def _as_place(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int]:
+    partition, _, offset = value.partition(":")
+    if not (partition.isdecimal() and offset.isdecimal()):
+        raise click.BadParameter(
+            f"{value!r} is not PARTITION:OFFSET, such as 0:41; leaderq dead ls lists both",
+            ctx,
+            param,
+        )
+    return int(partition), int(offset)
+
+
+@verb(
+    _TOPIC,
+    _ERROR,
+    _ORIGIN,
+    switch("--pending", help="only letters that no replay has sent back yet"),
+    number("--limit", "show N letters at most, the oldest of each partition first"),
+    JSON,
+    *_SETTINGS,
+)
+def ls(given: Given) -> None:
+    """List the letters on the dead-letter topic as it is now.
+
+    ORIGIN is topic-partition@offset of the record that could not be handled; TIME is when it was
+    set aside. REPLAYED says whether leaderq dead replay has sent it back; if its record dies again,
+    that is another letter.
+
+    \b
+    Examples:
+      leaderq dead ls --career ad-billing --pending --error timeout
+      leaderq dead ls --career ad-billing --json | jq -r .error | sort | uniq -c
+    """
+    with _reader(given) as reader:
+        rows = (row for row in _rows(given, reader) if not (given.pending and row["replayed"]))
+        found: Any = islice(rows, given.limit)
+        if not given.as_json:
+            found = sorted(found, key=lambda row: (row["partition"], row["offset"]))
+        kind = "of that kind " if given.error or given.origin or given.pending else ""
+        write_rows(
+            found,
+            given.as_json,
+            f"no dead letters {kind}on topic {reader.topic!r}",
+            columns=("PARTITION", "OFFSET", "TIME", "ORIGIN", "ATTEMPTS", "REPLAYED", "ERROR"),
+            row=_cells,
+        )
+
+
+@verb(
+    _TOPIC,
+    switch("--raw", help="write only the bytes of the record's value to standard output"),
+    JSON,
+    click.Argument(["place"], callback=_as_place, metavar="PARTITION:OFFSET"),
+    *_SETTINGS,
+)
+def show(given: Given) -> None:
+    """Show one letter: what happened, and the record with key, value and all headers.
+
+    Values that are not UTF-8 text are shown in hexadecimal; in JSON as {"base64": ...}.
+
+    \b
+    Examples:
+      leaderq dead show --career ad-billing 0:41
+      leaderq dead show --career ad-billing 0:41 --raw > order.bin
+    """
+    with _reader(given) as reader:
+        record = reader.one(*given.place)
+    if given.raw:
+        click.echo(record.value or b"", nl=False)
+        return
+    try:
+        said = _letter(record)
+    except CorruptRecord as exc:
+        say(str(exc))
+        said = _foreign(record)
+    if given.as_json:
+        headers = [{"name": name, "value": json_value(value)} for name, value in record.headers]
+        values = {"key": json_value(record.key), "value": json_value(record.value)}
+        write_json({**said, **values, "headers": headers})
+        return
+    if origin := said.get("origin"):
+        said["origin"] = _ORIGIN_FORMAT.format(**origin)
+    for name, value in said.items():
+        click.echo(f"{name:<10}{'-' if value is None else value}")
+    click.echo("headers")
+    for name, value in record.headers:
+        click.echo(f"  {name}: {_shown(value)}")
+    click.echo(f"key       {_shown(record.key)}\nvalue\n{_shown(record.value)}")
+
+
+@verb(
+    _TOPIC,
+    _ERROR,
+    _ORIGIN,
+    click.Option(
+        ["--letter", "letters"],
+        callback=lambda ctx, param, texts: frozenset(_as_place(ctx, param, one) for one in texts),
+        multiple=True,
+        metavar="PARTITION:OFFSET",
+        help="only this letter; repeatable",
+    ),
+    number(
+        "--rate",
+        "send N letters a second at most; 0 is as fast as Kafka takes them",
+        least=0.0,
+        default=100.0,
+    ),
+    click.Option(
+        ["--to"], metavar="TOPIC", help="send all records to TOPIC, not to where they came from"
+    ),
+    switch("--same-partition", help="send each record to the partition it was read from"),
+    switch("--from-start", help="forget what was replayed before, and begin again"),
+    switch("--dry-run", help="say what would be sent where, and change nothing"),
+    switch("--yes", help="really send; needed unless it is a dry run"),
+    JSON,
+    *_SETTINGS,
+)
+def replay(given: Given) -> None:
+    """Send the records of dead letters back to the topics they came from, once each, in the order
+    of the letters.
+
+    Key, value and headers are kept; headers leaderq-replayed-* are added. A record goes to the
+    partition that Java's and Python's producers choose for its key; if others wrote the topic
+    (librdkafka's), give --same-partition. The letters stay where they are, and those left out by
+    --error, --origin or --letter remain for a later replay.
+
+    Every group that reads those topics gets the records again, also groups that have handled them.
+    Where that is wrong, send them to a topic of their own with --to, and let the career read it.
+
+    If it was interrupted or killed, run it again: it continues where it was. Its progress is in one
+    transaction with the records (committed offsets of the group CAREER-dead-replay), so that
+    readers of committed records see none twice. A second replay ends the first one.
+
+    \b
+    Examples:
+      leaderq dead replay --career ad-billing --error timeout --dry-run
+      leaderq dead replay --career ad-billing --letter 0:41 --yes
+      leaderq dead replay --career ad-billing --to ad-billing-again --yes
+    """
+    settings = given.settings
+    career = named_career(settings)
+    if not (given.dry_run or given.yes):
+        raise ConfigurationError(
+            "a replay sends records to topics that careers read; look with --dry-run, then give"
+            " --yes"
+        )
+    quiet()
+    # As Ctrl-C: an open transaction is aborted rather than left to the broker, and the exit code
+    # says that the replay is not complete.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    from leaderq.kafka.dead_letters.replay import DeadLetterFilter, DeadLetterReplay
+
+    work = DeadLetterReplay(
+        settings.kafka,
+        _letters_topic(given),
+        career,
+        security=settings.kafka_security,
+        timeout_s=settings.connect_timeout_s,
+        selection=DeadLetterFilter(given.error, given.origin, given.letters),
+        same_partition=given.same_partition,
+        from_start=given.from_start,
+        rate_per_s=given.rate,
+        to=given.to,
+    )
+    with work:
+        try:
+            if given.dry_run:
+                write_rows(work.preview(), given.as_json, said=_resend)
+            else:
+                work.run(time.sleep)
+        finally:
+            _sum_up(work, given)
+
+
+def _sum_up(work: DeadLetterReplay, given: Given) -> None:
+    """The last line; also of a replay that was interrupted."""
+    counts = work.counts
+    verb = "would be replayed" if given.dry_run else "replayed"
+    about = "up to " if counts.unseen or counts.held else ""
+    left = f", {counts.left} of them not selected" if counts.left else ""
+    conclude(
+        f"{counts.sent} {verb}; {counts.foreign} skipped, not written by leaderq;"
+        f" {about}{counts.remain} remain{left}",
+        given.as_json and not given.dry_run,
+        replayed=counts.sent,
+        skipped=counts.foreign,
+        left_out=counts.left,
+        remain=counts.remain,
+    )
+
+
+def _letters_topic(given: Given) -> str:
+    """The topic of the career's letters: as given, else as its leader published last, else its name
+    with ``-dead``. Raises what reading from ZooKeeper raises.
+    """
+    if given.topic is not None:
+        return str(given.topic)
+    from leaderq.election.layout import Layout
+    from leaderq.kafka.consuming.report import decode
+    from leaderq.kafka.handling.on_error import dead_letter_topic
+
+    career, published = named_career(given.settings), None
+    path = Layout(given.settings.root, career).progress
+    with open_session(given.settings) as session:
+        try:
+            published = decode(session.get(path)[0], path=path).dead_letters
+        except NoNode:
+            pass
+    return published or dead_letter_topic(career)
+
+
+def _reader(given: Given) -> DeadLetterReader:
+    settings = given.settings
+    career = named_career(settings)
+    quiet()
+    from leaderq.kafka.dead_letters.replay import replay_group
+    from leaderq.kafka.dead_letters.topic import DeadLetterReader
+
+    return DeadLetterReader(
+        settings.kafka,
+        _letters_topic(given),
+        group=replay_group(career),
+        security=settings.kafka_security,
+        timeout_s=settings.connect_timeout_s,
+    )
+
+
+def _rows(given: Given, reader: DeadLetterReader) -> Iterator[dict[str, Any]]:
+    from leaderq.kafka.dead_letters.replay import DeadLetterFilter, replay_progress
+
+    selection = DeadLetterFilter(given.error, given.origin)
+    done = replay_progress(reader)
+    for record in reader.read():
+        try:
+            row = _letter(record, selection)
+        except CorruptRecord:
+            row = {} if given.error or given.origin else _foreign(record)
+        if row:
+            yield {**row, "replayed": record.offset in done[record.partition]}
+
+
+def _letter(record: Record, selection: DeadLetterFilter | None = None) -> dict[str, Any]:
+    """A letter without key, value and headers, for JSON; empty if it is not selected."""
+    from leaderq.kafka.dead_letters.format import read_dead_letter
+
+    letter = read_dead_letter(record)
+    if selection is not None and letter not in selection:
+        return {}
+    topic, partition = letter.origin.topic, letter.origin.number
+    return {
+        "partition": record.partition,
+        "offset": record.offset,
+        "at": iso(letter.at_ms),
+        "origin": {"topic": topic, "partition": partition, "offset": letter.offset},
+        "origin_at": iso(letter.timestamp_ms),
+        "error": letter.error,
+        "text": letter.text,
+        "where": letter.where or None,
+        "attempts": letter.attempts,
+        "term": letter.term,
+        "career": letter.career,
+        "times": letter.times,
+        "size": record.size,
+    }
+
+
+def _foreign(record: Record) -> dict[str, Any]:
+    """The known facts about a record that leaderq did not write."""
+    place = {"partition": record.partition, "offset": record.offset, "at": iso(record.timestamp_ms)}
+    return {**place, "origin": None, "error": None, "size": record.size}
+
+
+def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
+    at = row["at"] and f"{datetime.fromisoformat(row['at']).astimezone():%Y-%m-%d %H:%M:%S}"
+    error, origin = "(not written by leaderq)", None
+    if row["origin"] is not None:
+        origin = _ORIGIN_FORMAT.format(**row["origin"])
+        error = ": ".join(part for part in (row["error"], row["text"]) if part)
+    replayed = "yes" if row["replayed"] else None
+    where = (row["partition"], row["offset"], at, origin)
+    return (*where, row.get("attempts"), replayed, cut(" ".join(error.split()), _WIDEST_ERROR))
+
+
+def _resend(chosen: tuple[DeadLetter, Message]) -> dict[str, Any]:
+    letter, message = chosen
+    return {
+        "letter": letter.place,
+        "to": f"{message.topic}-{message.partition}",
+        "key": None if message.key is None else message.key.decode("utf-8", "backslashreplace"),
+        "bytes": letter.record.size,
+        "times": letter.times,
+        "error": letter.error,
+    }
+
+
+def _shown(data: bytes | None) -> str:
+    """Text if a terminal can show it safely, else hexadecimal."""
+    if data is None:
+        return "(none)"
+    text = json_value(data)
+    if isinstance(text, str) and all(letter.isprintable() or letter in "\n\t" for letter in text):
+        return text
+    return f"(hexadecimal) {data.hex(' ')}"

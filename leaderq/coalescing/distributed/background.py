@@ -1,0 +1,312 @@
+"""What one coordinator does in the background: release slots, however often the answer is lost,
+renew the lease on its session, and cover requests that were declined in this process. Nobody has to
+wait for any of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from leaderq.clock import now_s
+from leaderq.coalescing.distributed.slots import KeyZnodes, SessionLease, SlotHolder, has_begun
+from leaderq.errors import (
+    ConnectionLost,
+    CoordinatorClosed,
+    LeaderqError,
+    NoNode,
+    SessionClosed,
+    SessionExpired,
+)
+from leaderq.threads import Backoff, BackoffPolicy, Service
+from leaderq.zookeeper import Check, Delete, Session, SessionState, WatchEvent, WatchKind
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 200
+_LOOK_S = 0.5
+_AGAIN = BackoffPolicy(first_s=0.1, most_s=5.0)
+
+
+@dataclass(eq=False, slots=True)
+class Release:
+    """A slot to be released. ``done``: whether the token stood until now."""
+
+    znodes: KeyZnodes
+    holder: SlotHolder
+    done: Future[bool] = field(default_factory=Future)
+    is_doubtful: bool = False
+
+    @property
+    def token(self) -> str:
+        return self.znodes.token(self.holder.token)
+
+    @property
+    def slot(self) -> str:
+        return self.znodes.slot(self.holder.slot)
+
+    def settle(self, stood: bool) -> None:
+        try:
+            self.done.set_result(stood)
+        except InvalidStateError:
+            return
+
+
+Renewed = tuple[Check, Callable[[], object]]
+"""The check of a token, of a head or a waiter, and the function to call if it does not stand."""
+
+
+class SlotKeeper:
+    """Releases slots, and renews the lease on the session. May be used from any thread; blocks
+    nowhere. One thread, started with the first head or waiter, asleep while there is nothing to do.
+
+    Every T/6 it checks all tokens that ``held`` returns in one multi: an acknowledged write that
+    proves the session, and tells which tokens were evicted.
+
+    Who is authoritative on a release: the token's znode. Its name is never used twice, and a
+    token and its slot are made and deleted in one multi; so ``Delete(token), Delete(slot)`` deletes
+    nobody else's slot and may be repeated. Sent in the session that took the slot, it is carried
+    out after the taking, or the taking never is: ZooKeeper keeps the order of a session's requests,
+    and refuses those left over from a connection that the session has given up.
+
+    What happens on each failure: no answer: sent again when connected. The token is gone: done, by
+    a former try, by the end of the session or by an eviction; if it was deleted by hand and its
+    slot still names it, the slot is deleted too. Closed: left to the end of the session.
+    """
+
+    def __init__(
+        self, session: Session, lease: SessionLease, held: Callable[[], Sequence[Renewed]]
+    ) -> None:
+        self._session, self._lease, self._held = session, lease, held
+        self._lock = threading.Lock()
+        self._unanswered: list[Release] = []
+        self._service = Service.repeating("leaderq-coalescing", self._step)
+        self._due_s = 0.0
+        self._is_ticking = False  # it will look by itself, so it need not be woken for each token
+
+    @property
+    def is_clear(self) -> bool:
+        return not self._unanswered
+
+    def release(self, release: Release) -> Future[bool]:
+        """Release it, now if possible; return its ``done``."""
+        self._send(release)
+        if self._unanswered:
+            self.wake()
+        return release.done
+
+    def send_again(self) -> None:
+        with self._lock:
+            unanswered, self._unanswered = self._unanswered, []
+        for one in unanswered:
+            self._send(one)
+
+    def wake(self, *, is_urgent: bool = False) -> None:
+        """There is something to do, or, if it is urgent, the connection came or went."""
+        if is_urgent:
+            self._service.wake()
+        elif not self._is_ticking:
+            self._service.start()
+            self._service.wake()
+
+    def stop(self, timeout_s: float | None) -> None:
+        """Do no more; waits for the thread, which never blocks."""
+        self._service.stop(timeout_s)
+
+    def _step(self) -> float | None:
+        self._is_ticking = False  # before looking: later news wakes us
+        if not self._held() and not self._unanswered:
+            self._due_s = 0.0
+            return None
+        self._is_ticking = True
+        self.send_again()
+        now = now_s()
+        self._due_s = self._due_s or now + self._lease.renewal_s
+        if now >= self._due_s:
+            self._due_s = now + self._lease.renewal_s
+            self._renew(self._held())
+        left_s = max(0.0, self._due_s - now_s())
+        return min(_LOOK_S, left_s) if self._unanswered else left_s
+
+    def _renew(self, held: Sequence[Renewed]) -> None:
+        for begin in range(0, len(held), _AT_ONCE):
+            part = held[begin : begin + _AT_ONCE]
+            session, sent_s = self._session.id, now_s()  # before: the lease counts from the sending
+            answer = self._session.multi_async([check for check, _ in part])
+            answer.add_done_callback(partial(self._renewed, part, session, sent_s))
+
+    def _renewed(
+        self, part: Sequence[Renewed], session: int | None, sent_s: float, answer: Future[list[Any]]
+    ) -> None:
+        error = answer.exception()
+        if session is None or session != self._session.id:
+            return
+        if not (error is None or isinstance(error, NoNode)):
+            return
+        self._lease.heard(session, sent_s)
+        if isinstance(error, NoNode) and error.index is not None:
+            part[error.index][1]()
+            self._renew([*part[: error.index], *part[error.index + 1 :]])
+
+    def _send(self, release: Release) -> None:
+        session = self._session
+        if session.state is SessionState.LOST or session.id not in (None, release.holder.session):
+            # deleted all the same: a session that was given up may stand for a while
+            release.settle(False)
+        answer = session.multi_async([Delete(release.token), Delete(release.slot)])
+        answer.add_done_callback(partial(self._answered, release))
+
+    def _answered(self, release: Release, answer: Future[list[Any]]) -> None:
+        error = answer.exception()
+        if error is None:
+            release.settle(True)
+        elif isinstance(error, (SessionExpired, SessionClosed)):
+            release.settle(False)
+        elif isinstance(error, ConnectionLost):
+            release.is_doubtful = True
+            with self._lock:
+                self._unanswered.append(release)
+        elif isinstance(error, NoNode) and error.index == 0:
+            self._session.get_async(release.slot).add_done_callback(partial(self._looked, release))
+            release.settle(release.is_doubtful)
+        elif isinstance(error, NoNode):  # the slot was deleted by hand
+            self._session.delete_async(release.token).add_done_callback(_deleted)
+            release.settle(False)
+        else:
+            log.error("slot not released token=%s error=%s", release.token, error)
+            release.settle(False)
+
+    def _looked(self, release: Release, answer: Future[Any]) -> None:
+        """The token is gone; its slot must be too."""
+        if answer.exception() is None and answer.result()[0] == release.holder.token.encode():
+            self._session.delete_async(release.slot).add_done_callback(_deleted)
+
+
+def _deleted(answer: Future[None]) -> None:
+    error = answer.exception()
+    if error is not None and not isinstance(error, (NoNode, ConnectionLost)):
+        log.error("slot of a deleted token not deleted error=%s", error)
+
+
+class Coverage:
+    """Covers requests that were declined in this process, if the waiter they relied on never
+    begins. ``run(key)`` asks for a key, and does its work unless it is declined.
+
+    The waiter's token in ZooKeeper is authoritative. A waiter writes to it when its run begins, and
+    it vanishes with the waiter. So each declined request sets one watch on it: if the token
+    *changes* first, a run has begun after the request came; if it is *deleted* first, the waiter
+    gave up or died, and this process asks for the key itself.
+
+    States of a key: watched -> covered, or owed -> covered (by ``run``, or by relying on another
+    waiter: watched again).
+
+    On each failure: the connection breaks: the token is looked at again, and the key is owed if it
+    is gone; no answer, no turn in time: tried again, later each time; the work raises: logged,
+    because the run began; this process dies: its declined requests are gone.
+    """
+
+    def __init__(self, session: Session, run: Callable[[str | bytes], object]) -> None:
+        self._session = session
+        self._run = run
+        self._lock = threading.Lock()
+        self._watched: dict[str, str | bytes] = {}
+        self._unknown: set[str] = set()
+        self._owed: dict[str | bytes, object] = {}
+        """With each key, a mark of when it came to be owed last."""
+        self._backoff = Backoff(_AGAIN)
+        self._service = Service.repeating("leaderq-coalescing-cover", self._step)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all requests declined so far are covered."""
+        return not (self._watched or self._owed)
+
+    def rely_on(self, key: str | bytes, token: str) -> None:
+        """A request for ``key`` was declined because the one with this token waits."""
+        with self._lock:
+            if token in self._watched:
+                return
+            self._watched[token] = key
+        self._look(token)
+
+    def stop(self, timeout_s: float | None) -> None:
+        with self._lock:
+            self._watched.clear()
+            self._owed.clear()
+        self._service.stop(timeout_s)
+
+    def _look(self, token: str) -> None:
+        answer = self._session.get_async(token, watch=partial(self._on_watch, token))
+        answer.add_done_callback(partial(self._looked, token))
+
+    def _looked(self, token: str, answer: Future[tuple[bytes, Any]]) -> None:
+        error = answer.exception()
+        if isinstance(error, NoNode):
+            self._note_owed(token)
+        elif isinstance(error, SessionClosed) or (not error and has_begun(answer.result()[0])):
+            self._forget(token)
+        elif error is not None:
+            self._look_later(token)
+
+    def _on_watch(self, token: str, event: WatchEvent) -> None:
+        if event.kind is WatchKind.DELETED:
+            self._note_owed(token)
+        elif event.kind is WatchKind.CHANGED:
+            self._forget(token)
+        else:
+            self._look_later(token)
+
+    def _look_later(self, token: str) -> None:
+        with self._lock:
+            self._unknown.add(token)
+        self._wake()
+
+    def _forget(self, token: str) -> None:
+        with self._lock:
+            self._watched.pop(token, None)
+            self._unknown.discard(token)
+
+    def _note_owed(self, token: str) -> None:
+        with self._lock:
+            if token not in self._watched:
+                return  # it is known already
+            self._owed[self._watched.pop(token)] = object()
+            self._unknown.discard(token)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._service.start()
+        self._service.wake()
+
+    def _step(self) -> float | None:
+        with self._lock:
+            unknown, self._unknown = self._unknown, set()
+            unknown &= self._watched.keys()
+            key, mark = next(iter(self._owed.items()), (None, None))
+        for token in unknown:
+            self._look(token)
+        if key is None:
+            return self._backoff.next_s() if unknown else None
+        if not self._has_covered(key):
+            return self._backoff.next_s()
+        self._backoff.reset()
+        with self._lock:
+            if self._owed.get(key) is mark:  # else it was declined after the run had begun
+                self._owed.pop(key, None)
+            return 0.0 if self._owed else None
+
+    def _has_covered(self, key: str | bytes) -> bool:
+        """Try to cover a key; return whether that is done."""
+        try:
+            self._run(key)
+        except (CoordinatorClosed, SessionClosed):
+            return True
+        except LeaderqError as exc:
+            log.info("key not covered yet, trying again key=%r error=%s", key, exc)
+            return False
+        return True

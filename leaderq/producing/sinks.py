@@ -1,0 +1,360 @@
+"""Where a buffered producer sends to: the narrow :class:`Sink`, and the sinks that need no server
+library."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
+from operator import index, is_
+from typing import Any, NamedTuple, Protocol
+
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    PutsFailed,
+    SinkBroken,
+    SinkBusy,
+    TooLarge,
+    told,
+    with_cause,
+)
+from leaderq.plain import NotAPlainFunction, require_finished, require_plain_function
+from leaderq.threads import Service
+
+
+class BatchOutcome(NamedTuple):
+    """What became of the records of one batch, by their positions in it; all that are not named are
+    confirmed.
+
+    ``refused``: the sink will never take this record, though it takes others. ``again``: not
+    confirmed, to be given again, in order (unless it is refused as well); ``error`` says why. If a
+    record is to be given again, so are all later ones whose order to it matters. With ``SinkBusy``
+    as the error the sink keeps those records, and knows them when they come again.
+    ``place_of`` returns of a confirmed position where the sink has stored it: what the request's
+    future returns. It is asked only if somebody waits.
+    """
+
+    refused: Mapping[int, BaseException] = {}
+    again: Sequence[int] = ()
+    error: BaseException | None = None
+    place_of: Callable[[int], object] | None = None
+
+
+ALL_CONFIRMED = BatchOutcome()
+
+
+def checked(outcome: object, count: int) -> BatchOutcome:
+    """The outcome of a batch of ``count`` records, checked.
+
+    :raises SinkBroken: it cannot be right: an error in the sink, and nothing in it may be believed.
+    """
+    if outcome is ALL_CONFIRMED:  # the usual one costs nothing
+        return ALL_CONFIRMED
+    try:
+        return _fitting(outcome, count)
+    except Exception as exc:
+        raise SinkBroken(
+            f"an error in the sink: it answered to a batch of {count} with what cannot be its "
+            f"outcome, and is given all of it again: {exc}"
+        ) from exc
+
+
+def _fitting(outcome: Any, count: int) -> BatchOutcome:
+    if not isinstance(outcome, BatchOutcome):
+        raise TypeError(
+            f"it returned a {type(outcome).__name__}, not a BatchOutcome (for all confirmed: "
+            "ALL_CONFIRMED)"
+        )
+    if not isinstance(outcome.refused, Mapping):
+        raise TypeError(
+            f"refused is a {type(outcome.refused).__name__}, not a mapping of positions to errors"
+        )
+    refused = {_position(at, count): error for at, error in outcome.refused.items()}
+    again = [
+        number for number in (_position(at, count) for at in outcome.again) if number not in refused
+    ]
+    for error in (*refused.values(), *(() if outcome.error is None else (outcome.error,))):
+        if not isinstance(error, BaseException):
+            raise TypeError(f"{error!r} is a {type(error).__name__}, not an exception")
+    return outcome._replace(refused=refused, again=again)
+
+
+def _position(at: Any, count: int) -> int:
+    try:
+        number = index(at)
+    except TypeError:
+        raise TypeError(f"{at!r} is not a position") from None
+    if not 0 <= number < count:
+        raise ValueError(f"there is no position {number}")
+    return number
+
+
+class Sink(Protocol):
+    """A place that takes batches. Called from one thread of the producer, never twice at a time.
+
+    *Confirmed* is what the sink itself has acknowledged, nothing less.
+    """
+
+    def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
+        """Send all records of ``batch``, in order, and wait up to about ``timeout_s`` seconds for
+        the acknowledgements.
+
+        An empty batch is never given. The first call connects.
+
+        :raises SinkAway: none of the batch is confirmed; it will be given again, without what has
+            expired meanwhile.
+        :raises SinkBusy: the sink keeps the batch and goes on with it; the same one will be given
+            again.
+        :raises SinkBroken: as ``SinkAway``, and trying again soon will not help.
+
+        Any other exception counts as ``SinkBroken``: nothing is given up for an error that the sink
+        does not know. So does an outcome that cannot be of this batch.
+        """
+
+    def close(self, timeout_s: float) -> None:
+        """Close everything, in about ``timeout_s`` seconds at most. Never raises. What is not
+        confirmed by then is not sent later."""
+
+
+def require_sink(sink: object) -> None:
+    """Return if ``sink`` has what the producer calls.
+
+    :raises ConfigurationError: it has not; says what to give instead.
+    """
+    if inspect.isclass(sink):
+        raise ConfigurationError(f"sink={sink!r} is a class; give an instance of it")
+    if not hasattr(sink, "send") or not hasattr(sink, "close"):
+        remedy = "; a callable becomes a sink as CallableSink(...)" if callable(sink) else ""
+        raise ConfigurationError(f"sink={sink!r} has no send and close{remedy}")
+    require_plain_function(sink.send, "the sink's send")
+    require_plain_function(sink.close, "the sink's close")
+
+
+class CallableSink:
+    """Passes batches to ``call``; its return is the acknowledgement. ``each=True``: it is called
+    with one record at a time, else with a list of them. ``call`` must limit its own time; ``close``
+    is called once, if given.
+
+    ``refuses``: the errors that mean that a record will never be taken. The batch is then halved,
+    again and again, until that record is alone, and only it is refused; so records of a batch that
+    raised may be sent more than once. Every other error is the sink's, not a record's: no record is
+    dropped for it, and unconfirmed ones are sent again, in order.
+
+    :raises ConfigurationError: ``call`` or ``close`` is not a plain function, or ``refuses`` has
+        something that is not a class of exceptions.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[Any], object],
+        *,
+        each: bool = False,
+        refuses: tuple[type[Exception], ...] = (),
+        close: Callable[[], object] | None = None,
+    ) -> None:
+        require_plain_function(call, "call")
+        if close is not None:
+            require_plain_function(close, "close")
+        self._call = call
+        self._each = each
+        self._refuses = checked_refuses(refuses)
+        self._close = close
+
+    def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
+        refused: dict[int, BaseException] = {}
+        done, error, step = 0, None, 1 if self._each else len(batch)
+        while done < len(batch) and error is None:
+            done, error = self._in_halves(batch[done : done + step], done, refused)
+        if error is not None:
+            return BatchOutcome(refused, range(done, len(batch)), error)
+        return BatchOutcome(refused) if refused else ALL_CONFIRMED
+
+    def _in_halves(
+        self, records: Sequence[Any], first: int, refused: dict[int, BaseException]
+    ) -> tuple[int, BaseException | None]:
+        """Return up to where the records are settled, and the error in between, if any."""
+        try:
+            self._called(records[0] if self._each else list(records))
+        except self._refuses as exc:
+            if len(records) == 1:
+                refused[first] = exc
+                return first + 1, None
+            middle = len(records) // 2
+            done, error = self._in_halves(records[:middle], first, refused)
+            if error is not None:
+                return done, error
+            return self._in_halves(records[middle:], first + middle, refused)
+        except Exception as exc:  # noqa: BLE001 - the user's callable: told, and tried again
+            return first, exc
+        return first + len(records), None
+
+    def _called(self, what: Any) -> None:
+        returned = self._call(what)
+        try:
+            require_finished(returned, "call")
+        except NotAPlainFunction as exc:
+            raise SinkBroken(f"nothing was stored: {exc}") from None
+
+    def close(self, timeout_s: float) -> None:
+        if self._close is not None:
+            self._close()
+
+
+def checked_refuses(refuses: Any) -> tuple[type[Exception], ...]:
+    """Return ``refuses``, if it is a tuple of classes of exceptions.
+
+    :raises ConfigurationError: it is not.
+    """
+    if not isinstance(refuses, tuple) or not all(
+        inspect.isclass(one) and issubclass(one, Exception) for one in refuses
+    ):
+        raise ConfigurationError(f"refuses={refuses!r}: give a tuple of classes of exceptions")
+    return refuses
+
+
+MAX_ITEMS = 100
+"""Items of one call: a queue remembers that many failures, so each item can be told apart."""
+
+
+class PutsMany(Protocol):
+    """The methods that this sink needs of a queue."""
+
+    def put_many(self, items: Any, **options: Any) -> int | None:
+        """Put each item, in order, and return when all are stored."""
+
+
+class QueueSink:
+    """Puts records into a started queue: any recipe of :mod:`leaderq.queues` that was not made with
+    ``put_in_background``. The queue stays the caller's, who closes it after the producer.
+
+    ``options`` go to each ``put_many`` (``priority=3``). Records are what ``put_many`` takes:
+    values, or for an id queue pairs of value and id. ``put_many`` may be another callable, such as
+    ``SimpleDistributedQueue.offer_many``. ``refuses``: errors that ``put_many`` raises for a record
+    that it will never take.
+
+    The queue is authoritative. A put waits while the servers are unreachable, and is stored once,
+    in its place, when they are back. So a batch is put on a thread of the sink's own; while that
+    lasts the producer is told *busy*, and asks again about the same batch. On each failure:
+
+    * **the servers are unreachable**: busy; nothing is put twice;
+    * **an item is too large, its serializer raised, or an error is named in** ``refuses``: that
+      record is refused, with the error; the others are stored;
+    * **the outcome is unknown** (``ConnectionLost``): the record is put again, and may be there
+      twice; so may what a killed process had put and not confirmed;
+    * **any other error** (access refused, the session or the queue closed, one that nobody knows):
+      the queue's, not a record's. The sink is broken; all is put again, and nothing is given up.
+
+    *Guarantees:* confirmed means stored. Order is kept.
+
+    :raises ConfigurationError: there is neither a queue nor a ``put_many`` that will do.
+    """
+
+    def __init__(
+        self,
+        queue: PutsMany | None = None,
+        *,
+        put_many: Callable[..., object] | None = None,
+        refuses: tuple[type[Exception], ...] = (),
+        **options: Any,
+    ) -> None:
+        if put_many is None:
+            if queue is None or not hasattr(queue, "put_many"):
+                raise ConfigurationError(f"QueueSink needs a queue, or put_many; got {queue!r}")
+            put_many = queue.put_many
+        require_plain_function(put_many, "put_many")
+        self._put_many = put_many
+        self._refuses: tuple[type[Exception], ...] = (TooLarge, *checked_refuses(refuses))
+        self._options = options
+        self._records: Sequence[Any] = ()
+        self._putting: Future[BatchOutcome] | None = None
+        """The put under way, of ``_records``, on a thread of its own."""
+
+    def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
+        part = batch[:MAX_ITEMS]
+        is_same = len(part) == len(self._records) and all(map(is_, part, self._records))
+        if self._putting is None or not is_same:
+            self._records, self._putting = part, Future()
+            put = partial(self._put_and_tell, part, self._putting)
+            Service("leaderq-queue-sink", lambda _: put()).start()
+        try:
+            outcome = self._putting.result(timeout_s)
+        except FutureTimeout:
+            raise SinkBusy(
+                f"{len(part)} items were put into the queue, and it has not stored them all yet; "
+                "is ZooKeeper unreachable?"
+            ) from None
+        self._putting = None
+        rest = range(len(part), len(batch))
+        return outcome if not rest else outcome._replace(again=[*outcome.again, *rest])
+
+    def close(self, timeout_s: float) -> None:
+        """Wait for a put under way. Later it is left to the queue, until that is closed."""
+        if self._putting is not None:
+            wait([self._putting], timeout_s)
+
+    def _put_and_tell(self, records: Sequence[Any], told: Future[BatchOutcome]) -> None:
+        error = SinkBroken("the put did not end")
+        outcome = BatchOutcome(again=range(len(records)), error=error)
+        try:
+            outcome = self._put(records)
+        finally:
+            told.set_result(outcome)
+
+    def _put(self, records: Sequence[Any]) -> BatchOutcome:
+        try:
+            self._put_many(list(records), **self._options)
+        except PutsFailed as exc:
+            return self._of_some(records, exc)
+        except self._refuses as exc:
+            if len(records) == 1:
+                return BatchOutcome({0: exc})
+            return self._one_by_one(records)
+        except BaseException as exc:  # noqa: BLE001 - told to the producer, which tries again
+            return BatchOutcome(again=range(len(records)), error=_explained(exc))
+        return ALL_CONFIRMED
+
+    def _one_by_one(self, records: Sequence[Any]) -> BatchOutcome:
+        """One of them is at fault, and the queue does not say which; it has stored none."""
+        refused: dict[int, BaseException] = {}
+        for number, record in enumerate(records):
+            alone = self._put([record])
+            if alone.again:
+                return BatchOutcome(refused, range(number, len(records)), alone.error)
+            if alone.refused:
+                refused[number] = alone.refused[0]
+        return BatchOutcome(refused)
+
+    def _of_some(self, records: Sequence[Any], failed: PutsFailed) -> BatchOutcome:
+        errors = {id(value): error for value, error in failed.failures}
+        found = [errors.get(id(record)) or errors.get(id(_value(record))) for record in records]
+        if sum(error is not None for error in found) < failed.failed:
+            unknown = ConnectionLost(str(failed))  # not told of each: rather twice than never
+            found = [error or unknown for error in found]
+        refused: dict[int, BaseException] = {}
+        again: dict[int, BaseException] = {}
+        for number, error in enumerate(found):
+            if error is not None:
+                (refused if self._is_verdict(error) else again)[number] = error
+        if not again:
+            return BatchOutcome(refused)
+        why = next((e for e in again.values() if not isinstance(e, ConnectionLost)), None)
+        return BatchOutcome(refused, [*again], _explained(why or next(iter(again.values()))))
+
+    def _is_verdict(self, error: BaseException) -> bool:
+        """Whether the queue's error is about the item itself: its size, or its serializer's."""
+        is_serializers = isinstance(error, Exception) and not isinstance(error, LeaderqError)
+        return is_serializers or isinstance(error, self._refuses)
+
+
+def _value(record: Any) -> Any:
+    return record[0] if isinstance(record, tuple) and record else record
+
+
+def _explained(error: BaseException) -> BaseException:
+    if isinstance(error, ConnectionLost):
+        return error
+    return with_cause(SinkBroken(f"the queue takes nothing: {told(error)}"), error)

@@ -1,0 +1,95 @@
+"""What doctor finds at a career whose user may do little, at a broker that minds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from guarded_broker import PASSWORD, USER
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    KafkaAdminClient,
+    ResourcePattern,
+    ResourceType,
+)
+
+from leaderq.cli.doctor import Finding, Verdict, check_kafka_career
+from leaderq.config import Settings
+from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter
+from leaderq.kafka.topics import create_topics
+from leaderq.term import Term
+from leaderq.testing import KafkaBroker, eventually
+
+JAAS = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    f'username="admin" password="admin-secret" user_admin="admin-secret" user_{USER}="{PASSWORD}";'
+)
+
+
+@pytest.fixture
+def broker() -> Iterator[KafkaBroker]:
+    """Who comes by the plain listener may do anything; by the guarded one, what it is allowed."""
+    properties = {
+        "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.plain.plain.sasl.jaas.config": JAAS,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with KafkaBroker(listeners={"PLAIN": "SASL_PLAINTEXT"}, properties=properties) as started:
+        yield started
+
+
+class Billing(KafkaLeaderCareer):
+    topics = "clicks"
+    on_error = dead_letter()
+
+    def handle(self, records: Sequence[Record], term: Term) -> None: ...
+
+
+def allow(broker: KafkaBroker, operation: ACLOperation, kind: ResourceType, name: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    try:
+        admin.create_acls(
+            [
+                ACL(
+                    f"User:{USER}",
+                    "*",
+                    operation,
+                    ACLPermissionType.ALLOW,
+                    ResourcePattern(kind, name),
+                )
+            ]
+        )
+    finally:
+        admin.close()
+
+
+def test_doctor_tells_which_right_is_missing_until_none_is(broker: KafkaBroker) -> None:
+    create_topics(broker.address, {"clicks": 2})
+    settings = Settings(
+        kafka=broker.address_of("PLAIN"),
+        kafka_protocol="SASL_PLAINTEXT",
+        kafka_mechanism="PLAIN",
+        kafka_user=USER,
+        kafka_password=PASSWORD,
+    )
+
+    def found() -> dict[str, Finding]:
+        return {each.check: each for each in check_kafka_career(Billing(), "billing", settings)}
+
+    def says(what: str, sentence: str) -> bool:
+        return sentence in found()[what].detail
+
+    assert says("topic clicks", "this user may not see it, or it is not there")
+    assert says("topic billing-dead", "it needs WRITE, and CREATE if it is missing")
+    allow(broker, ACLOperation.DESCRIBE, ResourceType.TOPIC, "clicks")
+    eventually(lambda: says("topic clicks", "it needs the operation READ"))
+    assert "needs READ on group 'billing'" in found()["group"].detail
+    allow(broker, ACLOperation.READ, ResourceType.TOPIC, "clicks")
+    allow(broker, ACLOperation.WRITE, ResourceType.TOPIC, "billing-dead")
+    allow(broker, ACLOperation.READ, ResourceType.GROUP, "billing")
+    eventually(lambda: says("topic billing-dead", "is not there, and this user may not create it"))
+    allow(broker, ACLOperation.CREATE, ResourceType.TOPIC, "billing-dead")
+    eventually(lambda: all(each.verdict is not Verdict.FAILED for each in found().values()))

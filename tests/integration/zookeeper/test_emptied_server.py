@@ -1,0 +1,107 @@
+"""A ZooKeeper that comes back without its data, or with older data, while others still use it."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from leaderq.clock import now_s
+from leaderq.queues import DistributedQueue
+from leaderq.term import Reason
+from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.zookeeper import Session, SessionState, connect
+
+T = 2.0
+
+
+@pytest.fixture
+def server() -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer() as started:
+        yield started
+
+
+@pytest.fixture
+def session(server: ZooKeeperServer) -> Iterator[Session]:
+    with connect(server.address, timeout_s=T) as opened:
+        for number in range(20):  # seen by this session, and not by the server that follows
+            opened.ensure_path(f"/seen/{number}")
+        yield opened
+
+
+def empty(server: ZooKeeperServer) -> None:
+    server.kill()
+    shutil.rmtree(server.folder / "data")
+    server.start()
+
+
+def test_a_session_with_servers_that_were_emptied_is_over_and_another_begins(
+    server: ZooKeeperServer, session: Session
+) -> None:
+    heard: list[SessionState] = []
+    session.add_listener(heard.append)
+    former = session.id
+    empty(server)
+    eventually(lambda: session.state is SessionState.CONNECTED and session.id != former)
+    assert heard.index(SessionState.LOST) < heard.index(SessionState.CONNECTED)
+    assert session.exists("/seen") is None
+
+
+def test_nobody_gives_up_a_session_that_a_server_still_knows(
+    server: ZooKeeperServer, session: Session
+) -> None:
+    former = session.id
+    server.kill()
+    eventually(lambda: session.state is SessionState.SUSPENDED)
+    down_s = now_s()
+    eventually(lambda: now_s() > down_s + 3 * T)
+    server.start()
+    eventually(lambda: session.state is SessionState.CONNECTED)
+    assert session.id == former
+    assert session.exists("/seen") is not None
+
+
+def test_who_led_before_the_servers_were_emptied_leads_again_under_a_higher_number(
+    server: ZooKeeperServer, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    led: list[tuple[int, bool]] = []
+    reasons: list[Reason | None] = []
+    is_over = threading.Event()
+
+    def lead() -> None:
+        for term in session.terms("c", cool_off_s=0.1):
+            led.append((term.number, term.unclean))
+            if len(led) == 2:
+                term.finish()
+            while term.wait(0.05):
+                pass
+            reasons.append(term.reason)
+        is_over.set()
+
+    thread = threading.Thread(target=lead)
+    thread.start()
+    try:
+        eventually(lambda: led == [(1, False)])
+        empty(server)
+        eventually(is_over.is_set)
+    finally:
+        session.close()
+        thread.join()
+    assert led == [(1, False), (2, True)]
+    assert reasons[0] in (Reason.LEASE, Reason.SESSION)
+    assert "term record was lost" in caplog.text
+
+
+@pytest.mark.parametrize("lock_path", [None, "/q-locks"])
+def test_a_queue_goes_on_when_the_servers_were_emptied(
+    server: ZooKeeperServer, session: Session, lock_path: str | None
+) -> None:
+    seen: list[bytes] = []
+    with DistributedQueue(session, "/q", consumer=seen.append, lock_path=lock_path) as queue:
+        queue.put(b"before")
+        eventually(lambda: seen == [b"before"])
+        empty(server)
+        queue.put(b"after")
+        eventually(lambda: seen == [b"before", b"after"])

@@ -1,0 +1,92 @@
+"""What README, CONTRIBUTING and the pages of ``docs/`` name is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+
+from leaderq.election.layout import Layout
+from leaderq.kafka.assembly import transactional_id
+from leaderq.kafka.dead_letters.replay import replay_group
+from leaderq.kafka.handling.on_error import dead_letter_topic
+from leaderq.running.command import VARIABLES
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+LITERAL = re.compile(r"``([^`]+)``")
+NAMED = re.compile(r"^[\w./-]*\w/[\w./-]*$|^\w+\.(?:py|rst|md|cfg|toml|txt)$")
+
+
+def test_every_path_that_contributing_names_is_there() -> None:
+    text = " ".join((ROOT / "CONTRIBUTING.rst").read_text().split())
+    named = {word for word in LITERAL.findall(text) if NAMED.match(word)} - {"logs/"}
+    assert {"setup.cfg", "kafka/handling/on_error.py", "tests/mutants"} <= named
+    assert [each for each in sorted(named) if not places(each)] == []
+    makefile = (ROOT / "Makefile").read_text()
+    targets = re.findall(r"\bmake ([a-z-]+)", text)
+    assert [each for each in targets if f"\n{each}:" not in makefile] == []
+
+
+def places(name: str) -> list[Path]:
+    """Where a path of the page can be: in the checkout, in the package, or in the tests."""
+    return [
+        base / name for base in (ROOT, ROOT / "leaderq", ROOT / "tests") if (base / name).exists()
+    ]
+
+
+def test_every_file_of_ours_that_a_design_page_names_is_there() -> None:
+    files = {
+        f"/{path.relative_to(ROOT)}"
+        for folder in ("leaderq", "tests", "benchmarks", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    for page in sorted((DOCS / "design").glob("*.md")):
+        named = re.findall(r"`([\w/]+\.py)`", page.read_text())
+        assert [each for each in named if not any(f.endswith(f"/{each}") for f in files)] == []
+
+
+def test_every_package_stands_in_the_table_of_contributing() -> None:
+    text = (ROOT / "CONTRIBUTING.rst").read_text()
+    packages = {path.parent.name for path in (ROOT / "leaderq").glob("*/__init__.py")}
+    assert {each for each in packages if f"``{each}``" not in text} == set()
+
+
+def test_the_glossary_has_only_words_that_the_pages_or_several_packages_use() -> None:
+    pages = [path for path in DOCS.rglob("*.*") if path.suffix in {".rst", ".md"}]
+    used = one_line([ROOT / "README.rst", *(path for path in pages if path.stem != "glossary")])
+    packages = [one_line(folder.rglob("*.py")) for folder in (ROOT / "leaderq").iterdir()]
+    words = headwords((DOCS / "glossary.rst").read_text().splitlines())
+    assert len(words) > 50
+    assert len(words) == len(set(words))
+    unused = [
+        word for word in words if word not in used and sum(word in each for each in packages) < 2
+    ]
+    assert unused == []
+
+
+def headwords(lines: list[str]) -> list[str]:
+    heads = [
+        line for line, below in pairwise(lines)
+        if line.strip() and not line.startswith(" ") and below.startswith("    ")
+    ]  # fmt: skip
+    return [word.strip().removeprefix("to ").lower() for line in heads for word in line.split(",")]
+
+
+def one_line(paths: Iterable[Path]) -> str:
+    return " ".join(" ".join(path.read_text().lower().split()) for path in paths)
+
+
+def test_the_table_of_what_carries_a_careers_name_says_the_names_that_are_used() -> None:
+    page = (DOCS / "operating.rst").read_text()
+    layout = Layout("/leaderq", "billing")
+    names = (
+        layout.base,
+        layout.offsets,
+        transactional_id("billing", "billing", "/leaderq"),
+        dead_letter_topic("billing"),
+        replay_group("billing"),
+        f"{VARIABLES}CAREER",
+    )
+    assert [name for name in names if f"``{name}``" not in page] == []
