@@ -224,7 +224,10 @@ class ClaimAttempt:
         now, room = now_ms(), self._most_values
         rows = self._rows | dict(zip(self._asked, answer.result(), strict=False))
         for name in self.names:
-            result = rows.get(name)
+            if name not in rows:  # of what was asked for, only the first are read, as many as fit
+                self._found.again.append(name)
+                continue
+            result = rows[name]
             if not isinstance(result, tuple):
                 if isinstance(result, NoNode):
                     self._found.gone.append(name)

@@ -98,12 +98,12 @@ class Engine:
         self._is_read = threading.Event()
         self._is_read.set()
         self._service = Service(f"leaderq-queue-{name}", self._run)
-        wake = self._service.wake
+        wake, self._key = self._service.wake, sort_key(kind)
         self._finished: deque[tuple[ItemSettlement, LeaderqError | None, Any]] = deque()
         self._waiting = PendingNames(kind)
         self._reader = SizedReader(session, paths.path)
         self.ready = Prefetch(
-            sort_key(kind),
+            self._key,
             self._may_begin,
             wake,
             slack=options.min_items_before_refresh,
@@ -450,8 +450,8 @@ class Engine:
     def _wanted(self) -> int:
         """How many more values to claim now."""
         ready, takers = self.ready.values, self.ready.takers
-        if self.ready.is_overtaken:
-            return 1
+        if self.ready.is_overtaken:  # nothing is handed out while anything is being claimed
+            return 0 if self._under_way else 1
         if not takers and (not self._workers or self.ready.busy_s() > HANGS_S):
             return 0
         if self.ready.bytes > AHEAD_BYTES:
@@ -526,6 +526,7 @@ class Engine:
             share.note(won, [*found.gone, *found.locked])
         is_loss = attempt.was_refused or (found.gone and not found.claims)
         self._losses = min(_MOST_LOSSES, self._losses + 1) if is_loss else self._losses // 2
+        is_shared = bool(share or (self._is_simple and self._losses))
         if attempt.was_refused or found.again:
             self._read_ahead = 0
             self._listing.known.clear()
@@ -536,6 +537,8 @@ class Engine:
         self._waiting.drop(found.gone)
         self._members.deaths.settled(found.gone)
         self._waiting.release(found.again)
+        if found.again and not is_shared:  # what is being claimed behind these waits for them
+            self.ready.has_come(min(found.again, key=self._key))
         if found.locked:
             self._listing.note_locked(found.locked)
         if attempt.membership.is_locking:

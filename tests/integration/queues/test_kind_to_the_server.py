@@ -152,3 +152,18 @@ def test_taking_from_a_simple_queue_and_browsing_ask_for_a_megabyte_at_a_time(
             taken += found
     assert taken == values
     assert max(largest) <= 1 << 20
+
+
+def test_what_did_not_fit_into_a_read_is_claimed_next_and_does_not_rest(session: Session) -> None:
+    values = [bytes([n]) * 200_000 for n in range(20)]
+    with DistributedQueue(session, "/q") as queue, SimpleDistributedQueue(session, "/s") as simple:
+        simple.offer_many(values)
+        taken: list[bytes] = []
+        while found := simple.poll_many(50):
+            taken += found
+        assert [value[0] for value in taken] == list(range(20))
+        queue.put_many(values)
+        done: list[bytes] = []
+        with DistributedQueue(session, "/q", consumer=done.append):
+            eventually(lambda: len(done) == len(values))
+        assert [value[0] for value in done] == list(range(20))
