@@ -8,6 +8,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import unquote
 
 from leaderq.dyno.bodies import Bodies
@@ -30,7 +31,7 @@ from leaderq.errors import (
     ZooKeeperError,
 )
 from leaderq.reading import SizedReader, children_of
-from leaderq.retrying import RetryPolicy
+from leaderq.retrying import RetryPolicy, retry_until_connected
 from leaderq.writing import SequencedWriter
 from leaderq.writing.outcomes import outcomes
 from leaderq.zookeeper import Check, Delete, Session
@@ -70,18 +71,26 @@ class QueueNodes:
             raise QueueClosed(f"the queue {self.paths.root} was closed")
 
     def writer(self) -> SequencedWriter:
-        """The writer of anything but a consumer's writes: its guard outlives the session."""
+        """The writer of anything but a consumer's writes: its guard outlives the session.
+
+        :raises ConnectionLost: the servers were unreachable for 30 s when it was first needed.
+        """
         self.check_open()
         with self._opening:
             if self._writer is None:
                 writer = SequencedWriter(self.session, f"{self.paths.pushes}/{uuid.uuid4().hex}")
-                writer.open()
-                for shard in self.shards:
-                    for parent in self.paths.shard(shard).parents:
-                        self.session.ensure_path(parent)
-                self.session.ensure_path(self.paths.ids)
+                retry_until_connected(
+                    self.session, partial(self._begin, writer), check=self.check_open
+                )
                 self._writer = writer
             return self._writer
+
+    def _begin(self, writer: SequencedWriter) -> None:
+        writer.open()
+        for shard in self.shards:
+            for parent in self.paths.shard(shard).parents:
+                self.session.ensure_path(parent)
+        self.session.ensure_path(self.paths.ids)
 
     def close_writer(self, timeout_s: float) -> bool:
         with self._opening:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import nullcontext
 
 import pytest
 
 from leaderq.dyno import DynoQueue, Message
 from leaderq.dyno.layout import DynoPaths, ShardPaths, group_of, name_prefix
 from leaderq.dyno.shard_view import ShardView
-from leaderq.errors import ConnectionLost, NotConnected
+from leaderq.errors import ConnectionLost, NotConnected, QueueClosed
 from leaderq.testing import eventually
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import MULTI_BYTES
 from leaderq.writing.outcomes import outcomes
 from leaderq.writing.writer import WINDOW
-from leaderq.zookeeper import Create, Session, connect
+from leaderq.zookeeper import Create, Session, SessionState, connect
 from leaderq.zookeeper.paths import name_of
 
 
@@ -112,3 +115,25 @@ def test_what_was_never_sent_is_told_apart_from_what_may_have_been(
         writer.close(5)
     sent = [f"{number:02}" for number in range(WINDOW)]
     assert set(session.children("/q/messages")) == {*sent, "last"}
+
+
+@pytest.mark.parametrize("end", ["heal", "close"])
+def test_the_first_push_outlasts_a_broken_connection_as_later_ones_do_until_the_queue_is_closed(
+    zookeeper_server, znode_root: str, fault_proxy, end: str
+) -> None:
+    proxy = fault_proxy(zookeeper_server.address)
+    with connect(f"{proxy.address}{znode_root}") as away, ThreadPoolExecutor() as pool:
+        queue = DynoQueue(away, "/d")
+        proxy.refuse()
+        eventually(lambda: away.state is SessionState.SUSPENDED)
+        pushed = pool.submit(queue.push, Message(payload=b"first"))
+        eventually(pushed.running)
+        with pytest.raises(FutureTimeout):
+            pushed.result(0.2)
+        if end == "close":
+            queue.close(1)
+        proxy.heal()
+        with pytest.raises(QueueClosed) if end == "close" else nullcontext():
+            pushed.result(30)
+            assert queue.pop(1, 30)[0].payload == b"first"
+        queue.close()
