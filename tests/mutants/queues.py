@@ -212,6 +212,19 @@ MUTANTS = [
         Edit(CLAIMS, "self._rest(name, result)", "self._found.again.append(name)"),
     ),
     mutant(
+        "what did not fit into a read rests as if it could not be read",
+        f"{HERE}test_kind_to_the_server.py"
+        "::test_what_did_not_fit_into_a_read_is_claimed_next_and_does_not_rest",
+        Edit(CLAIMS, "            if name not in rows:", "            if False:"),
+        Edit(CLAIMS, "result = rows[name]", "result = rows.get(name)"),
+    ),
+    mutant(
+        "what was claimed behind unread items goes before them",
+        f"{HERE}test_kind_to_the_server.py"
+        "::test_what_did_not_fit_into_a_read_is_claimed_next_and_does_not_rest",
+        Edit(ENGINE, "if found.again and not is_shared:", "if False:"),
+    ),
+    mutant(
         "an item that cannot be removed is worked on again and again",
         f"{RUDE}an_item_that_cannot_be_had_or_removed_does_not_stop_its_neighbours[child-QueueKind.PRIORITY-with-locks]",
         Edit(ENGINE, "if settlement.rest_until_ms:", "if False:"),

@@ -201,7 +201,7 @@ class ClaimAttempt:
                 return self._found
             # Send nothing without waiting for it: it could succeed, and nobody would work on the
             # items.
-            self._taking, self.was_refused = None, True
+            self._taking = None
             if self._may_try_again(error) and round_left:
                 self._take()
         self._found.again += [claim.name for claim in self._wanted]
@@ -270,6 +270,7 @@ class ClaimAttempt:
             self._rest(culprit, error)
             self._wanted = [claim for claim in self._wanted if claim.name != culprit]
             return True
+        self.was_refused = True
         states = self._current_states()
         states.setdefault(
             culprit, self._found.locked if isinstance(error, NodeExists) else self._found.again
