@@ -11,8 +11,8 @@ import pytest
 from leaderq.clock import now_s
 from leaderq.errors import Deposed
 from leaderq.kafka import KafkaLeaderCareer, Record
-from leaderq.testing.waiting import patience
 from leaderq.term import OpenTerm, Reason, Term
+from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Session
 
 _numbers = itertools.count(1)
