@@ -55,7 +55,7 @@ from leaderq.producing.account import BufferState, Lost, Settlement, Snapshot
 from leaderq.producing.admission import Admission
 from leaderq.producing.buffer import RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec
-from leaderq.producing.journal import Journal, Policy
+from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
 from leaderq.producing.listeners import resolve
 from leaderq.producing.memory import BufferedRequest, measured, require_hash
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions, ProducerRetry
@@ -70,6 +70,7 @@ log = logging.getLogger(__name__)
 ONCE: Final = ProducerRetry(max_attempts=1)
 _EXIT_S = 2.0
 _DURABLE_S = 60.0
+_FORCED_S = 1.0
 _LONGEST_S = 3600.0
 if TYPE_CHECKING:
     from typing_extensions import (
@@ -394,14 +395,19 @@ class BufferedProducer(Generic[T]):
 
     def flush(self, timeout_s: float | None = 10.0) -> Settlement:
         """Wait until every request accepted before this call is confirmed or given up, but no
-        longer than ``timeout_s``. Return what became of them: true only if each is confirmed or
-        safely in the journal, else it says how many are not, which, and why.
+        longer than ``timeout_s``; then force what is in the journal to its disk, which may take as
+        long again, and a second in any case. Return what became of them: true only if each is
+        confirmed or safely in the journal, else it says how many are not, which, and why.
         """
         self._refuse_in_child()
         require_timeout("timeout_s", timeout_s)
         self._buffer.refuse_reentry()
         up_to = self._buffer.line_end
         self._buffer.wait_settled(timeout_s, up_to)
+        settlement, spill = self._buffer.settlement(up_to), self._spill
+        if not settlement.journaled or spill is None or spill.journal.sync == EVERY_ITEM:
+            return settlement
+        spill.flush(None if timeout_s is None else max(timeout_s, _FORCED_S))
         return self._buffer.settlement(up_to)
 
     def close(self, timeout_s: float | None = AS_SET) -> Settlement:

@@ -14,6 +14,7 @@ RECOVERY = "leaderq/producing/journal/recovery.py"
 SENDING_VERB = "leaderq/cli/journal.py"
 SENDING = "leaderq/producing/sending.py"
 SINK = "leaderq/producing/sinks.py"
+SPILL = "leaderq/producing/spill.py"
 STORE = "leaderq/producing/journal/store.py"
 
 UNIT = "tests/unit/producing/test_"
@@ -52,6 +53,29 @@ MUTANTS = [
             "leaderq/producing/account.py",
             "        return not self.pending and not self.lost\n",
             "        return not self.pending\n",
+        ),
+    ),
+    mutant(
+        "what the disk did not force out counts as safely in the journal",
+        f"{UNIT}closing_truthfully.py::test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal",
+        Edit(SPILL, "                self.unforced = exc\n", "                pass\n"),
+    ),
+    mutant(
+        "a second sync brings back what the first one lost",
+        f"{UNIT}closing_truthfully.py::test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal",
+        Edit(
+            SPILL,
+            "            if not isinstance(self.unforced, JournalFailed):\n",
+            "            if True:\n",
+        ),
+    ),
+    mutant(
+        "a flush of a producer does not force out its journal",
+        f"{UNIT}closing_truthfully.py::test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal",
+        Edit(
+            PRODUCER,
+            "        spill.flush(None if timeout_s is None else max(timeout_s, _FORCED_S))\n",
+            "",
         ),
     ),
     mutant(
@@ -218,7 +242,7 @@ MUTANTS = [
         PROMISED,
         Edit(
             STORE,
-            "        if self._unsynced:\n            self._sync()\n        failure,",
+            "        self.sync()\n        failure,",
             "        failure,",
         ),
     ),

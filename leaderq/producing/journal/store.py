@@ -359,11 +359,14 @@ class BatchStore:
 
     def _flush(self) -> None:
         while self._unforced:
-            with suppress(FileNotFoundError):  # it may be gone already
-                force(self._disk, self._unforced[0])
-            del self._unforced[0]
-        if self._unsynced:
-            self._sync()
+            try:
+                force(self._disk, self._unforced.pop())
+            except FileNotFoundError:
+                pass  # all of it was acknowledged
+            except OSError as error:
+                self._counters.failed_syncs += 1
+                self._failure = error
+        self.sync()
         failure, self._failure = self._failure, None
         if failure is not None:
             raise JournalFailed(

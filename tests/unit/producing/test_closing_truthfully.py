@@ -7,10 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_disk import FaultyDisk, failing, io_error
 from scripted_sink import Make, ScriptedSink, is_away, refuses, takes
 
 from leaderq.errors import RequestsLost
-from leaderq.producing import EVERY_ITEM, BufferedProducer, LossReason
+from leaderq.producing import (
+    EVERY_ITEM,
+    NO_SYNC,
+    BufferedProducer,
+    Every,
+    Interval,
+    Journal,
+    LossReason,
+)
+from leaderq.producing.journal import Policy
 from leaderq.testing import eventually
 
 
@@ -71,6 +81,51 @@ def test_one_refused_record_makes_flush_and_close_false(
     assert not one.flush(30)
     settlement = one.close(30)
     assert (bool(settlement), settlement.confirmed) == (False, 1)
+
+
+@pytest.mark.parametrize("policy", [Every(100), Interval(86_400.0), NO_SYNC])
+@pytest.mark.parametrize("end", ["flush", "close", "block"])
+def test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal(
+    sink: ScriptedSink, tmp_path: Path, policy: Policy, end: str
+) -> None:
+    sink.now(is_away)
+    disk = FaultyDisk()
+    with Journal(tmp_path, sync=policy, disk=disk) as journal:
+        one = BufferedProducer(sink, journal=journal, persistence=policy, close_timeout_s=0.0)
+        one.send("a")
+        eventually(lambda: one.flush(0.0).journaled == 1)
+        assert one.flush(0.0)  # the disk forces it out
+        one.send("b")
+        disk.fail["sync"] = failing(io_error)
+        if end == "block":
+            with pytest.raises(RequestsLost, match="Input/output error"), one:
+                pass
+            return
+        settlement = one.flush(0.01) if end == "flush" else one.close()
+        assert not settlement
+        assert (settlement.journaled, settlement.pending) == (2, 0)
+        assert "Input/output error" in str(settlement.journal_error)
+        assert not one.close()  # a second sync may succeed; what the first one lost is lost
+
+
+def test_once_all_is_confirmed_a_failed_sync_costs_nothing(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    disk = FaultyDisk()
+    with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
+        one = producer(journal=journal, persistence=NO_SYNC)
+        one.send("a")
+        eventually(lambda: one.flush(0.0))
+        one.send("b")
+        disk.fail["sync"] = failing(io_error)
+        assert not one.flush(0.0)
+        sink.now(takes)
+        assert one.flush(30)
+        sink.now(is_away)
+        one.send("c")
+        settlement = one.close(0.0)
+        assert (bool(settlement), settlement.journaled) == (True, 1)
 
 
 def block(sink: Any, **options: Any) -> None:
