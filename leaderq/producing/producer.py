@@ -51,6 +51,7 @@ from leaderq.errors import (
     told,
 )
 from leaderq.observability.figures import FigureSource, offer_figures
+from leaderq.plain import require_plain_function
 from leaderq.producing.account import BufferState, Lost, Settlement, Snapshot
 from leaderq.producing.admission import Admission
 from leaderq.producing.buffer import RequestBuffer
@@ -166,6 +167,8 @@ class BufferedProducer(Generic[T]):
             raise ConfigurationError(
                 f"persistence={persistence!r} needs a journal; give its directory as journal=..."
             )
+        for method in ("serialize", "deserialize"):
+            require_plain_function(getattr(codec, method, None), f"the codec's {method}")
         self._codec = codec
         self._is_foreign = False  # whether this process is a fork of that which made it
         self._spill = None if journal is None else Spill(journal, persistence, codec, key)
@@ -210,12 +213,13 @@ class BufferedProducer(Generic[T]):
         :raises RequestTooLarge: larger than ``max_bytes``.
         :raises WouldDeadlock: this call interrupts its own thread inside the producer.
         :raises ConfigurationError: the codec has no bytes for it, ``key`` returned something that
-            has no hash, or ``timeout_s`` is not a time. Whatever ``key`` raises.
+            has no hash, ``timeout_s`` is not a time, or ``on_durable`` is not a plain function.
+            Whatever ``key`` raises.
 
         It may have been taken, if the following is:
 
-        :raises JournalFailed: the disk refused it. It is still sent if this process lives, so a
-            caller that sends it again may double it.
+        :raises JournalFailed, JournalFull: the disk refused it. It is still sent if this process
+            lives, so a caller that sends it again may double it.
         """
         one = self._entered(request, ttl_s, timeout_s)
         spill = self._spill
@@ -230,6 +234,7 @@ class BufferedProducer(Generic[T]):
                 "not on disk"
             )
         if on_durable is not None:
+            require_plain_function(on_durable, "on_durable")
             return self._admit(one, timeout_s, on_durable)
         if spill.journal.is_writer:
             raise WouldDeadlock(

@@ -39,6 +39,7 @@ from leaderq.errors import (
     WouldDeadlock,
     told,
 )
+from leaderq.plain import require_finished
 from leaderq.producing.codec import Codec
 from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, Policy
 from leaderq.producing.journal.journal import WAIT_S
@@ -123,7 +124,7 @@ class Spill:
             while self._waiting and not self.is_behind():
                 self._waiting.popleft().wake()
             if on_durable is not None:
-                on_durable(error)
+                require_finished(on_durable(error), "on_durable")
 
         payload = self._codec.serialize(one.request) if one.data is None else one.data
         ttl_s = None if one.deadline is None else one.deadline - now_s()
@@ -218,7 +219,7 @@ class Spill:
         return room is None or room > size + _EXTRA_BYTES
 
     def flush(self, timeout_s: float | None = WAIT_S) -> None:
-        """Write and force out all that was appended, and save acknowledgements; see ``unforced``."""
+        """Write and force out all that was appended (see ``unforced``), save acknowledgements."""
         self._ended(partial(self.journal.flush, timeout_s))
 
     def close(self) -> None:

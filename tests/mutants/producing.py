@@ -86,6 +86,16 @@ MUTANTS = [
         ),
     ),
     mutant(
+        "a coroutine that the process step returned is sent",
+        f"{UNIT}plain_functions.py::test_a_process_step_that_returns_a_coroutine_sends_nothing",
+        Edit(SENDING, '            require_finished(one.output, "process")\n', ""),
+    ),
+    mutant(
+        "a coroutine is a key",
+        f"{UNIT}plain_functions.py::test_a_key_that_is_a_coroutine_is_refused_and_nothing_taken",
+        Edit("leaderq/producing/memory.py", '    require_finished(key, "key")\n', ""),
+    ),
+    mutant(
         "a call may interrupt its own thread inside the buffer",
         f"{UNIT}sending_from_anywhere.py::test_a_call_that_interrupts_its_own_thread_inside_is_refused_at_once",
         Edit(BUFFER, "        if is_entered or (", "        if (is_entered and False) or ("),
