@@ -237,6 +237,25 @@ MUTANTS = [
         ),
     ),
     mutant(
+        "the real disk forces no data out",
+        f"{CUTS}the_system_is_asked_to_force_out_each_record_and_each_name",
+        Edit(DISK, '        getattr(os, "fdatasync", os.fsync)(fd)', "        pass"),
+    ),
+    mutant(
+        "the real disk forces no names out",
+        f"{CUTS}the_system_is_asked_to_force_out_each_record_and_each_name",
+        Edit(DISK, "            os.fsync(fd)\n", "            pass\n"),
+    ),
+    mutant(
+        "an interval forces nothing out",
+        f"{CUTS}what_an_interval_has_forced_out_outlasts_a_cut",
+        Edit(
+            "leaderq/producing/journal/journal.py",
+            "        self._store.sync()\n        if self._acks",
+            "        if self._acks",
+        ),
+    ),
+    mutant(
         "the policy forces nothing out",
         PROMISED,
         Edit(

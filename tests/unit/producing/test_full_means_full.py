@@ -22,11 +22,11 @@ from leaderq.producing import (
     Block,
     BufferedProducer,
     BufferState,
-    FullPolicy,
     Journal,
     WhenFull,
 )
 from leaderq.producing.codec import PlainCodec
+from leaderq.producing.options import FullPolicy
 from leaderq.testing import eventually
 
 
