@@ -124,6 +124,24 @@ def test_the_next_to_come_takes_the_debt_over_whether_it_waits_or_runs(caplog):
     assert coordinator.drain(0) == ()
 
 
+def test_a_drain_that_leaves_declined_requests_uncovered_says_how_many(caplog):
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    for key in "ab":
+        with coordinator.hold(key):
+            waiter = coordinator.offer(key, lambda token: None)
+            for _ in range(2):
+                assert coordinator.offer(key, print).refusal is Refusal.FULL
+            coordinator.dequeue(waiter)
+    head, waiter = (coordinator.offer("c", lambda token: None) for _ in range(2))
+    assert head and coordinator.offer("c", print).refusal is Refusal.FULL
+    assert coordinator.drain(0) == (head,)
+    assert "drained, requests not covered keys=3 count=5 key='a'" in caplog.text
+    caplog.clear()
+    coordinator.dequeue(head)
+    assert coordinator.drain(0) == ()
+    assert caplog.text == ""
+
+
 def test_a_comer_that_gives_up_too_passes_on_what_it_took_over(pool):
     origin = Origin()
     coordinator: QueueCoordinator[str] = QueueCoordinator()
