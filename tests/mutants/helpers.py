@@ -178,6 +178,11 @@ MUTANTS = [
         Edit(KEY_TABLE, "        if gives_up and (count", "        if False and (count"),
     ),
     mutant(
+        "a drain leaves declined requests uncovered in silence",
+        f"{COVERED}a_drain_that_leaves_declined_requests_uncovered_says_how_many",
+        Edit(KEY_TABLE, "                self._uncovered[key] += lost\n", ""),
+    ),
+    mutant(
         "a turn that came to a cancelled task counts as a run",
         f"{COVERED}a_turn_that_came_to_a_cancelled_task_is_covered_by_another",
         Edit(KEY_TABLE, " or (was_current and not has_run)", ""),

@@ -19,6 +19,8 @@ from leaderq.producing import (
     Interval,
     Journal,
     LossReason,
+    ProducerRetry,
+    WhenFull,
 )
 from leaderq.producing.journal import Policy
 from leaderq.testing import eventually
@@ -163,3 +165,48 @@ def test_every_lost_request_is_logged_once_in_few_lines(
     lines = [record for record in caplog.records if "requests lost" in record.message]
     assert sum(record.args[2] for record in lines) == 500  # type: ignore[index, misc]
     assert len(lines) <= 3
+
+
+def _refuse(_: object) -> None:
+    raise ZeroDivisionError
+
+
+REASONS = {
+    LossReason.NEWEST: ([is_away], {"max_items": 1, "when_full": WhenFull.DROP_NEWEST}),
+    LossReason.OLDEST: ([is_away], {"max_items": 1, "when_full": WhenFull.DROP_OLDEST}),
+    LossReason.EXPIRED: ([takes], {"ttl_s": 0.0}),
+    LossReason.CLOSED: ([is_away], {}),
+    LossReason.CORRUPT: ([takes], {"journal": "spoilt"}),
+    LossReason.JOURNAL: ([is_away], {"journal": "full"}),
+    LossReason.PROCESS: ([takes], {"process": _refuse}),
+    LossReason.REFUSED: ([refuses(*range(9))], {}),
+    LossReason.ATTEMPTS: ([is_away], {"retry": ProducerRetry(0.001, 0.002, max_attempts=2)}),
+}
+
+
+@pytest.mark.parametrize("reason", [one for one in LossReason if one is not LossReason.SKIPPED])
+def test_a_request_lost_for_any_reason_is_logged_and_counted(
+    producer: Make,
+    sink: ScriptedSink,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    reason: LossReason,
+) -> None:
+    script, options = REASONS[reason]
+    sink.now(*script)
+    disk = FaultyDisk()
+    with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
+        if (state := options.get("journal")) is not None:
+            options = {**options, "journal": journal}
+            if state == "spoilt":
+                journal.append(b"not a request")
+        one = producer(**options)
+        for number in range(3):
+            one.send(number)
+        disk.room = 0 if state == "full" else None
+        if reason is not LossReason.CLOSED:
+            eventually(lambda: one.flush(0.0).lost or state == "full")
+        lost = one.close(0.0 if sink.script == [is_away] else 30).lost
+        lines = [record.args for record in caplog.records if "requests lost" in record.message]
+        counted = sum(args[2] for args in lines if args[1] == reason.value)  # type: ignore[index, misc]
+        assert counted == lost[reason.value] > 0
