@@ -228,6 +228,15 @@ MUTANTS = [
         Edit(SENDING_VERB, "        self._journal.ack_many(confirmed)\n", ""),
     ),
     mutant(
+        "journal send is interrupted within a batch",
+        f"{SEND}interrupted_in_the_middle_of_a_batch_and_done_again_it_sends_exactly_the_rest",
+        Edit(
+            SENDING_VERB,
+            "            outcome = self._sink.send(",
+            "            with self._stopping.safely():\n                outcome = self._sink.send(",
+        ),
+    ),
+    mutant(
         "appended records are not forced out",
         PROMISED,
         Edit(
