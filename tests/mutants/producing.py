@@ -51,8 +51,8 @@ MUTANTS = [
         f"{UNIT}closing_truthfully.py::test_a_close_that_threw_everything_away_is_false_and_says_which_and_why",
         Edit(
             "leaderq/producing/account.py",
-            "        return not self.pending and not self.lost\n",
-            "        return not self.pending\n",
+            "not self.pending and not self.lost and self.journal_error",
+            "not self.pending and self.journal_error",
         ),
     ),
     mutant(
@@ -289,8 +289,8 @@ MUTANTS = [
         LEFT_BEHIND,
         Edit(
             STORE,
-            "                force(self._disk, self._unforced[0])\n",
-            "                pass\n",
+            "                force(self._disk, self._unforced.pop())\n",
+            "                self._unforced.pop()\n",
         ),
     ),
     mutant(
