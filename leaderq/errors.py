@@ -308,8 +308,8 @@ class RequestGivenUp(LeaderqError):
 
 
 class RequestsLost(LeaderqError):
-    """A buffered producer was closed, and requests that it had accepted are nowhere: neither
-    confirmed nor in a journal. ``settlement`` says how many, which, and why."""
+    """A buffered producer was closed, and requests that it had accepted are neither
+    confirmed nor safely in a journal. ``settlement`` says how many, which, and why."""
 
     def __init__(self, told: str, settlement: object) -> None:
         self.settlement = settlement

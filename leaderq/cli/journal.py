@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import json
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ import click
 
 from leaderq.cli.options import JSON, YES, Given, needs_yes, number, switch, verb
 from leaderq.cli.output import conclude, json_value, require_output, say, write_json, write_rows
+from leaderq.cli.signals import Stopping
 from leaderq.clock import now_s
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError, CorruptRecord, LeaderqError, SinkAway, SinkBroken
@@ -307,8 +307,9 @@ def send(given: Given) -> None:
     BufferedProducer with a KafkaSink would.
 
     For a host whose program will not start again. Each record is acknowledged in the journal when
-    Kafka has confirmed it. If it was interrupted, run it again: it continues where it was, and the
-    last records may arrive twice. Refused while a process has the journal open.
+    Kafka has confirmed it. Ctrl-C and SIGTERM stop it behind the batch in hand, a second one at
+    once. Run it again then: it continues where it was. Records that Kafka had not confirmed when it
+    was stopped or killed may arrive twice. Refused while a process has the journal open.
 
     It stops at a record that is not one for Kafka, and keeps it. Only the program itself can send
     requests that its process step turns into records, or that its own codec has written. Expired
@@ -319,8 +320,6 @@ def send(given: Given) -> None:
       leaderq journal replay /var/lib/collector/journal --decode | head
       leaderq journal send /var/lib/collector/journal --kafka kafka:9092 --topic clicks
     """
-    # As Ctrl-C: confirmed records are acknowledged in the journal, and the exit code tells.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = given.settings
     from leaderq.kafka.sink import KafkaSink  # imports the Kafka client, which --help should not
 
@@ -333,9 +332,9 @@ def send(given: Given) -> None:
         security=settings.kafka_security,
         open_timeout_s=settings.connect_timeout_s,
     )
-    with Journal(given.directory) as journal:
+    with Journal(given.directory) as journal, Stopping() as stopping:
         decode = bytes if given.raw else PLAIN.deserialize
-        work = JournalSending(journal, sink, decode, given.away_s)
+        work = JournalSending(journal, sink, decode, given.away_s, stopping)
         try:
             work.run()
         finally:
@@ -354,17 +353,22 @@ class JournalSending:
     """Sends the records of a journal, batch after batch; unconfirmed ones go first."""
 
     def __init__(
-        self, journal: Journal, sink: Sink, decode: Callable[[bytes], Any], away_s: float
+        self,
+        journal: Journal,
+        sink: Sink,
+        decode: Callable[[bytes], Any],
+        away_s: float,
+        stopping: Stopping,
     ) -> None:
         self._journal, self._sink, self._decode = journal, sink, decode
-        self._away_s = away_s
+        self._away_s, self._stopping = away_s, stopping
         self.sent = self.expired = 0
 
     def run(self) -> None:
         """Return when nothing is left.
 
         :raises ConfigurationError: a record is not one for Kafka. SinkAway, SinkBroken: Kafka does
-            not take them.
+            not take them. KeyboardInterrupt: a signal came.
         """
         after_id = 0
         while records := self._journal.read(after_id):
@@ -372,11 +376,13 @@ class JournalSending:
             left, fault = self._decoded(records)
             heard_s = now_s()
             while left:
+                self._stopping.check()
                 rest = self._given(left)
                 if len(rest) == len(left):
                     if now_s() > heard_s + self._away_s:
                         raise SinkAway(f"Kafka has taken nothing for {self._away_s:g} s")
-                    time.sleep(_PAUSE_S)
+                    with self._stopping.safely():
+                        time.sleep(_PAUSE_S)
                 else:
                     heard_s = now_s()
                 left = rest

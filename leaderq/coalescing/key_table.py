@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -95,6 +95,11 @@ class KeyState(TrafficAutomaton[AnyToken]):
         self.debts: tuple[Debt, ...] = ()
 
     @property
+    def owed(self) -> int:
+        """How many declined requests nobody has covered."""
+        return sum(debt.count for debt in self.debts)
+
+    @property
     def is_debouncing(self) -> bool:
         return self.window is not None and bool(self.line) and self.line[0] is self.window.token
 
@@ -127,6 +132,8 @@ class KeyTable(Generic[Key]):
         self._idle: dict[Key, KeyState] = {}
         """Kept although nobody works on them, the longest idle first."""
         self._lock = threading.Lock()
+        self._uncovered: Counter[Key] = Counter()
+        """Declined requests that nobody will cover any more."""
         self._calls: list[Call] = []
         self._dropped: deque[AnyToken] = deque()
 
@@ -238,20 +245,29 @@ class KeyTable(Generic[Key]):
         self._deliver()
 
     def abandon_all(self) -> tuple[AnyToken, ...]:
-        """Tell all who wait that they will not run; return those who run."""
+        """Tell all who wait that they will not run, log the declined requests that nobody will
+        cover; return those who run."""
         with self._lock:
             for key, state in list(self._keys.items()):
+                lost = state.owed
                 for token in reversed(state.line):
+                    followers = len(token.followers or ())
                     self._dismiss_followers(token, None, TokenStage.ABANDONED)
                     if token.stage is _WAITING:
+                        lost += (token.covers - followers) * bool(state.waiters)
                         self._stats.abandoned += 1
                         token.stage = TokenStage.ABANDONED
                         state.dequeue(token)
                         self._note(token.wake, token)
                 state.debts = ()
+                self._uncovered[key] += lost
                 self._advance(state, key)
+            uncovered, self._uncovered = +self._uncovered, Counter()
             heads = tuple(state.line[0] for state in self._keys.values() if state.line)
             calls = self._noted()
+        if uncovered:
+            keys, count, first = len(uncovered), sum(uncovered.values()), next(iter(uncovered))
+            log.warning("drained, requests not covered keys=%d count=%d key=%r", keys, count, first)
         self._deliver(calls)
         return heads
 
@@ -284,7 +300,7 @@ class KeyTable(Generic[Key]):
                 running=sum(not state.is_debouncing for state in states),
                 waiting=sum(len(state.line) - 1 for state in states),
                 idle=len(self._idle),
-                owed=sum(debt.count for state in self._keys.values() for debt in state.debts),
+                owed=sum(state.owed for state in self._keys.values()),
             )
 
     # -- under the lock ------------------------------------------------------------------------
@@ -501,6 +517,8 @@ class KeyTable(Generic[Key]):
         if retires and not state.line and state.debts:
             self._pay(state, key)
         if retires and not state.line and (self._is_closed or not state.debts):
+            if state.debts:
+                self._uncovered[key] += state.owed
             self._retire(state, key)
         else:
             self._watch(state, key)

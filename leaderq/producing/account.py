@@ -49,32 +49,34 @@ class Settlement:
     """What became of the requests that were accepted: the answer of a flush or a close.
 
     True if each of them is confirmed or safely in the journal (or was skipped by the process step);
-    false if one was lost, now or ever, or if nobody knows yet.
+    false if one was lost, now or ever, or if nobody knows (yet).
     """
 
     confirmed: int = 0
     journaled: int = 0
-    """Not confirmed, and in the journal as its policy says; sent from there."""
+    """Not confirmed, and in the journal; sent from there."""
     pending: int = 0
     """Not confirmed, and in the memory of this process only."""
     lost: Mapping[str, int] = field(default_factory=dict)
     """How many were lost, by reason."""
     losses: tuple[Lost, ...] = ()
     """The last lost requests, twenty at most."""
+    journal_error: BaseException | None = None
+    """Why some that are in the journal may not outlast a power cut, or perhaps this process."""
 
     def __bool__(self) -> bool:
-        return not self.pending and not self.lost
+        return not self.pending and not self.lost and self.journal_error is None
 
     @property
     def is_as_chosen(self) -> bool:
         """Whether the only missing requests were dropped by a policy of the caller's: a time to
         live, ``drop_oldest``, ``drop_newest``.
         """
-        return not self.pending and not set(self.lost) - _CHOSEN
+        return not self.pending and not set(self.lost) - _CHOSEN and self.journal_error is None
 
     def __str__(self) -> str:
         text = f"confirmed={self.confirmed} journaled={self.journaled} pending={self.pending}"
-        return f"{text} lost={dict(self.lost)}"
+        return f"{text} lost={dict(self.lost)} journal_error={self.journal_error}"
 
 
 @dataclass(frozen=True)

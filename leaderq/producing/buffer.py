@@ -339,12 +339,18 @@ class RequestBuffer:
             lost = {
                 one.value: n for one, n in account.gone.items() if one is not LossReason.SKIPPED
             }
+            spill, error = self.spill, None
+            if spill is not None:
+                if not account.pending:
+                    spill.unforced = None
+                error = spill.unforced if journaled + stored else None
             return Settlement(
                 account.confirmed,
                 journaled + stored,
                 pending + behind - stored,
                 lost,
                 tuple(self._losses),
+                error,
             )
 
     @property

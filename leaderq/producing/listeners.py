@@ -17,6 +17,7 @@ from typing import Any
 
 from leaderq.clock import now_s
 from leaderq.errors import told
+from leaderq.plain import require_finished
 from leaderq.producing.account import LossReason, Lost
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class ListenerDispatcher:
 
     def _call(self, news: Callable[[], object]) -> None:
         try:
-            news()
+            require_finished(news(), "a listener")
         except KeyboardInterrupt:  # of a caller in the main thread
             raise
         except BaseException:  # also SystemExit: it may be the sender's thread, which must go on

@@ -17,6 +17,7 @@ from enum import Enum
 from typing import Any
 
 from leaderq.errors import ConfigurationError
+from leaderq.plain import require_finished
 
 
 class RequestPlace(Enum):
@@ -185,8 +186,9 @@ def measured(request: Any) -> int:
 def require_hash(key: Hashable) -> None:
     """Return if ``key`` can be told from others, before its request is counted anywhere.
 
-    :raises ConfigurationError: it has no hash.
+    :raises ConfigurationError: it has no hash, or is a coroutine or the like.
     """
+    require_finished(key, "key")
     try:
         hash(key)
     except TypeError as exc:

@@ -51,11 +51,12 @@ from leaderq.errors import (
     told,
 )
 from leaderq.observability.figures import FigureSource, offer_figures
+from leaderq.plain import require_plain_function
 from leaderq.producing.account import BufferState, Lost, Settlement, Snapshot
 from leaderq.producing.admission import Admission
 from leaderq.producing.buffer import RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec
-from leaderq.producing.journal import Journal, Policy
+from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
 from leaderq.producing.listeners import resolve
 from leaderq.producing.memory import BufferedRequest, measured, require_hash
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions, ProducerRetry
@@ -70,6 +71,7 @@ log = logging.getLogger(__name__)
 ONCE: Final = ProducerRetry(max_attempts=1)
 _EXIT_S = 2.0
 _DURABLE_S = 60.0
+_FORCED_S = 1.0
 _LONGEST_S = 3600.0
 if TYPE_CHECKING:
     from typing_extensions import (
@@ -165,6 +167,8 @@ class BufferedProducer(Generic[T]):
             raise ConfigurationError(
                 f"persistence={persistence!r} needs a journal; give its directory as journal=..."
             )
+        for method in ("serialize", "deserialize"):
+            require_plain_function(getattr(codec, method, None), f"the codec's {method}")
         self._codec = codec
         self._is_foreign = False  # whether this process is a fork of that which made it
         self._spill = None if journal is None else Spill(journal, persistence, codec, key)
@@ -209,12 +213,13 @@ class BufferedProducer(Generic[T]):
         :raises RequestTooLarge: larger than ``max_bytes``.
         :raises WouldDeadlock: this call interrupts its own thread inside the producer.
         :raises ConfigurationError: the codec has no bytes for it, ``key`` returned something that
-            has no hash, or ``timeout_s`` is not a time. Whatever ``key`` raises.
+            has no hash, ``timeout_s`` is not a time, or ``on_durable`` is not a plain function.
+            Whatever ``key`` raises.
 
         It may have been taken, if the following is:
 
-        :raises JournalFailed: the disk refused it. It is still sent if this process lives, so a
-            caller that sends it again may double it.
+        :raises JournalFailed, JournalFull: the disk refused it. It is still sent if this process
+            lives, so a caller that sends it again may double it.
         """
         one = self._entered(request, ttl_s, timeout_s)
         spill = self._spill
@@ -229,6 +234,7 @@ class BufferedProducer(Generic[T]):
                 "not on disk"
             )
         if on_durable is not None:
+            require_plain_function(on_durable, "on_durable")
             return self._admit(one, timeout_s, on_durable)
         if spill.journal.is_writer:
             raise WouldDeadlock(
@@ -394,14 +400,19 @@ class BufferedProducer(Generic[T]):
 
     def flush(self, timeout_s: float | None = 10.0) -> Settlement:
         """Wait until every request accepted before this call is confirmed or given up, but no
-        longer than ``timeout_s``. Return what became of them: true only if each is confirmed or
-        safely in the journal, else it says how many are not, which, and why.
+        longer than ``timeout_s``; then force what is in the journal to its disk, which may take as
+        long again, and a second in any case. Return what became of them: true only if each is
+        confirmed or safely in the journal, else it says how many are not, which, and why.
         """
         self._refuse_in_child()
         require_timeout("timeout_s", timeout_s)
         self._buffer.refuse_reentry()
         up_to = self._buffer.line_end
         self._buffer.wait_settled(timeout_s, up_to)
+        settlement, spill = self._buffer.settlement(up_to), self._spill
+        if not settlement.journaled or spill is None or spill.journal.sync == EVERY_ITEM:
+            return settlement
+        spill.flush(None if timeout_s is None else max(timeout_s, _FORCED_S))
         return self._buffer.settlement(up_to)
 
     def close(self, timeout_s: float | None = AS_SET) -> Settlement:

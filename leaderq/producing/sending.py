@@ -35,6 +35,7 @@ from leaderq.errors import (
     told,
     with_cause,
 )
+from leaderq.plain import require_finished
 from leaderq.producing.account import LossReason
 from leaderq.producing.buffer import Gone, RequestBuffer
 from leaderq.producing.listeners import resolve
@@ -319,6 +320,7 @@ def _processed(
             return one, LossReason.EXPIRED, None
         try:
             one.output = process(one.request)
+            require_finished(one.output, "process")
         except BaseException as exc:  # noqa: BLE001 - the user's step, also SystemExit: it fails this request, which is told
             attempt += 1
             if retry.max_attempts is not None and attempt >= retry.max_attempts:

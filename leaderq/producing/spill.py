@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Future
 from enum import Enum
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from leaderq.clock import now_s
 from leaderq.errors import (
     ConfigurationError,
     JournalClosed,
+    JournalFailed,
     JournalFull,
     JournalRecordTooLarge,
     JournalSlow,
@@ -37,8 +39,10 @@ from leaderq.errors import (
     WouldDeadlock,
     told,
 )
+from leaderq.plain import require_finished
 from leaderq.producing.codec import Codec
 from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, Policy
+from leaderq.producing.journal.journal import WAIT_S
 from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestPlace, require_hash
 from leaderq.producing.options import KeyOf
 from leaderq.threads import Waker
@@ -100,6 +104,8 @@ class Spill:
         self.waits_for_disk = persistence == EVERY_ITEM
         self.news: deque[Written] = deque()
         self.last_error: BaseException | None = None
+        self.unforced: BaseException | None = None
+        """Why records that are stored are perhaps not on the disk."""
         self._most_unwritten = persistence.items if isinstance(persistence, Every) else None
         self._appended = self._told = 0
         self._waiting: deque[Waker] = deque()
@@ -118,7 +124,7 @@ class Spill:
             while self._waiting and not self.is_behind():
                 self._waiting.popleft().wake()
             if on_durable is not None:
-                on_durable(error)
+                require_finished(on_durable(error), "on_durable")
 
         payload = self._codec.serialize(one.request) if one.data is None else one.data
         ttl_s = None if one.deadline is None else one.deadline - now_s()
@@ -212,9 +218,9 @@ class Spill:
         room = self.journal.room_bytes
         return room is None or room > size + _EXTRA_BYTES
 
-    def flush(self) -> None:
-        """Write and force out all that was appended, save acknowledgements, collect the news."""
-        self._ended(self.journal.flush)
+    def flush(self, timeout_s: float | None = WAIT_S) -> None:
+        """Write and force out all that was appended (see ``unforced``), save acknowledgements."""
+        self._ended(partial(self.journal.flush, timeout_s))
 
     def close(self) -> None:
         """Close the journal if it is ours; else see that it has all on disk."""
@@ -227,7 +233,13 @@ class Spill:
             end()
         except LeaderqError as exc:
             self.last_error = exc
-            log.error("journal not closed error=%s", exc)  # noqa: TRY400 - its message says all
+            if not isinstance(exc, JournalClosed):  # whoever closed it was told
+                self.unforced = exc
+            log.error("journal not forced out error=%s", exc)  # noqa: TRY400 - its message says all
+        else:
+            # A sync that succeeds does not bring back what a failed one has lost.
+            if not isinstance(self.unforced, JournalFailed):
+                self.unforced = None
 
 
 class DiskState(Enum):

@@ -25,6 +25,7 @@ RUDE = "tests/unit/coalescing/test_coordinator_rude.py::test_"
 CLOSING = "tests/unit/singular/test_singular_closing.py::test_"
 COVERED = "tests/unit/coalescing/test_coordinator_coverage.py::test_"
 TIME = "tests/unit/coalescing/test_coordinator_time.py::test_"
+PROCESSES = "tests/integration/coalescing/test_distributed_processes.py::test_"
 TURNS = "tests/integration/coalescing/test_distributed_turns.py::test_"
 FAR = "tests/integration/coalescing/test_distributed_coverage.py::test_"
 
@@ -176,6 +177,25 @@ MUTANTS = [
         "a waiter that gives up takes along those it covered",
         f"{COVERED}the_next_to_come_takes_the_debt_over_whether_it_waits_or_runs",
         Edit(KEY_TABLE, "        if gives_up and (count", "        if False and (count"),
+    ),
+    mutant(
+        "whoever waits begins while another process runs",
+        f"{PROCESSES}sixteen_processes_whose_waiters_give_up_and_die_leave_no_declined_request_uncovered",
+        Edit(
+            REQUEST,
+            "        return stat.czxid > mine.number\n",
+            "        return True\n",
+        ),
+    ),
+    mutant(
+        "two wait, give up or not",
+        f"{COVERED}a_hundred_threads_whose_waiters_give_up_and_die_leave_no_declined_request_uncovered",
+        Edit(KEY_TABLE, "KeyState(self.rules.waiters)", "KeyState(self.rules.waiters + 1)"),
+    ),
+    mutant(
+        "a drain leaves declined requests uncovered in silence",
+        f"{COVERED}a_drain_that_leaves_declined_requests_uncovered_says_how_many",
+        Edit(KEY_TABLE, "                self._uncovered[key] += lost\n", ""),
     ),
     mutant(
         "a turn that came to a cancelled task counts as a run",

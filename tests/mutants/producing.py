@@ -14,6 +14,7 @@ RECOVERY = "leaderq/producing/journal/recovery.py"
 SENDING_VERB = "leaderq/cli/journal.py"
 SENDING = "leaderq/producing/sending.py"
 SINK = "leaderq/producing/sinks.py"
+SPILL = "leaderq/producing/spill.py"
 STORE = "leaderq/producing/journal/store.py"
 
 UNIT = "tests/unit/producing/test_"
@@ -50,8 +51,31 @@ MUTANTS = [
         f"{UNIT}closing_truthfully.py::test_a_close_that_threw_everything_away_is_false_and_says_which_and_why",
         Edit(
             "leaderq/producing/account.py",
-            "        return not self.pending and not self.lost\n",
-            "        return not self.pending\n",
+            "not self.pending and not self.lost and self.journal_error",
+            "not self.pending and self.journal_error",
+        ),
+    ),
+    mutant(
+        "what the disk did not force out counts as safely in the journal",
+        f"{UNIT}closing_truthfully.py::test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal",
+        Edit(SPILL, "                self.unforced = exc\n", "                pass\n"),
+    ),
+    mutant(
+        "a second sync brings back what the first one lost",
+        f"{UNIT}closing_truthfully.py::test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal",
+        Edit(
+            SPILL,
+            "            if not isinstance(self.unforced, JournalFailed):\n",
+            "            if True:\n",
+        ),
+    ),
+    mutant(
+        "a flush of a producer does not force out its journal",
+        f"{UNIT}closing_truthfully.py::test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal",
+        Edit(
+            PRODUCER,
+            "        spill.flush(None if timeout_s is None else max(timeout_s, _FORCED_S))\n",
+            "",
         ),
     ),
     mutant(
@@ -60,6 +84,16 @@ MUTANTS = [
         Edit(
             PRODUCER, "    if error is None and not settlement.is_as_chosen:\n", "    if False:\n"
         ),
+    ),
+    mutant(
+        "a coroutine that the process step returned is sent",
+        f"{UNIT}plain_functions.py::test_a_process_step_that_returns_a_coroutine_sends_nothing",
+        Edit(SENDING, '            require_finished(one.output, "process")\n', ""),
+    ),
+    mutant(
+        "a coroutine is a key",
+        f"{UNIT}plain_functions.py::test_a_key_that_is_a_coroutine_is_refused_and_nothing_taken",
+        Edit("leaderq/producing/memory.py", '    require_finished(key, "key")\n', ""),
     ),
     mutant(
         "a call may interrupt its own thread inside the buffer",
@@ -194,12 +228,40 @@ MUTANTS = [
         Edit(SENDING_VERB, "        self._journal.ack_many(confirmed)\n", ""),
     ),
     mutant(
+        "journal send is interrupted within a batch",
+        f"{SEND}interrupted_in_the_middle_of_a_batch_and_done_again_it_sends_exactly_the_rest",
+        Edit(
+            SENDING_VERB,
+            "            outcome = self._sink.send(",
+            "            with self._stopping.safely():\n                outcome = self._sink.send(",
+        ),
+    ),
+    mutant(
         "appended records are not forced out",
         PROMISED,
         Edit(
             STORE,
             "            self._disk.sync(self._fd)\n",
             "            pass\n",
+        ),
+    ),
+    mutant(
+        "the real disk forces no data out",
+        f"{CUTS}the_system_is_asked_to_force_out_each_record_and_each_name",
+        Edit(DISK, '        getattr(os, "fdatasync", os.fsync)(fd)', "        pass"),
+    ),
+    mutant(
+        "the real disk forces no names out",
+        f"{CUTS}the_system_is_asked_to_force_out_each_record_and_each_name",
+        Edit(DISK, "            os.fsync(fd)\n", "            pass\n"),
+    ),
+    mutant(
+        "an interval forces nothing out",
+        f"{CUTS}what_an_interval_has_forced_out_outlasts_a_cut",
+        Edit(
+            "leaderq/producing/journal/journal.py",
+            "        self._store.sync()\n        if self._acks",
+            "        if self._acks",
         ),
     ),
     mutant(
@@ -218,7 +280,7 @@ MUTANTS = [
         PROMISED,
         Edit(
             STORE,
-            "        if self._unsynced:\n            self._sync()\n        failure,",
+            "        self.sync()\n        failure,",
             "        failure,",
         ),
     ),
@@ -227,8 +289,8 @@ MUTANTS = [
         LEFT_BEHIND,
         Edit(
             STORE,
-            "                force(self._disk, self._unforced[0])\n",
-            "                pass\n",
+            "                force(self._disk, self._unforced.pop())\n",
+            "                self._unforced.pop()\n",
         ),
     ),
     mutant(

@@ -236,8 +236,13 @@ class Coverage:
 
     def stop(self, timeout_s: float | None) -> None:
         with self._lock:
+            keys = {*self._watched.values(), *self._owed}
             self._watched.clear()
             self._owed.clear()
+        if keys:
+            log.warning(
+                "closed, declined requests may not be covered keys=%d key=%r", len(keys), min(keys)
+            )
         self._service.stop(timeout_s)
 
     def _look(self, token: str) -> None:

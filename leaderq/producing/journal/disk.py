@@ -12,14 +12,10 @@ import fcntl
 import os
 import time
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from leaderq.errors import JournalLocked
-
-# macOS has no fdatasync.
-_force_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
 class Disk:
@@ -44,7 +40,7 @@ class Disk:
 
     def sync(self, fd: int) -> None:
         """Force a file's data, and the metadata needed to read it, to the disk."""
-        _force_data(fd)
+        getattr(os, "fdatasync", os.fsync)(fd)  # macOS has no fdatasync
 
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)

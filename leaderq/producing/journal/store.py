@@ -27,6 +27,7 @@ from threading import Condition, RLock
 from typing import Final
 
 from leaderq.errors import JournalFailed, JournalFull, LeaderqError, told, with_cause
+from leaderq.plain import require_finished
 from leaderq.producing.journal.cursor import CursorWriter
 from leaderq.producing.journal.disk import Disk, force, write_all
 from leaderq.producing.journal.policy import EVERY_ITEM, Every, NoSync, Policy
@@ -88,7 +89,8 @@ class CommitBatch:
         for number, callback in enumerate(self.callbacks, self.first_id):
             if callback is not None:
                 try:
-                    callback(None if error else number, error)
+                    returned = callback(None if error else number, error)
+                    require_finished(returned, "on_durable")
                 except BaseException:  # also SystemExit: the writer's thread must go on
                     log.exception("callback for a stored record failed")
 
@@ -359,11 +361,14 @@ class BatchStore:
 
     def _flush(self) -> None:
         while self._unforced:
-            with suppress(FileNotFoundError):  # it may be gone already
-                force(self._disk, self._unforced[0])
-            del self._unforced[0]
-        if self._unsynced:
-            self._sync()
+            try:
+                force(self._disk, self._unforced.pop())
+            except FileNotFoundError:
+                pass  # all of it was acknowledged
+            except OSError as error:
+                self._counters.failed_syncs += 1
+                self._failure = error
+        self.sync()
         failure, self._failure = self._failure, None
         if failure is not None:
             raise JournalFailed(

@@ -127,6 +127,15 @@ def test_those_declined_in_the_waiters_own_process_are_covered_too(coordinator_o
         eventually(lambda: covered == ["k"])
 
 
+def test_a_close_that_may_leave_declined_requests_uncovered_says_so(coordinator_of, caplog):
+    scene = Scene(coordinator_of)
+    scene.three.close()
+    assert "closed, declined requests may not be covered keys=1 key='k'" in caplog.text
+    scene.one.dequeue(scene.head)
+    scene.waiting.result(60)
+    scene.pool.shutdown()
+
+
 @pytest.mark.parametrize("raised", [ZeroDivisionError, SystemExit])
 def test_a_cover_that_fails_is_logged_and_gives_the_key_back(
     coordinator_of, caplog, session, raised

@@ -12,8 +12,9 @@ python worker.py ADDRESS ROOT NAME SESSION_TIMEOUT_S
                         and ``end`` in ``/history``, whatever was answered at ``/answers``;
                         answers ``done``
 ``crowd SECONDS``       requests for keys that change twice a second, most of them impatient;
-                        runs, and runs that cover others, are written down in ``/runs``,
-                        requests that were declined at ``/declined``; answers ``done``
+                        runs, and runs that cover others, are written down in ``/runs``
+                        when they begin, and again when they end, requests that were declined
+                        at ``/declined``; answers ``done``
 ``idle``                answers ``True`` once all that was declined here is covered
 ======================  ======================================================================
 """
@@ -92,7 +93,6 @@ class Worker:
                         declined.append([key, asked_s])
                     else:
                         self._note_run(key)
-                        time.sleep(chance.random() * 0.05)
             except LeaderqError:
                 pass
             time.sleep(chance.random() * 0.02)
@@ -101,7 +101,9 @@ class Worker:
 
     def _note_run(self, key: str | bytes) -> None:
         began = json.dumps([key, time.monotonic()]).encode()
-        self._session.create("/runs/r-", began, sequential=True)
+        path = self._session.create("/runs/r-", began, sequential=True)
+        time.sleep(random.random() * 0.05)
+        self._session.set(path, began)
 
     def idle(self) -> str:
         coverage = self._coordinator._coverage

@@ -1,8 +1,9 @@
-"""What lies on a topic, read by kafka-python itself."""
+"""What lies on a topic, read by kafka-python itself, and in a queue."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from leaderq.kafka.record import Record
 
@@ -40,3 +41,11 @@ def read_all(address: str, topic: str) -> list[Record]:
         return found
     finally:
         consumer.close()
+
+
+def taken(queue: Any, count: int) -> list[Any]:
+    found = []
+    for _ in range(count):
+        with queue.take(30) as item:
+            found.append(item.value)
+    return found

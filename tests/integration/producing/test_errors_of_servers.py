@@ -14,12 +14,15 @@ from kazoo.exceptions import KazooException
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl
 from outages import RECORDS, Outage, loses_nothing
 from postgres import Database
+from reading_topics import Read, taken
 
 from leaderq.errors import NoPermission
 from leaderq.producing import EVERY_ITEM, BufferedProducer, CallableSink, KafkaSink, QueueSink
 from leaderq.queues import DistributedQueue
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session, connect
+
+SENT = [b"%d" % number for number in range(RECORDS)]
 
 
 class Postgres(Outage):
@@ -116,15 +119,15 @@ def test_a_queue_that_may_not_be_written_costs_no_record(
         may_read = make_acl("world", "anyone", read=True, admin=True)
         admin.set_acls(f"{znode_root}/q", [may_read])
         producer = BufferedProducer(QueueSink(queue), journal=tmp_path, persistence=EVERY_ITEM)
-        for number in range(RECORDS):
-            producer.send(b"%d" % number, on_durable=lambda error: None)
+        for value in SENT:
+            producer.send(value, on_durable=lambda error: None)
         eventually(lambda: NoPermission.__name__ in str(producer.snapshot().sink_error))
         balance = producer.snapshot().balance
         assert (balance.failed, balance.dropped, balance.pending) == ({}, {}, RECORDS)
         admin.set_acls(f"{znode_root}/q", OPEN_ACL_UNSAFE)
         assert producer.flush(60)
         assert producer.close()
-        assert queue.depth() == RECORDS + 1
+        assert taken(queue, RECORDS + 1) == [b"first", *SENT]
     admin.stop()
     admin.close()
 
@@ -139,8 +142,8 @@ def test_a_queue_or_session_that_was_closed_costs_no_record(
     queue.put(b"first")
     (queue if closes == "queue" else other).close()
     producer = BufferedProducer(QueueSink(queue), journal=tmp_path, persistence=EVERY_ITEM)
-    for number in range(RECORDS):
-        producer.send(b"%d" % number, on_durable=lambda error: None)
+    for value in SENT:
+        producer.send(value, on_durable=lambda error: None)
     eventually(lambda: producer.snapshot().retries >= 1)
     settlement = producer.close(0.1)
     assert (bool(settlement), settlement.journaled) == (True, RECORDS)
@@ -151,17 +154,22 @@ def test_a_queue_or_session_that_was_closed_costs_no_record(
         BufferedProducer(QueueSink(again), journal=tmp_path) as second,
     ):
         assert second.flush(60).confirmed == RECORDS
-        assert again.depth() == RECORDS + 1
+        assert taken(again, RECORDS + 1) == [b"first", *SENT]
 
 
-def test_a_kafka_that_is_down_costs_no_record(tmp_path: Path) -> None:
+def test_a_kafka_that_is_down_costs_no_record(
+    kafka_broker: Any, topic: str, stored: Read, tmp_path: Path
+) -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
-    sink = KafkaSink(f"127.0.0.1:{port}", "topic", open_timeout_s=0.2)
+    sink = KafkaSink(f"127.0.0.1:{port}", topic, open_timeout_s=0.2)
     producer = BufferedProducer(sink, journal=tmp_path, persistence=EVERY_ITEM)
-    for number in range(RECORDS):
-        producer.send(b"%d" % number, on_durable=lambda error: None)
+    for value in SENT:
+        producer.send((b"one key", value), on_durable=lambda error: None)
     eventually(lambda: producer.snapshot().retries >= 2)
     settlement = producer.close(0.1)
     assert (bool(settlement), settlement.journaled) == (True, RECORDS)
+    with BufferedProducer(KafkaSink(kafka_broker.address, topic), journal=tmp_path) as second:
+        assert second.flush(60)
+    assert [one.value for one in stored()] == SENT

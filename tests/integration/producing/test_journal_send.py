@@ -5,6 +5,7 @@ nothing else.
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from reading_topics import Read, read_all
 
 from leaderq.cli import main
 from leaderq.exits import ExitCode
+from leaderq.kafka.sink import KafkaSink
 from leaderq.kafka.topics import create_topics
 from leaderq.producing import EVERY_ITEM, BufferedProducer, CallableSink
 from leaderq.producing.journal import Journal
@@ -104,6 +106,37 @@ def test_what_stopped_half_way_goes_on_where_it_was(
     assert sorted(values) == list(range(20))
     for key in range(KEYS):
         assert [one for one in values if one % KEYS == key] == list(range(key, 20, KEYS))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_in_the_middle_of_a_batch_and_done_again_it_sends_exactly_the_rest(
+    kafka_broker: Any,
+    topic: str,
+    stored: Read,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    number: signal.Signals,
+) -> None:
+    left_behind(tmp_path, numbered(2500), confirmed=0)
+    wait, calls = KafkaSink._wait, []
+
+    def interrupted(*args: Any) -> None:
+        calls.append(args)
+        if len(calls) == 2:  # the batch is on its way
+            signal.raise_signal(number)
+        wait(*args)
+
+    monkeypatch.setattr(KafkaSink, "_wait", interrupted)
+    assert send(tmp_path, kafka_broker, "--topic", topic, "--json") == ExitCode.FORCED
+    first = json.loads(capfd.readouterr().out)
+    assert (first["sent"] > 0) and (first["left"] > 0)
+    assert first["sent"] + first["left"] == 2500
+    assert send(tmp_path, kafka_broker, "--topic", topic, "--json") == ExitCode.OK
+    assert json.loads(capfd.readouterr().out)["sent"] == first["left"]
+    for key in range(KEYS):
+        numbers = [int(one.value) for one in stored() if one.key == b"key-%d" % key]
+        assert numbers == list(range(key, 2500, KEYS))
 
 
 def test_decoded_it_shows_the_requests(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

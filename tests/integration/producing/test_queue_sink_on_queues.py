@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reading_topics import taken
 
 from leaderq.errors import RequestGivenUp, TooLarge
 from leaderq.producing import BufferedProducer, ProducerRetry, QueueSink
@@ -20,14 +21,6 @@ from leaderq.testing import FaultProxy, eventually
 from leaderq.zookeeper import Session, connect
 
 SOON = ProducerRetry(first_s=0.05, max_s=0.2)
-
-
-def taken(queue: Any, count: int) -> list[Any]:
-    found = []
-    for _ in range(count):
-        with queue.take(30) as item:
-            found.append(item.value)
-    return found
 
 
 def test_a_queue_gets_what_is_sent_once_and_in_order(session: Session) -> None:

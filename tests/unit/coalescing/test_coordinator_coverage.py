@@ -21,8 +21,11 @@ from leaderq.coalescing import (
     Overflow,
     QueueCoordinator,
     Refusal,
+    Token,
     TrafficState,
+    key_table,
 )
+from leaderq.coalescing.key_table import KeyState
 from leaderq.errors import ConfigurationError, WaitTimedOut, WouldDeadlock
 from leaderq.testing import eventually
 
@@ -122,6 +125,24 @@ def test_the_next_to_come_takes_the_debt_over_whether_it_waits_or_runs(caplog):
         assert token.covers == 1 and coordinator.stats().owed == 0
     assert coordinator.stats().running == 0
     assert coordinator.drain(0) == ()
+
+
+def test_a_drain_that_leaves_declined_requests_uncovered_says_how_many(caplog):
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    for key in "ab":
+        with coordinator.hold(key):
+            waiter = coordinator.offer(key, lambda token: None)
+            for _ in range(2):
+                assert coordinator.offer(key, print).refusal is Refusal.FULL
+            coordinator.dequeue(waiter)
+    head, waiter = (coordinator.offer("c", lambda token: None) for _ in range(2))
+    assert head and coordinator.offer("c", print).refusal is Refusal.FULL
+    assert coordinator.drain(0) == (head,)
+    assert "drained, requests not covered keys=3 count=5 key='a'" in caplog.text
+    caplog.clear()
+    coordinator.dequeue(head)
+    assert coordinator.drain(0) == ()
+    assert caplog.text == ""
 
 
 def test_a_comer_that_gives_up_too_passes_on_what_it_took_over(pool):
@@ -405,12 +426,35 @@ class Asking:
 
     def __init__(self, waiters: int, *, has_cover: bool) -> None:
         self.history = TurnHistory()
+        self.mine = threading.local()
+        """The request of this thread, if its wait is to be noted."""
         self.coordinator: QueueCoordinator[str] = QueueCoordinator(
             waiters=waiters, cover=self.work if has_cover else None
         )
         self.refresh = self.coordinator.coalesced(key=lambda key: key, declined="declined")(
             self.work
         )
+
+    def noting(self) -> type[KeyState]:
+        """Notes under the coordinator's lock who waits, and who gives up, in time or not."""
+        asking, waiting = self, dict[Token[str], object]()
+
+        class Noting(KeyState):
+            __slots__ = ()
+
+            def enqueue(self, owner):
+                outcome = super().enqueue(owner)
+                if outcome is EnqueueOutcome.BLOCK and asking.mine.request is not None:
+                    waiting[owner] = asking.mine.request
+                    asking.history.note(owner.key, waiting[owner], What.WAITS)
+                return outcome
+
+            def dequeue(self, owner):
+                if owner in waiting and owner in self.line[1:]:
+                    asking.history.note(owner.key, waiting[owner], What.GAVE_UP)
+                return super().dequeue(owner)
+
+        return Noting
 
     def work(self, key: str, request: object = None) -> None:
         request = request or object()
@@ -442,11 +486,10 @@ class Asking:
             self.work(key, request)
             assert self.coordinator.dequeue(token)
             return
-        self.history.note(key, request, What.WAITS)
         time.sleep(0)
         if has_run := bool(token):  # its turn came just then
             self.work(key, request)
-        else:
+        else:  # also if its turn comes now
             self.history.note(key, request, What.GAVE_UP)
         (self.coordinator.dequeue if has_run else self.coordinator._keys.drop)(token)
 
@@ -456,6 +499,7 @@ class Asking:
                 if token.refusal is not None:
                     self.history.note(key, request, What.DECLINED)
                     return
+                self.history.note(key, request, What.DIED)
                 raise Died
         except Died:
             return
@@ -464,17 +508,20 @@ class Asking:
         request = object()
         self.history.note(key, request, What.CAME)
         ways = (self.by_hand, self.by_hand, self.by_function, self.and_withdraws, self.and_dies)
-        chance.choice(ways)(key, request, chance)
+        way = chance.choice(ways)
+        self.mine.request = None if way == self.by_function else request  # it may run again
+        way(key, request, chance)
 
 
 @pytest.mark.timeout(180 * TIMES)
 @pytest.mark.parametrize(("waiters", "has_cover"), [(1, True), (1, False), (2, True)])
 def test_a_hundred_threads_whose_waiters_give_up_and_die_leave_no_declined_request_uncovered(
-    waiters: int, has_cover: bool
+    monkeypatch: pytest.MonkeyPatch, waiters: int, has_cover: bool
 ) -> None:
     asking = Asking(waiters, has_cover=has_cover)
+    monkeypatch.setattr(key_table, "KeyState", asking.noting())
     for round_ in range(5 * TIMES):
-        keys = [f"{round_}-{number}" for number in range(8)]
+        keys = [f"{round_}-{number}" for number in range(8 // waiters)]
 
         def life(number: int, keys: list[str] = keys, round_: int = round_) -> None:
             chance = random.Random(f"{round_} {number}")
@@ -483,10 +530,12 @@ def test_a_hundred_threads_whose_waiters_give_up_and_die_leave_no_declined_reque
 
         crowd(100, life)
         if not has_cover:  # who runs by hand cannot run again: the next to come pays
+            asking.mine.request = None
             for key in keys:
                 asking.refresh(key)
         assert asking.coordinator.stats().owed == 0
     assert asking.coordinator.stats().declined > 10
+    assert sum(one.what is What.GAVE_UP for one in asking.history.events) > 10
     assert asking.coordinator.drain(30) == ()
     print(f"100 threads, waiters={waiters} cover={has_cover}: {asking.history}")
     assert faults(asking.history.events, waiters=waiters) == []

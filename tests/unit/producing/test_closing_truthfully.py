@@ -7,10 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_disk import FaultyDisk, failing, io_error
 from scripted_sink import Make, ScriptedSink, is_away, refuses, takes
 
 from leaderq.errors import RequestsLost
-from leaderq.producing import EVERY_ITEM, BufferedProducer, LossReason
+from leaderq.producing import (
+    EVERY_ITEM,
+    NO_SYNC,
+    BufferedProducer,
+    Every,
+    Interval,
+    Journal,
+    LossReason,
+    ProducerRetry,
+    WhenFull,
+)
+from leaderq.producing.journal import Policy
 from leaderq.testing import eventually
 
 
@@ -73,6 +85,51 @@ def test_one_refused_record_makes_flush_and_close_false(
     assert (bool(settlement), settlement.confirmed) == (False, 1)
 
 
+@pytest.mark.parametrize("policy", [Every(100), Interval(86_400.0), NO_SYNC])
+@pytest.mark.parametrize("end", ["flush", "close", "block"])
+def test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal(
+    sink: ScriptedSink, tmp_path: Path, policy: Policy, end: str
+) -> None:
+    sink.now(is_away)
+    disk = FaultyDisk()
+    with Journal(tmp_path, sync=policy, disk=disk) as journal:
+        one = BufferedProducer(sink, journal=journal, persistence=policy, close_timeout_s=0.0)
+        one.send("a")
+        eventually(lambda: one.flush(0.0).journaled == 1)
+        assert one.flush(0.0)  # the disk forces it out
+        one.send("b")
+        disk.fail["sync"] = failing(io_error)
+        if end == "block":
+            with pytest.raises(RequestsLost, match="Input/output error"), one:
+                pass
+            return
+        settlement = one.flush(0.01) if end == "flush" else one.close()
+        assert not settlement
+        assert (settlement.journaled, settlement.pending) == (2, 0)
+        assert "Input/output error" in str(settlement.journal_error)
+        assert not one.close()  # a second sync may succeed; what the first one lost is lost
+
+
+def test_once_all_is_confirmed_a_failed_sync_costs_nothing(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    sink.now(is_away)
+    disk = FaultyDisk()
+    with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
+        one = producer(journal=journal, persistence=NO_SYNC)
+        one.send("a")
+        eventually(lambda: one.flush(0.0))
+        one.send("b")
+        disk.fail["sync"] = failing(io_error)
+        assert not one.flush(0.0)
+        sink.now(takes)
+        assert one.flush(30)
+        sink.now(is_away)
+        one.send("c")
+        settlement = one.close(0.0)
+        assert (bool(settlement), settlement.journaled) == (True, 1)
+
+
 def block(sink: Any, **options: Any) -> None:
     with BufferedProducer(sink, linger_s=0.0, close_timeout_s=0.05, **options) as one:
         one.send("a")
@@ -108,3 +165,48 @@ def test_every_lost_request_is_logged_once_in_few_lines(
     lines = [record for record in caplog.records if "requests lost" in record.message]
     assert sum(record.args[2] for record in lines) == 500  # type: ignore[index, misc]
     assert len(lines) <= 3
+
+
+def _refuse(_: object) -> None:
+    raise ZeroDivisionError
+
+
+REASONS = {
+    LossReason.NEWEST: ([is_away], {"max_items": 1, "when_full": WhenFull.DROP_NEWEST}),
+    LossReason.OLDEST: ([is_away], {"max_items": 1, "when_full": WhenFull.DROP_OLDEST}),
+    LossReason.EXPIRED: ([takes], {"ttl_s": 0.0}),
+    LossReason.CLOSED: ([is_away], {}),
+    LossReason.CORRUPT: ([takes], {"journal": "spoilt"}),
+    LossReason.JOURNAL: ([is_away], {"journal": "full"}),
+    LossReason.PROCESS: ([takes], {"process": _refuse}),
+    LossReason.REFUSED: ([refuses(*range(9))], {}),
+    LossReason.ATTEMPTS: ([is_away], {"retry": ProducerRetry(0.001, 0.002, max_attempts=2)}),
+}
+
+
+@pytest.mark.parametrize("reason", [one for one in LossReason if one is not LossReason.SKIPPED])
+def test_a_request_lost_for_any_reason_is_logged_and_counted(
+    producer: Make,
+    sink: ScriptedSink,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    reason: LossReason,
+) -> None:
+    script, options = REASONS[reason]
+    sink.now(*script)
+    disk = FaultyDisk()
+    with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
+        if (state := options.get("journal")) is not None:
+            options = {**options, "journal": journal}
+            if state == "spoilt":
+                journal.append(b"not a request")
+        one = producer(**options)
+        for number in range(3):
+            one.send(number)
+        disk.room = 0 if state == "full" else None
+        if reason is not LossReason.CLOSED:
+            eventually(lambda: one.flush(0.0).lost or state == "full")
+        lost = one.close(0.0 if sink.script == [is_away] else 30).lost
+        lines = [record.args for record in caplog.records if "requests lost" in record.message]
+        counted = sum(args[2] for args in lines if args[1] == reason.value)  # type: ignore[index, misc]
+        assert counted == lost[reason.value] > 0

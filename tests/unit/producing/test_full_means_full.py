@@ -4,6 +4,7 @@ is.
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from leaderq.producing import (
     WhenFull,
 )
 from leaderq.producing.codec import PlainCodec
+from leaderq.producing.options import FullPolicy
 from leaderq.testing import eventually
 
 
@@ -42,6 +44,18 @@ class OneByOne:
 
     def close(self, timeout_s: float) -> None:
         pass
+
+
+@pytest.mark.parametrize("when_full", [WhenFull.RAISE, Block(0.0)])
+def test_no_room_is_a_full_queue_like_any_other(
+    producer: Make, sink: ScriptedSink, when_full: FullPolicy
+) -> None:
+    sink.now(is_away)
+    one = producer(max_items=1, when_full=when_full)
+    one.send("a")
+    with pytest.raises(queue.Full) as raised:
+        one.send("b")
+    assert isinstance(raised.value, BufferFull)
 
 
 @pytest.mark.parametrize("high", [0.5, 1.0])

@@ -190,6 +190,19 @@ def test_records_accepted_before_a_sync_that_fails_stay_readable_and_flush_says_
     assert reopened(place) == [*accepted, b"after"]
 
 
+@pytest.mark.parametrize("error", [io_error, no_space])
+@pytest.mark.parametrize("records", [1, 3])  # of which two fill a segment
+def test_a_flush_whose_sync_fails_does_not_say_that_nothing_was_stored(place, disk, error, records):
+    with Journal(place, disk=disk, sync=NO_SYNC, segment_bytes=4096) as journal:
+        for _ in range(records):
+            journal.append(bytes(2000))
+        disk.fail["sync"] = failing(error)
+        with pytest.raises(JournalFailed, match="may not outlast a power cut"):
+            journal.flush()
+        journal.flush()
+        assert (len(payloads(journal)), journal.counters.failed_syncs) == (records, 1)
+
+
 def test_a_journal_opens_and_can_be_read_and_drained_on_a_full_disk(place):
     with Journal(place, segment_bytes=4096) as journal:
         for _ in range(12):

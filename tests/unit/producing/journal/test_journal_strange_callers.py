@@ -7,13 +7,14 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from faulty_disk import FaultyDisk, payloads
 
-from leaderq.errors import JournalClosed, WouldDeadlock
+from leaderq.errors import ConfigurationError, JournalClosed, JournalSlow, WouldDeadlock
 from leaderq.producing.journal import Journal
 from leaderq.testing import eventually
 
@@ -168,3 +169,32 @@ def in_a_forked_child(journal: Journal) -> str:
     looks = (journal.room_bytes, journal.depth, journal.next_id, journal.damages)
     journal.close()
     return f"refused {refused}, {looks}, closed"
+
+
+@pytest.mark.parametrize("not_a_time", [-1.0, float("nan"), "soon", True])
+def test_what_is_no_time_is_refused_by_all_that_take_one_and_nothing_is_stored(place, not_a_time):
+    journal = Journal(place)
+    for call in (
+        partial(journal.append, b"x"),
+        partial(journal.append_many, [b"x"]),
+        partial(journal.append_soon, b"x"),
+        journal.flush,
+        journal.close,
+    ):
+        with pytest.raises(ConfigurationError, match="timeout_s"):
+            call(timeout_s=not_a_time)
+    assert journal.append(b"y", timeout_s=None) == 1  # it is open, and holds nothing
+    journal.close(timeout_s=None)
+    with pytest.raises(ConfigurationError, match="timeout_s"):
+        journal.close(timeout_s=not_a_time)
+
+
+def test_a_disk_that_is_too_slow_is_a_time_out_like_any_other(place):
+    disk = FaultyDisk()
+    with Journal(place, disk=disk) as journal:
+        disk.blocked.clear()
+        for call in (partial(journal.append, b"x"), journal.flush):
+            with pytest.raises(TimeoutError) as raised:
+                call(timeout_s=0.0)
+            assert isinstance(raised.value, JournalSlow)
+        disk.blocked.set()

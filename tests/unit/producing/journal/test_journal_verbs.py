@@ -15,6 +15,7 @@ from faulty_disk import at_record, crash, flip, segments
 
 from leaderq.cli import main
 from leaderq.cli.journal import JournalSending
+from leaderq.cli.signals import Stopping
 from leaderq.exits import ExitCode
 from leaderq.producing import ALL_CONFIRMED
 from leaderq.producing.codec import PLAIN
@@ -183,7 +184,7 @@ def test_what_has_expired_in_a_dead_hosts_journal_is_counted_and_not_sent(place)
         journal.append(PLAIN.serialize(b"fresh"), ttl_s=600)
         journal.append(PLAIN.serialize(b"lasting"))
         sink = Taking()
-        work = JournalSending(journal, sink, PLAIN.deserialize, 1.0)
+        work = JournalSending(journal, sink, PLAIN.deserialize, 1.0, Stopping())
         work.run()
         assert (sink.taken, work.sent, work.expired, journal.depth) == (
             [b"fresh", b"lasting"],

@@ -13,6 +13,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faulty_disk import crash, flip, no_space
@@ -20,7 +21,7 @@ from power_cut import Moment, PowerCutDisk, platter
 from scripted_sink import ScriptedSink, is_away, takes
 
 from leaderq.errors import JournalFull
-from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferedProducer, Every, Journal
+from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferedProducer, Every, Interval, Journal
 from leaderq.producing.journal import Policy, cursor, recovery
 from leaderq.testing import eventually
 
@@ -193,7 +194,7 @@ def test_a_power_cut_costs_nothing_that_was_promised(host: Host, seed: int) -> N
         shutil.rmtree(first)
 
 
-@pytest.mark.parametrize("policy", [EVERY_ITEM, Every(3), NO_SYNC])
+@pytest.mark.parametrize("policy", [EVERY_ITEM, Every(3), Interval(600), NO_SYNC])
 @pytest.mark.parametrize("ends", ["flush", "kill", "nothing"])
 def test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out(
     host: Host, policy: Policy, ends: str
@@ -214,6 +215,42 @@ def test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out(
     moment = disk.now()
     journal.close()
     checked(life, host.after(moment, first, life.luck, share=0.0), moment.facts)
+
+
+def test_what_an_interval_has_forced_out_outlasts_a_cut(host: Host) -> None:
+    life, first = Life(random.Random(5), Interval(0.01)), host.folder()
+    journal, disk = opened(life, first)
+    for _ in range(5):
+        before = journal.counters.fsyncs
+        life.append(journal)
+        eventually(lambda: journal.counters.fsyncs > before)  # noqa: B023 - called at once
+    life.safe = len(life.told)
+    moment = disk.now()
+    journal.close()
+    checked(life, host.after(moment, first, life.luck, share=0.0), moment.facts)
+
+
+def test_the_system_is_asked_to_force_out_each_record_and_each_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other tests here replace these calls; the real disk makes them."""
+    forced: dict[str, list[int]] = {"fsync": [], "fdatasync": []}
+    for name, inodes in forced.items():
+        real = getattr(os, name, os.fsync)  # macOS has no fdatasync
+
+        def spy(fd: int, real: Any = real, inodes: list[int] = inodes) -> None:
+            inodes.append(os.fstat(fd).st_ino)
+            real(fd)
+
+        monkeypatch.setattr(os, name, spy, raising=False)
+    place = tmp_path / "above" / "journal"
+    with Journal(place) as journal:
+        directories = {one.stat().st_ino for one in (tmp_path, place.parent, place)}
+        assert directories <= set(forced["fsync"])
+        (segment,) = place.glob("*.seg")
+        for number in range(1, 4):
+            journal.append(b"record")
+            assert forced["fdatasync"].count(segment.stat().st_ino) == number
 
 
 def test_what_a_flush_acknowledged_stays_so_on_a_disk_without_room_for_a_segment(

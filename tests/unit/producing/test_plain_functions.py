@@ -1,0 +1,114 @@
+"""Functions that would not do their work when the producer calls them are refused."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_sink import Make, ScriptedSink
+
+from leaderq.errors import ConfigurationError, RequestGivenUp
+from leaderq.plain import NotAPlainFunction
+from leaderq.producing import EVERY_ITEM, CallableSink, Journal, QueueSink
+from leaderq.testing import eventually
+
+
+async def later(*_: Any) -> None:
+    pass
+
+
+class WithAsync:
+    """A sink, or a codec, one of whose methods is a coroutine function."""
+
+    def __init__(self, name: str) -> None:
+        for one in ("send", "close", "serialize", "deserialize"):
+            setattr(self, one, later if one == name else print)
+
+
+@pytest.mark.parametrize("name", ["process", "key", "dropped_listener", "state_listener"])
+def test_a_coroutine_function_is_refused_as_each_of_a_producers_functions(
+    producer: Make, name: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} is later, a coroutine function"):
+        producer(**{name: later})
+
+
+@pytest.mark.parametrize("name", ["send", "close"])
+def test_a_sink_with_a_coroutine_function_is_refused(producer: Make, name: str) -> None:
+    with pytest.raises(NotAPlainFunction, match=f"the sink's {name} is later"):
+        producer(WithAsync(name))
+
+
+@pytest.mark.parametrize("make", [CallableSink, lambda one: QueueSink(put_many=one)])
+def test_a_small_sink_of_a_coroutine_function_is_refused(make: Callable[[Any], object]) -> None:
+    with pytest.raises(NotAPlainFunction, match="is later, a coroutine function"):
+        make(later)
+
+
+@pytest.mark.parametrize(
+    ("codec", "why"),
+    [
+        (WithAsync("serialize"), "serialize is later"),
+        (WithAsync("deserialize"), "deserialize is later"),
+        (object(), "serialize is None"),
+    ],
+)
+def test_what_is_no_codec_is_refused_when_it_is_given(
+    producer: Make, tmp_path: Path, codec: Any, why: str
+) -> None:
+    with pytest.raises(NotAPlainFunction, match=why):
+        producer(journal=tmp_path / "journal", codec=codec)
+    assert not (tmp_path / "journal").exists()
+
+
+def test_a_coroutine_function_as_on_durable_is_refused_and_nothing_taken(
+    producer: Make, sink: ScriptedSink, tmp_path: Path
+) -> None:
+    one = producer(journal=tmp_path, persistence=EVERY_ITEM)
+    with pytest.raises(NotAPlainFunction, match="on_durable is later"):
+        one.send("a", on_durable=later)
+    assert one.snapshot().balance.accepted == 0
+
+
+def test_a_key_that_is_a_coroutine_is_refused_and_nothing_taken(
+    producer: Make, sink: ScriptedSink
+) -> None:
+    one = producer(key=lambda request: later(request))
+    with pytest.raises(NotAPlainFunction, match="key returned"):
+        one.send("a")
+    assert one.snapshot().balance.accepted == 0
+
+
+def test_a_process_step_that_returns_a_coroutine_sends_nothing(
+    producer: Make, sink: ScriptedSink
+) -> None:
+    one = producer(process=lambda request: later(request) if request == "a" else request)
+    failed = one.submit("a")
+    one.send("b")
+    with pytest.raises(RequestGivenUp) as raised:
+        failed.result(30)
+    assert isinstance(raised.value.__cause__, NotAPlainFunction)
+    eventually(lambda: sink.confirmed == ["b"])
+
+
+def test_a_listener_that_returns_a_coroutine_is_logged(
+    producer: Make, sink: ScriptedSink, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = producer(ttl_s=0.0, dropped_listener=lambda lost: later(lost))
+    one.send("a")
+    eventually(lambda: "a listener returned <coroutine" in caplog.text)
+
+
+def test_a_callback_of_the_journal_that_returns_a_coroutine_is_logged(
+    producer: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR), Journal(tmp_path) as journal:
+        journal.append_soon(b"a", lambda number, error: later())
+        journal.flush()
+        one = producer(journal=journal, persistence=EVERY_ITEM)
+        one.send("b", on_durable=lambda error: later())
+        eventually(lambda: caplog.text.count("on_durable returned <coroutine") == 2)
+        one.close(0.0)
