@@ -20,6 +20,7 @@ PRIVATE = "leaderq/kafka/clients/private_api.py"
 ON_ERROR = "leaderq/kafka/handling/on_error.py"
 BATCH_HANDLER = "leaderq/kafka/handling/batch_handler.py"
 RESTING = "tests/unit/kafka/test_resting.py::test_"
+PYTHON_PRODUCER = "leaderq/kafka/clients/kafka_python_producer.py"
 CONFLUENT_PRODUCER = "leaderq/kafka/clients/confluent_producer.py"
 CONFLUENT_CONSUMER = "leaderq/kafka/clients/confluent_consumer.py"
 KAFKA_PYTHON = "leaderq/kafka/clients/kafka_python_consumer.py"
@@ -367,5 +368,17 @@ MUTANTS = [
             '        yield "the assignor is not asked when a group is joined"\n',
             "        pass\n",
         ),
+    ),
+    mutant(
+        "a career does not look whether the gate would be asked",
+        f"{READ_BEFORE}neither_a_career_nor_a_replay_begins_without_what_the_fence_relies_on[kafka]",
+        Edit(
+            ASSEMBLY, "        private_api.require_what_the_fence_relies_on()\n", "        pass\n"
+        ),
+    ),
+    mutant(
+        "a replay does not look whether the producer would be fenced",
+        f"{READ_BEFORE}neither_a_career_nor_a_replay_begins_without_what_the_fence_relies_on[replay]",
+        Edit(PYTHON_PRODUCER, "        private_api.require_what_the_fence_relies_on()\n", ""),
     ),
 ]
