@@ -20,6 +20,7 @@ PRIVATE = "leaderq/kafka/clients/private_api.py"
 ON_ERROR = "leaderq/kafka/handling/on_error.py"
 BATCH_HANDLER = "leaderq/kafka/handling/batch_handler.py"
 RESTING = "tests/unit/kafka/test_resting.py::test_"
+TRANSACTIONS = "leaderq/kafka/stores/transaction_offsets.py"
 PYTHON_PRODUCER = "leaderq/kafka/clients/kafka_python_producer.py"
 CONFLUENT_PRODUCER = "leaderq/kafka/clients/confluent_producer.py"
 CONFLUENT_CONSUMER = "leaderq/kafka/clients/confluent_consumer.py"
@@ -380,5 +381,23 @@ MUTANTS = [
         "a replay does not look whether the producer would be fenced",
         f"{READ_BEFORE}neither_a_career_nor_a_replay_begins_without_what_the_fence_relies_on[replay]",
         Edit(PYTHON_PRODUCER, "        private_api.require_what_the_fence_relies_on()\n", ""),
+    ),
+    mutant(
+        "a transaction is open from the first message of a batch",
+        f"{CAREER}no_transaction_is_open_while_records_are_handled[confluent]",
+        Edit(
+            TRANSACTIONS,
+            "        self._messages.append(checked(message, max",
+            "        if (early := self._transacting and self._transacting._producer) is not None:\n"
+            "            self._messages or early.begin()\n"
+            "            early.produce(message)\n"
+            "        self._messages.append(checked(message, max",
+        ),
+        Edit(
+            TRANSACTIONS,
+            "            producer.begin()\n            for message in transaction.messages:\n"
+            "                producer.produce(message)\n",
+            "            if not transaction.messages:\n                producer.begin()\n",
+        ),
     ),
 ]
