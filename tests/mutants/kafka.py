@@ -21,6 +21,8 @@ ON_ERROR = "leaderq/kafka/handling/on_error.py"
 BATCH_HANDLER = "leaderq/kafka/handling/batch_handler.py"
 RESTING = "tests/unit/kafka/test_resting.py::test_"
 TRANSACTIONS = "leaderq/kafka/stores/transaction_offsets.py"
+ZOOKEEPER_OFFSETS = "leaderq/kafka/stores/zookeeper_offsets.py"
+DATABASE_OFFSETS = "leaderq/kafka/stores/database_offsets.py"
 PYTHON_PRODUCER = "leaderq/kafka/clients/kafka_python_producer.py"
 CONFLUENT_PRODUCER = "leaderq/kafka/clients/confluent_producer.py"
 CONFLUENT_CONSUMER = "leaderq/kafka/clients/confluent_consumer.py"
@@ -28,6 +30,10 @@ KAFKA_PYTHON = "leaderq/kafka/clients/kafka_python_consumer.py"
 
 UNIT = "tests/unit/kafka/test_positions.py::test_"
 ABANDONED = "tests/unit/kafka/test_abandoned_batches.py::test_"
+IN_TRANSACTIONS = "tests/integration/kafka/test_transaction_offsets.py::test_"
+IN_ZOOKEEPER = "tests/integration/kafka/test_zookeeper_offsets.py::test_"
+IN_A_DATABASE = "tests/unit/kafka/test_database_offsets.py::test_"
+PRODUCER = "tests/integration/kafka/test_kafka_python_producer.py::TestKafkaPythonProducer::test_"
 GATE = "tests/unit/kafka/test_join_gate.py::test_"
 CAREER = "tests/integration/kafka/test_kafka_career.py::test_"
 SHARED = "tests/integration/kafka/test_shared_group.py::test_"
@@ -399,5 +405,110 @@ MUTANTS = [
             "                producer.produce(message)\n",
             "            if not transaction.messages:\n                producer.begin()\n",
         ),
+    ),
+    mutant(
+        "a process whose term is over fences in a producer",
+        f"{IN_TRANSACTIONS}a_process_whose_term_is_over_fences_nobody",
+        Edit(TRANSACTIONS, "        self._allowed()\n        try:\n", "        try:\n"),
+    ),
+    mutant(
+        "taking over fences in no producer",
+        f"{IN_TRANSACTIONS}taking_over_ends_the_transaction_that_a_zombie_left_open",
+        Edit(
+            TRANSACTIONS,
+            "            self._discard()\n        self._fenced()\n",
+            "            self._discard()\n",
+        ),
+    ),
+    mutant(
+        "a commit of unknown outcome is taken as failed before anybody looked",
+        f"{IN_TRANSACTIONS}a_transaction_that_the_broker_gave_up_does_not_end_the_term[nothing]",
+        Edit(
+            TRANSACTIONS, "        if is_late or isinstance(exc, KafkaFenced):\n", "        if 0:\n"
+        ),
+    ),
+    mutant(
+        "offsets are written to ZooKeeper past the fence of the term",
+        f"{IN_ZOOKEEPER}what_the_terms_fence_refuses_is_not_stored",
+        Edit(
+            ZOOKEEPER_OFFSETS,
+            "term.write([*puts, *operations])",
+            "self._session.multi([*puts, *operations])",
+        ),
+    ),
+    mutant(
+        "a write to ZooKeeper without an answer is done again unseen",
+        f"{IN_ZOOKEEPER}the_znode_tells_whether_a_write_without_an_answer_has_happened",
+        Edit(ZOOKEEPER_OFFSETS, "if self._happened(term, new):", "if False:"),
+    ),
+    mutant(
+        "all writes of a term to ZooKeeper have one number",
+        f"{IN_ZOOKEEPER}the_znode_tells_whether_a_write_without_an_answer_has_happened",
+        Edit(ZOOKEEPER_OFFSETS, 'f"{term.number}-{next(self._numbers)}"', 'f"{term.number}"'),
+    ),
+    mutant(
+        "operations that were carried out stay for the next batch",
+        f"{IN_ZOOKEEPER}offsets_and_the_users_operations_go_together",
+        Edit(
+            ZOOKEEPER_OFFSETS,
+            "            del self._waiting[: len(operations)]",
+            "            pass",
+        ),
+    ),
+    mutant(
+        "a database takes rows of older terms",
+        f"{IN_A_DATABASE}a_zombie_cannot_load_after_its_successor",
+        Edit(DATABASE_OFFSETS, " WHERE kept.term <= excluded.term", ""),
+    ),
+    mutant(
+        "loading offsets from a database refuses no older term",
+        f"{IN_A_DATABASE}a_zombie_is_refused_whole_once_its_successor_has_loaded",
+        Edit(
+            DATABASE_OFFSETS,
+            "(cursor, term, _TERM_ROW, 0)\n            self._execute(cursor, ALL",
+            "\n            self._execute(cursor, ALL",
+        ),
+    ),
+    mutant(
+        "a transaction in a database is begun without a look at the newest term",
+        f"{IN_A_DATABASE}a_zombie_is_refused_whole_once_its_successor_has_loaded",
+        Edit(
+            DATABASE_OFFSETS,
+            "            self._put(cursor, term, _TERM_ROW, 0)\n            firsts",
+            "            firsts",
+        ),
+    ),
+    mutant(
+        "a batch whose COMMIT was not answered is stored twice",
+        f"{IN_A_DATABASE}a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again",
+        Edit(DATABASE_OFFSETS, "int(row[0]) > first:", "int(row[0]) > first + 10**9:"),
+    ),
+    mutant(
+        "a zombie of kafka-python fences its successor",
+        f"{PRODUCER}a_zombies_messages_are_refused_and_its_successor_is_not_disturbed",
+        Edit(
+            PRIVATE, "    producer._transaction_manager._supports_epoch_bump = lambda: False\n", ""
+        ),
+    ),
+    mutant(
+        "kafka-python forgets a transactional request whose broker is away",
+        f"{PRODUCER}a_commit_is_completed_after_the_broker_was_away",
+        Edit(PRIVATE, "    net.await_ready = await_ready\n", ""),
+        may_hang=True,
+    ),
+    mutant(
+        "a producer's use of the private parts is not looked for",
+        f"{READ_BEFORE}one_that_would_let_a_zombie_fence_its_successor_is_refused_at_the_start[Sender-_maybe_send_pending_request-None-Sender"
+        " does not use await_ready]",
+        Edit(
+            PRIVATE,
+            "        if not any(name in each.__code__",
+            "        if False and any(name in each.__code__",
+        ),
+    ),
+    mutant(
+        "a candidate cannot begin while a dead leader's transaction is open",
+        f"{IN_TRANSACTIONS}taking_over_ends_the_transaction_that_a_zombie_left_open",
+        Edit(CONSUMER, ", {Partition(topic, _NOBODYS) for topic, _ in self.existing()})", ")"),
     ),
 ]
