@@ -30,6 +30,7 @@ KAFKA_PYTHON = "leaderq/kafka/clients/kafka_python_consumer.py"
 
 UNIT = "tests/unit/kafka/test_positions.py::test_"
 ABANDONED = "tests/unit/kafka/test_abandoned_batches.py::test_"
+SETTINGS_OBEYED = "tests/acceptance/cli/test_settings_of_a_drain.py::test_"
 IN_TRANSACTIONS = "tests/integration/kafka/test_transaction_offsets.py::test_"
 IN_ZOOKEEPER = "tests/integration/kafka/test_zookeeper_offsets.py::test_"
 IN_A_DATABASE = "tests/unit/kafka/test_database_offsets.py::test_"
@@ -421,11 +422,9 @@ MUTANTS = [
         ),
     ),
     mutant(
-        "a commit of unknown outcome is taken as failed before anybody looked",
-        f"{IN_TRANSACTIONS}a_transaction_that_the_broker_gave_up_does_not_end_the_term[nothing]",
-        Edit(
-            TRANSACTIONS, "        if is_late or isinstance(exc, KafkaFenced):\n", "        if 0:\n"
-        ),
+        "a commit that happened unseen is done again after fencing",
+        f"{IN_TRANSACTIONS}after_a_new_drain_the_offsets_tell_whether_an_unanswered_committing_happened[True]",
+        Edit(TRANSACTIONS, "uncommitted.offsets.items() <= stored.items():", "not stored:"),
     ),
     mutant(
         "offsets are written to ZooKeeper past the fence of the term",
@@ -510,5 +509,21 @@ MUTANTS = [
         "a candidate cannot begin while a dead leader's transaction is open",
         f"{IN_TRANSACTIONS}taking_over_ends_the_transaction_that_a_zombie_left_open",
         Edit(CONSUMER, ", {Partition(topic, _NOBODYS) for topic, _ in self.existing()})", ")"),
+    ),
+    mutant(
+        "records are replayed to where they came from whatever topic is named",
+        "tests/acceptance/cli/test_dead.py::test_letters_go_to_another_topic_if_one_is_named",
+        Edit("leaderq/cli/dead.py", "        to=given.to,\n", ""),
+    ),
+    mutant(
+        "what is set for one career is not obeyed",
+        f"{SETTINGS_OBEYED}a_setting_of_one_career_is_shown_and_obeyed",
+        Edit(DECLARATION, "for each in _TUNABLE if (value", "for each in () if (value"),
+    ),
+    mutant(
+        "a handler's budget that is set from outside is not watched",
+        f"{SETTINGS_OBEYED}a_handler_that_hangs_ends_its_term_and_another_candidate_does_its_work",
+        Edit("leaderq/kafka/career.py", "or self.settings.handle_budget_s is not None", "or False"),
+        may_hang=True,
     ),
 ]

@@ -261,7 +261,15 @@ def test_a_member_whose_career_has_candidates_stays_in_the_group(
     assert "Kafka is unreachable" not in caplog.text
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+@pytest.mark.parametrize(
+    ("client", "offsets"),
+    [
+        ("kafka-python", "transaction"),
+        ("confluent", "transaction"),
+        ("kafka-python", "kafka"),
+        ("confluent", "zookeeper"),
+    ],
+)
 def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(
     drive: Drive,
     feed: Feed,
@@ -270,7 +278,17 @@ def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(
     four_partitions: str,
     znode_root: str,
     client: str,
+    offsets: str,
 ) -> None:
+    def lose_offsets() -> None:
+        if offsets == "zookeeper":
+            session.delete(f"{znode_root}/{four_partitions}/offsets/{four_partitions}")
+            return
+        remove_static_members(kafka_broker.address, four_partitions, [four_partitions])
+        admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
+        admin.delete_groups([four_partitions])
+        admin.close()
+
     def is_reported() -> bool:
         path = f"{znode_root}/{four_partitions}/progress"
         return session.exists(path) is not None and sum(
@@ -278,17 +296,14 @@ def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(
         ) == len(values)
 
     values = feed(0, 100)
-    leader = drive(client=client, offsets="transaction").begin()
+    leader = drive(client=client, offsets=offsets).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 100 and is_reported())
     leader.end()
     leader.career.retire()
-    remove_static_members(kafka_broker.address, four_partitions, [four_partitions])
-    admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
-    admin.delete_groups([four_partitions])
-    admin.close()
+    lose_offsets()
     with pytest.raises(OffsetOutOfRange, match="no offset is stored any more for 4 partitions"):
         leader.begin().run_until(lambda: False)
     leader.end()
     assert len(leader.career.seen) == 100
-    again = drive(client=client, offsets="transaction", auto_offset_reset="earliest").begin()
+    again = drive(client=client, offsets=offsets, auto_offset_reset="earliest").begin()
     again.run_until(lambda: len(again.career.seen) >= 100)
