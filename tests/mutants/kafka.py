@@ -172,7 +172,7 @@ MUTANTS = [
     ),
     mutant(
         "offsets that are gone are taken for a new group's",
-        f"{SHARED}a_group_whose_offsets_are_gone_is_not_read_again_without_a_word[kafka-python]",
+        f"{SHARED}a_group_whose_offsets_are_gone_is_not_read_again_without_a_word[kafka-python-transaction-transaction]",
         Edit(
             TERM_CONSUMER,
             "        if not reached or isinstance(",
@@ -525,5 +525,14 @@ MUTANTS = [
         f"{SETTINGS_OBEYED}a_handler_that_hangs_ends_its_term_and_another_candidate_does_its_work",
         Edit("leaderq/kafka/career.py", "or self.settings.handle_budget_s is not None", "or False"),
         may_hang=True,
+    ),
+    mutant(
+        "offsets that are gone from ZooKeeper mean that all is read again",
+        f"{SHARED}a_group_whose_offsets_are_gone_is_not_read_again_without_a_word[confluent-zookeeper-zookeeper]",
+        Edit(
+            TERM_CONSUMER,
+            "if not reached or isinstance(self._store, ExternalOffsets):",
+            "if not reached or not self._store.in_group:",
+        ),
     ),
 ]
