@@ -535,4 +535,14 @@ MUTANTS = [
             "if not reached or not self._store.in_group:",
         ),
     ),
+    mutant(
+        "by default a batch has no bound in bytes",
+        "tests/integration/kafka/test_memory_of_a_career.py::"
+        "test_large_records_take_a_bounded_amount_of_memory[confluent]",
+        Edit(
+            "leaderq/kafka/career.py",
+            "max_bytes: ClassVar[int | None] = 32_000_000",
+            "max_bytes: ClassVar[int | None] = None",
+        ),
+    ),
 ]
