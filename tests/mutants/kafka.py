@@ -20,12 +20,21 @@ PRIVATE = "leaderq/kafka/clients/private_api.py"
 ON_ERROR = "leaderq/kafka/handling/on_error.py"
 BATCH_HANDLER = "leaderq/kafka/handling/batch_handler.py"
 RESTING = "tests/unit/kafka/test_resting.py::test_"
+TRANSACTIONS = "leaderq/kafka/stores/transaction_offsets.py"
+ZOOKEEPER_OFFSETS = "leaderq/kafka/stores/zookeeper_offsets.py"
+DATABASE_OFFSETS = "leaderq/kafka/stores/database_offsets.py"
+PYTHON_PRODUCER = "leaderq/kafka/clients/kafka_python_producer.py"
 CONFLUENT_PRODUCER = "leaderq/kafka/clients/confluent_producer.py"
 CONFLUENT_CONSUMER = "leaderq/kafka/clients/confluent_consumer.py"
 KAFKA_PYTHON = "leaderq/kafka/clients/kafka_python_consumer.py"
 
 UNIT = "tests/unit/kafka/test_positions.py::test_"
 ABANDONED = "tests/unit/kafka/test_abandoned_batches.py::test_"
+SETTINGS_OBEYED = "tests/acceptance/cli/test_settings_of_a_drain.py::test_"
+IN_TRANSACTIONS = "tests/integration/kafka/test_transaction_offsets.py::test_"
+IN_ZOOKEEPER = "tests/integration/kafka/test_zookeeper_offsets.py::test_"
+IN_A_DATABASE = "tests/unit/kafka/test_database_offsets.py::test_"
+PRODUCER = "tests/integration/kafka/test_kafka_python_producer.py::TestKafkaPythonProducer::test_"
 GATE = "tests/unit/kafka/test_join_gate.py::test_"
 CAREER = "tests/integration/kafka/test_kafka_career.py::test_"
 SHARED = "tests/integration/kafka/test_shared_group.py::test_"
@@ -163,7 +172,7 @@ MUTANTS = [
     ),
     mutant(
         "offsets that are gone are taken for a new group's",
-        f"{SHARED}a_group_whose_offsets_are_gone_is_not_read_again_without_a_word[kafka-python]",
+        f"{SHARED}a_group_whose_offsets_are_gone_is_not_read_again_without_a_word[kafka-python-transaction-transaction]",
         Edit(
             TERM_CONSUMER,
             "        if not reached or isinstance(",
@@ -366,6 +375,174 @@ MUTANTS = [
             PRIVATE,
             '        yield "the assignor is not asked when a group is joined"\n',
             "        pass\n",
+        ),
+    ),
+    mutant(
+        "a career does not look whether the gate would be asked",
+        f"{READ_BEFORE}neither_a_career_nor_a_replay_begins_without_what_the_fence_relies_on[kafka]",
+        Edit(
+            ASSEMBLY, "        private_api.require_what_the_fence_relies_on()\n", "        pass\n"
+        ),
+    ),
+    mutant(
+        "a replay does not look whether the producer would be fenced",
+        f"{READ_BEFORE}neither_a_career_nor_a_replay_begins_without_what_the_fence_relies_on[replay]",
+        Edit(PYTHON_PRODUCER, "        private_api.require_what_the_fence_relies_on()\n", ""),
+    ),
+    mutant(
+        "a transaction is open from the first message of a batch",
+        f"{CAREER}no_transaction_is_open_while_records_are_handled[confluent]",
+        Edit(
+            TRANSACTIONS,
+            "        self._messages.append(checked(message, max",
+            "        if (early := self._transacting and self._transacting._producer) is not None:\n"
+            "            self._messages or early.begin()\n"
+            "            early.produce(message)\n"
+            "        self._messages.append(checked(message, max",
+        ),
+        Edit(
+            TRANSACTIONS,
+            "            producer.begin()\n            for message in transaction.messages:\n"
+            "                producer.produce(message)\n",
+            "            if not transaction.messages:\n                producer.begin()\n",
+        ),
+    ),
+    mutant(
+        "a process whose term is over fences in a producer",
+        f"{IN_TRANSACTIONS}a_process_whose_term_is_over_fences_nobody",
+        Edit(TRANSACTIONS, "        self._allowed()\n        try:\n", "        try:\n"),
+    ),
+    mutant(
+        "taking over fences in no producer",
+        f"{IN_TRANSACTIONS}taking_over_ends_the_transaction_that_a_zombie_left_open",
+        Edit(
+            TRANSACTIONS,
+            "            self._discard()\n        self._fenced()\n",
+            "            self._discard()\n",
+        ),
+    ),
+    mutant(
+        "a commit that happened unseen is done again after fencing",
+        f"{IN_TRANSACTIONS}after_a_new_drain_the_offsets_tell_whether_an_unanswered_committing_happened[True]",
+        Edit(TRANSACTIONS, "uncommitted.offsets.items() <= stored.items():", "not stored:"),
+    ),
+    mutant(
+        "offsets are written to ZooKeeper past the fence of the term",
+        f"{IN_ZOOKEEPER}what_the_terms_fence_refuses_is_not_stored",
+        Edit(
+            ZOOKEEPER_OFFSETS,
+            "term.write([*puts, *operations])",
+            "self._session.multi([*puts, *operations])",
+        ),
+    ),
+    mutant(
+        "a write to ZooKeeper without an answer is done again unseen",
+        f"{IN_ZOOKEEPER}the_znode_tells_whether_a_write_without_an_answer_has_happened",
+        Edit(ZOOKEEPER_OFFSETS, "if self._happened(term, new):", "if False:"),
+    ),
+    mutant(
+        "all writes of a term to ZooKeeper have one number",
+        f"{IN_ZOOKEEPER}the_znode_tells_whether_a_write_without_an_answer_has_happened",
+        Edit(ZOOKEEPER_OFFSETS, 'f"{term.number}-{next(self._numbers)}"', 'f"{term.number}"'),
+    ),
+    mutant(
+        "operations that were carried out stay for the next batch",
+        f"{IN_ZOOKEEPER}offsets_and_the_users_operations_go_together",
+        Edit(
+            ZOOKEEPER_OFFSETS,
+            "            del self._waiting[: len(operations)]",
+            "            pass",
+        ),
+    ),
+    mutant(
+        "a database takes rows of older terms",
+        f"{IN_A_DATABASE}a_zombie_cannot_load_after_its_successor",
+        Edit(DATABASE_OFFSETS, " WHERE kept.term <= excluded.term", ""),
+    ),
+    mutant(
+        "loading offsets from a database refuses no older term",
+        f"{IN_A_DATABASE}a_zombie_is_refused_whole_once_its_successor_has_loaded",
+        Edit(
+            DATABASE_OFFSETS,
+            "(cursor, term, _TERM_ROW, 0)\n            self._execute(cursor, ALL",
+            "\n            self._execute(cursor, ALL",
+        ),
+    ),
+    mutant(
+        "a transaction in a database is begun without a look at the newest term",
+        f"{IN_A_DATABASE}a_zombie_is_refused_whole_once_its_successor_has_loaded",
+        Edit(
+            DATABASE_OFFSETS,
+            "            self._put(cursor, term, _TERM_ROW, 0)\n            firsts",
+            "            firsts",
+        ),
+    ),
+    mutant(
+        "a batch whose COMMIT was not answered is stored twice",
+        f"{IN_A_DATABASE}a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again",
+        Edit(DATABASE_OFFSETS, "int(row[0]) > first:", "int(row[0]) > first + 10**9:"),
+    ),
+    mutant(
+        "a zombie of kafka-python fences its successor",
+        f"{PRODUCER}a_zombies_messages_are_refused_and_its_successor_is_not_disturbed",
+        Edit(
+            PRIVATE, "    producer._transaction_manager._supports_epoch_bump = lambda: False\n", ""
+        ),
+    ),
+    mutant(
+        "kafka-python forgets a transactional request whose broker is away",
+        f"{PRODUCER}a_commit_is_completed_after_the_broker_was_away",
+        Edit(PRIVATE, "    net.await_ready = await_ready\n", ""),
+        may_hang=True,
+    ),
+    mutant(
+        "a producer's use of the private parts is not looked for",
+        f"{READ_BEFORE}one_that_would_let_a_zombie_fence_its_successor_is_refused_at_the_start[Sender-_maybe_send_pending_request-None-Sender"
+        " does not use await_ready]",
+        Edit(
+            PRIVATE,
+            "        if not any(name in each.__code__",
+            "        if False and any(name in each.__code__",
+        ),
+    ),
+    mutant(
+        "a candidate cannot begin while a dead leader's transaction is open",
+        f"{IN_TRANSACTIONS}taking_over_ends_the_transaction_that_a_zombie_left_open",
+        Edit(CONSUMER, ", {Partition(topic, _NOBODYS) for topic, _ in self.existing()})", ")"),
+    ),
+    mutant(
+        "records are replayed to where they came from whatever topic is named",
+        "tests/acceptance/cli/test_dead.py::test_letters_go_to_another_topic_if_one_is_named",
+        Edit("leaderq/cli/dead.py", "        to=given.to,\n", ""),
+    ),
+    mutant(
+        "what is set for one career is not obeyed",
+        f"{SETTINGS_OBEYED}a_setting_of_one_career_is_shown_and_obeyed",
+        Edit(DECLARATION, "for each in _TUNABLE if (value", "for each in () if (value"),
+    ),
+    mutant(
+        "a handler's budget that is set from outside is not watched",
+        f"{SETTINGS_OBEYED}a_handler_that_hangs_ends_its_term_and_another_candidate_does_its_work",
+        Edit("leaderq/kafka/career.py", "or self.settings.handle_budget_s is not None", "or False"),
+        may_hang=True,
+    ),
+    mutant(
+        "offsets that are gone from ZooKeeper mean that all is read again",
+        f"{SHARED}a_group_whose_offsets_are_gone_is_not_read_again_without_a_word[confluent-zookeeper-zookeeper]",
+        Edit(
+            TERM_CONSUMER,
+            "if not reached or isinstance(self._store, ExternalOffsets):",
+            "if not reached or not self._store.in_group:",
+        ),
+    ),
+    mutant(
+        "by default a batch has no bound in bytes",
+        "tests/integration/kafka/test_memory_of_a_career.py::"
+        "test_large_records_take_a_bounded_amount_of_memory[confluent]",
+        Edit(
+            "leaderq/kafka/career.py",
+            "max_bytes: ClassVar[int | None] = 32_000_000",
+            "max_bytes: ClassVar[int | None] = None",
         ),
     ),
 ]

@@ -354,8 +354,8 @@ class ConfluentConsumer(ConsumerBase):
 
     # ---- offsets ---------------------------------------------------------------------------------
 
-    def committed(self, timeout_s: float) -> dict[Partition, int]:
-        asked = self._named(dict.fromkeys(self._held or self.existing(), 0))
+    def committed(self, timeout_s: float, of: Collection[Partition] = ()) -> dict[Partition, int]:
+        asked = self._named(dict.fromkeys(of or self._held or self.existing(), 0))
         with self._errors_translated("reading committed offsets"):
             stored = self._consumer.committed(asked, timeout_s)
         return self._answered(stored, "reading committed offsets")

@@ -215,8 +215,10 @@ class ConsumerClient(Protocol):
     def positions(self) -> dict[Partition, int]:
         """The offset to be read next; perhaps past the last record, over transaction markers."""
 
-    def committed(self, timeout_s: float) -> dict[Partition, int]:
-        """The group's offsets of the partitions held (else of all); absent where none is stored."""
+    def committed(self, timeout_s: float, of: Collection[Partition] = ()) -> dict[Partition, int]:
+        """The group's offsets of the partitions held (else of all), or ``of`` these; absent where
+        none is stored. Waits for a transaction that is to commit one of them.
+        """
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
         """Begin to store offsets, with ``note`` beside them; ``poll`` may be called meanwhile."""
@@ -235,6 +237,9 @@ class ConsumerClient(Protocol):
 
 
 ConsumerFactory = Callable[[ConsumerSettings], ConsumerClient]
+
+
+_NOBODYS = 2**31 - 1  # a partition that no topic has, so that no transaction commits its offset
 
 
 class ConsumerBase(ConsumerClient):
@@ -265,7 +270,9 @@ class ConsumerBase(ConsumerClient):
         return ""
 
     def refresh(self, timeout_s: float) -> None:
-        self.committed(timeout_s)
+        # A leader that died may have left a transaction open, whose offsets would be waited for:
+        # until the next leader fences, which this consumer is opened for.
+        self.committed(timeout_s, {Partition(topic, _NOBODYS) for topic, _ in self.existing()})
         self.end_offsets(timeout_s)
 
     @property

@@ -293,9 +293,9 @@ class KafkaPythonConsumer(ConsumerBase):
         found = private_api.positions(self._consumer)
         return {Partition(*at): Offset(to.offset, to.leader_epoch) for at, to in found.items()}
 
-    def committed(self, timeout_s: float) -> dict[Partition, int]:
-        held = self.assigned() or self.existing()
-        asked = [TopicPartition(*partition) for partition in held]
+    def committed(self, timeout_s: float, of: Collection[Partition] = ()) -> dict[Partition, int]:
+        wanted = of or self.assigned() or self.existing()
+        asked = [TopicPartition(*partition) for partition in wanted]
         with errors_translated("reading committed offsets", self._settings.address):
             stored = private_api.committed_offsets(self._consumer, asked, timeout_s * 1000)
         return {

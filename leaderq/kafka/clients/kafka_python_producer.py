@@ -167,6 +167,7 @@ class KafkaPythonProducer(_Connection, TransactionEnding):
         self._ending: Any = None
 
     def open(self) -> None:
+        private_api.require_what_the_fence_relies_on()
         settings = self._settings
         self._connect(
             transactional_id=settings.transactional_id,

@@ -10,7 +10,7 @@ Three things keep an upgrade one file's work:
 
 Two of these would fail open if they went without effect, and a zombie could fence its successor:
 the gate in the assignor (``metadata``), and :func:`mended`. So they are tried before a career
-starts (:func:`require_what_the_fence_relies_on`).
+starts, and before a producer that fences is made (:func:`require_what_the_fence_relies_on`).
 """
 
 from __future__ import annotations

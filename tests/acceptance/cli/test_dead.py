@@ -168,6 +168,19 @@ def test_a_dry_run_says_what_a_replay_then_does(dead, letters):
     )
 
 
+def test_letters_go_to_another_topic_if_one_is_named(dead, letters):
+    again = f"{letters.career}-again"
+    missing = dead("replay", "--to", again, "--yes")
+    assert missing.returncode == 2
+    assert f"no topic '{again}'" in missing.stderr
+    create_topics(letters.address, {again: 1})
+    assert rows(dead("replay", "--to", again, "--dry-run", "--json"))[0]["to"] == f"{again}-0"
+    done = dead("replay", "--to", again, "--rate", "0", "--yes")
+    assert done.stderr.startswith(f"{COUNT} replayed"), done.stderr
+    assert letters.sent() == 0
+    assert end_offsets(letters.address, again)[0] >= COUNT
+
+
 @pytest.mark.parametrize(
     ("told", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130)]
 )

@@ -18,8 +18,10 @@ from leaderq.zookeeper import Session
 _numbers = itertools.count(1)
 
 
-def new_term(session: Session, *, unclean: bool = False) -> OpenTerm:
-    """A term that lasts, whose writes are carried out, without a fence."""
+def new_term(
+    session: Session, *, unclean: bool = False, write: Callable[[Any, Any], Any] | None = None
+) -> OpenTerm:
+    """A term that lasts, whose writes are carried out without a fence, or by ``write``."""
     number = next(_numbers)
     return OpenTerm(
         number=number,
@@ -28,7 +30,7 @@ def new_term(session: Session, *, unclean: bool = False) -> OpenTerm:
         candidate="me",
         deadline=now_s() + 3600,
         unclean=unclean,
-        write=lambda _term, ops: session.multi(ops),
+        write=write or (lambda _term, ops: session.multi(ops)),
     )
 
 

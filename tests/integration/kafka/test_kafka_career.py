@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from driving import Driver, Recorder
+from kafka import KafkaAdminClient
 
 from leaderq.clock import now_s
 from leaderq.errors import (
@@ -23,6 +24,8 @@ from leaderq.errors import (
     UnknownTopic,
 )
 from leaderq.kafka import Record, assembly
+from leaderq.kafka.assembly import transactional_id
+from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.consuming.term_consumer import CONFIRM_S
 from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
 from leaderq.running import UnitAbandoned
@@ -31,6 +34,8 @@ from leaderq.testing import eventually
 
 Drive = Callable[..., Driver]
 Feed = Callable[[int, int], list[bytes]]
+CLOSED = {"Empty", "PrepareCommit", "CompleteCommit"}
+"""What a broker says of a transactional id whose transaction nobody may write to any more."""
 
 
 def in_order(records: list[Record]) -> bool:
@@ -77,6 +82,39 @@ def test_each_batch_is_committed_before_execute_returns(
         leader.career.execute(leader.term)
         stored = committed(kafka_broker.address, four_partitions, four_partitions)
         assert sum(stored.values()) == len(leader.career.seen)
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_no_transaction_is_open_while_records_are_handled(
+    drive: Drive,
+    feed: Feed,
+    kafka_broker: Any,
+    four_partitions: str,
+    znode_root: str,
+    client: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Asking(Recorder):
+        def handle(self, records: Sequence[Record], term: Term) -> None:
+            super().handle(records, term)
+            self.produce(output, b"x" * 500_000)  # more than a client would keep back
+            states.append(set())
+            for _ in range(50):  # a client begins one only when it sends, a little later
+                states[-1].add(admin.describe_transactions([own])[own].state.value)
+
+    monkeypatch.setattr(term_consumer, "CONFIRM_S", 3600.0)  # which takes a transaction of its own
+    output, states = f"{four_partitions}-out", list[set[str]]()
+    create_topics(kafka_broker.address, {output: 1})
+    own = transactional_id(four_partitions, four_partitions, znode_root)
+    admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
+    feed(0, 200)
+    leader = drive(Asking, client=client, offsets="transaction", max_records=50).begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 200)
+    admin.close()
+    # Not the first, before which offsets may be placed where partitions begin.
+    assert len(states) > 3
+    assert set.union(*states[1:]) <= CLOSED
+    assert end_offsets(kafka_broker.address, output)[0] >= len(states)
 
 
 def test_a_new_leader_goes_on_at_the_record_after_the_last_committed_one(

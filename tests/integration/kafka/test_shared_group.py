@@ -15,6 +15,7 @@ from producer_contract import Output
 
 from leaderq.errors import OffsetOutOfRange
 from leaderq.kafka import Record
+from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.consuming.report import decode
 from leaderq.kafka.topics import committed, end_offsets, remove_static_members
 from leaderq.term import Term
@@ -150,8 +151,9 @@ def has_caught_up(kafka_broker: Any, four_partitions: str) -> Callable[[], bool]
         ("kafka-python", "transaction", PlainConsumer),
         ("confluent", "transaction", PlainConfluentConsumer),
         ("confluent", "kafka", PlainConsumer),
+        ("kafka-python", "kafka", PlainConfluentConsumer),
     ],
-    ids=["python", "confluent", "confluent-kafka"],
+    ids=["python", "confluent", "confluent-kafka", "python-kafka"],
 )
 def test_a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_doubles_nothing(
     drive: Drive,
@@ -187,6 +189,31 @@ def test_a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_dou
     # At least once: what was in hand may be there twice.
     in_hand = leader.career.first_batch if offsets == "kafka" else ()
     assert not results - Counter(values) - Counter(record.value for record in in_hand)
+    assert "Kafka client failed" not in caplog.text
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_offsets_in_zookeeper_are_not_moved_by_members_of_the_group(
+    drive: Drive,
+    feed: Feed,
+    join_plainly: Callable[..., PlainConsumer],
+    client: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(term_consumer, "CONFIRM_S", 0.2)  # when the group is shown the offsets
+    plain = join_plainly(PlainConsumer)
+    eventually(plain.has_joined.is_set, timeout_s=60, message="the plain consumer has partitions")
+    values = feed(0, 200)
+    leader = drive(client=client, offsets="zookeeper", max_records=20).begin()
+    leader.run_until(lambda: len(leader.career.seen) >= 200 and len(plain.values) >= 200)
+    plain.leave()
+    values += feed(200, 280)
+    leader.run_until(lambda: len(leader.career.seen) >= 280)
+    leader.end()
+    values += feed(280, 300)
+    leader.begin().run_until(lambda: len(leader.career.seen) >= 300)
+    assert sorted(leader.career.values(), key=int) == values
     assert "Kafka client failed" not in caplog.text
 
 
@@ -261,7 +288,16 @@ def test_a_member_whose_career_has_candidates_stays_in_the_group(
     assert "Kafka is unreachable" not in caplog.text
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+@pytest.mark.parametrize(
+    ("client", "offsets", "then"),
+    [
+        ("kafka-python", "transaction", "transaction"),
+        ("confluent", "transaction", "transaction"),
+        ("kafka-python", "kafka", "kafka"),
+        ("confluent", "zookeeper", "zookeeper"),
+        ("kafka-python", "kafka", "zookeeper"),
+    ],
+)
 def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(
     drive: Drive,
     feed: Feed,
@@ -270,7 +306,18 @@ def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(
     four_partitions: str,
     znode_root: str,
     client: str,
+    offsets: str,
+    then: str,
 ) -> None:
+    def lose_offsets() -> None:
+        if offsets == "zookeeper":
+            session.delete(f"{znode_root}/{four_partitions}/offsets/{four_partitions}")
+            return
+        remove_static_members(kafka_broker.address, four_partitions, [four_partitions])
+        admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
+        admin.delete_groups([four_partitions])
+        admin.close()
+
     def is_reported() -> bool:
         path = f"{znode_root}/{four_partitions}/progress"
         return session.exists(path) is not None and sum(
@@ -278,17 +325,16 @@ def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(
         ) == len(values)
 
     values = feed(0, 100)
-    leader = drive(client=client, offsets="transaction").begin()
+    leader = drive(client=client, offsets=offsets).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 100 and is_reported())
     leader.end()
     leader.career.retire()
-    remove_static_members(kafka_broker.address, four_partitions, [four_partitions])
-    admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
-    admin.delete_groups([four_partitions])
-    admin.close()
+    if then == offsets:  # else the new store is empty
+        lose_offsets()
+    new = drive(client=client, offsets=then)
     with pytest.raises(OffsetOutOfRange, match="no offset is stored any more for 4 partitions"):
-        leader.begin().run_until(lambda: False)
-    leader.end()
-    assert len(leader.career.seen) == 100
-    again = drive(client=client, offsets="transaction", auto_offset_reset="earliest").begin()
+        new.begin().run_until(lambda: bool(new.career.seen))
+    new.end()
+    assert new.career.seen == []
+    again = drive(client=client, offsets=then, auto_offset_reset="earliest").begin()
     again.run_until(lambda: len(again.career.seen) >= 100)

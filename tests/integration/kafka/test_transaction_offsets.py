@@ -213,6 +213,25 @@ def test_a_zombie_can_neither_commit_nor_confirm(
     assert successor.load() == {0: 2}
 
 
+def test_taking_over_ends_the_transaction_that_a_zombie_left_open(
+    lead: Callable[[], Leader], output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unfinished(deadline: float) -> None:
+        raise KafkaAway("frozen before the end")
+
+    zombie = lead().take_over()
+    zombie.commit(1)
+    monkeypatch.setattr(zombie.made[-1], "_complete", unfinished)
+    zombie.store.produce(Message(output.topic, b"zombie's"))
+    with pytest.raises(KafkaAway, match="frozen"):
+        zombie.store.commit(zombie.consumer, TERM, zombie.at(5)).done(30.0)
+    assert not output.is_stable
+    successor = lead().take_over()
+    eventually(lambda: output.is_stable, message="the transaction is ended, without a new one")
+    assert successor.load() == {0: 1}
+    assert output.read() == []
+
+
 def test_a_zombie_that_only_reads_is_told_when_it_places_its_offsets(
     lead: Callable[[], Leader],
 ) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from driving import Driver, Recorder, new_term
 
-from leaderq.errors import CorruptRecord, NodeExists
+from leaderq.errors import ConnectionLost, CorruptRecord, Deposed, NodeExists
 from leaderq.kafka import Partition, Record
 from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.kafka.topics import committed, end_offsets
-from leaderq.term import Term
+from leaderq.term import Reason, Term
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Session, SetData, connect
 
@@ -185,6 +185,59 @@ class Assigned:
 
     def existing(self) -> frozenset[Partition]:
         return frozenset({self._partition})
+
+
+def begun(
+    session: Session, root: str, write: Callable[[Any, Any], Any]
+) -> tuple[Any, Callable[[int], bool]]:
+    """A store in a term whose writes are ``write``'s; and a commit of an offset with one effect."""
+    where = Partition("t", 0)
+    consumer: Any = Assigned(where)
+    store = ZooKeeperOffsets(session, f"{root}/offsets")
+    term = new_term(session, write=write)
+    session.ensure_path(f"{root}/offsets")
+    assert store.load(consumer, term, 1.0) == {}
+
+    def commit(offset: int) -> bool:
+        store.add([Create(f"{root}/effect-", sequential=True)])
+        return store.commit(consumer, term, {where: offset}).done(30.0)
+
+    return store, commit
+
+
+def effects(session: Session, root: str) -> int:
+    return sum(name.startswith("effect-") for name in session.children(root))
+
+
+def test_the_znode_tells_whether_a_write_without_an_answer_has_happened(
+    session: Session, znode_root: str
+) -> None:
+    def write(_term: Any, operations: Any) -> Any:
+        fate = next(fates)
+        done = session.multi(operations) if "sent" in fate else None
+        if "answered" not in fate:
+            raise ConnectionLost("no answer")
+        return done
+
+    fates = iter(["sent, answered", "", "sent, answered", "sent", "sent, answered"])
+    store, commit = begun(session, znode_root, write)
+    for count in (1, 2, 3, 4):
+        assert commit(count * 10)
+        assert effects(session, znode_root) == count
+        assert json.loads(session.get(f"{znode_root}/offsets/t")[0])["offsets"] == {"0": count * 10}
+    store.close()
+
+
+def test_what_the_terms_fence_refuses_is_not_stored(session: Session, znode_root: str) -> None:
+    def refused(_term: Any, _operations: Any) -> Any:
+        raise Deposed(term=1, reason=Reason.FENCED)
+
+    store, commit = begun(session, znode_root, refused)
+    with pytest.raises(Deposed):
+        commit(10)
+    assert effects(session, znode_root) == 0
+    assert session.exists(f"{znode_root}/offsets/t") is None
+    store.close()
 
 
 def test_a_committing_asked_for_again_before_its_answer_was_seen_does_no_operation_twice(

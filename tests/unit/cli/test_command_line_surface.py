@@ -160,6 +160,14 @@ def test_a_confirmation_by_a_variable_is_refused_rather_than_followed(
     assert (code, "LEADERQ_QUEUE_YES is not a setting of leaderq" in err) == (2, True)
 
 
+def test_before_a_replay_its_help_says_who_else_is_given_the_records():
+    text = help_of(command("dead replay"))
+    assert (
+        "Every group that reads those topics gets the records again, also groups that have handled"
+        " them. Where that is wrong, send them to a topic of their own with --to" in text
+    )
+
+
 @pytest.mark.parametrize("words", ["queue resume", "status", "dead ls", "transfer"])
 def test_help_shows_what_the_verb_itself_takes_and_folds_how_to_reach_servers(words):
     text = command(words).get_help(click.Context(command(words), info_name="x", terminal_width=80))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import functools
 import hashlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,13 @@ from kafka.producer.sender import Sender
 from kafka.producer.transaction_manager import TransactionManager
 
 import leaderq.kafka
+from leaderq.config import Settings
 from leaderq.errors import MissingPiece
+from leaderq.events import EventBus
+from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.clients import kafka_python_connection, kafka_python_consumer, private_api
 from leaderq.kafka.clients.private_api import HOOKS, RELIED_ON, require_what_the_fence_relies_on
+from leaderq.kafka.dead_letters.replay import DeadLetterReplay
 
 PACKAGE = Path(leaderq.kafka.__file__).parent
 OVERRIDING = {
@@ -139,7 +143,7 @@ def test_its_records_have_the_fields_in_the_places_that_were_seen() -> None:
     assert record.as_dict() == fields
 
 
-@functools.cache
+@cache
 def private_names_of_kafka_python() -> set[str]:
     names: set[str] = set()
     folder = Path(inspect.getfile(kafka)).parent
@@ -258,3 +262,34 @@ def test_one_that_would_let_a_zombie_fence_its_successor_is_refused_at_the_start
     with pytest.raises(MissingPiece, match=told) as refused:
         require_what_the_fence_relies_on()
     assert "pip install 'kafka-python==" in str(refused.value)
+
+
+class Sums(KafkaLeaderCareer):
+    topics = "numbers"
+
+    def handle(self, records: Any, term: Any) -> None:
+        raise AssertionError(records)
+
+
+def prepared(offsets: str) -> None:
+    career: Any = type("Sums", (Sums,), {"offsets": offsets})()
+    career.settings = Settings(kafka="localhost:1", career="sums", connect_timeout_s=0.1)
+    career.events, career.candidate_id, career.session = EventBus(), "me", None
+    career.prepare()
+
+
+def replayed() -> None:
+    DeadLetterReplay("localhost:1", "sums-dead", "sums", timeout_s=0.1).run(lambda _: None)
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [partial(prepared, "kafka"), partial(prepared, "transaction"), replayed],
+    ids=["kafka", "transaction", "replay"],
+)
+def test_neither_a_career_nor_a_replay_begins_without_what_the_fence_relies_on(
+    monkeypatch: pytest.MonkeyPatch, begin: Callable[[], None]
+) -> None:
+    monkeypatch.delattr(TransactionManager, "_supports_epoch_bump")
+    with pytest.raises(MissingPiece, match="_supports_epoch_bump; pip install"):
+        begin()
