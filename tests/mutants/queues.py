@@ -58,6 +58,12 @@ MUTANTS = [
         Edit(REQUESTS, "sizes.append(0 if raw is None else raw.dataLength)", "sizes.append(0)"),
     ),
     mutant(
+        "names that may be there are read together though nothing is known of their sizes",
+        f"{HERE}test_kind_to_the_server.py"
+        "::test_large_items_that_come_before_their_sizes_are_known_are_read_one_by_one[0]",
+        Edit(READING, "names[: 1 if self.sizes.is_careful else self.most]", "names[: self.most]"),
+    ),
+    mutant(
         "what is not of its own share a consumer leaves lying",
         f"{FAIRNESS}a_free_consumer_takes_what_another_leaves_lying_while_the_flow_lasts[hung-/locks]",
         Edit(PENDING, "        del self._others[begin:end]\n", "        return []\n"),

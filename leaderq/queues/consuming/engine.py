@@ -486,7 +486,7 @@ class Engine:
             or asks > self.ready.answered
             or (self._listing.is_lock_changed and self._waiting.has_overdue(now_ms()))
         ):
-            self._listing.look(self._waiting.guesses(min(_GUESSES, self._reader.most), share))
+            self._listing.look(self._waiting.guesses(_GUESSES, share))
             names = self._shared_names(wanted, share)
         names += self._waiting.take_overdue(wanted - len(names), now_ms())
         if share is not None and share.won:

@@ -125,19 +125,27 @@ def test_a_consumer_that_meets_large_items_behind_small_ones_does_not_kill_the_s
         consumer.close()
 
 
-def test_taking_from_a_simple_queue_and_browsing_ask_for_a_megabyte_at_a_time(
-    session: Session,
-) -> None:
-    largest: list[int] = []
+def note_reads(session: Session) -> list[int]:
+    """The bytes of each read of items, from now on."""
+    asked: list[int] = []
     read = session.child_data_async
 
     def noted(parent: str, names: Any) -> Any:
         answer = read(parent, names)
         answer.add_done_callback(
-            lambda one: largest.append(sum(len(item[0]) for item in one.result()))
+            lambda one: asked.append(
+                sum(len(item[0]) for item in one.result() if isinstance(item, tuple))
+            )
         )
         return answer
 
+    session.child_data_async = noted  # type: ignore[method-assign]
+    return asked
+
+
+def test_taking_from_a_simple_queue_and_browsing_ask_for_a_megabyte_at_a_time(
+    session: Session,
+) -> None:
     with (
         DistributedQueue(session, "/q") as queue,
         SimpleDistributedQueue(session, "/simple") as simple,
@@ -145,13 +153,57 @@ def test_taking_from_a_simple_queue_and_browsing_ask_for_a_megabyte_at_a_time(
         values = [b"small"] * 1000 + [bytes(200_000)] * 40 + [b"small"] * 100
         queue.put_many(values)
         simple.offer_many(values)
-        session.child_data_async = noted  # type: ignore[method-assign]
+        asked = note_reads(session)
         assert sum(1 for _ in queue.browse()) == len(values)
         taken: list[bytes] = []
         while found := simple.poll_many(50):
             taken += found
     assert taken == values
-    assert max(largest) <= 1 << 20
+    assert max(asked) <= 1 << 20
+
+
+@pytest.mark.parametrize("small", [0, 6])
+def test_large_items_that_come_before_their_sizes_are_known_are_read_one_by_one(
+    session: Session, small: int
+) -> None:
+    asked = note_reads(session)
+    done: list[int] = []
+    with DistributedQueue(session, "/q") as queue:
+        for _ in range(small):
+            queue.put(b"small")
+            queue.take(60).ack()
+        queue.put_many([bytes(LARGE)] * 8)
+        while len(done) < 8:
+            with queue.take(60) as item:
+                done.append(len(item.value))
+    assert LARGE <= max(asked) <= 1 << 20
+
+
+@pytest.mark.parametrize("lock_path", [None, "/locks"])
+def test_what_another_was_quicker_with_is_found_out_without_reading_its_neighbours_again(
+    session: Session, opened: Callable[[], Session], lock_path: str | None
+) -> None:
+    other, done = opened(), list[bytes]()
+    with DistributedQueue(session, "/q") as producer:
+        names = [str(producer.put(bytes([number]) * 1000)) for number in range(10)]
+    read, read_many, read_again = session.child_data_async, session.multi_read_async, list[str]()
+
+    def late(parent: str, asked: Any) -> Any:
+        answer = read(parent, asked)
+        if names[3] in asked and other.exists(f"/q/{names[3]}"):
+            answer.add_done_callback(lambda _: other.delete(f"/q/{names[3]}"))
+        return answer
+
+    def noted(reads: Any) -> Any:
+        read_again.extend(one.path for one in reads if one.path.startswith("/q/"))
+        return read_many(reads)
+
+    session.child_data_async = late  # type: ignore[method-assign]
+    session.multi_read_async = noted  # type: ignore[method-assign]
+    with DistributedQueue(session, "/q", consumer=done.append, lock_path=lock_path):
+        eventually(lambda: len(done) == 9)
+    assert sorted(value[0] for value in done) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    assert not read_again
 
 
 def test_what_did_not_fit_into_a_read_is_claimed_next_and_does_not_rest(session: Session) -> None:
