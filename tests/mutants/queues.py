@@ -142,6 +142,24 @@ MUTANTS = [
         ),
     ),
     mutant(
+        "values of a znode that nobody asks for are kept for ever",
+        f"{VALUES}values_that_nobody_asks_for_go_to_others_once_none_of_their_znode_is_in_hand"
+        "[/locks]",
+        Edit(ENGINE, "        self._has_taken = self.give_back_idle()\n", ""),
+        may_hang=True,
+    ),
+    mutant(
+        "values of a znode go back while another of them is in hand",
+        f"{VALUES}values_that_nobody_asks_for_wait_while_another_of_their_znode_is_in_hand[/locks]",
+        Edit(CONSUMPTION, "len(znode.open) == count", "True"),
+    ),
+    mutant(
+        "a paused queue keeps the values of a znode that were not taken",
+        f"{VALUES}a_paused_queue_hands_out_no_further_value_of_a_znode_and_keeps_none[False-/locks]",
+        Edit(CONSUMPTION, "if self.engine.pause_switch.is_paused or (", "if False or ("),
+        Edit(CONSUMPTION, "if not is_paused and self.engine", "if self.engine"),
+    ),
+    mutant(
         "a value acknowledged with operations stays in its znode",
         f"{VALUES}a_value_acknowledged_with_operations_is_written_off_with_them",
         Edit(
@@ -345,7 +363,7 @@ MUTANTS = [
     ),
     mutant(
         "an error of ours in a consumer is read as the end of the queue",
-        f"{HERE}test_user_code.py::test_an_error_of_ours_that_escapes_a_consumer_is_a_failure_like_any_other[False-/locks]",
+        f"{HERE}test_user_code.py::test_an_error_of_ours_that_escapes_a_consumer_is_a_failure_like_any_other[False-QueueClosed-/locks]",
         Edit(
             WORKERS,
             "            except ConsumerClosed:  # a blocking consumer",
@@ -419,6 +437,28 @@ MUTANTS = [
             PREFETCH,
             "        if self.average_s is not None:\n",
             "        if self.average_s or [setattr(self, 'average_s', 1e-3)]:\n",
+        ),
+    ),
+    mutant(
+        "nothing goes before a newcomer, whatever slack there is",
+        "tests/unit/queues/test_prefetch.py"
+        "::test_so_many_are_handed_out_before_a_newcomer_that_is_more_urgent[3]",
+        Edit(PREFETCH, "self._since_refresh >= self._slack", "True"),
+    ),
+    mutant(
+        "what is claimed ahead keeps the workers busy for ten times as long",
+        "tests/unit/queues/test_prefetch.py"
+        "::test_what_the_workers_do_in_50_ms_is_claimed_ahead_and_at_most_100_values",
+        Edit(PREFETCH, "AHEAD_S = 0.05\n", "AHEAD_S = 0.5\n"),
+    ),
+    mutant(
+        "what others have claimed ahead can be taken back by its name",
+        f"{HERE}test_names_of_puts.py"
+        "::test_what_is_claimed_ahead_is_not_taken_back_and_everything_else_is[/locks]",
+        Edit(
+            CONTENTS,
+            "    if paths.lock_path is None:\n        return [item]",
+            "    if True:\n        return [item]",
         ),
     ),
     mutant(

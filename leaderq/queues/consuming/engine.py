@@ -120,7 +120,7 @@ class Engine:
             created=self.ready.has_come,
         )
         self._members = Members(session, paths, name, wake)
-        self.pause_switch = PauseSwitch(session, paths, self._notify)
+        self.pause_switch = PauseSwitch(session, paths, self.notify)
         self._membership: Membership | None = None
         self._under_way: deque[ClaimAttempt] = deque()
         self._under_way_names = 0
@@ -133,6 +133,9 @@ class Engine:
         self.is_closing = threading.Event()
         self.on_state: Callable[[SessionState], object] | None = None
         self._states: deque[SessionState] = deque()
+        self.give_back_idle: Callable[[], bool] = bool
+        """Gives back values of znodes that nobody takes; returns whether any are left."""
+        self._has_taken = False
 
     def start(self, patience_s: float = START_S) -> None:
         """Begin; returns when this consumer stands among the others.
@@ -235,7 +238,7 @@ class Engine:
         """Whether anything may be handed out; asked under the lock of the prefetched items."""
         return self._session.state is SessionState.CONNECTED and not self.pause_switch.is_paused
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
         self._service.wake()
         self.ready.recheck()
 
@@ -275,6 +278,7 @@ class Engine:
         self.pause_switch.refresh()
         came = self.ready.came  # before the news is applied: what comes later is not among it
         self._listing.apply_events()
+        self._has_taken = self.give_back_idle()
         if self.pause_switch.is_paused:
             asks = self.ready.asks
             self._release_ahead()
@@ -602,7 +606,7 @@ class Engine:
             overdue = self._waiting.overdue_ms(now_ms())
             if overdue is not None:
                 wait_s = min(wait_s, max(0.001, (overdue - now_ms()) / 1000))
-        if self.ready and not self.ready.takers:
+        if (self.ready or self._has_taken) and not self.ready.takers:
             wait_s = min(wait_s, HANGS_S)
         if self._postponed_s is not None:
             wait_s = min(wait_s, HANGS_S)
