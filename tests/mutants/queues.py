@@ -47,6 +47,23 @@ MUTANTS = [
         Edit(GROUPS, "self._small_due += batch.size // self._max_bytes", "self._small_due += 0"),
     ),
     mutant(
+        "a claim of long names has as many items as one of short names",
+        f"{HERE}test_kind_to_the_server.py"
+        "::test_multis_of_puts_claims_and_settlements_have_at_most_128_kb[/locks-250]",
+        Edit(ENGINE, "_NAMES_BYTES = 16 * 1024\n", "_NAMES_BYTES = 1 << 30\n"),
+    ),
+    mutant(
+        "as much is under way as there is",
+        f"{HERE}test_kind_to_the_server.py::test_a_writer_has_at_most_4_mb_and_one_multi_under_way",
+        Edit(WRITER, "            window_bytes=WINDOW_BYTES,\n", ""),
+    ),
+    mutant(
+        "as many bytes are claimed ahead as the consumer handles in 50 ms",
+        f"{HERE}test_kind_to_the_server.py"
+        "::test_nothing_is_claimed_ahead_while_4_mb_wait_to_be_begun",
+        Edit(ENGINE, "if self.ready.bytes > AHEAD_BYTES:", "if False:"),
+    ),
+    mutant(
         "items are read without asking for their sizes",
         "tests/unit/queues/test_read_sizes.py::test_a_run_of_large_items_is_never_read_together_wherever_it_begins",
         Edit(READING, "        return [*sampled, count - 1]\n", "        return []\n"),
@@ -116,6 +133,16 @@ MUTANTS = [
     mutant(
         "priority queues are shared out as well",
         f"{FAIRNESS}the_most_urgent_item_is_begun_next_by_whoever_is_free",
+        Edit(
+            ENGINE,
+            "return self._members.share if self._is_shared_out else None",
+            "return self._members.share",
+        ),
+    ),
+    mutant(
+        "delay queues are shared out as well",
+        f"{FAIRNESS}under_a_flow_what_is_most_urgent_and_due_is_begun_next_by_whoever_of_several_is_free"
+        "[DistributedDelayQueue]",
         Edit(
             ENGINE,
             "return self._members.share if self._is_shared_out else None",

@@ -61,6 +61,8 @@ MAX_BATCH = 250
 MAX_LOCKS = 125
 AHEAD_BYTES = 4 << 20
 """Nothing more is claimed while items of that many bytes wait to be begun."""
+_NAMES_BYTES = 16 * 1024
+"""Of the names of one claim: its multi contains each twice, and once more in the record."""
 _MOST_READ_AHEAD = 250
 _MOST_LOSSES = 20
 _GUESSES = 4
@@ -388,6 +390,10 @@ class Engine:
             wanted = 0  # it is alone until it is settled
         count = max(1, int(wanted / self._per_znode))
         names = self._without_suspects(self._names(count)) if wanted > 0 else []
+        while len(names) > 1 and sum(map(len, names)) > _NAMES_BYTES:
+            half = len(names) // 2
+            self._waiting.release(names[half:])
+            names = names[:half]
         if names:
             self._held.update(names)
             self._await_reading(names)

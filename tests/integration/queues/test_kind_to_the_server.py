@@ -5,15 +5,24 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from consumption import Stuck
 
-from leaderq.queues import DistributedQueue, SimpleDistributedQueue
+from leaderq.queues import (
+    DistributedIdQueue,
+    DistributedQueue,
+    RetryPolicy,
+    SimpleDistributedQueue,
+)
+from leaderq.queues.consuming import engine
 from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.testing.java import find_java
 from leaderq.zookeeper import Session, connect
+from leaderq.zookeeper.wire import Multi
 
 KEPT = 520
 """A few more transactions than a server keeps in memory."""
@@ -123,6 +132,77 @@ def test_a_consumer_that_meets_large_items_behind_small_ones_does_not_kill_the_s
         assert server.alive
         assert sorted(done) == [5] * small + [LARGE] * count
         consumer.close()
+
+
+def note_multis(session: Session) -> tuple[list[int], list[int]]:
+    """The bytes of each multi from now on, and those under way with it."""
+    sizes, under_way = list[int](), [0]
+    send, lock = session._send_packed, threading.Lock()
+
+    def noted(request: Any, convert: Any) -> Any:
+        size = len(request.serialize()) if isinstance(request, Multi) else 0
+
+        def count(change: int) -> None:
+            with lock:
+                under_way.append(under_way[-1] + change)
+
+        sizes.append(size)
+        count(size)
+        answer = send(request, convert)
+        answer.add_done_callback(lambda _: count(-size))
+        return answer
+
+    session._send_packed = noted  # type: ignore[method-assign]
+    return sizes, under_way
+
+
+@pytest.mark.parametrize(
+    "lock_path, long", [(None, 1), (None, 1000), ("/locks", 1), ("/locks", 250)]
+)
+def test_multis_of_puts_claims_and_settlements_have_at_most_128_kb(
+    session: Session, lock_path: str | None, long: int
+) -> None:
+    sizes, _ = note_multis(session)
+    done: list[int] = []
+
+    def work(value: bytes) -> None:
+        done.append(len(value))
+        if len(value) == 1000:
+            raise ValueError("set aside")
+
+    with DistributedIdQueue(session, "/q") as queue:
+        for size, count in ((8000, 60), (10, 500), (1000, 300)):
+            queue.put_many((bytes(size), "i" * long) for _ in range(count))
+    retry = RetryPolicy(attempts=1)
+    with DistributedIdQueue(
+        session, "/q", consumer=work, lock_path=lock_path, retry=retry
+    ) as queue:
+        eventually(lambda: len(done) == 860 and queue.depth() == 0, timeout_s=40)
+    assert 32 << 10 < max(sizes) <= 128 << 10
+
+
+def test_a_writer_has_at_most_4_mb_and_one_multi_under_way(session: Session) -> None:
+    _, under_way = note_multis(session)
+    with DistributedQueue(session, "/q") as queue:
+        assert queue.put_many([bytes(LARGE)] * 20) == 20
+    assert 3 * LARGE < max(under_way) <= 5 << 20
+
+
+def test_nothing_is_claimed_ahead_while_4_mb_wait_to_be_begun(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "HANGS_S", 60.0)
+    stuck = Stuck(20)
+    with DistributedQueue(session, "/q") as producer:
+        producer.put_many([bytes(100_000)] * 220)
+    options: Any = {"consumer": stuck, "claim_ahead": 1000, "final_flush_s": 60.0}
+    with DistributedQueue(session, "/q", lock_path="/locks", **options) as queue:
+        assert stuck.entered.wait(60)
+        one = queue._consumption.engine
+        eventually(lambda: one.ready.bytes > 4 << 20 and one._wanted() == 0 and not one._under_way)
+        ahead = one.ready.bytes
+        stuck.released.set()
+    assert ahead <= 8 << 20
 
 
 def note_reads(session: Session) -> list[int]:
