@@ -143,11 +143,7 @@ MUTANTS = [
         "delay queues are shared out as well",
         f"{FAIRNESS}under_a_flow_what_is_most_urgent_and_due_is_begun_next_by_whoever_of_several_is_free"
         "[DistributedDelayQueue]",
-        Edit(
-            ENGINE,
-            "return self._members.share if self._is_shared_out else None",
-            "return self._members.share",
-        ),
+        Edit(ENGINE, "kind in (QueueKind.PLAIN, QueueKind.ID)", "kind is not QueueKind.PRIORITY"),
     ),
     mutant(
         "a stuck consumer keeps what it has claimed ahead",
@@ -197,7 +193,7 @@ MUTANTS = [
     ),
     mutant(
         "a claim does not say which items it holds",
-        f"{DIES}[0-2]",
+        f"{DIES}[0-2-2]",
         Edit(
             MEMBERS,
             "() if self._own is None else (SetData",
@@ -206,8 +202,27 @@ MUTANTS = [
     ),
     mutant(
         "deaths are noted and not counted",
-        f"{DIES}[40-3]",
+        f"{DIES}[40-2-3]",
         Edit(MEMBERS, "        return len(sizes) if 1 in sizes else 0\n", "        return 0\n"),
+    ),
+    mutant(
+        "an item goes to the dead letters one death early",
+        f"{DIES}[0-2-2]",
+        Edit(
+            SETTLING,
+            "retry.is_exhausted(claim.failures):",
+            "retry.is_exhausted(claim.failures + 1):",
+        ),
+    ),
+    mutant(
+        "the end of a session is counted as a death of its process",
+        f"{HERE}test_consuming.py"
+        "::test_a_session_that_ends_while_its_process_lives_is_not_counted_as_a_death",
+        Edit(
+            ENGINE,
+            "        former.writer.close(0.0)\n        self._members.deaths.close()\n",
+            "        former.writer.close(0.0)\n",
+        ),
     ),
     mutant(
         "the guard of a consumer outlives its session",

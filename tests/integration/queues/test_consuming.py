@@ -221,6 +221,23 @@ def test_an_acknowledgement_after_the_session_is_over_writes_nothing(
         assert is_empty(other)
 
 
+def test_a_session_that_ends_while_its_process_lives_is_not_counted_as_a_death(
+    opened: Callable[[], Session], address: str
+) -> None:
+    mine, other = opened(), opened()
+    credentials, once = mine.credentials, RetryPolicy(attempts=1)
+    assert credentials is not None
+    fill(other, [b"a"])
+    with consuming(mine, retry=once) as queue:
+        assert queue.take(60) is not None
+        records = set(other.children(f"{PATH}-meta/claims"))
+        assert end_session(address, credentials, timeout_s=60.0)
+        eventually(lambda: records.isdisjoint(other.children(f"{PATH}-meta/claims")))
+        with consuming(other, retry=once) as next_one, next_one.take(20) as again:
+            assert (again.value, again.attempt) == (b"a", 1)
+    assert is_empty(other)
+
+
 @pytest.mark.parametrize("has_heard", [True, False])
 @pytest.mark.parametrize("end", ["acknowledged", "requeued", "failed"])
 def test_the_lock_of_another_stands_whatever_one_does_whose_session_is_over(
