@@ -7,7 +7,7 @@ between two steps, so none of them ever waits for it.
 
 States: **out** (no member, or no session), **standing** (claims and hands out), **paused** (by the
 user or an operator, or the connection is suspended: nothing is claimed or handed out, what is begun
-goes on), **closing**. On each failure:
+goes on), **closing**.
 
 What happens on each failure:
 

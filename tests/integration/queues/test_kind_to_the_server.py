@@ -199,9 +199,13 @@ def test_nothing_is_claimed_ahead_while_4_mb_wait_to_be_begun(
     with DistributedQueue(session, "/q", lock_path="/locks", **options) as queue:
         assert stuck.entered.wait(60)
         one = queue._consumption.engine
-        eventually(lambda: one.ready.bytes > 4 << 20 and one._wanted() == 0 and not one._under_way)
-        ahead = one.ready.bytes
-        stuck.released.set()
+        try:
+            eventually(
+                lambda: one.ready.bytes > 4 << 20 and one._wanted() == 0 and not one._under_way
+            )
+            ahead = one.ready.bytes
+        finally:
+            stuck.released.set()
     assert ahead <= 8 << 20
 
 
