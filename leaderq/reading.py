@@ -51,11 +51,16 @@ class ReadSizes:
         fits = int(READ_BYTES / (self._typical + _META_BYTES))
         return max(1, min(self._most, fits))
 
+    @property
+    def is_careful(self) -> bool:
+        """Whether sizes are unknown, or one was large of late."""
+        return self._careful > 0
+
     def to_measure(self, count: int) -> list[int]:
         """The positions among ``count`` items whose sizes must be known before they are read."""
         if count == 1:
             return []
-        if self._careful > 0:
+        if self.is_careful:
             return list(range(count))
         sampled = range(self._chance.randrange(_EVERY), count - 1, _EVERY)
         return [*sampled, count - 1]
@@ -115,9 +120,11 @@ class SizedReader:
         return answer
 
     def read_few(self, names: Sequence[str]) -> Future[list[Any]]:
-        """As :meth:`read`, at once, without asking for sizes: for names that may not be there."""
+        """As :meth:`read`, at once, without asking for sizes: for names that may not be there. Only
+        the first, unless sizes are known and small.
+        """
         answer: Future[list[Any]] = Future()
-        self._read(answer, names)
+        self._read(answer, names[: 1 if self.sizes.is_careful else self.most])
         return answer
 
     def read_now(self, names: Sequence[str], timeout_s: float | None = None) -> list[Any]:

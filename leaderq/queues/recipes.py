@@ -348,10 +348,10 @@ class DistributedQueue(QueueRecipe[T]):
     as the session of its own is over; that one can write nothing then. *Not guaranteed:* an order
     among several consumers. With ``lock_path``, exactly-once work: if a consumer dies between its
     work and the acknowledgement, the work is repeated (write its results with ``item.ack(ops)``).
-    Without ``lock_path``, anything about an item whose consumer dies, nor about up to
-    ``claim_ahead`` values (100) that it had claimed and not begun, because they were deleted when
-    they were claimed. That a Java consumer hears at once of items that are free again, if no
-    process of leaderq is left.
+    Without ``lock_path``, anything about the znode or batch in hand of a consumer that dies, nor
+    about up to ``claim_ahead`` values (100; the last znode may exceed it) that it had not begun,
+    because all of them were deleted when they were claimed. That a Java consumer hears at once of
+    items that are free again, if no process of leaderq is left.
     """
 
     KIND: ClassVar[QueueKind] = QueueKind.PLAIN

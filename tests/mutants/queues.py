@@ -47,6 +47,23 @@ MUTANTS = [
         Edit(GROUPS, "self._small_due += batch.size // self._max_bytes", "self._small_due += 0"),
     ),
     mutant(
+        "a claim of long names has as many items as one of short names",
+        f"{HERE}test_kind_to_the_server.py"
+        "::test_multis_of_puts_claims_and_settlements_have_at_most_128_kb[/locks-250]",
+        Edit(ENGINE, "_NAMES_BYTES = 16 * 1024\n", "_NAMES_BYTES = 1 << 30\n"),
+    ),
+    mutant(
+        "as much is under way as there is",
+        f"{HERE}test_kind_to_the_server.py::test_a_writer_has_at_most_4_mb_and_one_multi_under_way",
+        Edit(WRITER, "            window_bytes=WINDOW_BYTES,\n", ""),
+    ),
+    mutant(
+        "as many bytes are claimed ahead as the consumer handles in 50 ms",
+        f"{HERE}test_kind_to_the_server.py"
+        "::test_nothing_is_claimed_ahead_while_4_mb_wait_to_be_begun",
+        Edit(ENGINE, "if self.ready.bytes > AHEAD_BYTES:", "if False:"),
+    ),
+    mutant(
         "items are read without asking for their sizes",
         "tests/unit/queues/test_read_sizes.py::test_a_run_of_large_items_is_never_read_together_wherever_it_begins",
         Edit(READING, "        return [*sampled, count - 1]\n", "        return []\n"),
@@ -56,6 +73,12 @@ MUTANTS = [
         f"{HERE}test_kind_to_the_server.py"
         "::test_taking_from_a_simple_queue_and_browsing_ask_for_a_megabyte_at_a_time",
         Edit(REQUESTS, "sizes.append(0 if raw is None else raw.dataLength)", "sizes.append(0)"),
+    ),
+    mutant(
+        "names that may be there are read together though nothing is known of their sizes",
+        f"{HERE}test_kind_to_the_server.py"
+        "::test_large_items_that_come_before_their_sizes_are_known_are_read_one_by_one[0]",
+        Edit(READING, "names[: 1 if self.sizes.is_careful else self.most]", "names[: self.most]"),
     ),
     mutant(
         "what is not of its own share a consumer leaves lying",
@@ -117,6 +140,12 @@ MUTANTS = [
         ),
     ),
     mutant(
+        "delay queues are shared out as well",
+        f"{FAIRNESS}under_a_flow_what_is_most_urgent_and_due_is_begun_next_by_whoever_of_several_is_free"
+        "[DistributedDelayQueue]",
+        Edit(ENGINE, "kind in (QueueKind.PLAIN, QueueKind.ID)", "kind is not QueueKind.PRIORITY"),
+    ),
+    mutant(
         "a stuck consumer keeps what it has claimed ahead",
         f"{HERE}test_claim_ahead.py::"
         "test_items_claimed_ahead_by_a_stuck_consumer_without_a_lock_path_go_to_others_in_place",
@@ -136,6 +165,24 @@ MUTANTS = [
         ),
     ),
     mutant(
+        "values of a znode that nobody asks for are kept for ever",
+        f"{VALUES}values_that_nobody_asks_for_go_to_others_once_none_of_their_znode_is_in_hand"
+        "[/locks]",
+        Edit(ENGINE, "        self._has_taken = self.give_back_idle()\n", ""),
+        may_hang=True,
+    ),
+    mutant(
+        "values of a znode go back while another of them is in hand",
+        f"{VALUES}values_that_nobody_asks_for_wait_while_another_of_their_znode_is_in_hand[/locks]",
+        Edit(CONSUMPTION, "len(znode.open) == count", "True"),
+    ),
+    mutant(
+        "a paused queue keeps the values of a znode that were not taken",
+        f"{VALUES}a_paused_queue_hands_out_no_further_value_of_a_znode_and_keeps_none[False-/locks]",
+        Edit(CONSUMPTION, "if self.engine.pause_switch.is_paused or (", "if False or ("),
+        Edit(CONSUMPTION, "if not is_paused and self.engine", "if self.engine"),
+    ),
+    mutant(
         "a value acknowledged with operations stays in its znode",
         f"{VALUES}a_value_acknowledged_with_operations_is_written_off_with_them",
         Edit(
@@ -146,7 +193,7 @@ MUTANTS = [
     ),
     mutant(
         "a claim does not say which items it holds",
-        f"{DIES}[0-2]",
+        f"{DIES}[0-2-2]",
         Edit(
             MEMBERS,
             "() if self._own is None else (SetData",
@@ -155,8 +202,27 @@ MUTANTS = [
     ),
     mutant(
         "deaths are noted and not counted",
-        f"{DIES}[40-3]",
+        f"{DIES}[40-2-3]",
         Edit(MEMBERS, "        return len(sizes) if 1 in sizes else 0\n", "        return 0\n"),
+    ),
+    mutant(
+        "an item goes to the dead letters one death early",
+        f"{DIES}[0-2-2]",
+        Edit(
+            SETTLING,
+            "retry.is_exhausted(claim.failures):",
+            "retry.is_exhausted(claim.failures + 1):",
+        ),
+    ),
+    mutant(
+        "the end of a session is counted as a death of its process",
+        f"{HERE}test_consuming.py"
+        "::test_a_session_that_ends_while_its_process_lives_is_not_counted_as_a_death",
+        Edit(
+            ENGINE,
+            "        former.writer.close(0.0)\n        self._members.deaths.close()\n",
+            "        former.writer.close(0.0)\n",
+        ),
     ),
     mutant(
         "the guard of a consumer outlives its session",
@@ -339,7 +405,7 @@ MUTANTS = [
     ),
     mutant(
         "an error of ours in a consumer is read as the end of the queue",
-        f"{HERE}test_user_code.py::test_an_error_of_ours_that_escapes_a_consumer_is_a_failure_like_any_other[False-/locks]",
+        f"{HERE}test_user_code.py::test_an_error_of_ours_that_escapes_a_consumer_is_a_failure_like_any_other[False-QueueClosed-/locks]",
         Edit(
             WORKERS,
             "            except ConsumerClosed:  # a blocking consumer",
@@ -413,6 +479,28 @@ MUTANTS = [
             PREFETCH,
             "        if self.average_s is not None:\n",
             "        if self.average_s or [setattr(self, 'average_s', 1e-3)]:\n",
+        ),
+    ),
+    mutant(
+        "nothing goes before a newcomer, whatever slack there is",
+        "tests/unit/queues/test_prefetch.py"
+        "::test_so_many_are_handed_out_before_a_newcomer_that_is_more_urgent[3]",
+        Edit(PREFETCH, "self._since_refresh >= self._slack", "True"),
+    ),
+    mutant(
+        "what is claimed ahead keeps the workers busy for ten times as long",
+        "tests/unit/queues/test_prefetch.py"
+        "::test_what_the_workers_do_in_50_ms_is_claimed_ahead_and_at_most_100_values",
+        Edit(PREFETCH, "AHEAD_S = 0.05\n", "AHEAD_S = 0.5\n"),
+    ),
+    mutant(
+        "what others have claimed ahead can be taken back by its name",
+        f"{HERE}test_names_of_puts.py"
+        "::test_what_is_claimed_ahead_is_not_taken_back_and_everything_else_is[/locks]",
+        Edit(
+            CONTENTS,
+            "    if paths.lock_path is None:\n        return [item]",
+            "    if True:\n        return [item]",
         ),
     ),
     mutant(

@@ -2,8 +2,8 @@
 
 First they are read (one multiRead), then claimed *as read*: with a lock path by ``Create(lock)``
 and ``Check(item, version)``, else by ``Delete(item, version)``, through the membership's writer. A
-multi is all or none. If one item is somebody else's, all are looked at again, those taken are left
-out, and the rest is tried again, some rounds.
+multi is all or none. If one item is somebody else's, the stats of all are asked for, those taken
+are left out, and the rest is tried again, some rounds.
 
 What happens on each failure: *item gone, locked, changed*: left out; *not to be touched yet* (its
 note says so), *not to be read, locked or deleted*: left to rest; *unreadable*: claimed all the
@@ -27,7 +27,6 @@ from leaderq.errors import (
     BadVersion,
     ConnectionLost,
     CorruptItem,
-    LeaderqError,
     NodeExists,
     NoNode,
     ZooKeeperError,
@@ -37,7 +36,7 @@ from leaderq.queues.wire.payload import Note, decode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.reading import SizedReader
 from leaderq.writing import SequencedWriter
-from leaderq.zookeeper import Check, Create, Delete, GetData, Operation, Session
+from leaderq.zookeeper import Check, Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import name_of
 
 log = logging.getLogger(__name__)
@@ -287,25 +286,21 @@ class ClaimAttempt:
 
     def _current_states(self) -> dict[str, list[str]]:
         """Those that are gone, changed, or locked; each with the list that it belongs to."""
-        paths, found = self.membership.paths, self._found
-        names = [claim.name for claim in self._wanted]
-        reads = [paths.item(name) for name in names]
-        if self.membership.is_locking:
-            reads += [paths.lock(name) for name in names]
-        answer = self._session.multi_read_async([GetData(path) for path in reads])
-        if self._wait(answer) is not None:
+        paths, found, ask = self.membership.paths, self._found, self._session.exists_async
+        items = [ask(paths.item(claim.name)) for claim in self._wanted]
+        is_locking = self.membership.is_locking
+        locks = [ask(paths.lock(claim.name)) for claim in self._wanted if is_locking]
+        if any(self._wait(answer) is not None for answer in (*items, *locks)):
             return {}
-        found_at: list[Any] = answer.result()
-        items, locks = found_at[: len(names)], found_at[len(names) :]
         states = {
-            name: found.locked
-            for name, lock in zip(names, locks, strict=False)
-            if not isinstance(lock, NoNode)
+            claim.name: found.locked
+            for claim, lock in zip(self._wanted, locks, strict=False)
+            if lock.result() is not None
         }
         for claim, item in zip(self._wanted, items, strict=True):
-            if isinstance(item, NoNode):
+            if (stat := item.result()) is None:
                 states[claim.name] = found.gone
-            elif isinstance(item, LeaderqError) or item[1].version != claim.version:
+            elif stat.version != claim.version:
                 states.setdefault(claim.name, found.again)
         return states
 

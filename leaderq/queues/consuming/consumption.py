@@ -2,14 +2,15 @@
 
 A znode may hold several values (``put_multi``); each that is taken is an :class:`Item` of its own.
 The znode is acknowledged with the last of them. What is left of it then, because the work on some
-values failed or they were not taken, is written back as one. States of a value: *open*, *done*,
+values failed or they were not taken, is written back as one; values that are not taken are when
+the queue is paused or closed, or nobody asks for a second. States of a value: *open*, *done*,
 *left*.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
@@ -46,6 +47,8 @@ T = TypeVar("T")
 _SLICE_S = 0.5
 _SHARED_S = 0.1
 """How soon a waiting taker sees the values of a znode that another one has taken."""
+_IDLE_S = 1.0
+"""After so long without a taker, values of a znode go back if none of its values is in hand."""
 
 
 class TakenZnode:
@@ -251,9 +254,11 @@ class Consumption(Generic[T]):
         self._work = ItemWorkers(name, engine) if self.is_pushed else None
         if isinstance(options.consumer, QueueConsumer):
             engine.on_state = options.consumer.state_changed
+        engine.give_back_idle = self._give_back_idle
         self._lock = threading.Lock()
         # values of znodes that were taken, not handed out
         self._taken: deque[Item[T]] = deque()
+        self._asked_s = now_s()
         self._is_started = self._is_closed = False
 
     def start(self, patience_s: float = START_S) -> None:
@@ -297,6 +302,7 @@ class Consumption(Generic[T]):
             if self._is_closed or not self._is_started:
                 state = "closed" if self._is_closed else "not started"
                 raise QueueClosed(f"queue {self._paths.path} is {state}")
+            self._asked_s = now_s()
             left_s = _SHARED_S if end is None else min(_SHARED_S, end - now_s())
             item = self._next_taken()
             if item is None:
@@ -312,7 +318,8 @@ class Consumption(Generic[T]):
         if self._taken:
             with suppress(IndexError):  # another taker was quicker
                 item = self._taken.popleft()
-                if self.engine.may_be_begun(item._claim):
+                is_paused = self.engine.pause_switch.is_paused
+                if not is_paused and self.engine.may_be_begun(item._claim):
                     return item
                 item.give_back()
                 self._give_back_taken()
@@ -322,6 +329,18 @@ class Consumption(Generic[T]):
         with suppress(IndexError):
             while True:
                 self._taken.popleft().give_back()
+
+    def _give_back_idle(self) -> bool:
+        """On the engine's thread. Give back what was not handed out, if paused, or if nobody asks
+        for it and works on a value of its znode; returns whether anything is left.
+        """
+        left = Counter(item._taken for item in self._taken.copy())
+        is_idle = now_s() > self._asked_s + _IDLE_S
+        if self.engine.pause_switch.is_paused or (
+            is_idle and all(len(znode.open) == count for znode, count in left.items())
+        ):
+            self._give_back_taken()
+        return bool(self._taken)
 
     def _take_apart(self, claim: Claim) -> None:
         try:
@@ -335,6 +354,8 @@ class Consumption(Generic[T]):
             self.engine.settle([settling.done(claim)])
         taken = TakenZnode(claim, claim.items)
         self._taken.extend(Item(value, at, taken, self) for at, value in enumerate(values))
+        if len(values) > 1:
+            self.engine.notify()
 
     def settlement_of(self, taken: TakenZnode) -> ItemSettlement:
         """The settlement of a znode once all its values are settled."""

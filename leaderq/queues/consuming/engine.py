@@ -7,7 +7,7 @@ between two steps, so none of them ever waits for it.
 
 States: **out** (no member, or no session), **standing** (claims and hands out), **paused** (by the
 user or an operator, or the connection is suspended: nothing is claimed or handed out, what is begun
-goes on), **closing**. On each failure:
+goes on), **closing**.
 
 What happens on each failure:
 
@@ -61,6 +61,8 @@ MAX_BATCH = 250
 MAX_LOCKS = 125
 AHEAD_BYTES = 4 << 20
 """Nothing more is claimed while items of that many bytes wait to be begun."""
+_NAMES_BYTES = 16 * 1024
+"""Of the names of one claim: its multi contains each twice, and once more in the record."""
 _MOST_READ_AHEAD = 250
 _MOST_LOSSES = 20
 _GUESSES = 4
@@ -120,7 +122,7 @@ class Engine:
             created=self.ready.has_come,
         )
         self._members = Members(session, paths, name, wake)
-        self.pause_switch = PauseSwitch(session, paths, self._notify)
+        self.pause_switch = PauseSwitch(session, paths, self.notify)
         self._membership: Membership | None = None
         self._under_way: deque[ClaimAttempt] = deque()
         self._under_way_names = 0
@@ -133,6 +135,9 @@ class Engine:
         self.is_closing = threading.Event()
         self.on_state: Callable[[SessionState], object] | None = None
         self._states: deque[SessionState] = deque()
+        self.give_back_idle: Callable[[], bool] = bool
+        """Gives back values of znodes that nobody takes; returns whether any are left."""
+        self._has_taken = False
 
     def start(self, patience_s: float = START_S) -> None:
         """Begin; returns when this consumer stands among the others.
@@ -235,7 +240,7 @@ class Engine:
         """Whether anything may be handed out; asked under the lock of the prefetched items."""
         return self._session.state is SessionState.CONNECTED and not self.pause_switch.is_paused
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
         self._service.wake()
         self.ready.recheck()
 
@@ -275,6 +280,7 @@ class Engine:
         self.pause_switch.refresh()
         came = self.ready.came  # before the news is applied: what comes later is not among it
         self._listing.apply_events()
+        self._has_taken = self.give_back_idle()
         if self.pause_switch.is_paused:
             asks = self.ready.asks
             self._release_ahead()
@@ -384,6 +390,10 @@ class Engine:
             wanted = 0  # it is alone until it is settled
         count = max(1, int(wanted / self._per_znode))
         names = self._without_suspects(self._names(count)) if wanted > 0 else []
+        while len(names) > 1 and sum(map(len, names)) > _NAMES_BYTES:
+            half = len(names) // 2
+            self._waiting.release(names[half:])
+            names = names[:half]
         if names:
             self._held.update(names)
             self._await_reading(names)
@@ -486,7 +496,7 @@ class Engine:
             or asks > self.ready.answered
             or (self._listing.is_lock_changed and self._waiting.has_overdue(now_ms()))
         ):
-            self._listing.look(self._waiting.guesses(min(_GUESSES, self._reader.most), share))
+            self._listing.look(self._waiting.guesses(_GUESSES, share))
             names = self._shared_names(wanted, share)
         names += self._waiting.take_overdue(wanted - len(names), now_ms())
         if share is not None and share.won:
@@ -602,7 +612,7 @@ class Engine:
             overdue = self._waiting.overdue_ms(now_ms())
             if overdue is not None:
                 wait_s = min(wait_s, max(0.001, (overdue - now_ms()) / 1000))
-        if self.ready and not self.ready.takers:
+        if (self.ready or self._has_taken) and not self.ready.takers:
             wait_s = min(wait_s, HANGS_S)
         if self._postponed_s is not None:
             wait_s = min(wait_s, HANGS_S)

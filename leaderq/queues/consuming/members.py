@@ -59,7 +59,8 @@ class DeathRecords:
 
     What happens on each failure: **a record cannot be read or deleted**: it is looked at again when
     a member comes or goes; **a record is taken away by hand**: those deaths are not counted; **a
-    session ends and its process lives on**: it takes its record away itself, and no death counts.
+    session ends and its process lives on**: it takes its record away as soon as it is connected
+    again, and no death counts for who claims later.
     """
 
     def __init__(self, session: Session, paths: QueuePaths) -> None:

@@ -26,7 +26,7 @@ class Prefetch:
 
     ``key``: the order of names. ``may_begin``: whether anything may be handed out now; asked under
     the lock, so it must not block. ``notify_wanted``: called when more is wanted. ``slack``: how
-    many may still be handed out after something more urgent has come.
+    many of one listing are handed out even if something more urgent has come.
     """
 
     def __init__(

@@ -50,9 +50,14 @@ def run(address: str, log: Path, attempts: int) -> bool:
     return ended.returncode == 9
 
 
-@pytest.mark.parametrize("innocent, most", [(0, 2), (40, 3)])
+@pytest.mark.parametrize("innocent, attempts, most", [(0, 1, 1), (0, 2, 2), (40, 2, 3)])
 def test_an_item_over_which_consumers_die_is_set_aside_and_no_other(
-    zookeeper_server: ZooKeeperServer, znode_root: str, tmp_path: Path, innocent: int, most: int
+    zookeeper_server: ZooKeeperServer,
+    znode_root: str,
+    tmp_path: Path,
+    innocent: int,
+    attempts: int,
+    most: int,
 ) -> None:
     log = tmp_path / "begun"
     address = f"{zookeeper_server.address}{znode_root}"
@@ -63,10 +68,11 @@ def test_an_item_over_which_consumers_die_is_set_aside_and_no_other(
             queue.put("poison")
             queue.put_many([f"after {number}" for number in range(innocent // 2)])
             deaths = 0
-            while run(address, log, attempts=2):
+            while run(address, log, attempts):
                 deaths += 1
                 assert deaths <= most
                 eventually(lambda: not session.children("/locks"), timeout_s=30)
+            assert deaths >= attempts
             (letter,) = queue.dead_letters.browse()
             assert (letter.found.items, letter.note.reason) == ([b"poison"], "died")
             assert "consumers died while they worked on it" in (letter.note.error or "")

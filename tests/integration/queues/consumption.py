@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -81,6 +82,18 @@ class Stuck:
         if len(self.seen.values) == self._at:
             self.entered.set()
             assert self.released.wait(120)
+
+
+class Slow:
+    """A consumer that notes what it is given and needs so many seconds for each."""
+
+    def __init__(self, needs_s: float) -> None:
+        self.seen = Seen()
+        self._needs_s = needs_s
+
+    def __call__(self, value: Any) -> None:
+        self.seen(value)
+        time.sleep(self._needs_s)
 
 
 class Flaky:

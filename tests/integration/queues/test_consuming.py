@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from consumption import LOCKS, PATH, Held, Seen, Stuck, consuming, fill, is_empty
+from consumption import LOCKS, PATH, Seen, Stuck, consuming, fill, is_empty
 
 from leaderq.errors import (
     BadVersion,
@@ -17,6 +18,8 @@ from leaderq.errors import (
     QueueClosed,
 )
 from leaderq.queues.consumers import QueueOptions
+from leaderq.queues.consuming import engine
+from leaderq.queues.consuming.listing import QueueListing
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_for, sort_key
 from leaderq.retrying import RetryPolicy
 from leaderq.testing import eventually
@@ -76,15 +79,32 @@ def test_an_urgent_item_overtakes_what_is_claimed_already(session: Session) -> N
         assert stuck.seen.wait_for(51)[20] == b"urgent"
 
 
-def test_with_slack_so_many_may_go_before_an_urgent_item(session: Session) -> None:
+def test_so_many_items_of_one_listing_go_before_a_newcomer_that_is_more_urgent(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_claim, apply = threading.Event(), QueueListing.apply_events
+
+    def gated(listing: QueueListing) -> None:
+        assert may_claim.wait(60)
+        apply(listing)
+
+    monkeypatch.setattr(engine, "HANGS_S", 60.0)
+    monkeypatch.setattr(QueueListing, "apply_events", gated)
+    may_claim.set()
     fill(session, [b"%02d" % number for number in range(40)], QueueKind.PRIORITY, priority=10)
-    held = Held()
-    with consuming(session, held, kind=QueueKind.PRIORITY, min_items_before_refresh=3):
-        assert held.entered.wait(60)
+    stuck = Stuck(10)
+    with consuming(session, stuck, kind=QueueKind.PRIORITY, min_items_before_refresh=13) as one:
+        assert stuck.entered.wait(60)
+        eventually(lambda: len(one.engine.ready) >= 10)
+        may_claim.clear()
         fill(session, [b"urgent"], QueueKind.PRIORITY, priority=1)
-        held.released.set()
-        seen = held.seen.wait_for(41)
-    assert sorted(seen) == [*[b"%02d" % number for number in range(40)], b"urgent"]
+        eventually(lambda: one.engine.ready.is_overtaken)
+        stuck.released.set()
+        try:
+            stuck.seen.wait_for(13, timeout_s=10)
+        finally:
+            may_claim.set()
+        assert stuck.seen.wait_for(41).index(b"urgent") == 13
 
 
 def test_nothing_is_delivered_before_it_is_due_and_equal_times_keep_the_order_of_the_puts(
@@ -199,6 +219,23 @@ def test_an_acknowledgement_after_the_session_is_over_writes_nothing(
         assert other.exists("/receipt") is None
         again.ack()
         assert is_empty(other)
+
+
+def test_a_session_that_ends_while_its_process_lives_is_not_counted_as_a_death(
+    opened: Callable[[], Session], address: str
+) -> None:
+    mine, other = opened(), opened()
+    credentials, once = mine.credentials, RetryPolicy(attempts=1)
+    assert credentials is not None
+    fill(other, [b"a"])
+    with consuming(mine, retry=once) as queue:
+        assert queue.take(60) is not None
+        records = set(other.children(f"{PATH}-meta/claims"))
+        assert end_session(address, credentials, timeout_s=60.0)
+        eventually(lambda: records.isdisjoint(other.children(f"{PATH}-meta/claims")))
+        with consuming(other, retry=once) as next_one, next_one.take(20) as again:
+            assert (again.value, again.attempt) == (b"a", 1)
+    assert is_empty(other)
 
 
 @pytest.mark.parametrize("has_heard", [True, False])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from consumption import Held
+from consumption import Held, Slow
 
 from leaderq.errors import QueueClosed
 from leaderq.queues import DistributedIdQueue, DistributedPriorityQueue, DistributedQueue
@@ -38,6 +38,24 @@ def test_an_item_is_taken_back_by_its_name_unless_somebody_has_begun_it(
             eventually(lambda: held.seen.values == [b"begun", b"two", b"more"])
     with pytest.raises(QueueClosed):
         producer.cancel(str(other))
+
+
+@LOCKS
+def test_what_is_claimed_ahead_is_not_taken_back_and_everything_else_is(
+    opened: Open, lock_path: str | None
+) -> None:
+    busy = Slow(0.01)
+    with (
+        DistributedQueue(opened(), "/q", lock_path=lock_path) as producer,
+        DistributedQueue(opened(), "/q", consumer=busy, lock_path=lock_path) as queue,
+    ):
+        ready = queue._consumption.engine.ready
+        names = [str(producer.put(b"%d" % number)) for number in range(40)]
+        eventually(lambda: ready.values > 0)
+        cancelled = {b"%d" % at for at, name in enumerate(names) if producer.cancel(name)}
+        eventually(lambda: producer.depth() == 0 and not ready)
+    assert sorted([*busy.seen.values, *cancelled]) == sorted(b"%d" % at for at in range(40))
+    assert cancelled
 
 
 def test_every_kind_returns_the_whole_name(session: Session) -> None:

@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 from mute import TOLD, Mute
 
-from leaderq.errors import ConfigurationError, QueueClosed
+from leaderq.errors import (
+    ClaimLost,
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    QueueClosed,
+)
 from leaderq.queues import (
     BYTES,
     DistributedQueue,
@@ -86,16 +92,33 @@ def test_a_process_pool_is_refused_and_a_thread_pool_says_how_many_work_at_a_tim
             )
 
 
+OURS = pytest.mark.parametrize("kind", [QueueClosed, ConnectionLost, ClaimLost, ConfigurationError])
+
+
+def assert_told(caplog: pytest.LogCaptureFixture, times: int) -> None:
+    """So many failures are in the log, each with its queue and item."""
+    failures = [
+        record.getMessage() for record in caplog.records if "item failed" in record.getMessage()
+    ]
+    assert len(failures) == times
+    assert all("queue=/q item=queue-" in failure for failure in failures)
+
+
 @LOCKS
+@OURS
 @pytest.mark.parametrize("is_batch", [False, True])
 def test_an_error_of_ours_that_escapes_a_consumer_is_a_failure_like_any_other(
-    session: Session, lock_path: str | None, is_batch: bool, caplog: pytest.LogCaptureFixture
+    session: Session,
+    lock_path: str | None,
+    kind: type[LeaderqError],
+    is_batch: bool,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     calls: list[Any] = []
 
     def forward(value: bytes | Sequence[bytes]) -> None:
         calls.append(value)
-        raise QueueClosed("the queue it forwards to is closed")
+        raise kind("of the queue it forwards to")
 
     consumer: dict[str, Any] = {"consume_batch" if is_batch else "consumer": forward}
     retry = RetryPolicy(attempts=3, backoff_s=0.01)
@@ -106,11 +129,29 @@ def test_an_error_of_ours_that_escapes_a_consumer_is_a_failure_like_any_other(
         queue.put(b"item")
         eventually(lambda: queue.dead_letters.count() == 1)
         assert len(calls) == 3
-    failures = [
-        record.getMessage() for record in caplog.records if "item failed" in record.getMessage()
-    ]
-    assert len(failures) == 3
-    assert all("queue=/q item=queue-" in failure for failure in failures)
+    assert_told(caplog, 3)
+
+
+@LOCKS
+@OURS
+def test_an_error_of_ours_in_the_block_of_an_item_is_a_failure_like_any_other(
+    session: Session,
+    lock_path: str | None,
+    kind: type[LeaderqError],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    retry = RetryPolicy(attempts=2, backoff_s=0.0)
+    with (
+        caplog.at_level(logging.WARNING, "leaderq"),
+        DistributedQueue(session, "/q", lock_path=lock_path, retry=retry) as queue,
+    ):
+        queue.put(b"item")
+        for attempt in (1, 2):
+            with pytest.raises(kind), queue.take(60) as item:
+                assert item.attempt == attempt
+                raise kind("of the queue it forwards to")
+        eventually(lambda: queue.dead_letters.count() == 1)
+    assert_told(caplog, 2)
 
 
 class Rude(BaseException):
@@ -136,8 +177,7 @@ def test_an_item_whose_error_cannot_be_told_is_set_aside_and_the_others_go_on(
         queue.put(b"bad")
         eventually(lambda: queue.dead_letters.count() == 1)
         queue.put(b"good")
-        eventually(lambda: queue.depth() == 0)
-        assert seen == [b"bad"] * attempts + [b"good"]
+        eventually(lambda: queue.depth() == 0 and seen == [b"bad"] * attempts + [b"good"])
         (letter,) = queue.dead_letters.browse()
         assert letter.note.error == TOLD
 

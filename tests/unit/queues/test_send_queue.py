@@ -102,6 +102,20 @@ def test_small_batches_gather_while_two_are_under_way_and_large_groups_do_not_wa
     assert one.next_batch() is not None
 
 
+def test_no_more_is_sent_while_so_many_bytes_are_under_way():
+    one = SendQueue(max_ops=100, max_bytes=100_000, window=8, window_bytes=10_000)
+    one.is_halted = False
+    one.waiting.extend(Heard(name, 50) for name in "abcd")
+    for group in one.waiting:
+        group.is_alone = True
+    batches = sent(one, 2)  # of 5000 bytes each
+    assert not one.may_send
+    answer(batches[0])
+    one.take_applied()
+    sent(one, 1)
+    assert not one.may_send
+
+
 def test_a_large_multi_is_followed_by_small_ones_that_push_it_out_of_the_servers_memory():
     one = SendQueue(max_ops=100, max_bytes=1000, window=2)
     one.is_halted = False
