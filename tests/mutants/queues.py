@@ -174,7 +174,7 @@ MUTANTS = [
     mutant(
         "values of a znode go back while another of them is in hand",
         f"{VALUES}values_that_nobody_asks_for_wait_while_another_of_their_znode_is_in_hand[/locks]",
-        Edit(CONSUMPTION, "len(znode.open) == count", "True"),
+        Edit(CONSUMPTION, "len(znode.open) != count", "False"),
     ),
     mutant(
         "a paused queue keeps the values of a znode that were not taken",

@@ -334,13 +334,18 @@ class Consumption(Generic[T]):
         """On the engine's thread. Give back what was not handed out, if paused, or if nobody asks
         for it and works on a value of its znode; returns whether anything is left.
         """
-        left = Counter(item._taken for item in self._taken.copy())
-        is_idle = now_s() > self._asked_s + _IDLE_S
+        if not self._taken:
+            return False
         if self.engine.pause_switch.is_paused or (
-            is_idle and all(len(znode.open) == count for znode, count in left.items())
+            now_s() > self._asked_s + _IDLE_S and not self._has_values_in_hand()
         ):
             self._give_back_taken()
         return bool(self._taken)
+
+    def _has_values_in_hand(self) -> bool:
+        """Whether a value was handed out, and not settled, of a znode of which others were not."""
+        left = Counter(item._taken for item in self._taken.copy())
+        return any(len(znode.open) != count for znode, count in left.items())
 
     def _take_apart(self, claim: Claim) -> None:
         try:
