@@ -18,8 +18,15 @@ from kazoo.protocol.serialization import CloseInstance, Exists, GetChildren, Pin
 from kazoo.protocol.states import KeeperState
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from leaderq.testing.simulation import ensemble
-from leaderq.testing.simulation.network import Connection, Hungup, Network
+from leaderq.testing.simulation.ensemble.messages import (
+    Connected,
+    Hello,
+    Hungup,
+    Refused,
+    ServerAnswer,
+    ServerEvent,
+)
+from leaderq.testing.simulation.network import Connection, Network
 from leaderq.testing.simulation.primitives import (
     SimulatedEvent,
     SimulatedQueue,
@@ -277,7 +284,7 @@ class SimulatedClient:
     def _connect(self, wire: Connection) -> bool:
         session = self._session
         wire.hello(
-            ensemble.Hello(
+            Hello(
                 0 if session is None else session.session_id,
                 b"" if session is None else session.password,
                 self._asked_s,
@@ -292,10 +299,10 @@ class SimulatedClient:
                 raise _Dropped("no answer to the connect request in time")
             if isinstance(answer, Hungup):
                 raise _Dropped("the server refused the connection")
-            if isinstance(answer, ensemble.Refused):
+            if isinstance(answer, Refused):
                 self._become(KeeperState.EXPIRED_SESSION)
                 return False
-            if isinstance(answer, ensemble.Connected):
+            if isinstance(answer, Connected):
                 break
             if answer is _Wake.DROP:
                 raise _Dropped("closed while connecting")
@@ -356,9 +363,9 @@ class SimulatedClient:
 
     def _heard(self, message: Any) -> bool:
         """Take in one message; returns whether the session was closed, as we asked."""
-        if isinstance(message, Hungup) or isinstance(message, ensemble.Hungup):
+        if isinstance(message, Hungup):
             raise _Dropped("the server closed the connection")
-        if isinstance(message, ensemble.Event):
+        if isinstance(message, ServerEvent):
             if not self._stopping:
                 self._on_event(message.kind, message.path)
                 self._tell_one_shots(message.kind, message.path)
@@ -379,14 +386,14 @@ class SimulatedClient:
             self._last_zxid = answer.zxid
         assert xid == answer.xid, f"{request!r}: answer {answer.xid} to request {xid}"
         if reply is not None:
-            if not answer.error:
+            if not answer.error_code:
                 reply.set(answer.value)
                 self._watch(request)
-            elif answer.error == _NO_NODE and request.type == Exists.type:
+            elif answer.error_code == _NO_NODE and request.type == Exists.type:
                 reply.set(None)
                 self._watch(request)
             else:
-                reply.set_exception(EXCEPTIONS[answer.error]())
+                reply.set_exception(EXCEPTIONS[answer.error_code]())
         return request is CloseInstance
 
     # -- watches -----------------------------------------------------------------------------------
@@ -495,9 +502,7 @@ class SimulatedEnder:
                 wire = self._network.open(process, server, answers.put)
                 wires.append(wire)
                 wire.hello(
-                    ensemble.Hello(
-                        credentials.session_id, credentials.password, session_timeout_s, 0
-                    )
+                    Hello(credentials.session_id, credentials.password, session_timeout_s, 0)
                 )
                 wire.send(1, CloseInstance)
                 if self._is_over(answers, min(until_s, process.clock_s() + 0.1), process):
@@ -516,8 +521,8 @@ class SimulatedEnder:
                 answer = answers.get(timeout=left_s)
             except queue.Empty:
                 return False
-            if isinstance(answer, ensemble.Refused):
+            if isinstance(answer, Refused):
                 return True
-            if isinstance(answer, ensemble.Answer) and answer.xid == 1:
+            if isinstance(answer, ServerAnswer) and answer.xid == 1:
                 return True
         return False

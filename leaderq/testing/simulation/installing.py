@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import gc
 import logging
-import queue
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import _base as futures
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from leaderq import chance, clock, host
@@ -25,7 +25,6 @@ from leaderq.testing.simulation.network import Network
 from leaderq.testing.simulation.scheduler import World
 from leaderq.threads import primitives
 from leaderq.zookeeper import transport
-from leaderq.zookeeper.paths import Address
 
 _COLLECT_EVERY = 50
 _leading = threading.Lock()
@@ -123,83 +122,110 @@ class _Complaints(logging.Handler):
         self._world.note("logged", level=record.levelname, line=said)
 
 
+class _Seams:
+    """What was put in place of the real things, to be taken back."""
+
+    def __init__(self) -> None:
+        self._here = threading.get_ident()
+        self._undo: list[tuple[object, str, Any]] = []
+
+    def only_here(self, made: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+        """``made`` on this real thread, ``real`` on all others."""
+        here, ident = self._here, threading.get_ident
+
+        def either(*args: Any, **kwargs: Any) -> Any:
+            return (made if ident() == here else real)(*args, **kwargs)
+
+        return either
+
+    def put(self, owner: object, name: str, made: Callable[..., Any]) -> None:
+        """Let ``owner.name`` be ``made`` on this thread, if there is such a name."""
+        real = getattr(owner, name, None)
+        if real is not None:
+            self._undo.append((owner, name, real))
+            setattr(owner, name, self.only_here(made, real))
+
+    def put_all(self, owner: object, made: Mapping[str, Callable[..., Any]]) -> None:
+        for name, one in made.items():
+            self.put(owner, name, one)
+
+    def put_object(self, owner: object, name: str, value: Any) -> None:
+        self._undo.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
+
+    def take_back(self) -> None:
+        for owner, name, value in reversed(self._undo):
+            setattr(owner, name, value)
+
+
+@contextmanager
+def _complaints_noted(world: World) -> Iterator[None]:
+    """Within the block the errors that the program logs stand in the history, and nowhere else."""
+    logger = logging.getLogger("leaderq")
+    before = logger.level, logger.propagate, logger.handlers[:]
+    logger.handlers[:], logger.propagate = [_Complaints(world)], False
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.handlers[:], logger.propagate = before[2], before[1]
+        logger.setLevel(before[0])
+
+
+@contextmanager
+def _garbage_collected_between_lives() -> Iterator[None]:
+    """When garbage is collected depends on what ran before; in a life it must not matter."""
+    global _lives
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        _lives += 1
+        if _lives % _COLLECT_EVERY == 0:
+            gc.collect()
+        if was_on:
+            gc.enable()
+
+
 @contextmanager
 def installed(world: World, network: Network | None = None) -> Iterator[World]:
     """Within the block the program runs in ``world``, and reaches ZooKeeper through ``network``.
 
     The life is over, and all its tasks have ended, when the block is left.
+
+    :raises RuntimeError: another life is being led.
     """
-    global _lives
     if not _leading.acquire(blocking=False):
-        raise RuntimeError("one simulated life is led at a time; lead the other first")
-    undo: list[tuple[object, str, Any]] = []
-
-    def put(owner: object, name: str, value: Any) -> None:
-        if hasattr(owner, name):
-            undo.append((owner, name, getattr(owner, name)))
-            setattr(owner, name, value)
-
-    here = threading.get_ident()
-
-    def only_here(made: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
-        def either(*args: Any, **kwargs: Any) -> Any:
-            return (made if threading.get_ident() == here else real)(*args, **kwargs)
-
-        return either
-
-    logger = logging.getLogger("leaderq")
-    complaints = _Complaints(world)
-    before = logger.level, logger.propagate, logger.handlers[:]
-    collecting = gc.isenabled()
-    gc.disable()
+        raise RuntimeError("one simulated life is led at a time; end the other first")
+    seams = _Seams()
     try:
-        simulated.set_world(world)
-        for name, made in _THREADS.items():
-            put(primitives, name, only_here(made, getattr(primitives, name, made)))
-        for name, told in _clock(world).items():
-            put(clock, name, only_here(told, getattr(clock, name, told)))
-        drawn = _Chance(world)
-        for name in dir(drawn):
-            if not name.startswith("_") and hasattr(chance, name):
-                put(chance, name, only_here(getattr(drawn, name), getattr(chance, name)))
-        put(host, "name", only_here(lambda: _process(world, "host", "host"), host.name))
-        put(host, "pid", only_here(lambda: _process(world, "pid", 1), host.pid))
-        put(futures, "threading", _FuturesThreading(only_here))
-        put(queue, "time", only_here(clock.now_s, queue.time))  # type: ignore[attr-defined]
-        if network is not None:
-            _use_network(put, only_here, network)
-        logger.handlers[:], logger.propagate = [complaints], False
-        logger.setLevel(logging.ERROR)
-        yield world
+        with _garbage_collected_between_lives(), _complaints_noted(world):
+            _put_in(seams, world, network)
+            try:
+                yield world
+            finally:
+                logging.disable(logging.CRITICAL)  # what ends with its life has nothing to say
+                world.bury()
+                logging.disable(logging.NOTSET)
     finally:
-        try:
-            logging.disable(logging.CRITICAL)
-            world.bury()
-        finally:
-            logging.disable(logging.NOTSET)
-            logger.handlers[:] = before[2]
-            logger.propagate = before[1]
-            logger.setLevel(before[0])
-            for owner, name, value in reversed(undo):
-                setattr(owner, name, value)
-            simulated.set_world(None)
-            _lives += 1
-            if _lives % _COLLECT_EVERY == 0:
-                gc.collect()
-            if collecting:
-                gc.enable()
-            _leading.release()
+        seams.take_back()
+        simulated.set_world(None)
+        _leading.release()
 
 
-def _use_network(put: Callable[..., None], only_here: Callable[..., Any], network: Network) -> None:
-    def client(address: Address, **options: Any) -> SimulatedClient:
-        return SimulatedClient(network, address, **options)
-
-    def ender(*_: Any, **__: Any) -> SimulatedEnder:
-        return SimulatedEnder(network)
-
-    put(transport, "new_client", only_here(client, transport.new_client))
-    put(transport, "new_ender", only_here(ender, transport.new_ender))
+def _put_in(seams: _Seams, world: World, network: Network | None) -> None:
+    simulated.set_world(world)
+    seams.put_all(primitives, _THREADS)
+    seams.put_all(clock, _clock(world))
+    drawn = _Chance(world)
+    seams.put_all(chance, {name: getattr(drawn, name) for name in dir(drawn) if name[0] != "_"})
+    seams.put(host, "name", lambda: _process(world, "host", "host"))
+    seams.put(host, "pid", lambda: _process(world, "pid", 1))
+    seams.put_object(futures, "threading", _FuturesThreading(seams.only_here))
+    if network is not None:
+        seams.put(transport, "new_client", partial(SimulatedClient, network))
+        seams.put(transport, "new_ender", lambda *_, **__: SimulatedEnder(network))
 
 
 def _process(world: World, what: str, otherwise: Any) -> Any:

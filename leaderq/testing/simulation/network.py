@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from leaderq.testing.simulation.ensemble.messages import Hungup
 from leaderq.testing.simulation.scheduler import Process, World
 
 
@@ -32,11 +33,7 @@ class Servers(Protocol):
     ) -> ServerEnd | None: ...
 
 
-class Hungup:
-    """The last message of a connection: it is broken, or was closed by the server."""
-
-
-HUNGUP = Hungup()
+_BROKEN = Hungup()
 
 
 class _Stream:
@@ -112,7 +109,7 @@ class Connection:
     def _connect(self, hello: Any) -> None:
         end = self._network.servers.connect(self.server, hello, self._answered)
         if end is None:
-            self._answered(HUNGUP)
+            self._answered(_BROKEN)
         self._end = end
 
     def _answered(self, message: Any) -> None:
@@ -150,7 +147,7 @@ class Connection:
         world = self._network.world
         world.at(self._network.delay_s(), self._hang_up)
         if not self._is_closed:
-            world.at(self._network.delay_s(), lambda: self._received(HUNGUP))
+            world.at(self._network.delay_s(), lambda: self._received(_BROKEN))
 
     def vanish(self) -> None:
         """The host is gone: nobody says anything any more."""

@@ -220,8 +220,6 @@ class SimulatedCondition:
     def notify_all(self) -> None:
         self.notify(len(self._waiters))
 
-    notifyAll = notify_all
-
 
 class SimulatedEvent:
     """As ``threading.Event``."""

@@ -423,7 +423,7 @@ class World:
     # -- its end -----------------------------------------------------------------------------------
 
     def bury(self) -> int:
-        """End the life: every task that waits gets :class:`Killed`. Returns how many did not end."""
+        """End the life: what waits gets :class:`Killed`. Returns how many tasks did not end."""
         self.steps += self._steps
         self.over = True
         left = 0
