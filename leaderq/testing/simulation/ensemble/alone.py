@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from leaderq.testing.simulation.ensemble.connections import PendingRequest, ServerEnd
 from leaderq.testing.simulation.ensemble.messages import RequestType
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Alone:
-    """A server without peers. ``sessions`` are those of before it was stopped, with time-outs."""
+    """A server without peers."""
 
     forwards_syncs = False
 
-    def __init__(self, server: SimulatedServer, sessions: dict[int, int]) -> None:
+    def __init__(self, server: SimulatedServer) -> None:
         settings = server.settings
         self._server = server
         self.sessions = SessionTracker(
@@ -31,7 +31,7 @@ class Alone:
             last_zxid=server.last_zxid,
             wall_ms=settings.wall_ms,
         )
-        for session_id, timeout_ms in sessions.items():
+        for session_id, timeout_ms in server.sessions.items():
             self.sessions.track(session_id, timeout_ms)
 
     def touch(self, end: ServerEnd) -> bool:
@@ -66,7 +66,11 @@ class Alone:
     def session_closed(self, session_id: int) -> None:
         self.sessions.remove(session_id)
 
-    def end_session(self, session_id: int) -> Any:
+    def close(self) -> None:
+        """Its timers look no more."""
+        self.sessions.stop()
+
+    def end_session(self, session_id: int) -> None:
         """The session has expired."""
         self.sessions.begin_closing(session_id)
         self._server.apply(self._proposer.propose(RequestType.CLOSE, session_id, owner=self))

@@ -88,7 +88,8 @@ class ServerEnd:
         self.server.enter(self.server.receive, self, xid, request)
 
     def close(self) -> None:
-        """The client's end is closed: watches are gone, the session is not."""
+        """The client's end is closed: watches are gone, the session is not. It hears nothing more."""
+        self._deliver = _ignore
         self.server.enter(self.server.lose, self)
 
     # -- what the server does ----------------------------------------------------------------------
@@ -138,3 +139,7 @@ class ServerEnd:
             self.hang_up()
         else:
             self.answer(pending.xid, code, value)
+
+
+def _ignore(_: object) -> None:
+    pass

@@ -84,6 +84,12 @@ class SimulatedServer:
         self.watches = WatchTable(settings.version)
         self.hides_events = settings.version >= (3, 8, 4)
         self.last_zxid = 0
+        self.sessions: dict[int, int] = {}
+        """The sessions whose beginning is applied, with their time-outs in ms."""
+        self.log: list[Proposal] = []
+        """Proposals that are logged and not applied."""
+        self.epoch = 0
+        """Of the newest leader that this server has followed."""
         self.is_up = True
         self.is_frozen = False
         self._is_busy = False
@@ -234,17 +240,24 @@ class SimulatedServer:
             if self.watches:
                 for kind, path, acl, acl_above in proposal.triggers:
                     self.watches.fire(kind, path, acl, acl_above)
-        role = self.role
-        if role is not None:
-            if proposal.opens:
-                role.session_opened(proposal.session_id, proposal.opens)
-            elif proposal.closes:
-                role.session_closed(proposal.session_id)
+        if proposal.opens or proposal.closes:
+            self._note_session(proposal)
         pending = proposal.origin
         if isinstance(pending, PendingRequest) and pending.end.server is self:
             self.finish(pending, proposal.code, proposal.value)
         if proposal.closes and (end := self._end_of.get(proposal.session_id)) is not None:
             end.hang_up()
+
+    def _note_session(self, proposal: Proposal) -> None:
+        role, session_id = self.role, proposal.session_id
+        if proposal.opens:
+            self.sessions[session_id] = proposal.opens
+            if role is not None:
+                role.session_opened(session_id, proposal.opens)
+        else:
+            self.sessions.pop(session_id, None)
+            if role is not None:
+                role.session_closed(session_id)
 
     def finish(self, pending: PendingRequest, code: int, value: Any) -> None:
         """A write, a sync or the beginning of a session of a client here is agreed on."""
