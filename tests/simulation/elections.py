@@ -63,6 +63,8 @@ class RudeCareer(LeaderCareer):
 
     def inaugurate(self, term: Term) -> None:
         self._note(What.INAUGURATED, term)
+        with suppress(LeaderqError):
+            self.session.ensure_path(REGISTER)
 
     def execute(self, term: Term) -> None:
         self._note(What.UNIT, term)
@@ -74,7 +76,7 @@ class RudeCareer(LeaderCareer):
                 if not term.wait(length_s):
                     return
             else:
-                clock.sleep(length_s * (8 if drawn > 0.97 else 1))
+                clock.sleep(length_s * (2 if drawn > 0.97 else 1))
         if drawn < 0.4:
             self._write(term)
 
@@ -109,7 +111,6 @@ def lead(life: ElectionLife) -> Verdict:
     chronicle = Chronicle(world)
     problems: list[str] = []
     with installed(world, cluster.network):
-        cluster.ensemble.create(REGISTER)
         for number in range(life.candidates):
             cluster.worker(
                 f"c{number}",
@@ -147,7 +148,8 @@ def _begin(world: World, cluster: Cluster) -> None:
 
 def _accepted(cluster: Cluster, now_s: float) -> Iterable[Line]:
     """The fenced writes that ZooKeeper has accepted, in its order."""
-    names = sorted(cluster.ensemble.children(REGISTER))
-    for number, name in enumerate(names):
-        term = int(cluster.ensemble.data(f"{REGISTER}/{name}"))
-        yield Line(now_s, What.ACCEPTED, number=number, term=term)
+    written = {
+        path: data for path, data in cluster.znodes().items() if path.startswith(f"{REGISTER}/")
+    }
+    for number, path in enumerate(sorted(written)):
+        yield Line(now_s, What.ACCEPTED, number=number, term=int(written[path]))

@@ -18,7 +18,7 @@ from kazoo.protocol.serialization import CloseInstance, Exists, GetChildren, Pin
 from kazoo.protocol.states import KeeperState
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from leaderq.testing.simulation.ensemble.messages import (
+from leaderq.testing.simulation.ensemble import (
     Connected,
     Hello,
     Hungup,
@@ -149,7 +149,7 @@ class SimulatedClient:
         self._on_event = on_event
         self._on_end = on_end
         self._asked_s = timeout_s
-        self.timeout_s = timeout_s if predecessor is None else predecessor.timeout_s
+        self.timeout_s: float = timeout_s if predecessor is None else predecessor.timeout_s
         self.attempts = 0
         self.auth_failed = False
         self.kazoo_log = _Trouble()
@@ -185,7 +185,7 @@ class SimulatedClient:
 
     @property
     def resolved(self) -> list[tuple[str, int]]:
-        return [(f"10.0.0.{one}", 2181) for one in self._network.servers.names]
+        return [(f"10.0.0.{one}", 2181) for one in self._network.servers]
 
     @property
     def connected(self) -> bool:
@@ -239,7 +239,7 @@ class SimulatedClient:
         retry_s = _RETRY_FIRST_S
         try:
             while not self._stopping:
-                servers = list(self._network.servers.names)
+                servers = list(self._network.servers)
                 while servers and not self._stopping:
                     server = servers.pop(int(self._network.world.network() * len(servers)))
                     if self._attempted(server):
@@ -291,7 +291,7 @@ class SimulatedClient:
                 self._last_zxid,
             )
         )
-        limit_s = connect_limit_s(self.timeout_s, len(self._network.servers.names))
+        limit_s = connect_limit_s(self.timeout_s, len(self._network.servers))
         until_s = self._now_s() + limit_s
         while True:
             answer = self._next(until_s - self._now_s())
@@ -498,7 +498,7 @@ class SimulatedEnder:
         while True:
             answers = SimulatedQueue()
             wires = []
-            for server in self._network.servers.names:
+            for server in self._network.servers:
                 wire = self._network.open(process, server, answers.put)
                 wires.append(wire)
                 wire.hello(

@@ -80,7 +80,7 @@ class SimulatedLink(GuardianLink):
 
     def __init__(self, guardian: SimulatedGuardian) -> None:
         self._guardian = guardian
-        self._prepare(guardian.process.pid)
+        self._begin(guardian.process.pid)
 
     @property
     def is_shared(self) -> bool:
@@ -113,17 +113,18 @@ class SimulatedWorker:
         self,
         cluster: Cluster,
         name: str,
-        career: Callable[[], ILeaderCareer],
+        make: Callable[[], ILeaderCareer],
         *,
         has_guardian: bool = True,
         **settings: Any,
     ) -> None:
         self.cluster = cluster
         self.name = name
-        self._career = career
+        self._make = make
         self._has_guardian = has_guardian
         self._settings = {"id": name, **settings}
-        self.process: Process = None  # type: ignore[assignment]  # set by start
+        self.process: Process
+        """The newest one, once it was started."""
         self.guardian: SimulatedGuardian | None = None
         self.runner: Runner | None = None
         self._starts = 0
@@ -131,7 +132,7 @@ class SimulatedWorker:
     @property
     def is_gone(self) -> bool:
         """Whether the process and its guardian are over, so that another may be started."""
-        if self.process is None:
+        if not self._starts:
             return True
         guardian = self.guardian
         return not self.process.alive and (
@@ -163,7 +164,7 @@ class SimulatedWorker:
         link = SimulatedLink(self.guardian) if self.guardian is not None else None
         code: int = ExitCode.OK
         self.runner = Runner(
-            self._career(),
+            self._make(),
             session,
             settings=settings,
             events=EventBus(),
@@ -203,15 +204,20 @@ class Cluster:
         self.network = Network(world, self.ensemble)
         self.workers: list[SimulatedWorker] = []
 
+    def znodes(self) -> dict[str, bytes]:
+        """All znodes and their data, as the server sees them that knows most."""
+        newest = max(self.ensemble.servers, key=lambda one: one.last_zxid)
+        return {path: node.data or b"" for path, node in newest.tree.nodes.items()}
+
     def _delay_s(self, what: str) -> float:
         drawn = self.world.network()
         return 0.0002 + 0.002 * drawn * drawn * (20 if drawn > 0.99 else 1)
 
     def worker(
-        self, name: str, career: Callable[[], ILeaderCareer], **settings: Any
+        self, name: str, make: Callable[[], ILeaderCareer], **settings: Any
     ) -> SimulatedWorker:
         """Add a worker; it is not started yet."""
-        made = SimulatedWorker(self, name, career, **settings)
+        made = SimulatedWorker(self, name, make, **settings)
         self.workers.append(made)
         return made
 

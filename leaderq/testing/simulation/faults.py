@@ -130,7 +130,7 @@ def _end_session(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None
 
 
 def _a_server(cluster: Cluster) -> int:
-    return int(cluster.world.faults() * len(cluster.ensemble.names))
+    return int(cluster.world.faults() * len(cluster.network.servers))
 
 
 def _kill_server(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None]:

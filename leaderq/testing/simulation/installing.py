@@ -101,7 +101,7 @@ class _Chance:
     def urandom(self, count: int) -> bytes:
         return self.token_bytes(count)
 
-    def getrandbits(self, count: int) -> int:
+    def token_bits(self, count: int) -> int:
         return int.from_bytes(self.token_bytes(count // 8 + 1), "big") >> (8 - count % 8)
 
     def uuid4(self) -> uuid.UUID:
@@ -249,6 +249,7 @@ def _clock(world: World) -> dict[str, Callable[..., Any]]:
 
     return {
         "now_s": now_s,
+        "awake_s": now_s,
         "calendar_s": calendar_s,
         "now_ms": lambda: int(calendar_s() * 1000),
         "sleep": sleep,

@@ -10,28 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from leaderq.testing.simulation.ensemble.messages import Hungup
+from leaderq.testing.simulation.ensemble import Ensemble, Hungup, ServerEnd
 from leaderq.testing.simulation.scheduler import Process, World
-
-
-class ServerEnd(Protocol):
-    """What a server offers to one connection."""
-
-    def send(self, xid: int, request: Any) -> None: ...
-    def close(self) -> None: ...
-
-
-class Servers(Protocol):
-    """What a network needs to know of an ensemble."""
-
-    @property
-    def names(self) -> range: ...
-    def connect(
-        self, server: int, hello: Any, deliver: Callable[[Any], None]
-    ) -> ServerEnd | None: ...
-
 
 _BROKEN = Hungup()
 
@@ -107,7 +89,7 @@ class Connection:
         self._there.carry(lambda: self._connect(hello))
 
     def _connect(self, hello: Any) -> None:
-        end = self._network.servers.connect(self.server, hello, self._answered)
+        end = self._network.ensemble.connect(self.server, hello, self._answered)
         if end is None:
             self._answered(_BROKEN)
         self._end = end
@@ -161,10 +143,11 @@ class Network:
     """All connections of a life. ``delay_s()`` draws how long a message takes."""
 
     def __init__(
-        self, world: World, servers: Servers, *, least_s: float = 0.0002, most_s: float = 0.002
+        self, world: World, ensemble: Ensemble, *, least_s: float = 0.0002, most_s: float = 0.002
     ) -> None:
         self.world = world
-        self.servers = servers
+        self.ensemble = ensemble
+        self.servers = range(len(ensemble.servers))
         self.least_s = least_s
         self.most_s = most_s
         self.connections: list[Connection] = []
@@ -196,7 +179,7 @@ class Network:
         self, host: str, server: int | None = None, *, there: bool = True, back: bool = True
     ) -> None:
         """Hold back what ``host`` and ``server`` (``None``: all) say to each other."""
-        for one in self.servers.names if server is None else (server,):
+        for one in self.servers if server is None else (server,):
             self._cuts[host, one] = (there, back)
         self._apply()
 

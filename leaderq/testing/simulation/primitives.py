@@ -72,13 +72,15 @@ class SimulatedLock:
                 raise
             if not self._locked:
                 self._locked = True
-                if not woken and task in self._waiters:
-                    self._waiters.remove(task)
+                self._leave(task)
                 return True
             if not woken:
-                if task in self._waiters:
-                    self._waiters.remove(task)
+                self._leave(task)
                 return False
+
+    def _leave(self, task: Task | None) -> None:
+        if task is not None and task in self._waiters:
+            self._waiters.remove(task)
 
     def _let_another(self) -> None:
         if not self._locked and self._waiters and _world is not None:

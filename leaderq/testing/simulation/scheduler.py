@@ -78,6 +78,7 @@ class Process:
         self._clock_at_s = world.now_s
         self._stands_still = False
         self.stalled: list[Task] = []
+        self.late: list[tuple[Task, int]] = []
         self.tasks: list[Task] = []
         self.deaths: list[Callable[[], object]] = []
         """Called when it dies, on the scheduler."""
@@ -138,6 +139,9 @@ class Process:
         self.world.note("thawed", process=self.name)
         self.world.make_ready(self.stalled)
         self.stalled = []
+        late, self.late = self.late, []
+        for task, wait in late:
+            self.world._waited(task, wait)
         for told in self.thaws:
             told()
 
@@ -161,7 +165,8 @@ class Task:
         "pending",
         "process",
         "thread",
-        "timer",
+        "until_s",
+        "wait",
         "woken",
     )
 
@@ -169,11 +174,14 @@ class Task:
         self.process = process
         self.name = name
         self.number = number
-        self.greenlet: greenlet = None  # type: ignore[assignment]  # set by spawn
+        self.greenlet: greenlet
         self.parked = False
         self.woken = False
         self.done = False
-        self.timer: Timer | None = None
+        self.wait = 0
+        """Counts its waits, so that the end of a former one wakes nobody."""
+        self.until_s = 0.0
+        """When its wait ends, by its process's clock."""
         self.pending: type[BaseException] | BaseException | None = None
         """Raised in it when it goes on, as an asynchronous exception is."""
         self.ended: list[Task] = []  # who waits for its end
@@ -209,7 +217,7 @@ class World:
         self._countdown = preempt
         self._numbers = itertools.count(1)
         self._ready: list[Task] = []
-        self._due: list[tuple[float, int, Timer]] = []
+        self._due: list[tuple[float, int, Timer | Task, int]] = []
         self._order = itertools.count()
         self._hub = getcurrent()
         self._steps = 0
@@ -273,9 +281,7 @@ class World:
             return False
         task.parked = False
         task.woken = True
-        if task.timer is not None:
-            task.timer.action = None
-            task.timer = None
+        task.wait += 1
         return True
 
     def wake(self, task: Task) -> bool:
@@ -297,7 +303,10 @@ class World:
             raise RuntimeError("only a task can wait; the scheduler itself was about to")
         task.parked, task.woken = True, False
         if timeout_s is not None:
-            self._time(task, task.process.clock_s() + max(timeout_s, 0.0))
+            process = task.process
+            task.until_s = process.clock_s() + max(timeout_s, 0.0)
+            at_s = self.now_s + max(timeout_s, 0.0) / process.rate
+            heapq.heappush(self._due, (at_s, next(self._order), task, task.wait))
         self._hub.switch()
         if self.over:
             raise Killed
@@ -310,28 +319,21 @@ class World:
         assert error is not None
         raise error
 
-    def _time(self, task: Task, until_s: float) -> None:
+    def _waited(self, task: Task, wait: int) -> None:
+        """The wait of ``task`` is over by the world's clock, perhaps not by its process's."""
+        if not task.parked or task.wait != wait:
+            return
         process = task.process
-
-        def due() -> None:
-            task.timer = None
-            if not task.parked:
-                return
-            left_s = until_s - process.clock_s()
-            if left_s > 1e-9:  # the clock ran slowly, or stood still
-                if process.frozen:
-                    process.thaws.append(lambda: self._time_again(task, until_s))
-                else:
-                    self._time(task, until_s)
-                return
+        left_s = task.until_s - process.clock_s()
+        if left_s <= 1e-9:
             task.parked = False
+            task.wait += 1
             self._ready.append(task)
-
-        task.timer = self.at((until_s - process.clock_s()) / process.rate, due)
-
-    def _time_again(self, task: Task, until_s: float) -> None:
-        if task.parked and task.timer is None:
-            self._time(task, until_s)
+        elif process.frozen:  # with its clock
+            process.late.append((task, wait))
+        else:
+            at_s = self.now_s + left_s / process.rate
+            heapq.heappush(self._due, (at_s, next(self._order), task, wait))
 
     def pause_point(self) -> None:
         """Here another task may run, as between any two instructions in reality."""
@@ -366,7 +368,7 @@ class World:
     def at(self, delay_s: float, action: Callable[[], object]) -> Timer:
         """Call ``action()`` on the scheduler, ``delay_s`` seconds from now; it must not wait."""
         timer = Timer(self.now_s + delay_s if delay_s > 0 else self.now_s, action)
-        heapq.heappush(self._due, (timer.at_s, next(self._order), timer))
+        heapq.heappush(self._due, (timer.at_s, next(self._order), timer, 0))
         return timer
 
     def run(self, until_s: float, *, unless: Callable[[], bool] | None = None) -> bool:
@@ -391,19 +393,19 @@ class World:
                 continue
             if unless is not None and unless():
                 return True
-            while due and due[0][2].action is None:
-                heapq.heappop(due)
             if not due or due[0][0] > until_s:
                 self.now_s = max(self.now_s, until_s)
                 return False
-            at_s, _, timer = heapq.heappop(due)
+            at_s, _, what, wait = heapq.heappop(due)
             if at_s > self.now_s:
                 self.now_s = at_s
                 self.steps += self._steps
                 self._steps = self._reads = 0
-            action, timer.action = timer.action, None
-            assert action is not None
-            action()
+            if isinstance(what, Task):
+                self._waited(what, wait)
+            elif what.action is not None:
+                action, what.action = what.action, None
+                action()
 
     def _picked(self, count: int, pick: Callable[[], float]) -> Task | None:
         ready = self._ready
