@@ -21,7 +21,7 @@ from leaderq.testing.simulation.scheduler import World
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LifeVerdict:
     """What came of a life: ``problems`` are sentences, and there must be none."""
 
     life: Any
