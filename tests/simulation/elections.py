@@ -126,11 +126,12 @@ def lead(life: ElectionLife) -> LifeVerdict:
             world.run(life.seconds)
             faults.heal_all()
             chronicle.note(What.HEALED)
-            world.run(life.seconds + Bounds(life.timeout_s).leader_s + _CALM_S)
+            leader_s = Bounds(life.timeout_s + cluster.tick_s).leader_s
+            world.run(life.seconds + leader_s + _CALM_S)
         except LifeHangs as error:
             problems.append(str(error))
         chronicle.lines.extend(_accepted(cluster, world.now_s))
-        problems += judge(chronicle.lines, Bounds(life.timeout_s))
+        problems += judge(chronicle.lines, life.timeout_s, cluster.tick_s)
         problems += failures(world)
         history = list(world.lines())
     terms = sum(1 for line in chronicle.lines if line.what is What.INAUGURATED)

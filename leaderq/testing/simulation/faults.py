@@ -8,6 +8,9 @@ from leaderq.testing.nemesis.history import Kind, What
 from leaderq.testing.simulation.chronicle import Chronicle
 from leaderq.testing.simulation.cluster import SimulatedCluster, SimulatedWorker
 
+Fault = Callable[[SimulatedCluster, SimulatedWorker], Callable[[], None]]
+"""Does a fault to a worker, or to what it needs; returns what heals it."""
+
 
 class Faults:
     """Draws the faults of one life from its seed, and heals them.
@@ -110,9 +113,7 @@ def _freeze_guardian(cluster: SimulatedCluster, worker: SimulatedWorker) -> Call
     return worker.guardian.process.thaw
 
 
-def _cut(
-    there: bool, back: bool
-) -> Callable[[SimulatedCluster, SimulatedWorker], Callable[[], None]]:
+def _cut(there: bool, back: bool) -> Fault:
     def cut(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
         host = worker.process.host
         cluster.network.cut(host, there=there, back=back)
@@ -161,7 +162,7 @@ def _step_down(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[
     return _nothing
 
 
-_ACTIONS: dict[Kind, Callable[[SimulatedCluster, SimulatedWorker], Callable[[], None]]] = {
+_ACTIONS: dict[Kind, Fault] = {
     Kind.KILL_WORKER: _kill_worker,
     Kind.KILL_GUARDIAN: _kill_guardian,
     Kind.KILL_BOTH: _kill_both,
