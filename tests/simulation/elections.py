@@ -43,6 +43,9 @@ class ElectionLife:
     """How many ticks of the servers T has."""
     polite: bool = False
     has_guardian: bool = True
+    fenced_only: bool = False
+    """Judge fenced writes only: all that is promised of a career that looks at nothing, and that no
+    guardian watches over."""
     kinds: Sequence[Kind] = ()
     """The faults to draw from; by default all that a simulation knows."""
 
@@ -131,7 +134,9 @@ def lead(life: ElectionLife) -> LifeVerdict:
         except LifeHangs as error:
             problems.append(str(error))
         chronicle.lines.extend(_accepted(cluster, world.now_s))
-        problems += judge(chronicle.lines, life.timeout_s, cluster.tick_s)
+        problems += judge(
+            chronicle.lines, life.timeout_s, cluster.tick_s, fenced_only=life.fenced_only
+        )
         problems += failures(world)
         history = list(world.lines())
     terms = sum(1 for line in chronicle.lines if line.what is What.INAUGURATED)

@@ -52,15 +52,18 @@ class Chronicle:
         self._world.note(what.value, process=who or None, **told)
 
 
-def judge(lines: Sequence[Line], timeout_s: float, tick_s: float) -> list[str]:
+def judge(
+    lines: Sequence[Line], timeout_s: float, tick_s: float, *, fenced_only: bool = False
+) -> list[str]:
     """All that is wrong with this history; T is ``timeout_s``.
 
     Servers end a session up to a tick after T, so somebody leads up to a tick later than promised
-    for ticks that are small beside T.
+    for ticks that are small beside T. ``fenced_only``: what is not fenced is not judged.
     """
     bounds = Bounds(timeout_s)
-    judges = (register_never_falls_back, nothing_after_its_term)
-    problems = [problem for one in judges for problem in one(lines, bounds)]
+    problems = register_never_falls_back(lines, bounds)
+    if not fenced_only:
+        problems += nothing_after_its_term(lines, bounds)
     return problems + led_again(lines, Bounds(timeout_s + tick_s))
 
 

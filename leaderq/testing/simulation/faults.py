@@ -8,6 +8,7 @@ from leaderq.testing.nemesis.history import Kind, What
 from leaderq.testing.simulation.chronicle import Chronicle
 from leaderq.testing.simulation.cluster import SimulatedCluster, SimulatedWorker
 
+_CREATE, _MULTI = 1, 14
 Fault = Callable[[SimulatedCluster, SimulatedWorker], Callable[[], None]]
 """Does a fault to a worker, or to what it needs; returns what heals it."""
 
@@ -127,6 +128,15 @@ def _reset(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], N
     return _nothing
 
 
+def _lose_answer(*types: int) -> Fault:
+    def lose(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+        host = worker.process.host
+        cluster.network.lost_answers[host] = frozenset(types)
+        return lambda: cluster.network.lost_answers.pop(host, None) and None
+
+    return lose
+
+
 def _end_session(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
     session = None if worker.runner is None else worker.runner._session
     if session is not None and session.id is not None:
@@ -173,6 +183,8 @@ _ACTIONS: dict[Kind, Fault] = {
     Kind.BLACK_HOLE_TO_SERVER: _cut(True, False),
     Kind.BLACK_HOLE_TO_CLIENT: _cut(False, True),
     Kind.RESET: _reset,
+    Kind.LOSE_CREATE: _lose_answer(_CREATE),
+    Kind.LOSE_CLAIM: _lose_answer(_MULTI),
     Kind.END_SESSION: _end_session,
     Kind.KILL_SERVER: _kill_server,
     Kind.FREEZE_SERVER: _freeze_server,

@@ -74,6 +74,7 @@ class Connection:
         self._back = _Stream(network)
         self._end: ServerEnd | None = None
         self._is_closed = False
+        self._lost_xid: int | None = None
         self._apply_cuts()
 
     def _apply_cuts(self) -> None:
@@ -96,6 +97,9 @@ class Connection:
 
     def _answered(self, message: Any) -> None:
         """By the server: send ``message`` back."""
+        if self._lost_xid is not None and getattr(message, "xid", None) == self._lost_xid:
+            self.reset()
+            return
         self._back.carry(lambda: self._received(message))
 
     def _received(self, message: Any) -> None:
@@ -106,6 +110,12 @@ class Connection:
         self._there.carry(lambda: self._arrived(xid, request))
 
     def _arrived(self, xid: int, request: Any) -> None:
+        if request.type in self._network.lost_answers.get(self.process.host, ()):
+            del self._network.lost_answers[self.process.host]
+            if self._network.world.network() < 0.5:
+                self.reset()
+                return
+            self._lost_xid = xid
         if self._end is not None:
             self._end.send(xid, request)
 
@@ -151,6 +161,10 @@ class Network:
         self.least_s = least_s
         self.most_s = most_s
         self.connections: list[Connection] = []
+        self.lost_answers: dict[str, frozenset[int]] = {}
+        """By host: the next request of one of these types is lost, or its answer is, and with it
+        the connection: the host cannot tell which.
+        """
         self._cuts: dict[tuple[str, int], tuple[bool, bool]] = {}
 
     def delay_s(self) -> float:

@@ -1,0 +1,248 @@
+"""Negative controls: edits of the program that simulated lives must notice.
+
+Each is the program with one safety line taken out, and the kind of life that shows it. ``seed`` is
+the first life that was found to show it: the ordinary test leads that one, and searches on from
+there if the program has changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest import mock
+
+from simulation.elections import ElectionLife, lead
+
+from leaderq import clock
+from leaderq.election import enlistment
+from leaderq.election.decision import Input
+from leaderq.election.enlistment import Enlistment, WonClaim
+from leaderq.election.tenure import Lease, Tenure
+from leaderq.errors import Deposed, LeaderqError
+from leaderq.running.runner import Runner
+from leaderq.running.watchdog import Intervention, Watchdog
+from leaderq.term import Reason, Term
+from leaderq.testing.nemesis.history import Kind
+
+Edit = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Control:
+    """``name`` says what is taken out; ``life`` how it is looked for; ``seed`` where it is seen."""
+
+    name: str
+    edit: Edit
+    seed: int
+    life: dict[str, Any] = field(default_factory=dict)
+
+    def found_in(self, seed: int) -> list[str]:
+        """The problems that the life of this seed shows without the line."""
+        with self.edit():
+            return lead(ElectionLife(seed, **self.life)).problems
+
+    def search(self, first: int, lives: int) -> tuple[int, str] | None:
+        """The first seed from ``first`` on that shows it, and how; ``None``: none of ``lives``."""
+        for seed in range(first, first + lives):
+            if problems := self.found_in(seed):
+                return seed, problems[0]
+        return None
+
+
+def _patched(owner: Any, name: str, value: Any) -> Edit:
+    return lambda: mock.patch.object(owner, name, value)
+
+
+def _write_unfenced(self: Tenure, term: Any, ops: Any) -> Any:
+    return self._session.multi(list(ops), timeout_s=5.0)
+
+
+@contextmanager
+def _lost_claim_is_a_win() -> Iterator[None]:
+    real = Enlistment.claim
+
+    def claim(self: Enlistment) -> Input:
+        found = real(self)
+        if found is Input.FAILED and self.position is not None and self._owner is not None:
+            record = self._next_record(self.position.name)
+            path = self._layout.candidate(self.position.name)
+            self.won = WonClaim(record, path, self._owner, clock.now_s(), False, self._wishes)
+            return Input.WON
+        return found
+
+    with mock.patch.object(Enlistment, "claim", claim):
+        yield
+
+
+@contextmanager
+def _a_failed_renewal_counts() -> Iterator[None]:
+    real = Tenure._renewed
+
+    def renewed(self: Tenure, reply: Any, sent_s: float) -> None:
+        if isinstance(reply.exception(), LeaderqError):
+            with self._lock:
+                self.lease = self.lease.acknowledged(clock.now_s())
+                self.term.prolong(self.lease.ends_s)
+            return
+        real(self, reply, sent_s)
+
+    with mock.patch.object(Tenure, "_renewed", renewed):
+        yield
+
+
+@contextmanager
+def _released_before_the_code_has_returned() -> Iterator[None]:
+    real = Runner._term_ending
+
+    def ending(self: Runner, event: Any) -> None:
+        real(self, event)
+        term = self._term
+        if term is not None:
+            self._candidate.step_down(term.reason, term=term)
+            node = self._candidate._campaign.tenure
+            if node is not None:
+                self._session.delete_async(node.node)
+
+    with mock.patch.object(Runner, "_term_ending", ending):
+        yield
+
+
+@contextmanager
+def _nobody_in_front_matters() -> Iterator[None]:
+    real = enlistment.position_of
+
+    def position(guid: str, names: Any) -> Any:
+        found = real(guid, names)
+        return None if found is None else replace(found, ahead=None)
+
+    with mock.patch.object(enlistment, "position_of", position):
+        yield
+
+
+@contextmanager
+def _guardian_spares() -> Iterator[None]:
+    real = Watchdog.look
+
+    def look(self: Watchdog, now_s: float, *, stopped: bool) -> Any:
+        seen, what = real(self, now_s, stopped=stopped)
+        return seen, Intervention.LEAVE_ALONE if what is Intervention.KILL else what
+
+    with mock.patch.object(Watchdog, "look", look):
+        yield
+
+
+@contextmanager
+def _claims_ignore_the_record() -> Iterator[None]:
+    real = enlistment.SetData
+
+    def anyhow(path: str, data: bytes, version: int = -1) -> Any:
+        return real(path, data)
+
+    with (
+        mock.patch.object(enlistment, "SetData", anyhow),
+        mock.patch.object(Enlistment, "_next_record", _first_record(Enlistment._next_record)),
+    ):
+        yield
+
+
+def _first_record(real: Any) -> Any:
+    def record(self: Enlistment, name: str) -> Any:
+        self._highest = self._newest.number
+        return replace(real(self, name), number=self._newest.number or 1)
+
+    return record
+
+
+def _ends_late(self: Lease) -> float:
+    return self.heard_s + 2 * self.timeout_s
+
+
+def _ends_at_t(self: Lease) -> float:
+    return self.heard_s + self.timeout_s
+
+
+@contextmanager
+def _any_znode_is_ours() -> Iterator[None]:
+    with (
+        mock.patch.object(Enlistment, "_is_mine", lambda *_: True),
+        mock.patch.object(Enlistment, "_sweep", lambda *_: None),
+        mock.patch.object(Enlistment, "take_new_mark", lambda _self: None),
+    ):
+        yield
+
+
+@contextmanager
+def _nobody_looks_again() -> Iterator[None]:
+    with (
+        mock.patch.object(Enlistment, "_watch", lambda _self, _ahead: Input.BEHIND),
+        mock.patch("leaderq.election.campaign.Campaign._look_later", lambda _self: None),
+    ):
+        yield
+
+
+@contextmanager
+def _blind_term() -> Iterator[None]:
+    def check(self: Term) -> None:
+        if self._over:
+            raise Deposed(term=self.number, reason=self._reason or Reason.LEASE)
+
+    def wait(self: Term, seconds: float) -> bool:
+        return not self.ending.wait(seconds)
+
+    with mock.patch.object(Term, "check", check), mock.patch.object(Term, "wait", wait):
+        yield
+
+
+_ALONE = {"has_guardian": False, "polite": True}
+_UNWATCHED = {"has_guardian": False, "fenced_only": True}
+
+CONTROLS = (
+    Control(
+        "a leader's write is not fenced",
+        _patched(Tenure, "write", _write_unfenced),
+        seed=599,
+        life=_UNWATCHED,
+    ),
+    Control("a lease lasts for 2T", _patched(Lease, "ends_s", property(_ends_late)), seed=136),
+    Control(
+        "a claim whose answer was lost is taken for a win",
+        _lost_claim_is_a_win,
+        seed=3,
+        life={"kinds": (Kind.LOSE_CLAIM, Kind.KILL_WORKER), "faults": 10},
+    ),
+    Control(
+        "a failed renewal prolongs the lease",
+        _a_failed_renewal_counts,
+        seed=79,
+        life={"kinds": (Kind.BLACK_HOLE, Kind.RESET), "faults": 25},
+    ),
+    Control(
+        "the place in line is given up before the code has returned",
+        _released_before_the_code_has_returned,
+        seed=15,
+    ),
+    Control("whoever is in front does not matter", _nobody_in_front_matters, seed=0),
+    Control("the guardian spares a worker that is overdue", _guardian_spares, seed=258),
+    Control("a claim does not count the term", _claims_ignore_the_record, seed=0),
+    Control(
+        "a lease lasts for T",
+        _patched(Lease, "ends_s", property(_ends_at_t)),
+        seed=0,
+        life={"kinds": (Kind.BLACK_HOLE, Kind.FREEZE_BOTH), "faults": 8},
+    ),
+    Control(
+        "a znode of a session that has ended is taken for ours",
+        _any_znode_is_ours,
+        seed=0,
+        life={"kinds": (Kind.END_SESSION, Kind.RESET, Kind.FREEZE_WORKER), "faults": 20},
+    ),
+    Control("nobody looks again at who is in front", _nobody_looks_again, seed=110),
+    Control(
+        "a term does not look at the clock",
+        _blind_term,
+        seed=4,
+        life={**_ALONE, "kinds": (Kind.FREEZE_WORKER, Kind.FREEZE_BOTH), "faults": 8},
+    ),
+)

@@ -1,0 +1,41 @@
+"""The kinds of lives that there are, by name: what ``make simulate`` and the tests lead."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from leaderq.testing.simulation.chronicle import LifeVerdict
+
+Lead = Callable[[int], LifeVerdict]
+"""Leads the life of a seed."""
+
+
+def _elections(**life: Any) -> Lead:
+    def lead_one(seed: int) -> LifeVerdict:
+        from simulation.elections import ElectionLife, lead
+
+        return lead(ElectionLife(seed, **life))
+
+    return lead_one
+
+
+def _of(module: str, life: str, lead: str) -> Lead:
+    def lead_one(seed: int) -> LifeVerdict:
+        kind = importlib.import_module(f"simulation.{module}")
+        verdict: LifeVerdict = getattr(kind, lead)(getattr(kind, life)(seed))
+        return verdict
+
+    return lead_one
+
+
+KINDS: dict[str, Lead] = {
+    "elections of rude careers": _elections(),
+    "elections of polite careers": _elections(polite=True, faults=8),
+    "elections without guardians": _elections(polite=True, has_guardian=False, faults=8),
+    "elections on three servers": _elections(servers=3, faults=8),
+    "elections of rude careers that nobody watches": _elections(
+        has_guardian=False, fenced_only=True, faults=8
+    ),
+}
