@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
-from simulation.elections import ElectionLife, lead
-
 from leaderq import clock
 from leaderq.election import enlistment
 from leaderq.election.decision import Input
@@ -25,6 +23,7 @@ from leaderq.running.runner import Runner
 from leaderq.running.watchdog import Intervention, Watchdog
 from leaderq.term import Reason, Term
 from leaderq.testing.nemesis.history import Kind
+from simulation.elections import ElectionLife, lead
 
 Edit = Callable[[], Any]
 
@@ -159,20 +158,6 @@ def _ends_late(self: Lease) -> float:
     return self.heard_s + 2 * self.timeout_s
 
 
-def _ends_at_t(self: Lease) -> float:
-    return self.heard_s + self.timeout_s
-
-
-@contextmanager
-def _any_znode_is_ours() -> Iterator[None]:
-    with (
-        mock.patch.object(Enlistment, "_is_mine", lambda *_: True),
-        mock.patch.object(Enlistment, "_sweep", lambda *_: None),
-        mock.patch.object(Enlistment, "take_new_mark", lambda _self: None),
-    ):
-        yield
-
-
 @contextmanager
 def _nobody_looks_again() -> Iterator[None]:
     with (
@@ -226,18 +211,6 @@ CONTROLS = (
     Control("whoever is in front does not matter", _nobody_in_front_matters, seed=0),
     Control("the guardian spares a worker that is overdue", _guardian_spares, seed=258),
     Control("a claim does not count the term", _claims_ignore_the_record, seed=0),
-    Control(
-        "a lease lasts for T",
-        _patched(Lease, "ends_s", property(_ends_at_t)),
-        seed=0,
-        life={"kinds": (Kind.BLACK_HOLE, Kind.FREEZE_BOTH), "faults": 8},
-    ),
-    Control(
-        "a znode of a session that has ended is taken for ours",
-        _any_znode_is_ours,
-        seed=0,
-        life={"kinds": (Kind.END_SESSION, Kind.RESET, Kind.FREEZE_WORKER), "faults": 20},
-    ),
     Control("nobody looks again at who is in front", _nobody_looks_again, seed=110),
     Control(
         "a term does not look at the clock",
