@@ -187,13 +187,6 @@ class TestOffers:
         assert called == [third] and third
         assert "the key goes to the next" in caplog.text
 
-    def test_a_long_line_of_calls_that_dequeue_at_once_does_not_exhaust_the_stack(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=20_000)
-        head = coordinator.offer("k", coordinator.dequeue)
-        tokens = [coordinator.offer("k", coordinator.dequeue) for _ in range(3_000)]
-        coordinator.dequeue(head)
-        assert {token.stage for token in tokens} == {TokenStage.ENDED}
-
     def test_a_call_may_ask_again(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator()
         rounds = []
@@ -349,32 +342,6 @@ class TestOverflow:
             coordinator.enqueue("k", "x", owner=None)
         assert tail.value == 1 and coordinator.dequeue(head)
 
-    def test_if_whoever_waited_begins_during_the_merge_the_newcomer_asks_again(self):
-        def merge(waiting: int, new: int) -> int:
-            coordinator.dequeue(head)
-            return waiting + new
-
-        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=merge)
-        head = coordinator.offer("k", print, 1)
-        tail = coordinator.offer("k", lambda token: None, 10)
-        late = coordinator.offer("k", print, 100)
-        assert tail and tail.value == 10
-        assert late.outcome is EnqueueOutcome.BLOCK and late.value == 100
-
-    def test_if_another_newcomer_merges_meanwhile_nothing_of_it_is_lost(self):
-        def merge(waiting: set[int], new: set[int]) -> set[int]:
-            if new == {100} and not merges:
-                coordinator.offer("k", print, {10})
-            merges.append(new)
-            return waiting | new
-
-        merges: list[set[int]] = []
-        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=merge)
-        coordinator.offer("k", print, {0})
-        tail = coordinator.offer("k", print, {1})
-        coordinator.offer("k", print, {100})
-        assert tail.value == {1, 10, 100} and merges[0] == {10}
-
 
 class TestIdleKeys:
     def test_a_key_is_forgotten_as_soon_as_nobody_works_on_it(self):
@@ -403,12 +370,6 @@ class TestIdleKeys:
         coordinator.enqueue("c")
         coordinator.sweep()
         assert [key for key in "abc" if coordinator.counts_of(key)] == ["b", "c"]
-
-    def test_never_more_idle_keys_are_kept_than_the_cap(self):
-        coordinator: QueueCoordinator[int] = QueueCoordinator(idle=KeepIdle(cap=100))
-        for key in range(300):
-            coordinator.dequeue(coordinator.enqueue(key))
-            assert coordinator.stats().idle <= 100
 
     def test_keys_idle_for_long_are_forgotten_without_anybody_sweeping(self):
         coordinator: QueueCoordinator[int] = QueueCoordinator(idle=KeepIdle(cap=1000, idle_s=0.05))

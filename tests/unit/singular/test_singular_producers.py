@@ -11,11 +11,10 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
-from held import WAIT_S, Held, Told, in_thread
+from held import WAIT_S, Told
 
 from leaderq.errors import DeadlineExceeded, QueueClosed, QueueFull
 from leaderq.singular import RequestFuture, SingularUpdateQueue
-from leaderq.testing import eventually
 
 EACH = 1500
 
@@ -97,37 +96,6 @@ def test_each_producers_requests_are_applied_once_and_in_its_order(
         assert deepest <= options["capacity"]
 
 
-@pytest.mark.parametrize("_", range(20))
-def test_three_that_post_without_end_do_not_overtake_one_who_waits_for_room(_: int) -> None:
-    """However they are scheduled: before it come what was in hand, what was in the line, and who
-    waited already.
-    """
-    held = Held()
-    queue = SingularUpdateQueue(held, capacity=8)
-    queue.post("in hand")
-    assert held.begun.wait(WAIT_S)
-    is_over = threading.Event()
-
-    def post_without_end(producer: int) -> None:
-        while not is_over.is_set():
-            queue.post(producer)
-
-    greedy = [in_thread(post_without_end, producer)[0] for producer in range(3)]
-    eventually(lambda: queue.stats().waiting == 3)
-    patient, outcome = in_thread(lambda: queue.submit("patient").result(WAIT_S))
-    eventually(lambda: queue.stats().waiting == 4)
-    in_line = queue.depth
-    assert in_line == 8
-    held.go.set()
-    patient.join(WAIT_S)
-    is_over.set()
-    for thread in greedy:
-        thread.join(WAIT_S)
-    assert queue.close()
-    assert outcome == ["patient"]
-    assert held.applied.index("patient") == 1 + in_line + 3
-
-
 def _outcome(ticket: RequestFuture[Any]) -> str:
     try:
         ticket.result(WAIT_S)
@@ -191,17 +159,3 @@ def test_every_request_is_accounted_for_whatever_happens_to_it(seed: int) -> Non
     assert stats.applied == sum(applied.values())
     assert ends["submitted"] == ends["done"] + ends["failed"] + ends["expired"] + ends["cancelled"]
     assert len(told.errors) == len({request for request, _ in told.errors})
-
-
-def test_many_chains_meet_in_one_queue() -> None:
-    applied: list[tuple[int, int]] = []
-    last = SingularUpdateQueue(applied.append, capacity=3)
-    heads = [SingularUpdateQueue(lambda request: request, capacity=2) for _ in range(4)]
-    for head in heads:
-        head.then(last)
-    run(4, lambda number: [heads[number].post((number, at)) for at in range(300)])
-    for head in heads:
-        assert head.close()
-    assert last.close()
-    for number in range(4):
-        assert [at for one, at in applied if one == number] == list(range(300))

@@ -9,8 +9,7 @@ from concurrent.futures import CancelledError, InvalidStateError, as_completed, 
 import pytest
 from held import WAIT_S, Held, Told, in_thread
 
-from leaderq.errors import QueueClosed
-from leaderq.singular import RequestFuture, SingularUpdateQueue
+from leaderq.singular import SingularUpdateQueue
 from leaderq.testing import eventually
 
 
@@ -51,28 +50,6 @@ def test_a_request_not_begun_can_be_cancelled_and_one_begun_cannot() -> None:
     assert held.applied == ["a", "c"]
     assert queue.stats().cancelled == 1
     assert told.errors == []
-
-
-def test_a_wait_ends_after_its_time_and_leaves_nothing_behind() -> None:
-    held = Held()
-    with SingularUpdateQueue(held) as queue:
-        ticket = queue.submit("a")
-        for timeout in (0, -1, 0.001):
-            with pytest.raises(concurrent.futures.TimeoutError):
-                ticket.result(timeout)
-        held.go.set()
-        assert ticket.result(WAIT_S) == "a"
-
-
-def test_many_threads_may_wait_for_one_ticket() -> None:
-    held = Held()
-    with SingularUpdateQueue(held) as queue:
-        ticket = queue.submit("a")
-        waits = [in_thread(ticket.result, timeout) for timeout in (None, WAIT_S) * 8]
-        held.go.set()
-        for thread, _ in waits:
-            thread.join(WAIT_S)
-    assert [outcome for _, outcome in waits] == [["a"]] * 16
 
 
 def test_cancelling_wakes_who_waits() -> None:
@@ -155,32 +132,3 @@ def test_its_outcome_is_the_writers_to_set() -> None:
             ticket.set_exception(ValueError())
         assert ticket.result() == 1
         assert "FINISHED" in repr(ticket) or "finished" in repr(ticket)
-
-
-def test_cancelling_races_with_beginning_and_one_of_them_wins() -> None:
-    for _ in range(300):
-        applied: list[int] = []
-        with SingularUpdateQueue(applied.append) as queue:
-            ticket = queue.submit(1)
-            is_cancelled = ticket.cancel()
-        assert applied == ([] if is_cancelled else [1])
-        assert ticket.cancelled() == is_cancelled
-
-
-def test_posting_makes_no_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*_: object) -> None:
-        raise AssertionError("a ticket was made")
-
-    monkeypatch.setattr(RequestFuture, "__init__", never)
-    applied: list[int] = []
-    for options in ({}, {"capacity": 2}, {"max_batch": 3}):
-        with SingularUpdateQueue(applied.append, **options) as queue:  # type: ignore[call-overload]
-            queue.post(1)
-    assert applied == [1, 1, [1]]
-
-
-def test_a_ticket_of_a_closed_queue_is_never_made() -> None:
-    queue = SingularUpdateQueue(lambda n: n)
-    queue.close()
-    with pytest.raises(QueueClosed):
-        queue.submit(1)
