@@ -17,17 +17,15 @@ from kafka import KafkaAdminClient
 
 from leaderq.clock import now_s
 from leaderq.errors import (
-    ConfigurationError,
     Deposed,
     OffsetOutOfRange,
     ServersUnreachable,
-    UnknownTopic,
 )
 from leaderq.kafka import Record, assembly
 from leaderq.kafka.assembly import transactional_id
 from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.consuming.term_consumer import CONFIRM_S
-from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
+from leaderq.kafka.topics import committed, create_topics, end_offsets
 from leaderq.running import UnitAbandoned
 from leaderq.term import Reason, Term
 from leaderq.testing import eventually
@@ -56,32 +54,6 @@ def test_every_record_is_handled_once_and_in_order_within_its_partition(
     leader.run_until(lambda: len(leader.career.seen) >= 1000)
     assert sorted(leader.career.values(), key=int) == values
     assert in_order(leader.career.seen)
-
-
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_a_leader_of_hundreds_of_partitions_handles_and_commits_all_of_them(
-    drive: Drive, kafka_broker: Any, four_partitions: str, client: str
-) -> None:
-    topic = f"{four_partitions}-many"
-    create_topics(kafka_broker.address, {topic: 300})
-    produce(kafka_broker.address, topic, ((b"%d" % n, b"%d" % n) for n in range(3000)))
-    leader = drive(client=client, topics=topic).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 3000)
-    assert sorted(leader.career.values(), key=int) == [b"%d" % n for n in range(3000)]
-    ends = end_offsets(kafka_broker.address, topic)
-    assert committed(kafka_broker.address, four_partitions, topic) == ends
-    assert len(ends) == 300
-
-
-def test_each_batch_is_committed_before_execute_returns(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
-) -> None:
-    feed(0, 300)
-    leader = drive(max_records=50).begin()
-    for _ in range(4):
-        leader.career.execute(leader.term)
-        stored = committed(kafka_broker.address, four_partitions, four_partitions)
-        assert sum(stored.values()) == len(leader.career.seen)
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
@@ -151,46 +123,6 @@ def test_a_leader_with_a_batch_in_hand_is_fenced_by_the_next_and_does_not_commit
     assert sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == kept
     second.run_until(lambda: kept + len(second.career.seen) >= 200)
     assert sorted(first.career.values()[:kept] + second.career.values(), key=int) == values
-
-
-def test_an_idle_leader_that_was_fenced_learns_it(drive: Drive) -> None:
-    first, second = drive().begin(), drive()
-    first.career.execute(first.term)
-    second.begin()
-    assert first.run_until_deposed().reason is Reason.FENCED
-    second.career.execute(second.term)
-
-
-def test_an_idle_leader_proves_itself_by_one_partition(drive: Drive, feed: Feed) -> None:
-    feed(0, 100)
-    leader = drive().begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 100)
-    proofs: list[Any] = []
-    store = leader.career._assembly.store
-    commit_positions = store.commit_positions
-    store.commit_positions = lambda consumer, term, offsets: (
-        proofs.append(dict(offsets)) or commit_positions(consumer, term, offsets)
-    )
-    leader.run_until(lambda: len(proofs) >= 2)
-    assert [len(offsets) for offsets in proofs[:2]] == [1, 1]
-
-
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_workers_are_given_records_of_all_partitions(drive: Drive, feed: Feed, client: str) -> None:
-    values = feed(0, 8000)
-    leader = drive(workers=4, max_records=200, client=client).begin()
-    partitions: list[int] = []
-    handler = leader.career._assembly.handler
-    work = handler.work
-    handler.work = lambda batch, term: (
-        partitions.append(len(batch.ends)) or time.sleep(0.02) or work(batch, term)
-    )
-    leader.run_until(lambda: len(leader.career.seen) >= 8000)
-    assert sorted(leader.career.values(), key=int) == values
-    assert in_order(leader.career.seen)
-    # Not each of them: a fetch of one partition may be late. Filled one after the other, none has
-    # four.
-    assert partitions.count(4) >= 5
 
 
 def test_a_deposed_leader_never_fences_the_next_one(drive: Drive, feed: Feed) -> None:
@@ -348,30 +280,6 @@ def test_threads_and_descriptors_do_not_grow_over_many_terms(drive: Drive, feed:
     assert max(descriptors for _, descriptors in counts) <= few + 4
 
 
-def test_partitions_added_between_terms_are_read(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
-) -> None:
-    import kafka
-
-    feed(0, 10)
-    leader = drive().begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 10)
-    leader.end()
-    admin: Any = kafka.KafkaAdminClient(bootstrap_servers=kafka_broker.address)
-    admin.create_partitions({four_partitions: 6})
-    admin.close()
-    eventually(lambda: len(end_offsets(kafka_broker.address, four_partitions)) == 6, timeout_s=30)
-    feed(10, 200)
-    other = drive().begin()
-    other.run_until(lambda: len(other.career.seen) >= 190)
-    assert {record.partition for record in other.career.seen} == set(range(6))
-
-
-def test_an_unknown_topic_is_told_before_standing(drive: Drive) -> None:
-    with pytest.raises(UnknownTopic, match="no-such-topic"):
-        drive(topics=("no-such-topic",))
-
-
 def test_an_unreachable_broker_is_told_before_standing(drive: Drive) -> None:
     threads = threading.active_count()
     with pytest.raises(ServersUnreachable, match=r"127\.0\.0\.1:1"):
@@ -380,11 +288,6 @@ def test_an_unreachable_broker_is_told_before_standing(drive: Drive) -> None:
         lambda: threading.active_count() <= threads,
         message="a client that failed leaves no thread behind",
     )
-
-
-def test_a_malformed_address_is_told_before_standing(drive: Drive) -> None:
-    with pytest.raises(ConfigurationError, match="host:port"):
-        drive(address="kafka://nowhere")
 
 
 def test_an_offset_that_is_gone_stops_the_leader_instead_of_skipping(

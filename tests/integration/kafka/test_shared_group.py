@@ -256,38 +256,6 @@ def test_of_two_careers_in_one_group_each_record_has_one_result(
     assert sorted(output.read(), key=int) == values
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_a_career_renamed_inside_its_group_reads_on_within_seconds(
-    drive: Drive, feed: Feed, client: str
-) -> None:
-    feed(0, 100)
-    old = drive(client=client).begin()
-    old.run_until(lambda: len(old.career.seen) >= 100)
-    old.end()
-    values = feed(100, 150)
-    new = drive(client=client, name="renamed").begin()
-    new.run_until(lambda: len(new.career.seen) >= 50, within_s=60)
-    assert sorted(new.career.values(), key=int) == values
-
-
-def test_a_member_whose_career_has_candidates_stays_in_the_group(
-    drive: Drive,
-    feed: Feed,
-    session: Session,
-    znode_root: str,
-    four_partitions: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    old = drive().begin()
-    old.run_until(lambda: bool(old.career._assembly.consumer.loaded))
-    old.end()
-    session.ensure_path(f"{znode_root}/{four_partitions}/candidates/_c_x-latch-0000000001")
-    new = drive(name="other").begin()
-    new.run_until(lambda: f"waits for {four_partitions}" in caplog.text, within_s=60)
-    assert "removed from group" not in caplog.text
-    assert "Kafka is unreachable" not in caplog.text
-
-
 @pytest.mark.parametrize(
     ("client", "offsets", "then"),
     [

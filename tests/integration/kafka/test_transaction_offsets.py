@@ -12,7 +12,7 @@ import pytest
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Output, stored
 
-from leaderq.errors import Deposed, KafkaError, KafkaFenced, UnknownTopic
+from leaderq.errors import Deposed, KafkaError, KafkaFenced
 from leaderq.kafka.clients.consumer import (
     BatchLost,
     ConsumerClient,
@@ -137,16 +137,6 @@ def test_offsets_and_messages_are_committed_together(
     assert leader.load() == {0: 12}
 
 
-def test_placing_offsets_leaves_messages_alone(lead: Callable[[], Leader], output: Output) -> None:
-    leader = lead().take_over()
-    leader.store.produce(Message(output.topic, b"of the batch in hand"))
-    assert leader.store.commit_positions(leader.consumer, TERM, leader.at(4)).done(30.0)
-    assert output.read() == []
-    assert leader.load() == {0: 4}
-    leader.commit(5)
-    output.shows([b"of the batch in hand"])
-
-
 def test_what_a_failed_batch_produced_is_undone(lead: Callable[[], Leader], output: Output) -> None:
     leader = lead().take_over()
     leader.store.produce(Message(output.topic, b"failed"))
@@ -154,21 +144,6 @@ def test_what_a_failed_batch_produced_is_undone(lead: Callable[[], Leader], outp
     leader.store.produce(Message(output.topic, b"done again"))
     leader.commit(1)
     output.shows([b"done again"])
-
-
-def test_a_message_is_produced_within_a_term_only(
-    lead: Callable[[], Leader], output: Output
-) -> None:
-    leader = lead()
-    with pytest.raises(KafkaError, match="within a term"):
-        leader.store.produce(Message(output.topic, b"too early"))
-    leader.take_over()
-    leader.store.produce(Message(output.topic, b"left over"))
-    leader.store.close()
-    with pytest.raises(KafkaError, match="within a term"):
-        leader.store.produce(Message(output.topic, b"too late"))
-    with pytest.raises(KafkaError, match="1000001 bytes"):
-        lead().take_over().store.produce(Message(output.topic, b"x" * 1_000_001))
 
 
 def test_a_process_whose_term_is_over_fences_nobody(
@@ -230,53 +205,6 @@ def test_taking_over_ends_the_transaction_that_a_zombie_left_open(
     eventually(lambda: output.is_stable, message="the transaction is ended, without a new one")
     assert successor.load() == {0: 1}
     assert output.read() == []
-
-
-def test_a_zombie_that_only_reads_is_told_when_it_places_its_offsets(
-    lead: Callable[[], Leader],
-) -> None:
-    zombie = lead().take_over()
-    zombie.commit(1)
-    successor = lead().take_over()
-    with pytest.raises(KafkaFenced):
-        zombie.store.commit_positions(zombie.consumer, TERM, zombie.at(1)).done(30.0)
-    assert successor.load() == {0: 1}
-
-
-def test_a_refused_membership_costs_no_message(lead: Callable[[], Leader], output: Output) -> None:
-    leader = lead().take_over()
-    leader.commit(1)
-    stale = leader.consumer.group_metadata()
-    leader.consumer.rejoin()
-    before = leader.consumer.joins
-    eventually(
-        lambda: leader.consumer.attend(1.0) or leader.consumer.joins > before,
-        timeout_s=30,
-        message="the group was joined again",
-    )
-    leader.store.produce(Message(output.topic, b"once"))
-    current, leader.consumer.group_metadata = leader.consumer.group_metadata, lambda: stale  # type: ignore[method-assign]
-    with pytest.raises(MembershipLost):
-        leader.store.commit(leader.consumer, TERM, leader.at(2)).done(30.0)
-    leader.consumer.group_metadata = current  # type: ignore[method-assign]
-    assert leader.load() == {0: 1}
-    leader.commit(2)
-    output.shows([b"once"])
-    assert leader.load() == {0: 2}
-
-
-def test_a_topic_that_is_not_there_fails_the_committing_and_not_the_next(
-    lead: Callable[[], Leader], output: Output
-) -> None:
-    leader = lead().take_over()
-    leader.store.produce(Message(output.topic, b"with it"))
-    leader.store.produce(Message("no-such-topic", b"lost"))
-    with pytest.raises(UnknownTopic, match="no-such-topic"):
-        leader.store.commit(leader.consumer, TERM, leader.at(1)).done(30.0)
-    leader.store.undo()
-    leader.store.produce(Message(output.topic, b"without it"))
-    leader.commit(1)
-    output.shows([b"without it"])
 
 
 def test_a_broker_restart_amid_a_committing_neither_loses_nor_repeats(
@@ -350,23 +278,6 @@ def test_an_unknown_outcome_is_told_and_fencing_again_settles_it(
         leader.commit(2)
     output.shows([b"once"])
     assert leader.load() == {0: 2}
-
-
-def test_a_store_serves_one_term_after_the_other(
-    lead: Callable[[], Leader], output: Output
-) -> None:
-    first, second = lead(), lead()
-    for n in range(4):
-        leader = (first, second)[n % 2]
-        leader.consumer.close()
-        leader.consumer = leader.new_drain()
-        leader.take_over()
-        assert leader.load() == ({0: n} if n else {})
-        leader.store.produce(Message(output.topic, b"%d" % n))
-        leader.commit(n + 1)
-        leader.store.close()
-        leader.store.close()
-    output.shows([b"0", b"1", b"2", b"3"])
 
 
 @pytest.mark.parametrize(

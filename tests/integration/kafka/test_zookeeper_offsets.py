@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from driving import Driver, Recorder, new_term
 
-from leaderq.errors import ConnectionLost, CorruptRecord, Deposed, NodeExists
+from leaderq.errors import ConnectionLost, NodeExists
 from leaderq.kafka import Partition, Record
 from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.kafka.topics import committed, end_offsets
-from leaderq.term import Reason, Term
+from leaderq.term import Term
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Session, SetData, connect
 
@@ -66,28 +66,6 @@ def test_offsets_and_the_users_operations_go_together(
     assert sum(leader.career.written()) == 300
 
 
-def test_a_failed_batch_leaves_no_operation_behind(drive: Drive, feed: Feed) -> None:
-    class Failing(Counting):
-        fails = True
-
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            if self.fails and len(self.seen) >= 100:
-                self.write_with_offsets(Create(f"{self.base}/never"))
-                raise ValueError("in the middle")
-            super().handle(records, term)
-
-    feed(0, 200)
-    leader = drive(Failing, offsets="zookeeper", max_records=40).begin()
-    with pytest.raises(ValueError, match="in the middle"):
-        leader.run_until(lambda: False)
-    leader.end()
-    leader.career.fails = False
-    leader.begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 200)
-    assert sum(leader.career.written()) == 200
-    assert leader.career.session.exists(f"{leader.career.base}/never") is None
-
-
 def test_an_operation_that_cannot_be_carried_out_fails_the_batch_and_commits_nothing(
     drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
 ) -> None:
@@ -127,28 +105,6 @@ def test_a_write_whose_answer_is_lost_is_neither_lost_nor_done_twice(
         assert len({(record.partition, record.offset) for record in leader.career.seen}) == len(
             leader.career.seen
         )
-
-
-def test_a_znode_deleted_under_the_leader_is_made_again(
-    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
-) -> None:
-    feed(0, 100)
-    leader = drive(Counting, offsets="zookeeper", max_records=20).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 40)
-    session.delete(f"{znode_root}/{four_partitions}/offsets/{four_partitions}")
-    leader.run_until(lambda: len(leader.career.seen) >= 100)
-    assert sum(leader.career.written()) == 100
-
-
-def test_rubbish_in_the_znode_stops_the_leader_and_says_where(
-    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
-) -> None:
-    path = f"{znode_root}/{four_partitions}/offsets"
-    leader = drive(offsets="zookeeper")
-    session.ensure_path(path)
-    session.create(f"{path}/{four_partitions}", b"{")
-    with pytest.raises(CorruptRecord, match=f"{path}/{four_partitions}"):
-        leader.begin().run_until(lambda: False)
 
 
 @pytest.mark.parametrize("offsets", ["zookeeper", "external"])
@@ -225,18 +181,6 @@ def test_the_znode_tells_whether_a_write_without_an_answer_has_happened(
         assert commit(count * 10)
         assert effects(session, znode_root) == count
         assert json.loads(session.get(f"{znode_root}/offsets/t")[0])["offsets"] == {"0": count * 10}
-    store.close()
-
-
-def test_what_the_terms_fence_refuses_is_not_stored(session: Session, znode_root: str) -> None:
-    def refused(_term: Any, _operations: Any) -> Any:
-        raise Deposed(term=1, reason=Reason.FENCED)
-
-    store, commit = begun(session, znode_root, refused)
-    with pytest.raises(Deposed):
-        commit(10)
-    assert effects(session, znode_root) == 0
-    assert session.exists(f"{znode_root}/offsets/t") is None
     store.close()
 
 

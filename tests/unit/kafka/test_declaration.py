@@ -47,21 +47,12 @@ def dressed(kind: type[KafkaLeaderCareer], career: str | None = None) -> Any:
     return made
 
 
-def test_an_address_gets_the_usual_port_and_may_name_several_brokers() -> None:
-    assert bootstrap_servers("one, two:1234,[::1]:9") == ["one:9092", "two:1234", "[::1]:9"]
-
-
 @pytest.mark.parametrize(
     "bad", ["", " ", "host:port", "kafka://host:9092", "host:0", "host:70000", "a:1,,b:2"]
 )
 def test_a_malformed_address_is_refused_with_value_and_remedy(bad: str) -> None:
     with pytest.raises(ConfigurationError, match="--kafka"):
         bootstrap_servers(bad)
-
-
-def test_a_partition_is_its_pair_and_reads_as_tools_write_it() -> None:
-    assert Partition("t", 3) == ("t", 3)
-    assert str(Partition("t", 3)) == "t-3"
 
 
 def test_a_batch_merges_partition_by_partition_in_order() -> None:
@@ -91,10 +82,6 @@ class WithStatic(Sums):
     value_deserializer = staticmethod(plain)
 
 
-class WithCallable(Sums):
-    value_deserializer = str.upper  # type: ignore[assignment]
-
-
 class WithMethod(Sums):
     def value_deserializer(self, raw: bytes) -> str:  # type: ignore[override]
         return raw.decode()
@@ -106,11 +93,6 @@ def test_a_deserialiser_may_be_declared_in_any_way(kind: type[KafkaLeaderCareer]
     assert found is not None
     assert found(b"x") == "x"
     assert deserializer_of(kind(), "key_deserializer") is None
-
-
-def test_a_built_in_is_a_deserialiser_too() -> None:
-    found = deserializer_of(WithCallable(), "value_deserializer")
-    assert found is str.upper
 
 
 def read_as(career: Any) -> Any:
@@ -143,21 +125,6 @@ def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
         dressed(type("Wrong", (Sums,), wrong), career="no spaces allowed")._declared()
     assert len(refused.value.problems) == len(wrong) + 1
     assert all("Wrong" in problem or "no spaces" in problem for problem in refused.value.problems)
-
-
-def test_a_career_without_a_handler_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="neither handle"):
-        dressed(type("Idle", (KafkaLeaderCareer,), {"topics": "t"}))._declared()
-
-
-def test_external_offsets_ask_for_their_loader() -> None:
-    with pytest.raises(ConfigurationError, match="load_offsets"):
-        dressed(type("Outside", (Sums,), {"offsets": "external"}))._declared()
-
-
-def test_a_unit_on_several_threads_is_not_atomic() -> None:
-    with pytest.raises(ConfigurationError, match="abandoned"):
-        dressed(type("Parallel", (Sums,), {"workers": 2, "atomic": True}))._declared()
 
 
 @pytest.mark.parametrize("offsets", ["kafka", "zookeeper", "transaction"])
@@ -220,11 +187,6 @@ def test_security_is_passed_through_and_secrets_stay_out_of_sight() -> None:
         address="a:1", topics=("t",), group="g", member="m", security=security
     )
     assert "geheim" not in repr(settings)
-
-
-def test_a_certificate_that_is_not_there_is_told_before_connecting() -> None:
-    with pytest.raises(ConfigurationError, match=r"no-such\.pem"):
-        connection_options("a:1", KafkaSecurity(protocol="SSL", ca="/no-such.pem"))
 
 
 def test_the_transactional_id_tells_apart_careers_groups_and_roots() -> None:
