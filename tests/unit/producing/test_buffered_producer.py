@@ -6,25 +6,20 @@ import asyncio
 import os
 import threading
 import time
-from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any
 
 import pytest
 from scripted_sink import AT_ONCE, Make, ScriptedSink, is_away, is_broken, refuses, takes
 
-from leaderq.clock import now_s
 from leaderq.errors import (
     BufferFull,
     ConfigurationError,
     ProducerClosed,
     RequestGivenUp,
     RequestTooLarge,
-    SinkAway,
-    SinkBusy,
 )
 from leaderq.producing import (
-    SKIP,
     BatchOutcome,
     Block,
     BufferedProducer,
@@ -34,7 +29,6 @@ from leaderq.producing import (
     ProducerRetry,
     Settlement,
     WhenFull,
-    sending,
 )
 from leaderq.testing import eventually
 
@@ -49,14 +43,6 @@ def test_what_is_sent_is_confirmed_in_order(producer: Make, sink: ScriptedSink) 
     assert (balance.accepted, balance.confirmed, balance.pending) == (5000, 5000, 0)
 
 
-def test_a_send_does_not_wait_for_the_sink(producer: Make, sink: ScriptedSink) -> None:
-    sink.shut()
-    one = producer()
-    for number in range(1000):
-        one.send(number)
-    assert one.snapshot().balance.pending == 1000
-
-
 def test_a_future_is_done_when_the_sink_has_acknowledged(
     producer: Make, sink: ScriptedSink
 ) -> None:
@@ -66,18 +52,6 @@ def test_a_future_is_done_when_the_sink_has_acknowledged(
     assert not future.done()
     sink.open.set()
     assert future.result(30) is None
-
-
-def test_a_cancelled_future_changes_nothing_else(producer: Make, sink: ScriptedSink) -> None:
-    sink.shut()
-    one = producer()
-    future = one.submit("a")
-    assert future.cancel()
-    sink.open.set()
-    assert one.flush(30)
-    assert sink.confirmed == ["a"]
-    with pytest.raises(CancelledError):
-        future.result(0)
 
 
 def test_batches_are_bounded_by_items_and_by_bytes(producer: Make, sink: ScriptedSink) -> None:
@@ -123,35 +97,6 @@ def test_a_sink_that_is_away_is_given_the_same_batch_again(
     assert one.snapshot().retries == 3
 
 
-def test_only_what_is_to_be_sent_again_is_sent_again(producer: Make, sink: ScriptedSink) -> None:
-    sink.shut()
-    sink.now(lambda _: BatchOutcome(again=[1, 2], error=SinkAway("half of it")), takes)
-    one = producer(batch_items=3, linger_s=60.0)  # all three in one batch
-    for name in "abc":
-        one.send(name)
-    sink.open.set()
-    assert one.flush(30)
-    assert sink.calls == [["a", "b", "c"], ["b", "c"]]
-    assert sink.confirmed == ["a", "b", "c"]
-
-
-def test_a_busy_sink_is_given_the_same_records_and_nothing_else(
-    producer: Make, sink: ScriptedSink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def is_busy(batch: Any) -> BatchOutcome:
-        monkeypatch.setattr(sending, "now_s", lambda: now_s() + 1000.0)
-        raise SinkBusy("still at it")
-
-    sink.now(is_busy, is_busy, takes)
-    one = producer()
-    request = ["a"]
-    one.send(request, ttl_s=600.0)  # not dropped for its age either: the sink has it
-    one.send("b")
-    assert one.flush(30)
-    assert [call[0] is request for call in sink.calls[:3]] == [True] * 3
-    assert sink.confirmed == [["a"], "b"]
-
-
 def test_a_record_that_is_refused_fails_alone(producer: Make, sink: ScriptedSink) -> None:
     lost: list[Lost] = []
     sink.shut()
@@ -190,18 +135,6 @@ def test_an_exception_that_no_sink_should_raise_costs_nothing(
     one.send("a")
     assert one.flush(30)
     assert sink.confirmed == ["a"]
-
-
-def test_what_the_sink_said_last_is_shown_until_it_takes_a_batch(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    sink.now(is_away)
-    one = producer()
-    one.send("a")
-    eventually(lambda: "away, says the script" in str(one.snapshot().sink_error))
-    sink.now(takes)
-    assert one.flush(30)
-    assert one.snapshot().sink_error is None
 
 
 def test_with_a_limit_of_attempts_a_request_fails_and_the_next_ones_go_on(
@@ -275,16 +208,6 @@ def test_a_caller_may_wait_for_room(producer: Make, sink: ScriptedSink) -> None:
     assert sink.confirmed == [1, 2, 3]
 
 
-def test_the_wait_for_room_ends(producer: Make, sink: ScriptedSink) -> None:
-    sink.shut()
-    one = producer(max_items=1, when_full=Block(0.01))
-    one.send(1)
-    with pytest.raises(BufferFull):
-        one.send(2)
-    with pytest.raises(BufferFull):
-        one.send(2, timeout_s=0.0)
-
-
 def test_the_newest_is_dropped_if_that_is_the_policy(producer: Make, sink: ScriptedSink) -> None:
     lost: list[Lost] = []
     sink.shut()
@@ -316,14 +239,6 @@ def test_the_oldest_is_dropped_if_that_is_the_policy(producer: Make, sink: Scrip
 
 
 # -- the process step
-
-
-def test_the_process_step_makes_what_is_sent(producer: Make, sink: ScriptedSink) -> None:
-    one = producer(process=lambda request: request * 2)
-    for number in range(100):
-        one.send(number)
-    assert one.flush(30)
-    assert sink.confirmed == [2 * number for number in range(100)]
 
 
 def test_workers_keep_the_order_within_each_key(producer: Make, sink: ScriptedSink) -> None:
@@ -377,15 +292,6 @@ def test_a_step_may_be_repeated_and_its_key_waits_meanwhile(
     assert tries == ["a", "a", "a", "b"]
 
 
-def test_a_step_may_skip_a_request(producer: Make, sink: ScriptedSink) -> None:
-    one = producer(process=lambda request: request if request % 2 else SKIP)
-    for number in range(10):
-        one.send(number)
-    assert one.flush(30)
-    assert sink.confirmed == [1, 3, 5, 7, 9]
-    assert one.snapshot().balance.dropped == {"skipped by the process step": 5}
-
-
 # -- listeners, the end, processes
 
 
@@ -415,14 +321,6 @@ def test_listeners_hear_of_states_in_order_and_their_errors_stop_nobody(
     )
 
 
-def test_a_listener_may_send_itself(producer: Make, sink: ScriptedSink) -> None:
-    sink.now(refuses(0), takes)
-    made: list[BufferedProducer] = []
-    made.append(producer(dropped_listener=lambda lost: made[0].send("instead")))
-    made[0].send("a")
-    eventually(lambda: sink.confirmed == ["instead"])
-
-
 def test_close_waits_for_what_is_pending(producer: Make, sink: ScriptedSink) -> None:
     one = producer()
     for number in range(1000):
@@ -450,44 +348,6 @@ def test_without_a_journal_a_close_gives_up_what_is_left_and_says_so(
     for future in futures:
         with pytest.raises(RequestGivenUp):
             future.result(30)
-
-
-def test_a_sink_that_hangs_does_not_keep_a_producer_from_closing(
-    producer: Make, sink: ScriptedSink, caplog: Any
-) -> None:
-    hangs = threading.Event()
-    sink.now(lambda _: (hangs.wait(60) and BatchOutcome()) or BatchOutcome())
-    one = producer()
-    one.send("a")
-    eventually(lambda: sink.calls)
-    assert one.close(0.01).lost == {"closed before it was sent": 1}
-    assert "left behind" in caplog.text
-    assert one.snapshot().balance.dropped == {"closed before it was sent": 1}
-    hangs.set()  # what it says now changes the account no more
-    eventually(lambda: not one._sender.service.is_running)
-    assert one.snapshot().balance.confirmed == 0
-
-
-def test_callers_that_wait_for_room_are_released_by_a_close(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    sink.shut()
-    one = producer(max_items=1, when_full=Block(None))
-    one.send(1)
-    raised: list[BaseException] = []
-
-    def send() -> None:
-        try:
-            one.send(2)
-        except ProducerClosed as exc:
-            raised.append(exc)
-
-    waiting = threading.Thread(target=send)
-    waiting.start()
-    eventually(lambda: len(one._buffer.awaiting_room))  # it waits
-    one.close(0.01)
-    waiting.join(30)
-    assert len(raised) == 1
 
 
 def test_a_flush_waits_only_for_what_was_sent_before_it(producer: Make, sink: ScriptedSink) -> None:

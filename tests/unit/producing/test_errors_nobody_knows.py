@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import http.server
 import logging
-import socket
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -13,19 +12,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 import requests
-from kazoo.client import KazooClient
 from outages import Outage, loses_nothing
 
 from leaderq.producing import CallableSink, Journal
-
-
-def closed_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 class Sqlite(Outage):
@@ -133,55 +124,6 @@ def test_a_refusing_http_server_costs_no_record(
     outage = Http(url)
     loses_nothing(CallableSink(outage), outage, tmp_path / "journal", caplog)
     assert isinstance(outage.error, requests.RequestException)
-
-
-@pytest.mark.parametrize("url", ["http://127.0.0.1:{port}/", "no-scheme://x/", "http://"])
-def test_an_http_server_that_is_down_or_wrongly_named_costs_no_record(
-    url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    outage = Http(url.format(port=closed_port()))
-    loses_nothing(CallableSink(outage), outage, tmp_path / "journal", caplog)
-    assert isinstance(outage.error, requests.RequestException)
-
-
-class Postgres(Outage):
-    def __init__(self) -> None:
-        super().__init__()
-        self.port = closed_port()
-
-    def fail(self, batch: list[Any]) -> None:
-        psycopg.connect(host="127.0.0.1", port=self.port, user="x", connect_timeout=5)
-
-
-def test_a_postgresql_that_is_down_costs_no_record(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    outage = Postgres()
-    loses_nothing(CallableSink(outage), outage, tmp_path / "journal", caplog)
-    assert isinstance(outage.error, psycopg.OperationalError)
-    assert not isinstance(outage.error, OSError)  # which is what made this a loss once
-
-
-class Kazoo(Outage):
-    def __init__(self, is_closed: bool) -> None:
-        super().__init__()
-        self.client = KazooClient(f"127.0.0.1:{closed_port()}")
-        if is_closed:
-            self.client.stop()
-            self.client.close()
-
-    def fail(self, batch: list[Any]) -> None:
-        self.client.create("/a", b"")
-
-
-@pytest.mark.parametrize("is_closed", [False, True])
-def test_a_kazoo_client_that_is_not_connected_costs_no_record(
-    is_closed: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    outage = Kazoo(is_closed)
-    loses_nothing(CallableSink(outage), outage, tmp_path / "journal", caplog)
-    assert outage.error is not None
-    assert not isinstance(outage.error, OSError)
 
 
 def test_a_journal_of_ours_that_is_closed_costs_no_record(

@@ -68,22 +68,6 @@ class TestCallableSink:
         assert got == [number for number in range(8) if number not in bad]
         assert outcome.again == ()
 
-    def test_an_absence_while_the_fault_is_looked_for_leaves_the_rest_for_later(self) -> None:
-        def call(batch: list[int]) -> None:
-            if len(batch) > 2:
-                raise ValueError("one of these")
-            if 4 in batch:
-                raise OSError("away")
-
-        outcome = CallableSink(call, refuses=(ValueError,)).send(list(range(8)), 1.0)
-        assert list(outcome.again) == [4, 5, 6, 7]
-
-    def test_the_callable_may_say_itself_that_nothing_can_be_taken(self) -> None:
-        def call(batch: list[int]) -> None:
-            raise SinkBroken("no licence")
-
-        assert isinstance(CallableSink(call).send([1], 1.0).error, SinkBroken)
-
     def test_an_error_that_nobody_named_is_the_sinks_and_not_a_records(self) -> None:
         error = LookupError("whatever this is")
 
@@ -132,13 +116,6 @@ class TestQueueSink:
         assert (outcome.refused, list(outcome.again)) == ({}, [])
         assert queue.puts == [["a", "b"]]
 
-    def test_a_large_batch_is_put_in_parts(self) -> None:
-        queue = FakeQueue(lambda items: None)
-        outcome = QueueSink(queue).send(list(range(250)), 30.0)
-        assert len(queue.puts[0]) == 100
-        assert list(outcome.again) == list(range(100, 250))
-        assert outcome.error is None
-
     def test_while_the_servers_are_away_it_is_busy_and_puts_nothing_twice(self) -> None:
         back = threading.Event()
         queue = FakeQueue(lambda items: back.wait(60))
@@ -178,47 +155,6 @@ class TestQueueSink:
         outcome = QueueSink(FakeQueue(does)).send(["a"], 30.0)
         assert isinstance(outcome.error, SinkBroken)
         assert list(outcome.again) == [0]
-
-    def test_an_error_that_nobody_named_breaks_the_sink_and_costs_no_record(self) -> None:
-        def does(items: Sequence[Any]) -> None:
-            if "bad" in items:
-                raise TypeError("bytes, please")
-
-        queue = FakeQueue(does)
-        outcome = QueueSink(queue).send(["a", "bad", "b"], 30.0)
-        assert (outcome.refused, list(outcome.again)) == ({}, [0, 1, 2])
-        assert isinstance(outcome.error, SinkBroken)
-        named = QueueSink(queue, refuses=(TypeError,)).send(["a", "bad", "b"], 30.0)
-        assert list(named.refused) == [1]
-        assert queue.puts[1:] == [["a", "bad", "b"], ["a"], ["bad"], ["b"]]
-
-    def test_found_out_one_by_one_nothing_overtakes_what_is_put_again(self) -> None:
-        puts: list[list[Any]] = []
-
-        def does(items: Sequence[Any]) -> None:
-            puts.append(list(items))
-            if "big" in items:
-                raise TooLarge("an item", size=10, limit=5)
-            if "b" in items:
-                raise SessionClosed("closed")
-
-        outcome = QueueSink(FakeQueue(does)).send(["a", "big", "b", "c"], 30.0)
-        assert (list(outcome.refused), list(outcome.again)) == ([1], [2, 3])
-        assert ["c"] not in puts
-
-    def test_what_the_serializer_raised_for_an_item_refuses_that_one(self) -> None:
-        def does(items: Sequence[Any]) -> None:
-            failures = [(item, TypeError("bytes, please")) for item in items if item == "bad"]
-            if failures:
-                raise PutsFailed(stored=len(items) - 1, failed=1, failures=failures)
-
-        outcome = QueueSink(FakeQueue(does)).send(["a", "bad"], 30.0)
-        assert (list(outcome.refused), list(outcome.again)) == ([1], [])
-
-    def test_it_needs_a_queue(self) -> None:
-        for nothing in (None, object()):
-            with pytest.raises(ConfigurationError, match="needs a queue"):
-                QueueSink(nothing)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,10 @@ import pytest
 from scripted_sink import Make, ScriptedSink, is_away
 from slow_disk import SlowDisk
 
-from leaderq.errors import BufferFull, ProducerClosed
-from leaderq.producing import NO_SYNC, PLAIN, Block, Journal, JournalPlace
+from leaderq.errors import BufferFull
+from leaderq.producing import NO_SYNC, Block, Journal
 from leaderq.producing.journal import journal as journal_module
 from leaderq.producing.journal import store
-from leaderq.producing.journal.inspection import entries
 from leaderq.testing import eventually
 
 
@@ -56,23 +55,3 @@ def test_whoever_waits_for_the_journals_disk_goes_on_when_it_does(
             thread.join(30)
         journal.flush()
         assert [entry.payload[:1] for entry in journal.read()] == [b"x"] * 2 + [b"y"] * 4
-
-
-def test_the_future_of_what_is_left_in_the_journal_says_where(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    one = producer(journal=tmp_path, max_items=5)
-    futures = [one.submit(b"%d" % number) for number in range(20)]
-    one.close(0.0)
-    for number, future in enumerate(futures):
-        with pytest.raises(ProducerClosed, match="is in the journal") as raised:
-            future.result(60)
-        place = raised.value.place
-        assert isinstance(place, JournalPlace)
-        assert place.position == number
-        assert (tmp_path / place.segment).is_file()
-        assert (
-            PLAIN.deserialize(next(entries(tmp_path, after_id=place.id - 1)).payload)
-            == b"%d" % number
-        )

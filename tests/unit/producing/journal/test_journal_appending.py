@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_disk import FaultyDisk, crash, payloads, segments
+from faulty_disk import FaultyDisk, payloads, segments
 
 from leaderq.errors import (
-    ConfigurationError,
     JournalClosed,
     JournalFull,
     JournalLocked,
@@ -50,43 +49,6 @@ def test_what_was_appended_is_read_in_order_after_reopening(place, policy):
         assert payloads(journal) == wanted
         assert journal.report.was_clean
         assert journal.report.records == len(wanted) == journal.depth
-
-
-def test_append_many_gives_consecutive_ids_and_takes_any_bytes(place):
-    with Journal(place) as journal:
-        assert journal.append_many([b"a", bytearray(b"b"), memoryview(b"c")]) == range(1, 4)
-        assert journal.append_many([]) == range(0)
-        assert payloads(journal) == [b"a", b"b", b"c"]
-        for wrong in (5, "text", [1, 2], None):
-            for append in (journal.append, journal.append_soon):
-                with pytest.raises(TypeError):
-                    append(wrong)
-
-
-def test_records_that_join_the_batch_of_another_are_counted_by_neither(place):
-    disk = FaultyDisk()
-    with Journal(place, disk=disk) as journal:
-        disk.blocked.clear()
-        journal.append_soon(b"first")
-        eventually(lambda: disk.waiting)
-        many: list[range] = []
-        caller = threading.Thread(target=lambda: many.append(journal.append_many([b"a", b"b"])))
-        caller.start()
-        eventually(lambda: len(journal._committer._line) == 1)
-        journal.append_soon(b"joined")
-        disk.blocked.set()
-        caller.join()
-        journal.flush()
-        assert many == [range(2, 4)]
-        assert payloads(journal) == [b"first", b"a", b"b", b"joined"]
-
-
-def test_batches_that_wait_do_not_outgrow_a_segment(place):
-    with Journal(place, segment_bytes=4096) as journal:
-        for _ in range(2000):
-            journal.append_soon(b"x" * 100)
-        journal.flush()
-        assert max(path.stat().st_size for path in segments(place)) <= 4096
 
 
 def test_append_soon_tells_ids_in_order_once_durable(place):
@@ -145,16 +107,6 @@ def test_every_item_is_synced_before_append_returns_and_every_n_once_in_n(place,
         assert journal.counters.fsyncs == 9
         journal.flush()
         assert journal.counters.fsyncs == 10
-
-
-def test_an_interval_syncs_by_itself_and_no_sync_never_does(place, tmp_path):
-    with Journal(place, sync=Interval(0.01)) as journal:
-        journal.append(b"x")
-        eventually(lambda: journal.counters.fsyncs == 1)
-    with Journal(tmp_path / "other", sync=NO_SYNC) as journal:
-        for _ in range(100):
-            journal.append(b"x")
-        assert journal.counters.fsyncs == 0
 
 
 def test_acknowledged_records_are_not_read_again_in_whatever_order(place):
@@ -301,16 +253,6 @@ def test_the_cap_holds_and_room_comes_back_with_acknowledgements(place):
         assert journal.counters.refused_full == 1
 
 
-def test_a_full_journal_of_which_all_is_acknowledged_becomes_empty(place):
-    with Journal(place, max_bytes=16384) as journal:
-        for _ in range(20):
-            with pytest.raises(JournalFull):
-                while True:
-                    journal.append(b"x" * 3000)
-            journal.ack_to(journal.next_id - 1)
-            eventually(lambda: journal.room_bytes > 14000)
-
-
 def test_a_reserve_of_free_space_is_kept(place):
     with Journal(place, reserve_bytes=1 << 60) as journal:
         with pytest.raises(JournalFull, match="not for the journal"):
@@ -368,41 +310,6 @@ def test_nobody_waits_for_ever_for_a_disk_that_hangs(place):
     journal.close()
     with Journal(place) as journal:
         assert payloads(journal) == [b"hangs", b"x"]
-
-
-def test_who_fills_the_pipe_waits_and_is_refused_in_the_end(place):
-    disk = FaultyDisk()
-    journal = Journal(place, disk=disk)
-    disk.blocked.clear()
-    with pytest.raises(JournalSlow, match="nothing was stored"):
-        for _ in range(100):
-            journal.append_soon(b"x" * (1 << 20), timeout_s=0.05)
-    disk.blocked.set()
-    journal.flush()
-    assert 16 <= journal.depth <= 18
-    journal.close()
-
-
-def test_limits_that_cannot_be_kept_are_named_together(place):
-    with pytest.raises(ConfigurationError) as caught:
-        Journal(place, segment_bytes=10, max_bytes=10, reserve_bytes=-1)
-    assert len(caught.value.problems) == 3
-    for wrong in (lambda: Every(0), lambda: Interval(0)):
-        with pytest.raises(ConfigurationError):
-            wrong()
-
-
-def test_a_journal_that_was_not_closed_loses_acknowledgements_at_most(place, chores_when_kicked):
-    journal = Journal(place)
-    journal.append_many([b"1", b"2", b"3"])
-    journal.ack(1)
-    journal.flush()
-    journal.ack(3)
-    crash(journal)
-    with Journal(place) as journal:
-        assert payloads(journal) == [b"2", b"3"]
-        assert not journal.report.was_clean
-        assert journal.next_id == 4
 
 
 @pytest.mark.timeout(120, method="thread")  # the other method needs the alarm that is used here
@@ -466,18 +373,3 @@ def test_chores_and_interval_syncs_are_done_although_there_is_always_something_t
         finally:
             done.set()
             producer.join()
-
-
-def test_how_long_syncs_took_is_counted(place):
-    with Journal(place) as journal:
-        assert journal.counters.fsync_quantile_s(0.5) == 0
-        for _ in range(20):
-            journal.append(b"x")
-        counters = journal.counters
-        assert sum(counters.fsyncs_by_log2_us) == counters.fsyncs == 20
-        assert (
-            0
-            < counters.fsync_quantile_s(0.5)
-            <= counters.fsync_quantile_s(0.99)
-            <= 2 * counters.slowest_fsync_s
-        )
