@@ -158,36 +158,3 @@ def test_a_killed_process_leaves_all_of_its_leaderships_at_once(start):
         second.wait_for("stage_began", stage="execution", career=career)
     second.process.send_signal(signal.SIGTERM)
     assert second.process.wait(60) == ExitCode.OK
-
-
-def test_careers_that_cannot_share_a_process_are_refused_with_all_reasons(start, tmp_path):
-    (tmp_path / "leaderq.toml").write_text(
-        "career = 'one'\n[careers.steady]\nlog_level = 'error'\n"
-    )
-    process = start("Steady", "Other")
-    assert process.process.wait(60) == ExitCode.USAGE
-    eventually(lambda: "several of these careers stand as 'one'" in messages(process))
-    (tmp_path / "leaderq.toml").write_text("[careers.steady]\nlog_level = 'error'\n")
-    process = start("Steady", "Other")
-    assert process.process.wait(60) == ExitCode.USAGE
-    eventually(
-        lambda: "log_level differs between careers that share a process" in messages(process)
-    )
-
-
-def test_a_file_sets_up_the_log_of_the_worker_and_a_module_keeps_its_handlers(start, tmp_path):
-    told, kept = tmp_path / "told.log", tmp_path / "kept.log"
-    (tmp_path / "log.toml").write_text(
-        f'[handlers.h]\nclass = "logging.FileHandler"\nfilename = "{told}"\n[root]\nlevel ='
-        ' "INFO"\nhandlers = ["h"]\n'
-    )
-    (tmp_path / "several.py").write_text(
-        "import"
-        f" logging\nlogging.getLogger().addHandler(logging.FileHandler({str(kept)!r}))\n{CAREERS}"
-    )
-    by_file = start("Steady", arguments=["--log-config", "log.toml"])
-    eventually(lambda: "won a term career=steady id=a" in told.read_text())
-    by_module = start("Other", id="b")
-    by_module.wait_for("term_began", career="other")
-    eventually(lambda: "won a term career=other id=b" in kept.read_text())
-    assert by_file.said("term_began") == []

@@ -15,9 +15,9 @@ import pytest
 
 import leaderq
 from leaderq import events
-from leaderq.errors import CareerFailed, ConfigurationError, Deposed
+from leaderq.errors import ConfigurationError, Deposed
 from leaderq.events import CareerError, Event, EventBus, Stage, StageBegan
-from leaderq.observability.logging import PHRASES, configure, log_events, log_failure, message
+from leaderq.observability.logging import PHRASES, configure, log_events, message
 from leaderq.term import Reason
 
 SAMPLES: dict[str, Any] = {
@@ -204,17 +204,6 @@ def test_a_stage_that_noticed_the_end_of_its_term_is_no_traceback(capsys):
     assert "Traceback" not in logged(capsys, event, "text")
 
 
-def test_a_failure_outside_any_term_is_logged_with_its_cause(capsys):
-    configure("json", "info")
-    try:
-        raise CareerFailed("c", "prepare", ValueError("x")) from ValueError("x")
-    except CareerFailed as error:
-        log_failure(error)
-    found = json.loads(written(capsys))
-    assert (found["event"], found["stage"], found["level"]) == ("career_failed", "prepare", "error")
-    assert "ValueError: x" in found["traceback"]
-
-
 def test_client_libraries_are_kept_quiet(capsys):
     configure("text", "debug")
     logging.getLogger("kazoo.client").log(5, "password")
@@ -229,56 +218,6 @@ def test_client_libraries_are_kept_quiet(capsys):
     configure("text", "info")
     logging.getLogger("kafka.conn").error("chatter, many times a second")
     assert written(capsys) == ""
-
-
-def test_what_a_line_cannot_hold_is_written_as_text(capsys):
-    configure("json", "info")
-    logging.getLogger("user").info("two\nlines", extra={"thing": object(), "job": "é"})
-    err = written(capsys)
-    assert err.count("\n") == 1
-    assert json.loads(err)["job"] == "é"
-
-
-def test_warnings_of_python_are_log_lines_too(capsys):
-    import warnings
-
-    configure("json", "info")
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        logging.captureWarnings(True)
-        warnings.warn("old thing", DeprecationWarning, stacklevel=1)
-    assert "old thing" in json.loads(written(capsys))["message"]
-
-
-class Kept(logging.Handler):
-    """As a module puts it on the root logger: of a file, a collector of errors, a tracer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
-
-
-def test_handlers_that_a_module_has_set_stay_and_ours_joins_them(capsys):
-    root, own = logging.getLogger(), Kept()
-    root.handlers[:], root.level = [own], logging.WARNING
-    configure("text", "info")
-    configure("text", "info")
-    logging.getLogger("leaderq.x").info("one")
-    assert own.said == ["one"]
-    assert written(capsys).count("one") == 1
-
-
-def test_a_module_that_writes_to_standard_error_itself_is_not_doubled(capsys):
-    root = logging.getLogger()
-    root.handlers[:] = [logging.StreamHandler()]
-    root.setLevel("DEBUG")
-    configure("text", "info")
-    logging.getLogger("user").debug("theirs")
-    logging.getLogger("leaderq.x").debug("not asked for")
-    assert written(capsys) == "theirs\n"
 
 
 FILES = {
