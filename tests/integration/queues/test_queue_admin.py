@@ -13,7 +13,7 @@ import pytest
 from producing import create_all
 
 from leaderq import retrying
-from leaderq.errors import ConfigurationError, ConnectionLost, NoNode
+from leaderq.errors import ConnectionLost, NoNode
 from leaderq.queues import TEXT, DistributedPriorityQueue, RetryPolicy
 from leaderq.queues.admin import DeadItem, Moved, Purged, QueueAdmin, queues_below
 from leaderq.queues.wire.names import QueueKind, prefix_for
@@ -23,7 +23,6 @@ from leaderq.testing import eventually
 from leaderq.zookeeper import Session, connect
 
 MULTI = 14
-SHARD = "queue-00000000-0000-4000-8000-000000000000"
 
 
 @pytest.fixture
@@ -88,15 +87,6 @@ def test_the_kind_and_what_lies_there_are_told_by_the_names(session, places, put
     }.get(kind)
 
 
-def test_items_of_a_simple_and_another_queue_side_by_side_ask_for_the_kind(session, places, put):
-    put(b"framed")
-    put(b"raw", prefix="qn-", framed=False)
-    with pytest.raises(ConfigurationError, match="say which kind"):
-        QueueAdmin(session, places).detect()
-    (found,) = QueueAdmin(session, places, QueueKind.SIMPLE).browse()
-    assert found.data == b"raw"
-
-
 def test_browsing_shows_items_in_their_order_with_what_is_known_and_takes_nothing(
     session, places, put
 ):
@@ -129,30 +119,6 @@ def test_browsing_shows_items_in_their_order_with_what_is_known_and_takes_nothin
     }
 
 
-def test_items_taken_while_one_looks_are_left_out(session, places, put):
-    names = put(*[b"%d" % n for n in range(60)])
-    looking = QueueAdmin(session, places).browse()
-    assert next(looking).name == names[0]
-    session.delete(places.item(names[-1]))
-    assert len(list(looking)) == 58
-
-
-def test_large_items_are_read_a_few_at_a_time(session, places, put, monkeypatch):
-    put(*[bytes(200_000)] * 40)
-    asked: list[int] = []
-    read = session.child_data_async
-    monkeypatch.setattr(
-        session,
-        "child_data_async",
-        lambda parent, names: asked.append(len(names)) or read(parent, names),
-    )
-    assert (
-        sum(len(one.data) for one in QueueAdmin(session, QueuePaths(places.path)).browse())
-        > 8_000_000
-    )
-    assert max(asked) <= 5
-
-
 def test_a_purge_deletes_what_is_free_and_leaves_foreign_and_locked_ones(session, places, put):
     names = put(*[b"%d" % n for n in range(700)])
     session.create(f"{places.path}/stray")
@@ -168,27 +134,6 @@ def test_a_purge_deletes_what_is_free_and_leaves_foreign_and_locked_ones(session
     assert keeper.purge() == Purged(deleted=0)
     assert session.children(places.path) == ["stray"]
     assert session.exists(places.meta) is None
-
-
-def test_a_purge_makes_the_lock_path_that_nobody_used_yet(session, places, put):
-    put(b"a", b"b")
-    session.delete(places.lock_path or "")
-    assert QueueAdmin(session, places).purge() == Purged(deleted=2)
-
-
-def test_the_queues_of_a_sharder_are_no_items(session, places, put):
-    session.create(f"{places.path}/{SHARD}")
-    put(b"a", path=f"{places.path}/{SHARD}")
-    with pytest.raises(ConfigurationError, match=f"as {places.path}/{SHARD}"):
-        QueueAdmin(session, places).purge()
-    with pytest.raises(ConfigurationError, match="path of a sharder"):
-        list(QueueAdmin(session, places).browse())
-    seen = QueueAdmin(session, places).overview()
-    assert seen is not None
-    assert (seen.kind, seen.depth, seen.shards) == (None, 0, (SHARD,))
-    assert [
-        one.data for one in QueueAdmin(session, QueuePaths(f"{places.path}/{SHARD}")).browse()
-    ] == [encode([b"a"])]
 
 
 def bury(session: Session, places: QueuePaths, name: str, items: list[bytes], **said: Any) -> str:
@@ -232,23 +177,6 @@ def test_letters_are_shown_and_go_back_once_as_they_were(session, places):
     assert set(back) == {f"{urgent}0000000000", "queue-0000000001"}
     assert back[f"{urgent}0000000000"].data == encode([b"x", b"y"], Note(enqueued_ms=7))
     assert back["queue-0000000001"].data == b"\0garbage"
-
-
-def test_letters_are_dropped_one_by_one_and_one_rewritten_meanwhile_stays(session, places):
-    names = [bury(session, places, f"queue-000000000{n}", [b"%d" % n]) for n in range(3)]
-    letters = QueueAdmin(session, places).dead_letters
-    found: list[DeadItem] = list(letters.browse(names[:2]))
-    session.set(f"{places.dead}/{names[1]}", b"")
-    assert letters.drop(found) == Moved(1, gone=1)
-    assert letters.count() == 2
-
-
-def test_a_letter_goes_back_to_a_queue_whose_path_has_vanished(session, places):
-    bury(session, places, "queue-0000000000", [b"a"])
-    session.delete(places.path)
-    keeper = QueueAdmin(session, places)
-    assert keeper.dead_letters.requeue(keeper.dead_letters.browse()) == Moved(1)
-    assert keeper.depth() == 1
 
 
 def test_a_pause_is_written_beside_the_queue(session, places):

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from producing import create_all
 
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues.sharding import QueueSharder
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session
-
-Open = Callable[..., Session]
-Make = Callable[..., QueueSharder[Any]]
 
 
 def test_full_shards_are_put_into_only_while_there_is_no_other(sharder_of):
@@ -102,25 +96,3 @@ def _polled(queue: Any) -> list[bytes]:
         return list(queue.poll_many(500))
     except QueueClosed:
         return []
-
-
-def test_a_retired_shard_that_is_put_into_after_all_stays_until_that_is_consumed(
-    sharder_of, session
-):
-    one = sharder_of(retire_grace_s=0.05, threshold_check_s=1000.0)
-    one.start()
-    (old,) = one.queue_paths
-    session.create(f"{old}/qn-", b"java's", sequential=True)
-    one.retire(old)
-    eventually(lambda: old.rpartition("/")[2] in one._plan.retired)
-    one._remove_shard(old.rpartition("/")[2], one._latch.node)
-    assert session.exists(old) is not None
-    assert one._queues[old.rpartition("/")[2]].poll() == b"java's"
-
-
-def test_a_great_backlog_written_by_others_is_seen_without_listing_it(sharder_of, session):
-    one = sharder_of(new_queue_threshold=1000)
-    one.start()
-    (path,) = one.queue_paths
-    create_all(session, f"{path}/qn-", [b"x"] * 1500)
-    eventually(lambda: one.shard_count == 2)
