@@ -9,7 +9,7 @@ CHANGES ?= 100
 TIMES   ?= 20
 JOBS    ?= 2
 
-.PHONY: demo test quick docs help lint unit faults soak queue-soak dyno-soak losses rude histories mutants compat lock bench smoke servers clean
+.PHONY: demo test quick docs help lint unit faults soak queue-soak dyno-soak losses rude histories mutants compat lock bench servers clean
 
 demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; under two minutes
 	@$(BIN)/leaderq demo
@@ -110,10 +110,6 @@ bench: $(READY)  ## all benchmarks
 	@$(BIN)/python benchmarks/singular.py
 	@$(BIN)/python benchmarks/journal.py
 	@$(BIN)/python benchmarks/producing.py
-
-# The demo cluster on a Docker engine, every plug pulled. STANDINS=1 builds stand-ins where the official images cannot be pulled.
-smoke: $(READY)  ## the demo cluster on Docker, every plug pulled: STANDINS=1
-	@$(BIN)/python tests/containers/smoke.py $(if $(filter 1,$(STANDINS)),--standins)
 
 servers: $(READY)  ## a ZooKeeper and a Kafka to try things with
 	@$(BIN)/leaderq servers up

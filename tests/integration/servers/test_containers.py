@@ -1,7 +1,5 @@
 """Servers in containers, on a real engine; run with ``LEADERQ_SERVERS=docker``, where the engine
 and the images must be there.
-
-Without images to pull: ``python tests/containers/standins`` builds what stands in for them.
 """
 
 from __future__ import annotations
