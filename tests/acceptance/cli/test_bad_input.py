@@ -4,16 +4,11 @@ the right exit code.
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
-
-from leaderq.testing.waiting import patience
 
 NOBODY = "127.0.0.1:1"
 
@@ -135,70 +130,6 @@ def test_a_malformed_file_is_refused_with_its_line(shell, folder):
 def test_a_zookeeper_that_is_not_there_is_told_in_bounded_time(shell, arguments):
     done = shell(*arguments, zookeeper=NOBODY, connect_timeout_s="0.5")
     assert_refused(done, 3, f"ZooKeeper at '{NOBODY}' did not answer within 0.5 s")
-
-
-ANNOUNCED = """
-class Announced(AdBilling):
-    def __init__(self):
-        print("made", flush=True)
-"""
-KILLED = """
-import signal, time
-class Announced(AdBilling):
-    def __init__(self):
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        print("made", flush=True)
-        time.sleep(60)
-"""
-
-
-@pytest.mark.parametrize(("told", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-@pytest.mark.parametrize(
-    ("guardian", "career"),
-    [("--guardian", ANNOUNCED), ("--no-guardian", ANNOUNCED), ("--guardian", KILLED)],
-    ids=["guardian", "alone", "killed by the signal itself"],
-)
-def test_a_candidate_that_still_looks_for_zookeeper_leaves_when_told(
-    folder, environment, silent_address, told, code, guardian, career
-):
-    command = [sys.executable, "-m", "leaderq", "run", "billing:Announced", guardian]
-    (folder / "billing.py").write_text((folder / "billing.py").read_text() + career)
-    with subprocess.Popen(
-        [*command, "--zookeeper", silent_address],
-        cwd=folder,
-        env=environment(connect_timeout_s="60"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "made\n"
-        process.send_signal(told)
-        _, err = process.communicate(timeout=60 * patience())
-    assert process.returncode == code, err
-    assert "Traceback" not in err
-
-
-@pytest.mark.parametrize(
-    "arguments", [["run", "--help"], ["config", "show"], ["version", "--json"]]
-)
-def test_a_reader_that_has_seen_enough_is_no_error(folder, environment, arguments):
-    reading, writing = os.pipe()
-    os.close(reading)
-    try:
-        command = [sys.executable, "-m", "leaderq", *arguments]
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=environment(),
-            stdout=writing,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    finally:
-        os.close(writing)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_secret_appears_nowhere(shell, folder):

@@ -191,10 +191,3 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line(dead):
         assert said in done.stderr
         assert done.stderr.startswith("leaderq: error: ")
         assert done.stderr.count("\n") == 1
-
-
-def test_a_kafka_that_is_not_there_is_told_in_bounded_time(dead):
-    # ZooKeeper is asked first, and must answer within it
-    done = dead("ls", kafka="127.0.0.1:1", connect_timeout_s="6")
-    assert done.returncode == 3
-    assert "127.0.0.1:1" in done.stderr

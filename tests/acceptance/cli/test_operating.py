@@ -157,23 +157,3 @@ def read_until(fd, text):
     while text not in seen:
         seen += os.read(fd, 4096).decode()
     return seen
-
-
-def test_what_prepare_raises_ends_the_process_with_the_place_in_the_users_code(
-    shell, root, zookeeper_server
-):
-    done = shell(
-        "run",
-        "billing:Unprepared",
-        "--log-level",
-        "error",
-        zookeeper=zookeeper_server.address,
-        root=root,
-    )
-    assert done.returncode == 1
-    assert "billing.py" in done.stderr
-    assert (
-        "leaderq: error: career 'unprepared' failed in prepare: RuntimeError: no such database"
-        in done.stderr
-    )
-    assert "runner.py" not in done.stderr

@@ -4,7 +4,6 @@ killed, interrupted, and into a pipe that nobody reads to its end.
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -132,64 +131,6 @@ def test_items_are_put_listed_shown_and_drained_in_their_order(queue, path):
     assert "1 values contain what ends a value; use --json or --base64" in done.err
     assert queue("drain", path, "--yes").err == f"0 drained from {path}\n"
     assert queue("peek", path).err == f"no items at {path}\n"
-
-
-@pytest.mark.parametrize(
-    ("options", "name", "key"),
-    [
-        (["--id", "a/b"], "queue-|a_b|0000000000", {"id": "a_b"}),
-        (["--priority", "-5"], "queue-0FFFFFFFB0000000000", {"priority": -5}),
-        (["--kind", "plain"], "queue-0000000000", {}),
-        (["--kind", "simple"], "qn-0000000000", {}),
-    ],
-)
-def test_a_queue_goes_over_into_another_through_json_with_its_keys(
-    queue, path, session, options, name, key
-):
-    assert queue("put", path, *options, "one", "two").code == 0
-    assert (
-        queue("put", path, "--base64", "/w==", *(options if key else [])).err
-        == f"1 stored in {path}\n"
-    )
-    first, *_ = rows = queue("drain", path, "--json", "--yes").rows
-    assert first["name"] == name
-    assert {each: first[each] for each in key} == key
-    moved = queue("put", f"{path}2", "--from-json", *([] if key else options), stdin=lines(rows))
-    assert moved.code == 0, moved.err
-    again = queue("drain", f"{path}2", "--json", "--yes").rows
-    assert [(row["name"], row["values"]) for row in again] == [
-        (row["name"], row["values"]) for row in rows
-    ]
-
-
-def lines(rows: list[dict[str, Any]]) -> bytes:
-    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-
-
-def test_lines_that_cannot_be_put_are_told_and_the_others_stored(queue, path, session):
-    bad = [
-        b"[]",
-        b"{",
-        b'{"values": [1]}',
-        b'{"values": ["a"], "priority": "x"}',
-        b'{"corrupt": "x"}',
-        b'{"value": "fine"}',
-    ]
-    done = queue("put", path, "--from-json", stdin=b"\n".join(bad))
-    assert (done.code, done.out) == (1, b"")
-    assert [line.split(":")[0] for line in done.err.splitlines()[:5]] == [
-        f"item {n}" for n in range(1, 6)
-    ]
-    assert done.err.endswith(f"1 stored in {path}; 5 refused\n")
-    assert values(session, path) == [b"fine"]
-    done = queue(
-        "put", path, "--json", stdin=b"ok\n" + bytes(1_100_000).replace(b"\0", b"x") + b"\nok\n"
-    )
-    assert done.code == 1
-    assert "item 2: " in done.err
-    assert "the server accepts" in done.err
-    assert json.loads(done.out) == {"stored": 2, "refused": 1}
-    assert values(session, path) == [b"fine", b"ok", b"ok"]
 
 
 def test_a_queue_is_removed_with_everything_beside_it_and_only_by_force_while_it_holds_items(

@@ -76,41 +76,6 @@ def test_messages_are_put_shown_and_listed_as_a_program_sees_them(
         assert (again.payload, again.group) == (b"\xff", "g")
 
 
-def test_what_consumers_hold_and_what_failed_is_shown_shard_by_shard(
-    queue: Queue, path: str, jobs: DynoQueue
-) -> None:
-    jobs.push(
-        [
-            Message(payload=b"held"),
-            Message(payload=b"rests"),
-            Message(payload=b"waits"),
-            Message(shard="b"),
-        ]
-    )
-    held, rests = jobs.pop(2, 30)
-    rests.nack("KeyError", delay_s=600, retry=RetryPolicy(attempts=5))
-    rows = queue("peek", path, "--json").rows
-    assert [(row["values"][0], row["held"], row["attempt"], row["deliveries"]) for row in rows] == [
-        ("", False, 1, 0),
-        ("waits", False, 1, 0),
-        ("rests", False, 2, 1),
-        ("held", True, 1, 1),
-    ]
-    a, b = queue("stats", path, "--json").rows
-    assert a.pop("oldest_due_s") >= 0
-    assert a == {"shard": "a", "due": 1, "delayed": 1, "held": 1, "dead": 0}
-    assert (b["shard"], b["due"]) == ("b", 1)
-    assert queue("stats", path).out.splitlines()[0].split() == [
-        "SHARD",
-        "DUE",
-        "DELAYED",
-        "HELD",
-        "DEAD",
-        "OLDEST",
-    ]
-    held.ack()  # nobody was disturbed
-
-
 def test_dead_letters_are_shown_filtered_sent_back_and_dropped(
     queue: Queue, path: str, jobs: DynoQueue
 ) -> None:

@@ -4,8 +4,6 @@ term, and what is none.
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -103,20 +101,6 @@ def test_what_is_not_known_or_will_not_come_is_said(
 ) -> None:
     say(**fields)
     assert drain_cells(status()) == cells
-
-
-@pytest.mark.parametrize("fields", [{"age_s": 40.0}, {"age_s": 40.0, "term": 0}])
-def test_an_old_report_is_shown_with_its_age_and_never_as_if_fresh(
-    say: Say, status: Any, fields: dict[str, Any]
-) -> None:
-    say(**fields)
-    lag, rate, catch_up = drain_cells(status())
-    assert re.fullmatch(r"120 \((\d+ m )?\d+ s ago\)", lag)
-    assert (rate, catch_up) == ("-", "-")
-    (view,) = map(json.loads, status("--json").stdout.splitlines())
-    assert view["drain"]["fresh"] is False
-    assert view["drain"]["age_s"] >= 40
-    assert all("s ago)" in line for line in status("--partitions").stdout.splitlines()[1:])
 
 
 def test_what_is_no_report_is_named_and_hides_nothing_else(say: Say, status: Any) -> None:

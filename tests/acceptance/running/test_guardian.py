@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -47,16 +46,6 @@ def test_what_the_users_module_raises_is_said_once_and_is_bad_usage(
     a = start(TINY, id="a", zookeeper=zookeeper_server.address, environment={"RUDE_IMPORT": raised})
     assert a.wait() == 2
     assert sum("no such table" in line["message"] for line in a.lines) == 1
-
-
-def test_under_nohup_a_hang_up_changes_nothing(start, zookeeper_server, history):
-    a = start(TINY, id="a", zookeeper=zookeeper_server.address, under=["nohup"])
-    leading(a)
-    for pid in (a.pid, a.worker_pid):
-        os.kill(pid, signal.SIGHUP)
-    works_on(history)
-    assert a.alive
-    assert not a.said("term_ending")
 
 
 def test_a_hang_up_is_a_request_to_stop(start, zookeeper_server, history):
@@ -203,20 +192,6 @@ def test_what_was_started_in_a_term_ends_with_it(writers, history, zookeeper, zn
     leading(b)
     assert late(history) == []
     assert a.alive
-
-
-def test_a_guardian_that_can_open_no_file_looks_again_for_what_its_worker_has_started(
-    writers, history
-):
-    a, b = writers("LeavingChildren", *STARTED, session_timeout_s=30)
-    usual = resource.prlimit(a.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(a.pid, resource.RLIMIT_NOFILE, (3, usual[1]))
-    a.signal_worker(signal.SIGKILL)
-    works_on(history, what="effect", by="daemon")  # the guardian is awake, and cannot see it
-    resource.prlimit(a.pid, resource.RLIMIT_NOFILE, usual)
-    leading(b, timeout_s=15)  # half of the session time-out
-    assert late(history) == []
-    assert a.wait() == 1
 
 
 def test_what_a_killed_worker_has_started_is_gone_before_the_next_one_leads(writers, history):

@@ -112,22 +112,3 @@ def test_a_spoilt_term_record_keeps_all_from_leading_until_an_operator_raises_th
     assert len(warnings_of(a, term)) == 1
     a.terminate()
     assert leading(b)["term"] == a.said("term_began")[0]["term"] + 1
-
-
-def test_a_term_that_is_given_back_is_believed_in_no_longer_though_no_reply_comes(
-    start,
-    zookeeper_server,
-    fault_proxy,
-    history,
-):
-    proxy = fault_proxy(zookeeper_server.address)
-    a = start("rude:Believing", id="a", zookeeper=proxy.address, session_timeout_s=30)
-    leading(a)
-    b = start(TINY, id="b", zookeeper=zookeeper_server.address, session_timeout_s=30)
-    b.wait_for("standing")
-    proxy.freeze_direction("to_client")
-    a.terminate()
-    leading(b)
-    eventually(lambda: history.lines("begin", term=2)[500:])
-    assert history.overlap_s() < 0
-    proxy.heal()  # or the first would wait for its answer until its session is over

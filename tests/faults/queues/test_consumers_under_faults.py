@@ -282,49 +282,7 @@ def lost(pid: int, at: float) -> dict[str, Any]:
     return {"value": "", "what": "lost", "pid": pid, "at": at, "session": pid}
 
 
-THAWED = [begun(1, 5.0, claimed=4.0), begun(2, 5.001, claimed=1.0), done(1, 5.01), lost(2, 5.1)]
 """2 was frozen with a claim; at 5.0 it goes on, and begins what 1 has meanwhile."""
-
-
-@pytest.mark.parametrize(
-    "history",
-    [
-        THAWED,
-        # kept from running between its look and its beginning
-        [begun(1, 9.0, claimed=4.0, looked=4.9), lost(1, 5.0), begun(2, 6.0, claimed=5.5)],
-    ],
-)
-def test_who_lost_its_session_may_begin_what_another_has(history: History) -> None:
-    assert taken_from_the_healthy(history, set()) == doubly_held(history) == []
-
-
-@pytest.mark.parametrize(
-    ("history", "killed"),
-    [
-        ([begun(1, 2.0, claimed=1.0), begun(2, 3.0, claimed=1.5)], set()),
-        ([begun(1, 2.0, claimed=1.0), begun(2, 3.0, claimed=2.5), lost(2, 9.0)], set()),
-        ([begun(1, 2.0, claimed=1.0), begun(2, 3.0, claimed=2.5)], {2}),
-        ([begun(1, 2.0, claimed=1.0), begun(1, 3.0, claimed=2.5)], set()),
-    ],
-)
-def test_what_a_healthy_consumer_has_is_nobody_elses(history: History, killed: set[int]) -> None:
-    assert taken_from_the_healthy(history, killed) == ["x"]
-
-
-def test_an_item_acknowledged_after_another_has_claimed_it_is_doubly_held() -> None:
-    history = [begun(1, 2.0, claimed=1.0), lost(1, 2.5), begun(2, 3.0, claimed=2.6), done(1, 3.5)]
-    assert doubly_held(history) == ["x"]
-
-
-@pytest.mark.parametrize("looked", [5.1, None])
-def test_who_begins_has_looked_before_it_heard_of_the_end(looked: float | None) -> None:
-    late = {**begun(1, 9.0, claimed=4.0), "looked": looked}
-    assert begun_without_a_claim([late, lost(1, 5.0)]) == ["x"]
-    assert begun_without_a_claim([{**late, "looked": 4.9}, lost(1, 5.0)]) == []
-
-
-def test_who_was_frozen_begins_nothing_that_it_claimed_before() -> None:
-    assert begun_without_a_claim(THAWED) == ["x"]
 
 
 @WHERE

@@ -5,11 +5,9 @@ real server.
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kazoo.client import KazooClient
 from workers import HAD_A_PLACE, ROOT
 
 from leaderq.clock import now_s
@@ -117,16 +115,6 @@ def test_an_evicted_head_is_refused_by_the_server_and_the_waiter_goes_on(coordin
     assert session.children(ROOT) == []
 
 
-def test_a_trusted_token_stays_current_longer_than_the_session_timeout(coordinator_of, opened):
-    session = opened(timeout_s=6.0)
-    with coordinator_of(session).enqueue("k") as token:
-        began = time.monotonic()
-        assert eventually(
-            lambda: token.is_current and time.monotonic() - began > 1.5 * session.timeout_s,
-            timeout_s=60,
-        )
-
-
 @pytest.mark.parametrize(
     "key",
     [
@@ -184,32 +172,6 @@ def test_a_closed_coordinator_tells_those_who_wait_and_ends_what_is_held(coordin
         one.enqueue("k")
     assert one.close()
     eventually(lambda: session.children(ROOT) == [])
-
-
-def test_close_waits_for_what_is_held(coordinator_of):
-    one = coordinator_of()
-    with ThreadPoolExecutor(1) as pool:
-        token = one.enqueue("k")
-        closing = pool.submit(one.close, 30.0)
-        eventually(lambda: one._is_closed)
-        one.dequeue(token)
-        assert closing.result(30)
-
-
-def test_a_kazoo_client_of_the_users_own_will_do(
-    zookeeper_server, znode_root, session, coordinator_of
-):
-    client = KazooClient(zookeeper_server.address + znode_root)
-    client.start(10)
-    try:
-        with DistributedQueueCoordinator(client, ROOT) as one, one.hold("k") as token:
-            assert token
-            assert coordinator_of().look("k").head.number == token.number
-        assert session.children(ROOT) == []
-        assert client.connected
-    finally:
-        client.stop()
-        client.close()
 
 
 def test_the_lease_counts_from_before_the_sending_however_long_that_takes(

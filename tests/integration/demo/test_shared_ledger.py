@@ -19,7 +19,6 @@ from leaderq.clock import now_s
 from leaderq.errors import Deposed
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import OpenTerm, Reason
-from leaderq.testing import eventually
 from leaderq.testing.ports import lease_port
 
 LINE = b'h - - [t] "GET /a HTTP/1.1" 200 100 "-" "-"'
@@ -122,24 +121,6 @@ def test_a_zombie_is_refused_whole(a_ledger: Any, totals: Totals) -> None:
     assert totals.ends() == {}
 
 
-def test_a_bill_that_cannot_be_stored_takes_the_whole_batch_with_it(
-    a_ledger: Any, totals: Totals
-) -> None:
-    import psycopg
-
-    ledger, term = a_ledger(), a_term(1)
-    ledger.take_office(term)
-    post(ledger, records(0, 1), term)
-    rows = records(1, 3)
-    bills = [bill_for(row) for row in rows]
-    bills[1] = bill_for(records(0, 1)[0])  # a place that is billed
-    with pytest.raises(psycopg.errors.UniqueViolation):
-        ledger.post(rows, bills, term)
-    assert totals.so_far()[0] == 1
-    post(ledger, rows, term)
-    assert totals.ends() == {0: 3}
-
-
 def test_a_leader_frozen_in_mid_transaction_holds_nobody_up_for_long(a_ledger: Any) -> None:
     zombie, old, successor = a_ledger(), a_term(1), a_ledger()
     zombie.take_office(old)
@@ -153,28 +134,6 @@ def test_a_leader_frozen_in_mid_transaction_holds_nobody_up_for_long(a_ledger: A
         assert loaded == [{}]
         old.wind_up(Reason.SESSION)
         cursor.execute("SELECT 1")
-
-
-def test_a_connection_that_breaks_is_opened_anew(
-    a_ledger: Any, totals: Totals, postgres: Database
-) -> None:
-    ledger, term = a_ledger(), a_term(1)
-    ledger.take_office(term)
-    post(ledger, records(0, 1), term)
-    assert totals.so_far()[0] == 1
-    with postgres.connect(autocommit=True) as connection:  # type: ignore[attr-defined]
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-            " AND datname = %s",
-            (postgres.name,),
-        )
-    with pytest.raises(LedgerAway, match="the ledger's database went away"):
-        totals.so_far()
-    assert totals.so_far()[0] == 1
-    next_term = a_term(2)
-    assert ledger.take_office(next_term) == {Partition("clicks", 0): 1}
-    post(ledger, records(1, 2), next_term)
-    assert eventually(lambda: totals.so_far()[0] == 2)
 
 
 def test_a_database_that_is_not_there_is_named_without_its_password() -> None:

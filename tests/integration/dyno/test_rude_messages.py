@@ -37,7 +37,6 @@ from leaderq.zookeeper import Check, Create, Operation, Session, SetData, connec
 
 Open = Callable[..., Session]
 D = "/d"
-SHARD = f"{D}/shards/0"
 NOTHING = {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
 QUICK = RetryPolicy(attempts=3, backoff_s=0.01)
 
@@ -66,35 +65,6 @@ def test_a_message_whose_id_was_deleted_by_hand_can_be_settled(session: Session,
             assert queue.ack([rest]) == [None]
         sizes = queue.shard_sizes()["0"]
         assert (sizes["messages"], sizes["leased"], sizes["dead"]) == (0, 0, int(how == "kill"))
-
-
-def test_znodes_that_are_not_ours_are_not_delivered_and_stop_nobody(session: Session) -> None:
-    with DynoQueue(session, D) as queue:
-        queue.push(Message(payload=b"good", priority=9))
-        for parent in ("messages", "claims", "rests", "dead"):
-            for name in (
-                "x",
-                "00-1700000000000-0000000g-0000000001",
-                "\u0660\u0660-1700000000000-00000000-0000000001",
-            ):
-                session.create(f"{SHARD}/{parent}/{name}", b"{")
-        bad = [
-            b"",
-            b"\x00" * 9,
-            b"DQ1\n\xff\xff\xff\xff",
-            b"DQ1\n\0\0\0\x0c" + b'{"at":1e999}',
-            b"DQ1\n\0\0\0\x0f" + b'{"headers":[1]}',
-        ]
-        for number, data in enumerate(bad):
-            session.create(f"{SHARD}/messages/00-1700000000000-00000000-00000001{number:02}", data)
-        session.create(
-            f"{SHARD}/dead/00-1700000000000-00000000-0000000300", b'DQD1\n{"name":"../../x"}\n'
-        )
-        assert popped(queue).payload == b"good"
-        eventually(lambda: queue.pop(1) == [] and queue.shard_sizes()["0"]["dead"] == 4 + len(bad))
-        assert {letter.reason for letter in queue.dead_letters.browse()} == {"corrupt"}
-        assert queue.dead_letters.purge() == len(bad)
-        assert queue.peek(9) == [] and queue.get("nobody") is None
 
 
 # -- rude users -----------------------------------------------------------------------------------
@@ -375,22 +345,6 @@ def test_a_message_of_a_handler_that_hangs_passes_to_another_when_its_time_is_ov
         assert not worker.stop(0.1)  # one handler still hangs
         hanging.set()
         assert worker.stop(None)
-
-
-def test_a_worker_refuses_what_it_cannot_use(session: Session) -> None:
-    async def coroutine(one: Delivery) -> None: ...
-
-    with DynoQueue(session, D) as queue:
-        for wrong in (
-            {"threads": 0},
-            {"retry": {1: None}},
-            {"retry": {OSError: 3}},
-            {"most_s": -1},
-            {"handler": coroutine},
-            {"handler": 1},
-        ):
-            with pytest.raises(ConfigurationError):
-                Worker(queue, **{"handler": print, **wrong})
 
 
 # -- heartbeats -----------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from leaderq.dyno import Duplicate, DynoQueue, Message, OnConflict, Unique
-from leaderq.errors import ConfigurationError
 from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
@@ -106,13 +105,3 @@ def test_of_many_that_replace_one_message_at_once_one_survives(opened: Open) -> 
     assert queues[0].find_stale() == []
     for queue in queues:
         queue.close()
-
-
-def test_what_cannot_be_unique_is_refused() -> None:
-    for wrong in (
-        {"unique_s": 1},
-        {"id": "a", "unique": Unique.STARTED, "unique_s": 1},
-        {"unique": "done"},
-    ):
-        with pytest.raises(ConfigurationError):
-            Message(**wrong)  # type: ignore[arg-type]

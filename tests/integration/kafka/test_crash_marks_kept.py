@@ -12,7 +12,7 @@ import pytest
 from leaderq import Candidate, Deposed, Session, connect
 from leaderq.election.layout import Layout
 from leaderq.events import EventBus
-from leaderq.kafka.handling.crash_marks import CrashMarks, decode
+from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Reason, Term
 from leaderq.testing import eventually
@@ -102,14 +102,3 @@ def test_a_zombie_cannot_blame_a_record(lead):
 
     eventually(is_deposed)
     assert leader.session.get(leader.path)[0] == before
-
-
-def test_a_mark_that_cannot_be_understood_is_begun_again(lead, caplog):
-    lead().die()
-    leader = lead()
-    leader.session.set(leader.path, b"rubbish", -1)
-    leader.die()
-    leader = lead()
-    assert not leader.marks.is_careful(P)
-    assert "b'rubbish', which is not a mark of attempts" in caplog.text
-    assert decode(leader.session.get(leader.path)[0], path="").positions == {P: (40, 1)}

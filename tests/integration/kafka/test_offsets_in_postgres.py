@@ -180,32 +180,6 @@ def test_a_leader_frozen_in_mid_transaction_is_ended_by_the_server_and_deposed_w
     assert results() == []
 
 
-def test_of_two_terms_that_load_first_at_the_same_time_both_return_and_the_newer_wins(
-    a_store,
-) -> None:
-    stores = {number: a_store() for number in range(1, 9)}
-    outcomes: dict[int, object] = {}
-    barrier = threading.Barrier(len(stores))
-
-    def load(number: int) -> None:
-        barrier.wait(20)
-        try:
-            outcomes[number] = stores[number].load(a_term(number))
-        except Deposed as exc:
-            outcomes[number] = exc.reason
-
-    threads = [threading.Thread(target=load, args=(number,)) for number in stores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert outcomes.pop(8) == {}
-    assert all(outcome in ({}, Reason.FENCED) for outcome in outcomes.values())
-    assert len(outcomes) == 7
-    with pytest.raises(Deposed):
-        stores[7].load(a_term(7))
-
-
 def waiting(postgres: Database) -> int:
     """How many sessions of the database wait for a lock."""
     with postgres.connect() as connection:

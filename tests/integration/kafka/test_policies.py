@@ -14,11 +14,8 @@ from driving import Driver, Recorder
 from kafka import KafkaConsumer
 
 from leaderq.election.layout import Layout
-from leaderq.errors import KafkaError
 from leaderq.events import RecordDeadLettered
-from leaderq.kafka import KafkaLeaderCareer, PoisonRecord, Record, dead_letter, retry, skip
-from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
-from leaderq.kafka.clients.producer import Message, ProducerSettings
+from leaderq.kafka import KafkaLeaderCareer, PoisonRecord, Record, dead_letter, retry
 from leaderq.kafka.consuming.report import decode
 from leaderq.kafka.dead_letters.format import read_dead_letter
 from leaderq.kafka.topics import create_topics, end_offsets, produce
@@ -54,14 +51,6 @@ class Refusing(Recorder):
     def handle(self, records: Sequence[Record], term: Term) -> None:
         super().handle(records, term)
         raise ValueError("x" * 1000)
-
-
-def produce_large(address: str, topic: str, value: bytes) -> None:
-    sender = IdempotentSender(ProducerSettings(address, max_message_bytes=len(value)))
-    try:
-        sender.send([Message(topic, value)], 30.0)
-    finally:
-        sender.close()
 
 
 def read_all(address: str, topic: str, count: int) -> list[Record]:
@@ -207,47 +196,6 @@ def test_a_record_of_any_size_can_be_set_aside(
     assert len(letter.record.value) == (size or 0)
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-@pytest.mark.parametrize("offsets", ["kafka", "transaction"])
-def test_a_dead_letter_topic_takes_whatever_its_source_takes(
-    drive: Drive, kafka_broker: Any, topic_name: str, offsets: str, client: str
-) -> None:
-    large = f"{topic_name}-large"
-    limit = 3_000_000
-    create_topics(kafka_broker.address, {large: 1}, configs={"max.message.bytes": str(limit)})
-    produce_large(kafka_broker.address, large, b"x" * (limit - 1024))
-    dead = f"{topic_name}-dead"
-    leader = drive(
-        Refusing, topics=large, offsets=offsets, client=client, on_error=dead_letter(dead)
-    ).begin()
-    eventually_done(leader, end_offsets(kafka_broker.address, large))
-    (letter,) = (read_dead_letter(record) for record in read_all(kafka_broker.address, dead, 1))
-    assert len(letter.record.value) == limit - 1024
-    assert letter.text.startswith("xxx")
-
-
-def test_what_is_produced_may_be_as_large_as_the_career_says(
-    drive: Drive, kafka_broker: Any, feed: Feed, topic_name: str
-) -> None:
-    class Growing(Recorder):
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            for _record in records:
-                self.produce(large, b"x" * 1_500_000)
-            super().handle(records, term)
-
-    large = f"{topic_name}-large"
-    create_topics(kafka_broker.address, {large: 1}, configs={"max.message.bytes": "2000000"})
-    feed(0, 1)
-    leader = drive(Growing, offsets="transaction", max_message_bytes=1_600_000).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 1)
-    assert len(read_all(kafka_broker.address, large, 1)[0].value) == 1_500_000
-    small = drive(
-        Growing, offsets="transaction", name="small", group="small", on_error=skip()
-    ).begin()
-    eventually_done(small, end_offsets(kafka_broker.address, leader.career.topics))
-    assert len(read_all(kafka_broker.address, large, 1)) == 1
-
-
 def test_a_handler_that_hangs_makes_its_career_unhealthy_and_is_named(
     drive: Drive, feed: Feed, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -314,48 +262,3 @@ def test_partitions_are_handled_in_parallel_and_each_in_order(drive: Drive, feed
     for number in range(4):
         offsets = [record.offset for record in leader.career.seen if record.partition == number]
         assert offsets == list(range(len(offsets)))
-
-
-def made_again(kafka_broker: Any, topic: str) -> None:
-    """Delete a topic and create it again."""
-    import kafka
-    from kafka.errors import UnknownTopicOrPartitionError
-
-    admin: Any = kafka.KafkaAdminClient(bootstrap_servers=kafka_broker.address)
-    admin.delete_topics([topic])
-
-    def is_gone() -> bool:
-        try:
-            return topic not in admin.list_topics()
-        except UnknownTopicOrPartitionError:
-            return True
-
-    eventually(is_gone, timeout_s=30)
-    admin.close()
-    create_topics(kafka_broker.address, {topic: 4})
-
-
-@pytest.mark.parametrize("offsets", ["kafka", "zookeeper"])
-def test_a_topic_made_again_stops_the_leader_unless_it_was_told_where_to_go_on(
-    drive: Drive,
-    feed: Feed,
-    kafka_broker: Any,
-    four_partitions: str,
-    offsets: str,
-    session: Any,
-    znode_root: str,
-) -> None:
-    feed(0, 40)
-    first = drive(offsets=offsets).begin()
-    first.run_until(lambda: len(first.career.seen) >= 40)
-    path = f"{znode_root}/{four_partitions}/progress"
-    first.run_until(lambda: session.exists(path) is not None)
-    first.end()
-    made_again(kafka_broker, four_partitions)
-    feed(0, 60)
-    strict = drive(offsets=offsets)
-    with pytest.raises(KafkaError, match="created again"):
-        strict.begin().run_until(lambda: False)
-    told = drive(offsets=offsets, auto_offset_reset="earliest").begin()
-    told.run_until(lambda: len(told.career.seen) >= 60)
-    assert len(told.career.seen) == 60

@@ -15,7 +15,6 @@ from producer_contract import Output
 
 from leaderq.errors import OffsetOutOfRange
 from leaderq.kafka import Record
-from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.consuming.report import decode
 from leaderq.kafka.topics import committed, end_offsets, remove_static_members
 from leaderq.term import Term
@@ -189,31 +188,6 @@ def test_a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_dou
     # At least once: what was in hand may be there twice.
     in_hand = leader.career.first_batch if offsets == "kafka" else ()
     assert not results - Counter(values) - Counter(record.value for record in in_hand)
-    assert "Kafka client failed" not in caplog.text
-
-
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_offsets_in_zookeeper_are_not_moved_by_members_of_the_group(
-    drive: Drive,
-    feed: Feed,
-    join_plainly: Callable[..., PlainConsumer],
-    client: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(term_consumer, "CONFIRM_S", 0.2)  # when the group is shown the offsets
-    plain = join_plainly(PlainConsumer)
-    eventually(plain.has_joined.is_set, timeout_s=60, message="the plain consumer has partitions")
-    values = feed(0, 200)
-    leader = drive(client=client, offsets="zookeeper", max_records=20).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 200 and len(plain.values) >= 200)
-    plain.leave()
-    values += feed(200, 280)
-    leader.run_until(lambda: len(leader.career.seen) >= 280)
-    leader.end()
-    values += feed(280, 300)
-    leader.begin().run_until(lambda: len(leader.career.seen) >= 300)
-    assert sorted(leader.career.values(), key=int) == values
     assert "Kafka client failed" not in caplog.text
 
 

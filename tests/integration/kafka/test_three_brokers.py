@@ -12,21 +12,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from driving import Driver, Recorder
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient
 from kafka_roles import partition_leader
 from producer_contract import Output
 
 from leaderq.errors import OffsetOutOfRange
 from leaderq.kafka import DatabaseOffsets, Partition, Record
-from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
-from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway
-from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.topics import (
     create_topics,
     describe_topics,
@@ -219,38 +216,6 @@ def test_each_broker_of_three_may_fail_in_turn_and_no_term_does(
     for leader in leaders:
         where = f"{leader.career.client} {leader.career.offsets}"
         assert sorted(leader.career.results(), key=int) == fed.values, where
-
-
-@pytest.mark.parametrize("kind", [KafkaPythonConsumer, ConfluentConsumer])
-def test_where_partitions_end_is_known_soon_after_their_leaders_have_changed(
-    kafka_cluster: Any, four_partitions: str, kind: type[Any]
-) -> None:
-    def ends() -> Mapping[Partition, int]:
-        with suppress(KafkaAway):
-            return dict(consumer.end_offsets(5.0))
-        return {}
-
-    def leaders() -> list[int]:
-        led = (partition_leader(kafka_cluster, four_partitions, number) for number in range(4))
-        return [kafka_cluster.members.index(member) + 1 for member in led]
-
-    settings = ConsumerSettings(kafka_cluster.address, (four_partitions,), four_partitions, "c")
-    with (
-        closing(kind(settings)) as consumer,
-        closing(KafkaAdminClient(bootstrap_servers=kafka_cluster.address)) as admin,
-    ):
-        consumer.open()
-        former = leaders()
-        replicas = {
-            TopicPartition(four_partitions, number): [id % 3 + 1, id, (id + 1) % 3 + 1]
-            for number, id in enumerate(former)
-        }
-        admin.alter_partition_reassignments(replicas)
-        admin.elect_leaders(0, {four_partitions: [0, 1, 2, 3]})
-        wanted = [first for first, *_others in replicas.values()]
-        eventually(lambda: leaders() == wanted, timeout_s=60, message="the leaders have changed")
-        produce(kafka_cluster.address, four_partitions, ((b"%d" % n, b"") for n in range(60)))
-        eventually(lambda: sum(ends().values()) == 60, timeout_s=30, message="the ends are known")
 
 
 def test_a_log_that_was_cut_off_and_written_again_stops_each_leader_that_had_read_further(

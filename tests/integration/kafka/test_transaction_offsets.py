@@ -304,18 +304,3 @@ def test_a_transaction_that_the_broker_gave_up_does_not_end_the_term(
     leader.store.produce(Message(output.topic, b"done again"))
     leader.commit(1)
     output.shows([b"done again"])
-
-
-def test_a_committing_asked_for_again_before_its_answer_was_seen_sends_nothing_twice(
-    lead: Callable[[], Leader], output: Output
-) -> None:
-    leader = lead().take_over()
-    leader.store.produce(Message(output.topic, b"once"))
-    first = leader.store.commit(leader.consumer, TERM, leader.at(10))
-    second = leader.store.commit(leader.consumer, TERM, leader.at(10))
-    assert second.done(20.0)
-    assert first.done(20.0)
-    leader.store.produce(Message(output.topic, b"next"))
-    leader.commit(11)
-    output.shows([b"once", b"next"])
-    assert leader.load() == {0: 11}

@@ -12,9 +12,7 @@ from driving import Driver, Recorder, new_term
 
 from leaderq.errors import ConnectionLost, NodeExists
 from leaderq.kafka import Partition, Record
-from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
-from leaderq.kafka.topics import committed, end_offsets
 from leaderq.term import Term
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Session, SetData, connect
@@ -107,29 +105,6 @@ def test_a_write_whose_answer_is_lost_is_neither_lost_nor_done_twice(
         )
 
 
-@pytest.mark.parametrize("offsets", ["zookeeper", "external"])
-def test_lag_tools_see_where_the_leader_stands(
-    drive: Drive,
-    feed: Feed,
-    kafka_broker: Any,
-    four_partitions: str,
-    offsets: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Outside(Recorder):
-        def load_offsets(self, term: Term) -> dict[tuple[str, int], int]:
-            return {}
-
-    monkeypatch.setattr(term_consumer, "CONFIRM_S", 0.2)
-    feed(0, 50)
-    leader = drive(Outside, offsets=offsets).begin()
-    ends = end_offsets(kafka_broker.address, four_partitions)
-    leader.run_until(
-        lambda: committed(kafka_broker.address, four_partitions, four_partitions) == ends
-    )
-    assert len(leader.career.seen) == 50
-
-
 class Assigned:
     """What the store asks of a consumer."""
 
@@ -181,21 +156,4 @@ def test_the_znode_tells_whether_a_write_without_an_answer_has_happened(
         assert commit(count * 10)
         assert effects(session, znode_root) == count
         assert json.loads(session.get(f"{znode_root}/offsets/t")[0])["offsets"] == {"0": count * 10}
-    store.close()
-
-
-def test_a_committing_asked_for_again_before_its_answer_was_seen_does_no_operation_twice(
-    session: Session, znode_root: str
-) -> None:
-    where = Partition("t", 0)
-    consumer: Any = Assigned(where)
-    store, term = ZooKeeperOffsets(session, f"{znode_root}/offsets"), new_term(session)
-    session.ensure_path(f"{znode_root}/offsets")
-    assert store.fence(consumer, term, lambda: None, 1.0)
-    assert store.load(consumer, term, 1.0) == {}
-    store.add([Create(f"{znode_root}/effect-", sequential=True)])
-    savings = [store.commit(consumer, term, {where: 10}) for _ in range(3)]
-    assert all(committing.done(30.0) for committing in savings)
-    assert sum(name.startswith("effect-") for name in session.children(znode_root)) == 1
-    assert store.load(consumer, term, 1.0) == {where: 10}
     store.close()

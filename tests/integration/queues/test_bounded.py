@@ -14,7 +14,6 @@ from producing import PATH, at_every_point, numbered, stored
 
 from leaderq.errors import QueueClosed
 from leaderq.queues import DistributedQueue
-from leaderq.queues.wire.payload import encode
 from leaderq.testing import FaultProxy, eventually
 from leaderq.zookeeper import Session
 
@@ -42,43 +41,6 @@ def test_a_full_queue_lets_a_put_wait_and_takes_it_when_there_is_room(straight: 
         assert stored(straight) == [b"1", b"2"]
         assert queue.put_many([b"3", b"4"], timeout_s=0.1) == 0
         assert not queue.put_multi([b"3", b"4"], timeout_s=0.1)
-
-
-def test_several_producers_and_a_consumer_never_exceed_the_bound(
-    opened: Open, straight: Session
-) -> None:
-    producers, each, bound = 4, 60, 10
-    depths: list[int] = []
-    straight.ensure_path(PATH)
-    seen: list[bytes] = []
-    queues = [DistributedQueue(opened(), PATH, max_items=bound) for _ in range(producers)]
-    for queue in queues:
-        queue.start()
-
-    def produce(me: int) -> None:
-        assert queues[me].put_many([b"%d-%d" % (me, turn) for turn in range(each)]) == each
-
-    with ThreadPoolExecutor(producers) as pool:
-        done = [pool.submit(produce, me) for me in range(producers)]
-        while len(seen) < producers * each:
-            stat = straight.exists(PATH)
-            assert stat is not None
-            depths.append(stat.num_children)
-            for name in sorted(straight.children(PATH))[:5]:
-                data, _ = straight.get(f"{PATH}/{name}")
-                straight.delete(f"{PATH}/{name}")
-                seen.append(data)
-        for one in done:
-            one.result(60)
-    for queue in queues:
-        queue.close()
-    assert max(depths) <= bound
-    assert max(depths) > 1
-    assert len(set(seen)) == producers * each
-    for me in range(producers):
-        assert [data for data in seen if b"%d-" % me in data] == [
-            encode([b"%d-%d" % (me, turn)]) for turn in range(each)
-        ]
 
 
 def test_whichever_reply_is_lost_each_item_is_stored_once_in_order_and_the_bound_holds(

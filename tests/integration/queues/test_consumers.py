@@ -4,7 +4,6 @@ that end.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,7 +12,6 @@ from consumption import LOCKS, PATH, Held, Seen, Stuck, consuming, fill, is_empt
 
 from leaderq.queues.consumers import QueueConsumer, QueueOptions
 from leaderq.queues.consuming import Consumption
-from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import RetryPolicy
@@ -31,41 +29,6 @@ def end(session: Session, address: str) -> None:
 
 
 # ---- many at once
-
-
-def test_a_slow_item_does_not_hold_up_others(session: Session) -> None:
-    fill(session, [b"slow", *[b"%d" % number for number in range(30)]])
-    seen, released = Seen(), threading.Event()
-
-    def work(value: bytes) -> None:
-        if value == b"slow":
-            released.wait(120)
-        seen(value)
-
-    with consuming(session, work, concurrency=3):
-        assert b"slow" not in seen.wait_for(30)
-        released.set()
-        assert seen.wait_for(31)[-1] == b"slow"
-
-
-def test_what_a_stuck_consumer_has_claimed_ahead_goes_to_others(
-    opened: Callable[[], Session],
-) -> None:
-    mine, other = opened(), opened()
-    fill(other, [b"%03d" % number for number in range(300)])
-    seen, stuck, released = Seen(), threading.Event(), threading.Event()
-
-    def get_stuck(value: bytes) -> None:
-        seen(value)
-        if len(seen.values) == 100:
-            stuck.set()
-            released.wait(60)
-
-    with consuming(mine, get_stuck):
-        assert stuck.wait(60)
-        with consuming(other, seen):
-            assert len(set(seen.wait_for(300, timeout_s=60))) == 300
-            released.set()
 
 
 def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session: Session) -> None:
@@ -239,27 +202,6 @@ def test_a_session_that_expires_is_followed_by_another_and_consuming_goes_on(
         fill(other, [b"b"])
         assert seen.wait_for(2) == [b"a", b"b"]
         eventually(lambda: is_empty(other))
-
-
-def test_no_claim_stands_from_the_moment_on_when_the_end_of_its_session_is_heard_of(
-    opened: Callable[[], Session], address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine = opened()
-    stood: list[bool] = []
-    with consuming(mine, Seen()) as queue:
-        membership = queue.engine._membership
-        claim = Claim("queue-0000000000", b"", 0, 0, membership)
-        assert queue.engine.is_ours(claim)
-        # a thread that comes late
-        monkeypatch.setattr(membership.writer, "_in_background", lambda job: None)
-        mine.add_listener(
-            lambda state: (
-                stood.append(queue.engine.is_ours(claim)) if state is SessionState.LOST else None
-            )
-        )
-        end(mine, address)
-        eventually(lambda: stood == [False])
-        monkeypatch.undo()
 
 
 # ---- two of Curator's windows

@@ -10,7 +10,6 @@ import pytest
 from consumption import PATH, Flaky, Seen, consuming, fill, is_empty
 
 from leaderq.queues import DistributedQueue
-from leaderq.queues.consumers import ErrorMode
 from leaderq.queues.serializers import JSON
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_of
 from leaderq.queues.wire.payload import decode, encode
@@ -44,15 +43,6 @@ def test_what_fails_too_often_goes_to_the_dead_letters_with_the_reason(
         )
         assert id_of(dead) == "job"
         assert prefix_of(payload.note.origin or "") == prefix_of(name)
-        eventually(lambda: is_empty(session))
-
-
-@LOCKING
-def test_in_keep_mode_nothing_overtakes_what_is_tried_again(session: Session, lock: bool) -> None:
-    fill(session, [b"1", b"bad", b"3", b"4"])
-    flaky = Flaky(2)
-    with consuming(session, flaky, lock=lock, retry=QUICK, error_mode=ErrorMode.KEEP):
-        assert flaky.seen.wait_for(6) == [b"1", b"bad", b"bad", b"bad", b"3", b"4"]
         eventually(lambda: is_empty(session))
 
 

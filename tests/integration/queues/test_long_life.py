@@ -56,18 +56,6 @@ def everything(session: Session, path: str = "") -> set[str]:
     )
 
 
-def test_deleting_hundreds_of_queues_leaves_nothing_behind(session: Session) -> None:
-    before = everything(session)
-    for number in range(100):
-        locks = f"/locks-{number}" if number % 2 else None
-        queue = DistributedQueue(session, f"/reply-{number}", lock_path=locks)
-        with queue:
-            queue.put(b"item")
-            queue.take(60).ack()  # type: ignore[union-attr]
-        queue.delete()
-    assert everything(session) == before
-
-
 def test_a_queue_in_use_is_deleted_by_force_only(session: Session, opened: Open) -> None:
     queue = DistributedQueue(session, "/q", lock_path="/locks")
     with queue:

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 from producing import PATH, at_every_point, numbered, stored
 
 from leaderq.errors import (
@@ -22,7 +21,7 @@ from leaderq.errors import (
     QueueClosed,
     TooLarge,
 )
-from leaderq.queues import BYTES, JSON, TEXT, DistributedIdQueue, DistributedQueue, PutListener
+from leaderq.queues import TEXT, DistributedIdQueue, DistributedQueue, PutListener
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.threads import Capacity
 from leaderq.zookeeper import Session, SessionState
@@ -124,21 +123,6 @@ def test_compressed_items_are_one_gzip_member_each(straight: Session) -> None:
         item = queue.take(60)
         assert item is not None
         assert item.value == b"x" * 1000
-
-
-def test_a_kazoo_client_will_do_and_stays_the_callers(
-    zookeeper_server: ZooKeeperServer, straight: Session, znode_root: str
-) -> None:
-    client = KazooClient(zookeeper_server.address + znode_root)
-    client.start()
-    try:
-        with DistributedQueue(client, PATH) as queue:
-            assert queue.put(b"a")
-        assert client.connected
-        assert len(client.get_children(PATH)) == 1
-    finally:
-        client.stop()
-        client.close()
 
 
 def test_what_cannot_be_used_is_refused_all_at_once(straight: Session) -> None:
@@ -350,18 +334,3 @@ def test_closing_wakes_whoever_waits_and_is_bounded_although_the_servers_are_awa
     with pytest.raises(QueueClosed):
         queue.start()
     queue.close()
-
-
-def test_many_threads_put_at_once_and_each_keeps_its_order(straight: Session) -> None:
-    with DistributedQueue(straight, PATH, serializer=JSON) as queue, ThreadPoolExecutor(8) as pool:
-        for done in [
-            pool.submit(lambda me=me: [queue.put([me, turn]) for turn in range(50)])
-            for me in range(8)
-        ]:
-            assert all(done.result(60))
-        found = [item.items for item in queue.browse()]
-    values = [JSON.deserialize(items[0]) for items in found if items]
-    for me in range(8):
-        assert [turn for one, turn in values if one == me] == list(range(50))
-    assert len(values) == 400
-    assert BYTES.serialize(b"x") == b"x"

@@ -4,20 +4,15 @@ it leaves behind.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from producing import create_all
 
-from leaderq.errors import RequestRefused
-from leaderq.queues import DistributedQueue
 from leaderq.queues.admin import QueueAdmin, QueueDrain
 from leaderq.queues.wire.payload import encode
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.testing import eventually
 from leaderq.zookeeper import Session, connect
 
 MULTI = 14
@@ -99,50 +94,3 @@ def test_what_was_not_kept_goes_back_to_its_place_with_its_data(session, places,
     with QueueAdmin(session, places).drain() as draining:
         assert drained(draining, limit=3) == [wanted[1], *wanted[3:5]]
         assert drained(draining) == wanted[5:]
-
-
-def test_consumers_and_a_drain_share_a_queue_without_loss_or_double(
-    session, zookeeper_server, places, put
-):
-    wanted = put(1500)
-    consumed: list[bytes] = []
-    with connect(zookeeper_server.address) as theirs:
-        queue = DistributedQueue(
-            theirs, places.path, lock_path=places.lock_path, consumer=consumed.append
-        )
-        with queue, QueueAdmin(session, places).drain() as draining:
-            out: list[bytes] = []
-
-            def is_empty() -> bool:
-                out.extend(drained(draining))
-                return queue.depth() == 0
-
-            eventually(is_empty, timeout_s=60)
-    assert sorted(out + consumed) == wanted
-    assert aside(session, places) == []
-
-
-def test_one_drains_at_a_time_and_another_waits_until_it_is_done_or_gives_up(
-    session, zookeeper_server, places, put, monkeypatch
-):
-    wanted = put(3)
-    with connect(zookeeper_server.address, timeout_s=30.0) as second:  # for so long it waits
-        with QueueAdmin(session, places).drain():
-            with (
-                monkeypatch.context() as hasty,
-                pytest.raises(RequestRefused, match=rf"by .*:{os.getpid()}; one at a time"),
-            ):
-                hasty.setattr(type(second), "timeout_s", 0.5)
-                QueueAdmin(second, places).drain().__enter__()
-            out: list[bytes] = []
-
-            def wait_and_drain() -> None:
-                with QueueAdmin(second, places).drain() as draining:
-                    out.extend(drained(draining))
-
-            waiting = ThreadPoolExecutor(1)
-            waited = waiting.submit(wait_and_drain)
-            eventually(lambda: len(session.children(f"{places.meta}/drains")) == 2)
-        waited.result(60)
-        waiting.shutdown()
-    assert out == wanted

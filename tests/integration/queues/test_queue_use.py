@@ -116,17 +116,3 @@ def test_a_paused_queue_begins_nothing_until_it_is_resumed(session: Session) -> 
         assert queue.is_paused
         queue.resume()
         assert seen.wait_for(1) == [b"b"]
-
-
-def test_depth_browse_purge_and_dead_letters(session: Session) -> None:
-    with DistributedQueue(session, PATH, lock_path=LOCKS, retry=RetryPolicy(attempts=1)) as queue:
-        queue.put_many(numbered(5))
-        assert queue.depth() == 5
-        assert [item.items for item in queue.browse(2)] == [[b"0"], [b"1"]]
-        with pytest.raises(ValueError, match="poison"), queue.take(60):
-            raise ValueError("poison")
-        eventually(lambda: queue.dead_letters.count() == 1)
-        assert queue.purge().deleted == 4
-        assert queue.depth() == 0
-        assert "closed" not in repr(queue)
-    assert "closed" in repr(queue)

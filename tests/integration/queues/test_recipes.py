@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from consumption import LOCKS, PATH, Held, Seen
-from producing import at_every_point, numbered, stored
+from producing import numbered, stored
 
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues import (
@@ -20,7 +20,7 @@ from leaderq.queues import (
 )
 from leaderq.queues.wire.names import id_of
 from leaderq.testing import FaultProxy, eventually
-from leaderq.zookeeper import Session, SessionState
+from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
 QUICK = RetryPolicy(backoff_s=0.01)
@@ -43,20 +43,6 @@ def test_a_hundred_items_of_one_znode_arrive_in_order(session: Session) -> None:
     with DistributedQueue(session, PATH, consumer=seen) as queue:
         queue.put_multi(numbered(100))
         assert seen.wait_for(100) == numbered(100)
-
-
-def test_a_thousand_items_on_an_executor_are_consumed_once_each(session: Session) -> None:
-    seen = Seen()
-    with (
-        ThreadPoolExecutor(8) as pool,
-        DistributedQueue(
-            session, PATH, consumer=seen, lock_path=LOCKS, executor=pool, concurrency=8
-        ) as queue,
-    ):
-        queue.put_many(numbered(1000))
-        assert sorted(seen.wait_for(1000), key=int) == numbered(1000)
-        eventually(lambda: queue.depth() == 0)
-    assert len(seen.values) == 1000
 
 
 @pytest.mark.parametrize(
@@ -168,20 +154,3 @@ def test_removing_fixes_the_id_as_putting_does_counts_exactly_and_removes_rewrit
         assert queue.remove("multi") == 1
     with pytest.raises(QueueClosed):
         queue.remove("a")
-
-
-@pytest.mark.parametrize("locks", [None, LOCKS], ids=["without", "with-locks"])
-def test_whichever_reply_is_lost_removing_counts_what_it_removed(
-    session: Session, proxy: FaultProxy, znode_root: str, opened: Open, locks: str | None
-) -> None:
-    doubtful = opened(proxy.address)
-    with DistributedIdQueue(doubtful, PATH, lock_path=locks) as queue:
-
-        def scenario(point: int) -> None:
-            eventually(lambda: doubtful.state is SessionState.CONNECTED)
-            queue.put_many([(item, "x") for item in numbered(3)] + [(b"keep", "y")])
-            assert queue.remove("x") == 3
-            assert queue.remove("y") == 1
-            assert session.children(PATH) == []
-
-        assert at_every_point(proxy, scenario, doubtful) >= 4

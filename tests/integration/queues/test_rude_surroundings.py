@@ -4,10 +4,7 @@ a request may be. One item may suffer; its neighbours may not, and nothing is lo
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +14,7 @@ from kazoo.security import make_acl
 
 from leaderq.clock import now_s
 from leaderq.errors import TooLarge
-from leaderq.queues import TEXT, DistributedQueue, ErrorMode
+from leaderq.queues import DistributedQueue, ErrorMode
 from leaderq.queues.consuming import claims
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.payload import decode
@@ -29,7 +26,6 @@ DEAD = f"{PATH}-dead"
 LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
 SetAcl = Callable[[str, Any], None]
 NOBODY = [make_acl("digest", "nobody:x", read=True)]
-FORKER = Path(__file__).parent / "forking_consumer.py"
 
 
 @pytest.fixture
@@ -91,20 +87,6 @@ def test_the_largest_item_of_all_is_tried_again_and_set_aside_like_others(
     payload = decode(session.get(f"{DEAD}/{letter}")[0])
     assert [len(item) for item in payload.items] == [calls[0]]
     assert (payload.note.reason, payload.note.attempt, len(calls)) == ("attempts", 2, 2)
-
-
-@LOCKING
-def test_a_child_that_comes_back_from_a_consumer_ends_and_does_nothing(
-    session: Session, address: str, lock: bool
-) -> None:
-    with DistributedQueue(session, PATH, serializer=TEXT) as queue:
-        queue.put_multi(list("abc"))
-        queue.put_many(list("defghi"))
-    command = [sys.executable, str(FORKER), address, LOCKS if lock else ""]
-    # the child holds the pipe as well: this returns when it has ended
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert run.stdout.split() == [*"abcdefghi", "child", "0"]
-    assert is_empty(session)
 
 
 class Interrupted:

@@ -182,29 +182,6 @@ def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(
     tally.close(1)
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["deleted", "deleted-and-made-again"])
-def test_a_tally_deleted_while_in_doubt_makes_the_doubt_final_and_doubles_nothing(
-    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, again: bool
-) -> None:
-    session = opened(proxy.address)
-    tally = SequencedWriter(session, OWN, window=1)
-    tally.open()
-    proxy.freeze_direction("to_client")
-    doubtful = tally.submit_all(creates(0, 3))
-    later = tally.submit_all(creates(3, 3))
-    eventually(lambda: lying(straight) == [0, 1, 2])
-    proxy.refuse()  # its answer is lost, and the tally cannot ask
-    straight.delete(OWN)
-    if again:
-        straight.create(OWN)
-    proxy.heal()
-    assert tally.flush(60)
-    assert {type(future.exception(0)) for future in doubtful} == {ConnectionLost}
-    assert [future.exception(0) for future in later] == [None] * 3
-    assert lying(straight) == list(range(6))
-    tally.close(5)
-
-
 def test_a_group_is_given_up_before_it_is_sent_but_not_after(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:

@@ -4,7 +4,6 @@ that go, rotation, strangers.
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +16,10 @@ from leaderq.queues import (
     DistributedQueue,
     QueueSharder,
     SimpleDistributedQueue,
-    sharding,
 )
 from leaderq.queues.wire.znodes import is_shard, new_shard_name
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session, end_session
+from leaderq.zookeeper import Session
 
 CANDIDATE = re.compile(r"_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-latch-\d{10}")
 
@@ -142,24 +140,6 @@ def test_when_the_leader_goes_another_makes_the_shards(sharder_of, opened, sessi
     eventually(lambda: second.shard_count == 2)
 
 
-def test_a_candidate_whose_session_ended_stands_again(
-    sharder_of, opened, session, zookeeper_server
-):
-    by = opened()
-    one = sharder_of(by, threshold_check_s=1000.0)
-    one.start()
-    first = by.id
-    assert end_session(zookeeper_server.address, by.credentials, timeout_s=60.0)
-    eventually(lambda: by.id not in (None, first), timeout_s=60)
-
-    def stands_alone() -> bool:  # what it said of the session before may hold for a moment yet
-        (candidate,) = session.children("/jobs-leader")
-        return session.exists(f"/jobs-leader/{candidate}").ephemeral_owner == by.id
-
-    eventually(stands_alone)
-    eventually(lambda: one.is_leader)
-
-
 def test_a_java_leader_in_front_is_respected(sharder_of, opened, session):
     """Any candidate before ours leads; while it does, we add nothing, but use what is there."""
     session.ensure_path("/jobs-leader")
@@ -178,19 +158,6 @@ def test_a_java_leader_in_front_is_respected(sharder_of, opened, session):
     assert one.shard_count == 1
     java.delete(theirs)
     eventually(lambda: one.shard_count == 2)
-
-
-def test_where_nobody_can_lead_one_makes_the_first_shard_all_the_same(
-    sharder_of, opened, session, monkeypatch, caplog
-):
-    monkeypatch.setattr(sharding, "FIRST_SHARD_S", 0.2)
-    session.ensure_path("/jobs-leader/000")
-    many = [sharder_of(opened()) for _ in range(3)]
-    monkeypatch.setattr(type(session), "timeout_s", 0.1)
-    with ThreadPoolExecutor(3) as pool, caplog.at_level(logging.WARNING, logger="leaderq"):
-        list(pool.map(lambda one: one.start(), many))
-    assert len(shards(session)) == 1
-    assert "first in the line, nobody can lead path=/jobs-leader/000" in caplog.text
 
 
 def test_an_allocator_that_fails_fails_the_start_and_leaves_the_line(sharder_of, opened, session):

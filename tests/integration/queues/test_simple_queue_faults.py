@@ -124,22 +124,6 @@ def test_an_item_is_taken_once_although_the_session_ends_while_it_is(
         assert queue.take(timeout_s=60) == b"2"
 
 
-def test_an_offer_without_a_connection_is_known_not_to_be_stored(proxy, opened, queue):
-    session = opened(proxy.address, timeout_s=10.0)
-    for is_used in (False, True):
-        with SimpleDistributedQueue(session, "/queue") as far:
-            if is_used:
-                far.offer(b"first")
-            proxy.refuse()
-            eventually(lambda: session.state is SessionState.SUSPENDED)
-            with pytest.raises(NotConnected):
-                far.offer(b"a", timeout_s=0.1)
-            proxy.heal()
-            eventually(lambda: session.state is SessionState.CONNECTED)
-            far.offer(b"b", timeout_s=60)
-    assert queue.poll_many(10) == [b"b", b"first", b"b"]
-
-
 def test_an_offer_whose_reply_does_not_come_in_time_is_in_doubt_and_stored_once(
     proxy, opened, queue
 ):
@@ -155,17 +139,3 @@ def test_an_offer_whose_reply_does_not_come_in_time_is_in_doubt_and_stored_once(
         proxy.heal()
         far.offer(b"third")
     assert queue.poll_many(10) == [b"first", b"second", b"third"]
-
-
-def test_an_item_claimed_for_nobody_goes_back_to_its_place(proxy, opened, queue):
-    session = opened(proxy.address, timeout_s=30.0)
-    queue.offer_many(numbered(4))
-    with SimpleDistributedQueue(session, "/queue") as far:
-        assert far.poll() == b"0"
-        settle(session)
-        proxy.freeze_direction("to_client")
-        with pytest.raises(ConnectionLost):
-            far.poll_many(2, timeout_s=0.01)
-        proxy.heal()
-        assert far.close(timeout_s=60)
-    assert queue.poll_many(5) == numbered(4)[1:]

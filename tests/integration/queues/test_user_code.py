@@ -4,20 +4,14 @@ own.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from mute import TOLD, Mute
 
 from leaderq.errors import (
-    ClaimLost,
     ConfigurationError,
-    ConnectionLost,
-    LeaderqError,
-    QueueClosed,
 )
 from leaderq.queues import (
     DistributedQueue,
@@ -26,8 +20,6 @@ from leaderq.queues import (
 )
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
-
-LOCKS = pytest.mark.parametrize("lock_path", [None, "/locks"])
 
 
 async def asynchronous(_value: bytes) -> None: ...
@@ -66,70 +58,6 @@ def test_an_item_whose_work_nobody_does_or_waits_for_is_not_acknowledged(
         queue.put(b"item")
         eventually(lambda: queue.depth() == 0)
     assert caplog.text.count(f"NotAPlainFunction: {option} returned") == 3
-
-
-OURS = pytest.mark.parametrize("kind", [QueueClosed, ConnectionLost, ClaimLost, ConfigurationError])
-
-
-def assert_told(caplog: pytest.LogCaptureFixture, times: int) -> None:
-    """So many failures are in the log, each with its queue and item."""
-    failures = [
-        record.getMessage() for record in caplog.records if "item failed" in record.getMessage()
-    ]
-    assert len(failures) == times
-    assert all("queue=/q item=queue-" in failure for failure in failures)
-
-
-@LOCKS
-@OURS
-@pytest.mark.parametrize("is_batch", [False, True])
-def test_an_error_of_ours_that_escapes_a_consumer_is_a_failure_like_any_other(
-    session: Session,
-    lock_path: str | None,
-    kind: type[LeaderqError],
-    is_batch: bool,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    calls: list[Any] = []
-
-    def forward(value: bytes | Sequence[bytes]) -> None:
-        calls.append(value)
-        raise kind("of the queue it forwards to")
-
-    consumer: dict[str, Any] = {"consume_batch" if is_batch else "consumer": forward}
-    retry = RetryPolicy(attempts=3, backoff_s=0.01)
-    with (
-        caplog.at_level(logging.WARNING, "leaderq"),
-        DistributedQueue(session, "/q", lock_path=lock_path, retry=retry, **consumer) as queue,
-    ):
-        queue.put(b"item")
-        eventually(lambda: queue.dead_letters.count() == 1)
-        assert len(calls) == 3
-    assert_told(caplog, 3)
-
-
-@LOCKS
-@pytest.mark.parametrize("attempts", [1, 2])
-def test_an_item_whose_error_cannot_be_told_is_set_aside_and_the_others_go_on(
-    session: Session, lock_path: str | None, attempts: int
-) -> None:
-    seen: list[bytes] = []
-
-    def consume(value: bytes) -> None:
-        seen.append(value)
-        if value == b"bad":
-            raise Mute
-
-    retry = RetryPolicy(attempts=attempts, backoff_s=0.01)
-    with DistributedQueue(
-        session, "/q", consumer=consume, lock_path=lock_path, retry=retry
-    ) as queue:
-        queue.put(b"bad")
-        eventually(lambda: queue.dead_letters.count() == 1)
-        queue.put(b"good")
-        eventually(lambda: queue.depth() == 0 and seen == [b"bad"] * attempts + [b"good"])
-        (letter,) = queue.dead_letters.browse()
-        assert letter.note.error == TOLD
 
 
 def test_a_keyword_that_a_kind_of_queue_cannot_use_is_refused(session: Session) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sasl_logins import ALICE, BOB
+from sasl_logins import ALICE
 
 from leaderq.errors import (
     AccessRefused,
@@ -51,17 +51,6 @@ def test_a_chroot_of_someone_else_is_refused_with_its_path(
     opened(zookeeper_server.address + znode_root, security=Security(user="alice", password="one"))
     with pytest.raises(AccessRefused, match=znode_root):
         connect(f"{zookeeper_server.address}{znode_root}/below")
-
-
-def test_sasl_lets_in_who_knows_the_password(
-    sasl_server: ZooKeeperServer, znode_root: str, opened: Connect
-) -> None:
-    alice = opened(sasl_server.address + znode_root, security=ALICE)
-    alice.create("/hers")
-    with pytest.raises(AccessRefused):
-        opened(sasl_server.address + znode_root, security=BOB).get("/hers")
-    alice.drop_connection()
-    eventually(lambda: alice.state is SessionState.CONNECTED and alice.get("/hers"))
 
 
 def test_sasl_refuses_a_wrong_password_at_once(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,7 +20,6 @@ from leaderq.errors import (
     ConfigurationError,
     Deposed,
     NoNode,
-    SessionClosed,
 )
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import (
@@ -62,10 +60,6 @@ def client(zookeeper_server: ZooKeeperServer, session: Session, started: MakeCli
     return started(zookeeper_server.address + session.chroot, timeout=100.0)
 
 
-def our_threads() -> list[str]:
-    return sorted(one.name for one in threading.enumerate() if one.name.startswith("leaderq-kazoo"))
-
-
 def test_a_client_gets_a_session_of_its_own_that_does_what_all_do(client: KazooClient) -> None:
     session = as_session(client)
     assert session.state is SessionState.CONNECTED
@@ -78,15 +72,6 @@ def test_a_client_gets_a_session_of_its_own_that_does_what_all_do(client: KazooC
     assert sorted(client.get_children("/")) == ["a", "b-0000000001"]
     session.replace("a session of its own can be replaced")
     eventually(lambda: session.state is SessionState.CONNECTED)
-
-
-def test_all_users_of_a_client_share_its_session_and_another_client_has_another(
-    client: KazooClient, started: MakeClient, zookeeper_server: ZooKeeperServer
-) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        sessions = set(pool.map(lambda _: as_session(client), range(8)))
-    assert sessions == {as_session(client)}
-    assert as_session(started(zookeeper_server.address)) not in sessions
 
 
 def test_the_credentials_and_the_acl_of_the_client_are_used(
@@ -131,24 +116,6 @@ def test_the_watches_of_both_are_their_own_and_the_client_is_not_changed(
         session.set("/t", b"x")
         eventually(lambda: heard[3:] == [WatchEvent(WatchKind.CHANGED, "/t")])
     assert vars(client._connection).keys() == attributes.keys()
-
-
-def test_when_the_client_has_stopped_its_session_is_over(
-    client: KazooClient, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("leaderq.zookeeper.kazoo_clients.STOP_S", 60.0)
-    own, heard = as_session(client), []
-    own.add_listener(heard.append)
-    # so that the end takes longer than the client's
-    own.add_listener(lambda _: threading.Event().wait(0.3))
-    own.create("/e", ephemeral=True)
-    client.stop()
-    assert session.exists("/e") is None
-    assert heard == [SessionState.CLOSED]
-    assert own.close()
-    assert isinstance(own.get_async("/").exception(0), SessionClosed)
-    eventually(lambda: our_threads() == [])
-    assert len(client.state_listeners) == 0
 
 
 def test_a_client_that_is_started_again_gets_a_new_session(client: KazooClient) -> None:

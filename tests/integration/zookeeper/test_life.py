@@ -17,7 +17,6 @@ from leaderq.zookeeper import Session, SessionState, end_session
 from leaderq.zookeeper import client as client_module
 from leaderq.zookeeper.client import TimeWithoutAttempt
 from leaderq.zookeeper.connection import ServerConnection
-from leaderq.zookeeper.private_api import server_socket
 
 CONNECTED, SUSPENDED, LOST, CLOSED = (
     SessionState.CONNECTED,
@@ -157,21 +156,6 @@ def test_a_request_never_outlives_the_connection_it_was_made_on(session: Session
     assert all(error is None or isinstance(error, ConnectionLost) for _, error in made)
 
 
-def test_a_server_that_restarts_finds_the_session_back(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
-) -> None:
-    session = opened(zookeeper_server.address + znode_root, timeout_s=30.0)
-    heard, first = heard_by(session), session.id
-    session.create("/e", ephemeral=True)
-    zookeeper_server.kill()
-    eventually(lambda: session.state is SUSPENDED)
-    zookeeper_server.restart()
-    eventually(lambda: session.state is CONNECTED, timeout_s=30)
-    assert heard == [SUSPENDED, CONNECTED]
-    assert session.id == first
-    assert session.exists("/e") is not None
-
-
 def test_a_replaced_session_is_lost_its_znodes_go_and_a_new_one_begins(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,26 +224,6 @@ def test_closing_ends_the_session_at_once(
     assert session.close()
     assert heard == [CLOSED]
     assert (session.state, session.id, session.credentials) == (CLOSED, None, None)
-
-
-def test_closing_without_a_connection_ends_the_session_through_another_one(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    opened: Connect,
-    fault_proxy: Callable[[str], FaultProxy],
-) -> None:
-    other = opened(zookeeper_server.address + znode_root)
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(f"{proxy.address},{zookeeper_server.address}{znode_root}", timeout_s=30.0)
-    while server_socket(session._client.connection).getpeername()[1] != int(
-        proxy.address.rpartition(":")[2]
-    ):
-        session.replace("it must be on the proxy")
-        eventually(lambda: session.state is CONNECTED)
-    session.create("/e", ephemeral=True)
-    proxy.black_hole()
-    assert session.close(timeout_s=10.0)
-    assert other.exists("/e") is None
 
 
 @pytest.mark.parametrize("where", ["listener", "watch", "answer"])

@@ -106,31 +106,6 @@ def test_a_node_is_watched_with_its_children_but_not_below(session: Session) -> 
         )
 
 
-def test_one_shot_and_persistent_watches_do_not_take_each_others_events(session: Session) -> None:
-    tree: list[WatchEvent] = []
-    once: list[WatchEvent] = []
-    session.create("/t")
-    session.create("/t/a")
-    with session.watch_tree("/t", tree.append):
-        session.get("/t/a", once.append)
-        session.children("/t", once.append)
-        session.set("/t/a", b"1")
-        session.set("/t/a", b"2")
-        session.create("/t/b")
-        eventually(
-            lambda: (
-                tree
-                == [
-                    WatchEvent(CHANGED, "/t/a"),
-                    WatchEvent(CHANGED, "/t/a"),
-                    WatchEvent(CREATED, "/t/b"),
-                ]
-            )
-        )
-        # The last event goes to those who watch once after it went to those who watch on.
-        eventually(lambda: once == [WatchEvent(CHANGED, "/t/a"), WatchEvent(CHILDREN, "/t")])
-
-
 def test_a_tree_watch_stands_again_after_a_reconnection_and_says_that_it_was_away(
     session: Session,
 ) -> None:

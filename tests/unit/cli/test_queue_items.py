@@ -10,22 +10,17 @@ import signal
 import sys
 import termios
 import threading
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.cli.output import write_table
 from leaderq.cli.queue.drain import ItemWriter, Outlet
 from leaderq.cli.queue.put import (
     BadEntry,
     Entry,
     Keys,
     from_json,
-    grouped,
-    numbered,
     pieces,
 )
 from leaderq.cli.queue.showing import brief, item_json
@@ -58,19 +53,6 @@ def item(name: str, *values: bytes) -> Browsed:
 def test_lines_are_what_they_were_however_they_come(values, size):
     data = b"".join(value + b"\n" for value in values)
     assert [one for batch in pieces(Trickle(data, size), b"\n") for one in batch] == values
-
-
-def test_values_share_znodes_across_what_comes_at_a_time_and_pauses_are_told():
-    batches = [[b"a", b"b", b"c"], [b"d"], [b"e"]]
-    entries = list(grouped(numbered(batches), 2, Keys))
-    assert entries == [
-        Entry(1, (b"a", b"b"), Keys()),
-        None,
-        Entry(3, (b"c", b"d"), Keys()),
-        None,
-        None,
-        Entry(5, (b"e",), Keys()),
-    ]
 
 
 def test_what_one_verb_writes_the_other_reads():
@@ -164,15 +146,3 @@ def test_a_signal_prevents_a_piece_or_lets_it_be_written_to_its_end():
     finally:
         os.close(source)
         os.close(sink)
-
-
-def test_a_long_table_is_as_wide_as_its_first_rows_and_written_as_it_comes(capsys):
-    def rows() -> Iterator[tuple[Any, ...]]:
-        for n in range(150):
-            if n == 120:
-                assert capsys.readouterr().out.count("\n") > 110
-            yield n, "x" * (n // 100 * 9)
-
-    assert write_table(("N", "X"), rows()) == 150
-    assert write_table(("N",), []) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "149  xxxxxxxxx"

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from leaderq.coalescing.analysing import (
-    RequestLines,
     access_log,
     key_and_time,
 )
@@ -56,15 +51,3 @@ def test_the_fields_of_an_access_log(key, value):
 )
 def test_a_key_and_behind_a_tab_a_time(line, request_):
     assert key_and_time(line) == request_
-
-
-def lines_of(data: bytes, parse=key_and_time):
-    lines = RequestLines(io.BytesIO(data), parse)
-    return lines, list(lines)
-
-
-@given(st.binary(max_size=400), st.sampled_from([access_log("path"), key_and_time]))
-def test_any_bytes_are_read_to_their_end(data, parse):
-    lines, requests = lines_of(data, parse)
-    assert lines.requests == len(requests)
-    assert lines.requests + lines.undecodable + lines.unusable == lines.lines

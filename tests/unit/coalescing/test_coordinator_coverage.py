@@ -5,14 +5,12 @@ runs for it, and begins after the declined request came.
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from turns import TIMES, TurnHistory, What, faults
+from turns import TIMES
 
 from leaderq.clock import now_s
 from leaderq.coalescing import (
@@ -20,12 +18,8 @@ from leaderq.coalescing import (
     EnqueueOutcome,
     QueueCoordinator,
     Refusal,
-    Token,
     TrafficState,
-    key_table,
 )
-from leaderq.coalescing.key_table import KeyState
-from leaderq.errors import WaitTimedOut
 
 
 @pytest.fixture
@@ -165,10 +159,6 @@ def test_a_cancelled_task_leaves_no_stale_cache(form, when):
 # -- the history of a crowd ---------------------------------------------------------------------
 
 
-class Died(BaseException):
-    """Ends a thread's work while it has the key, or waits for it."""
-
-
 def crowd(count: int, life: Callable[[int], None]) -> None:
     threads = [
         threading.Thread(target=life, args=(number,), daemon=True) for number in range(count)
@@ -178,123 +168,3 @@ def crowd(count: int, life: Callable[[int], None]) -> None:
     for thread in threads:
         thread.join(120 * TIMES)
         assert not thread.is_alive(), "a thread is stuck"
-
-
-class Asking:
-    """The ways in which the threads of a crowd ask for a key, and how each is noted."""
-
-    def __init__(self, waiters: int, *, has_cover: bool) -> None:
-        self.history = TurnHistory()
-        self.mine = threading.local()
-        """The request of this thread, if its wait is to be noted."""
-        self.coordinator: QueueCoordinator[str] = QueueCoordinator(
-            waiters=waiters, cover=self.work if has_cover else None
-        )
-        self.refresh = self.coordinator.coalesced(key=lambda key: key, declined="declined")(
-            self.work
-        )
-
-    def noting(self) -> type[KeyState]:
-        """Notes under the coordinator's lock who waits, and who gives up, in time or not."""
-        asking, waiting = self, dict[Token[str], object]()
-
-        class Noting(KeyState):
-            __slots__ = ()
-
-            def enqueue(self, owner):
-                outcome = super().enqueue(owner)
-                if outcome is EnqueueOutcome.BLOCK and asking.mine.request is not None:
-                    waiting[owner] = asking.mine.request
-                    asking.history.note(owner.key, waiting[owner], What.WAITS)
-                return outcome
-
-            def dequeue(self, owner):
-                if owner in waiting and owner in self.line[1:]:
-                    asking.history.note(owner.key, waiting[owner], What.GAVE_UP)
-                return super().dequeue(owner)
-
-        return Noting
-
-    def work(self, key: str, request: object = None) -> None:
-        request = request or object()
-        self.history.note(key, request, What.BEGAN)
-        time.sleep(random.choice((0, 0.000_2)))
-        self.history.note(key, request, What.ENDED)
-
-    def by_hand(self, key: str, request: object, chance: random.Random) -> None:
-        try:
-            token = self.coordinator.enqueue(key, timeout_s=chance.choice((0, 0.000_1, 0.001)))
-        except WaitTimedOut:
-            return
-        if token.refusal is not None:
-            self.history.note(key, request, What.DECLINED)
-            return
-        self.work(key, request)
-        assert self.coordinator.dequeue(token)
-
-    def by_function(self, key: str, request: object, _: random.Random) -> None:
-        if self.refresh(key) == "declined":
-            self.history.note(key, request, What.DECLINED)
-
-    def and_withdraws(self, key: str, request: object, _: random.Random) -> None:
-        token = self.coordinator.offer(key, lambda token: None)
-        if token.refusal is not None:
-            self.history.note(key, request, What.DECLINED)
-            return
-        if not token.has_waited:
-            self.work(key, request)
-            assert self.coordinator.dequeue(token)
-            return
-        time.sleep(0)
-        if has_run := bool(token):  # its turn came just then
-            self.work(key, request)
-        else:  # also if its turn comes now
-            self.history.note(key, request, What.GAVE_UP)
-        (self.coordinator.dequeue if has_run else self.coordinator._keys.drop)(token)
-
-    def and_dies(self, key: str, request: object, _: random.Random) -> None:
-        try:
-            with self.coordinator.hold(key) as token:
-                if token.refusal is not None:
-                    self.history.note(key, request, What.DECLINED)
-                    return
-                self.history.note(key, request, What.DIED)
-                raise Died
-        except Died:
-            return
-
-    def ask(self, key: str, chance: random.Random) -> None:
-        request = object()
-        self.history.note(key, request, What.CAME)
-        ways = (self.by_hand, self.by_hand, self.by_function, self.and_withdraws, self.and_dies)
-        way = chance.choice(ways)
-        self.mine.request = None if way == self.by_function else request  # it may run again
-        way(key, request, chance)
-
-
-@pytest.mark.timeout(180 * TIMES)
-@pytest.mark.parametrize(("waiters", "has_cover"), [(1, True), (1, False), (2, True)])
-def test_a_hundred_threads_whose_waiters_give_up_and_die_leave_no_declined_request_uncovered(
-    monkeypatch: pytest.MonkeyPatch, waiters: int, has_cover: bool
-) -> None:
-    asking = Asking(waiters, has_cover=has_cover)
-    monkeypatch.setattr(key_table, "KeyState", asking.noting())
-    for round_ in range(5 * TIMES):
-        keys = [f"{round_}-{number}" for number in range(8 // waiters)]
-
-        def life(number: int, keys: list[str] = keys, round_: int = round_) -> None:
-            chance = random.Random(f"{round_} {number}")
-            for _ in range(4):
-                asking.ask(chance.choice(keys), chance)
-
-        crowd(100, life)
-        if not has_cover:  # who runs by hand cannot run again: the next to come pays
-            asking.mine.request = None
-            for key in keys:
-                asking.refresh(key)
-        assert asking.coordinator.stats().owed == 0
-    assert asking.coordinator.stats().declined > 10
-    assert sum(one.what is What.GAVE_UP for one in asking.history.events) > 10
-    assert asking.coordinator.drain(30) == ()
-    print(f"100 threads, waiters={waiters} cover={has_cover}: {asking.history}")
-    assert faults(asking.history.events, waiters=waiters) == []

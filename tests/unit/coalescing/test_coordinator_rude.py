@@ -5,8 +5,6 @@ once.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
 import math
 import os
 import threading
@@ -86,32 +84,6 @@ def test_a_function_that_returns_work_for_somebody_else_to_do_is_told_and_keeps_
 
 
 # -- threads that are killed
-
-
-class Killed(BaseException):
-    """Thrown into a thread."""
-
-
-def test_a_thread_killed_while_it_waits_leaves_the_line_and_keeps_no_key() -> None:
-    coordinator: QueueCoordinator[str] = QueueCoordinator(timeout_s=None)
-
-    def live() -> None:
-        with contextlib.suppress(Killed), coordinator.hold("k"):
-            pass
-
-    for number in range(20):
-        head = coordinator.enqueue("k", owner=None)
-        thread = threading.Thread(target=live)
-        thread.start()
-        if number % 2:  # else it may be killed anywhere, before it waits too
-            eventually(lambda: coordinator.stats().waiting)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Killed)
-        )
-        coordinator.dequeue(head)
-        thread.join(WAIT_S)
-        assert not thread.is_alive()
-        assert coordinator.try_enqueue("k") and coordinator.dequeue("k")
 
 
 # -- calls back into the coordinator

@@ -50,18 +50,6 @@ class TestSafeTimeout:
         assert tail.is_current and tail.number > head.number
         assert not coordinator.dequeue(head) and tail.is_current
 
-    def test_the_evicted_owner_itself_can_be_called(self, clock):
-        called = []
-        coordinator: QueueCoordinator[str] = QueueCoordinator(
-            safe_timeout_s=5, clock=clock, background=False
-        )
-        with coordinator.hold("k") as token:
-            token.on_evicted = called.append
-            clock.now += 5
-            assert coordinator.try_enqueue("k")
-            assert called == [token] and not token
-        assert coordinator.state("k") is TrafficState.PROCESS
-
     def test_a_newcomer_evicts_at_once_what_nobody_has_looked_at(self, clock):
         coordinator: QueueCoordinator[str] = QueueCoordinator(
             safe_timeout_s=5, clock=clock, background=False
@@ -89,16 +77,6 @@ class TestSafeTimeout:
         clock.now += 1e9
         coordinator.sweep()
         assert head and not coordinator.try_enqueue("k")
-
-    def test_a_listener_that_fails_is_logged_and_the_next_one_runs(self, clock, caplog):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(
-            safe_timeout_s=5, on_evicted=lambda token: 1 / 0, clock=clock, background=False
-        )
-        coordinator.enqueue("k")
-        tail = coordinator.offer("k", lambda token: None)
-        clock.now += 5
-        coordinator.sweep()
-        assert tail and "ZeroDivisionError" in caplog.text
 
     def test_a_thread_that_waits_need_not_do_anything_for_it(self, clock):
         evicted: list[Token[str]] = []
@@ -167,22 +145,6 @@ class TestDebounce:
         clock.now += 2
         coordinator.sweep()
         assert second
-
-    def test_a_quiet_that_nobody_waits_for_any_more_is_over(self, clock):
-        coordinator = self.make(clock)
-        token = coordinator.offer("k", lambda token: None)
-        coordinator.dequeue(token)
-        assert coordinator.state("k") is TrafficState.INIT and coordinator.stats().running == 0
-
-    def test_nobody_who_does_not_wait_is_served(self, clock):
-        coordinator = self.make(clock)
-        assert coordinator.try_enqueue("k").refusal is Refusal.BUSY
-        assert coordinator.state("k") is TrafficState.INIT
-
-    def test_closing_cuts_it_short(self, clock):
-        coordinator = self.make(clock)
-        token = coordinator.offer("k", coordinator.dequeue)
-        assert coordinator.drain(10) == () and token.stage is TokenStage.ENDED
 
     def test_it_happens_by_itself(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator(debounce=Debounce(0.02, 0.1))

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 import pytest
-from fake_career import A, B, Bad, FakeCareer, a_batch, a_handler, a_term, records, where
+from fake_career import A, Bad, FakeCareer, a_batch, a_handler, a_term, where
 
 from leaderq.errors import Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
@@ -48,13 +48,6 @@ def test_the_common_case_looks_at_no_record() -> None:
         assert career.committed == {A: 1000}
 
 
-def test_what_is_committed_is_the_end_of_the_batch_which_may_lie_behind_its_last_record() -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
-    batch = Batch({A: records(A, 0, 1)}, {A: 5, B: 9})
-    assert a_handler(career, "skip").work(batch, a_term())
-    assert career.log == ["handle A0 A1", "commit A=1", "commit A=5", "commit B=9"]
-
-
 def test_an_empty_batch_is_handed_to_nobody() -> None:
     career = FakeCareer()
     assert a_handler(career).work(Batch({}, {A: 3}), a_term())
@@ -78,24 +71,6 @@ def test_an_error_is_raised_as_it_is_and_nothing_is_committed() -> None:
     assert raised.value.__context__ is None
 
 
-def test_a_poison_record_without_a_cause_is_raised_itself() -> None:
-    career = FakeCareer()
-
-    def refuse(handed: Sequence[Record]) -> None:
-        raise PoisonRecord(handed[0], "bad day")
-
-    career.before_handle = refuse
-    with pytest.raises(PoisonRecord, match="bad day"):
-        a_handler(career).work(a_batch(A=[0, 1]), a_term())
-
-
-def test_partitions_that_are_done_are_committed_before_the_error_of_another_is_raised() -> None:
-    career = FakeCareer(fails={(B, 5): ALWAYS})
-    with pytest.raises(Bad):
-        a_handler(career, batches=BY_PARTITION).work(a_batch(A=[0, 1], B=[5]), a_term())
-    assert career.log == ["handle A0 A1", "handle B5", "commit A=2"]
-
-
 @pytest.mark.parametrize("undoes", [False, True])
 def test_records_before_an_undecodable_value_are_handled_and_committed_before_the_error(
     undoes: bool,
@@ -104,21 +79,6 @@ def test_records_before_an_undecodable_value_are_handled_and_committed_before_th
     with pytest.raises(Bad, match="not decodable"):
         a_handler(career).work(a_batch(A=[0, 1, 2, 3]), a_term())
     assert career.log == ["handle A0 A1", "commit A=2"]
-
-
-def test_if_what_is_done_cannot_be_committed_that_error_passes_and_the_users_is_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
-
-    def away() -> None:
-        raise KafkaError("away")
-
-    career.before_commit = away
-    with pytest.raises(KafkaError, match="away"):
-        a_handler(career).work(a_batch(A=[0, 1, 2]), a_term())
-    said = "before them was not committed career=billing records=t-0@1 error=Bad: A1"
-    assert said in caplog.text
 
 
 # -- retry
@@ -136,18 +96,6 @@ def test_with_a_named_culprit_only_it_is_tried_again_then_the_rest() -> None:
         "handle A2 A3",
         "commit A=4",
     ]
-
-
-def test_a_term_that_ends_in_a_back_off_is_not_waited_out() -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
-    term = a_term()
-    career.before_handle = lambda handed: (
-        term.wind_up(Reason.STEP_DOWN) if len(handed) == 1 else None
-    )
-    assert not a_handler(career, retry(2, backoff_s=0, then="skip")).work(
-        a_batch(A=[0, 1, 2]), term
-    )
-    assert career.log == ["handle A0 A1 A2", "commit A=1", "handle A1"]
 
 
 # -- skip and dead letters

@@ -24,8 +24,6 @@ from leaderq.kafka.clients.client_options import bootstrap_servers
 from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.kafka_python_connection import connection_options
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options
-from leaderq.kafka.declaration import deserializer_of
-from leaderq.kafka.record import deserialized
 from leaderq.running.supervision import watch_health
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.testing import eventually
@@ -63,36 +61,6 @@ def test_a_batch_merges_partition_by_partition_in_order() -> None:
         (0, 5),
         (0, 6),
     ]
-
-
-def test_missing_keys_and_values_are_not_given_to_a_deserialiser() -> None:
-    record = deserialized(Record("t", 0, 0, 0, None, b"[1]"), key=json.loads, value=json.loads)
-    assert (record.key, record.value) == (None, [1])
-
-
-def plain(raw: bytes) -> str:
-    return raw.decode()
-
-
-class WithFunction(Sums):
-    value_deserializer = plain
-
-
-class WithStatic(Sums):
-    value_deserializer = staticmethod(plain)
-
-
-class WithMethod(Sums):
-    def value_deserializer(self, raw: bytes) -> str:  # type: ignore[override]
-        return raw.decode()
-
-
-@pytest.mark.parametrize("kind", [WithFunction, WithStatic, WithMethod])
-def test_a_deserialiser_may_be_declared_in_any_way(kind: type[KafkaLeaderCareer]) -> None:
-    found = deserializer_of(kind(), "value_deserializer")
-    assert found is not None
-    assert found(b"x") == "x"
-    assert deserializer_of(kind(), "key_deserializer") is None
 
 
 def read_as(career: Any) -> Any:
@@ -277,13 +245,6 @@ def test_a_setting_of_a_career_is_checked_like_every_other(tmp_path: Path) -> No
         "--max-bytes-per-s: 'fast' is not a number",
     ):
         assert part in told
-
-
-def test_what_the_settings_say_must_fit_the_rest_of_the_class() -> None:
-    career = dressed(type("Abandoned", (Sums,), {"atomic": True}))
-    career.settings = Settings(workers=4)
-    with pytest.raises(ConfigurationError, match="atomic and has workers=4"):
-        career._declared()
 
 
 class Checked(Sums):

@@ -34,19 +34,6 @@ def test_at_most_once_commits_before_it_handles() -> None:
     assert career.log == ["commit A=2 B=6", "handle A0 A1 B5"]
 
 
-def test_at_most_once_goes_on_behind_a_named_culprit() -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
-    assert a_handler(career, dead_letter(), delivery="at_most_once").work(
-        a_batch(A=[0, 1, 2]), a_term()
-    )
-    assert career.log == [
-        "commit A=3",
-        "handle A0 A1 A2",
-        "dead letter A1 on billing-dead after 1: A1",
-        "handle A2",
-    ]
-
-
 def test_at_most_once_gives_a_part_up_rather_than_handling_some_of_it_twice() -> None:
     career = FakeCareer(fails={(A, 1): ALWAYS})
     told: list[int] = []
@@ -79,21 +66,6 @@ def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is
 
 
 # -- pace
-
-
-def test_what_is_done_is_committed_before_the_pace_makes_it_wait() -> None:
-    career = FakeCareer()
-    assert a_handler(career, rate_limit=FakeRateLimiter(career, 2, 0.001)).work(
-        a_batch(A=[0, 1, 2]), a_term()
-    )
-    assert career.log == [
-        "handed out",
-        "handle A0 A1",
-        "commit A=2",
-        "handed out",
-        "handle A2",
-        "commit A=3",
-    ]
 
 
 def test_a_failure_undoes_the_parts_before_it_that_are_uncommitted_and_they_are_done_again() -> (

@@ -18,7 +18,7 @@ from fake_career import A, B, Bad, FakeCareer, a_batch, a_handler, a_term, recor
 
 from leaderq.errors import ConfigurationError
 from leaderq.kafka import DependencyUnavailable, PoisonRecord, Record, dead_letter, retry, skip
-from leaderq.kafka.handling.on_error import LONGEST_S, Ending, HoldUp, HoldUps, OnError, policy
+from leaderq.kafka.handling.on_error import OnError, policy
 from leaderq.kafka.record import batch_of
 
 OUTAGES = [
@@ -149,16 +149,6 @@ def test_what_they_cannot_be_is_refused(on_error: Any, says: str) -> None:
     assert says in str(refused.value)
 
 
-def test_with_at_most_once_an_outage_is_waited_for_only_where_retry_allows_it() -> None:
-    for on_error, letters in ((dead_letter(), 2), (retry(1, 0.0, then=dead_letter()), 0)):
-        career = FakeCareer()
-        career.before_handle = Outage(OSError(), 5)
-        assert a_handler(career, on_error, delivery="at_most_once").work(
-            a_batch(A=[0, 1]), a_term()
-        )
-        assert len(career.letters) == letters
-
-
 def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -168,22 +158,6 @@ def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(
     with pytest.raises(OSError, match="away"):
         a_handler(career, skip()).work(a_batch(A=[0, 1]), a_term())
     assert career.committed == {}
-
-
-def test_the_pauses_grow_and_the_clock_runs_from_the_first_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.undo()
-    held = HoldUps(policy(retry(1, backoff_s=0.0, max_backoff_s=0.3), "Billing"))
-    assert [held.decision(now) for now in (0.0, 1.0, 2.0)] == [
-        HoldUp(0.1, 0.0),
-        HoldUp(0.2, 1.0),
-        HoldUp(0.3, 2.0),
-    ]
-    assert held.decision(LONGEST_S) is Ending.RAISE
-    assert held.decision(LONGEST_S + 1.0) == HoldUp(0.1, 0.0)
-    held.handled()
-    assert held.decision(1000.0) == HoldUp(0.1, 0.0)
 
 
 # -- too many in a row ----------------------------------------------------------------------------

@@ -5,7 +5,7 @@ batch.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
@@ -16,7 +16,7 @@ from fake_career import A, Bad, FakeCareer, a_batch, a_handler, a_term
 from test_declaration import Sums, dressed
 
 from leaderq.errors import ConfigurationError
-from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter, retry, skip
+from leaderq.kafka import KafkaLeaderCareer, dead_letter, retry, skip
 from leaderq.plain import NotAPlainFunction
 
 
@@ -86,23 +86,3 @@ def test_the_log_names_what_failed_where_the_error_is_raised(
     ):
         handler.work(a_batch(A=[0, 1], B=[5]), a_term())
     assert place in _lines(caplog)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_it_also_names_what_was_handled_when_an_error_about_no_record_came(
-    workers: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    career = FakeCareer()
-
-    def misconfigured(_records: Sequence[Record]) -> None:
-        raise ConfigurationError("no such table")
-
-    career.before_handle = misconfigured
-    with (
-        closing(a_handler(career, skip(), workers=workers)) as handler,
-        caplog.at_level(logging.WARNING),
-        pytest.raises(ConfigurationError),
-    ):
-        handler.work(a_batch(A=[0, 1], B=[5]), a_term())
-    lines = _lines(caplog)
-    assert "records=t-0@0..t-0@1 " in lines or "records=t-0@0..t-1@5 " in lines

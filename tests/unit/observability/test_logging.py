@@ -8,12 +8,10 @@ import inspect
 import json
 import logging
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import leaderq
 from leaderq import events
 from leaderq.errors import ConfigurationError, Deposed
 from leaderq.events import CareerError, Event, EventBus, Stage, StageBegan
@@ -174,29 +172,6 @@ def test_an_error_of_the_career_is_logged_with_the_traceback_of_its_code(capsys,
     else:
         assert "/user/code.py" in said
         assert 'term=1 stage=execution error="ZeroDivisionError: division by zero"' in said
-
-
-def test_frames_of_leaderq_before_those_of_the_user_are_left_out(capsys):
-    ours: dict[str, Any] = {}
-    exec(
-        compile(
-            "def call(code):\n    code()\n",
-            str(Path(leaderq.__file__).with_name("calling.py")),
-            "exec",
-        ),
-        ours,
-    )
-
-    def fail() -> None:
-        raise RuntimeError("mine")
-
-    try:
-        ours["call"](fail)
-    except RuntimeError as exc:
-        error = exc.with_traceback(exc.__traceback__.tb_next if exc.__traceback__ else None)
-    said = logged(capsys, CareerError("c", "a", 1, "execution", error), "text")
-    assert "test_logging.py" in said
-    assert "calling.py" not in said
 
 
 def test_a_stage_that_noticed_the_end_of_its_term_is_no_traceback(capsys):

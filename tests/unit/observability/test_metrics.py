@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import subprocess
 import sys
@@ -176,25 +175,6 @@ def test_of_several_careers_each_has_values_of_its_own(client, no_offers):
     assert both("stage_duration_seconds_count", stage="execution") == [1, 0]
 
 
-def test_a_stage_counts_in_the_bucket_of_its_length(scraped, monkeypatch):
-    clock = [100.0]
-    monkeypatch.setattr(metrics, "now_s", lambda: clock[0])
-    scraped.events.publish(StageBegan(*ME, 7, Stage.EXECUTION))
-    clock[0] = 130.0
-    scraped.events.publish(StageBegan(*ME, 7, Stage.HANDOVER))
-    clock[0] = 1e9
-    scraped.events.publish(TermEnded(*ME, 7, Reason.WITHDRAWN, True))
-
-    def cell(stage: str, bound: str) -> float | None:
-        name = "stage_duration_seconds_bucket"
-        return scraped.value(name, career="c", stage=stage, le=bound)
-
-    bounds = ("0.01", "10.0", "60.0", "86400.0", "+Inf")
-    assert [cell("execution", bound) for bound in bounds] == [0, 0, 1, 1, 1]
-    assert [cell("hand-over", bound) for bound in bounds] == [0, 0, 0, 0, 1]
-    assert scraped.value("stage_duration_seconds_sum", career="c", stage="execution") == 30.0
-
-
 def test_what_is_read_when_scraped_is_that_of_the_moment(scraped):
     scraped.state = replace(LEADER, units=5, term=replace(TERM, paused=True))
     names = ("leader", "ready", "work_paused", "units_total")
@@ -224,23 +204,6 @@ def test_all_that_is_served_is_read_by_the_clients_parser(client, scraped):
         kind = "counter" if row.name.endswith("_total") else kind
         assert (family.type, family.documentation) == (kind, row.help)
         assert all(set(sample.labels) - {"le"} == set(row.labels) for sample in family.samples)
-
-
-def test_figures_are_read_at_a_scrape_and_their_owner_is_not_kept_alive(scraped):
-    class Owner:
-        puts = 3
-
-    owner, other = Owner(), Owner()
-    offer_figures(FigureSource.QUEUE, "/mail", owner, lambda one: {"put": one.puts, "nonsense": 1})
-    offer_figures(FigureSource.QUEUE, "/mail", other, lambda one: {"put": one.puts})
-    owner.puts = 4
-    assert scraped.value("queue_put_items_total", queue="/mail") == 7
-    assert scraped.value("queue_taken_items_total", queue="/mail") is None
-    del owner
-    gc.collect()
-    assert scraped.value("queue_put_items_total", queue="/mail") == 3
-    offer_figures(FigureSource.QUEUE, "/mail", other, lambda one: {})
-    assert len(figures._offers) == 2
 
 
 def test_a_buffered_producer_offers_every_figure_of_the_table(scraped, tmp_path):

@@ -10,21 +10,19 @@ from functools import partial
 from typing import Any
 
 import pytest
-from scripted_sink import AT_ONCE, Make, ScriptedSink, is_away, is_broken, refuses, takes
+from scripted_sink import AT_ONCE, Make, ScriptedSink, is_away, is_broken, takes
 
 from leaderq.errors import (
     BufferFull,
     ConfigurationError,
     ProducerClosed,
     RequestGivenUp,
-    RequestTooLarge,
 )
 from leaderq.producing import (
     BatchOutcome,
     Block,
     BufferedProducer,
     BufferState,
-    LossReason,
     Lost,
     ProducerRetry,
     Settlement,
@@ -97,25 +95,6 @@ def test_a_sink_that_is_away_is_given_the_same_batch_again(
     assert one.snapshot().retries == 3
 
 
-def test_a_record_that_is_refused_fails_alone(producer: Make, sink: ScriptedSink) -> None:
-    lost: list[Lost] = []
-    sink.shut()
-    sink.now(refuses(1), takes)
-    one = producer(dropped_listener=lost.append, batch_items=3, linger_s=60.0)
-    future = None
-    for name in "abc":
-        future = one.submit(name) if name == "b" else (one.send(name) and future)
-    sink.open.set()
-    assert one.flush(30).pending == 0
-    assert sink.confirmed == ["a", "c"]
-    assert future is not None
-    with pytest.raises(RequestGivenUp, match="refused by the sink") as raised:
-        future.result(30)
-    assert isinstance(raised.value.__cause__, ValueError)
-    assert [(one.request, one.reason) for one in lost] == [("b", LossReason.REFUSED)]
-    assert one.snapshot().balance.failed == {"refused by the sink": 1}
-
-
 def test_nothing_is_given_up_for_a_broken_sink(producer: Make, sink: ScriptedSink) -> None:
     sink.now(is_broken, takes)
     one = producer(retry=ProducerRetry(max_s=0.01))
@@ -182,32 +161,6 @@ def test_memory_is_bounded_by_items_and_the_caller_is_told(
     assert snapshot.balance.accepted == 10
 
 
-def test_memory_is_bounded_by_bytes(producer: Make, sink: ScriptedSink) -> None:
-    sink.shut()
-    one = producer(max_bytes=100, when_full=WhenFull.RAISE)
-    one.send(b"x" * 60)
-    with pytest.raises(BufferFull):
-        one.send(b"x" * 41)
-    one.send(b"x" * 40)
-    with pytest.raises(RequestTooLarge, match="101 bytes does not fit into a buffer of 100"):
-        one.send(b"x" * 101)
-    assert one.snapshot().memory_bytes == 100
-
-
-def test_a_caller_may_wait_for_room(producer: Make, sink: ScriptedSink) -> None:
-    sink.shut()
-    one = producer(max_items=2, when_full=Block())
-    one.send(1)
-    one.send(2)
-    waiting = threading.Thread(target=one.send, args=(3,))
-    waiting.start()
-    eventually(lambda: len(one._buffer.awaiting_room))  # it waits
-    sink.open.set()
-    waiting.join(30)
-    assert one.flush(30)
-    assert sink.confirmed == [1, 2, 3]
-
-
 def test_the_newest_is_dropped_if_that_is_the_policy(producer: Make, sink: ScriptedSink) -> None:
     lost: list[Lost] = []
     sink.shut()
@@ -220,22 +173,6 @@ def test_the_newest_is_dropped_if_that_is_the_policy(producer: Make, sink: Scrip
     assert sink.confirmed == [0, 1]
     assert [each.request for each in lost] == [2, 3, 4]
     assert one.snapshot().balance.dropped == {"no room, drop_newest": 3}
-
-
-def test_the_oldest_is_dropped_if_that_is_the_policy(producer: Make, sink: ScriptedSink) -> None:
-    lost: list[Lost] = []
-    sink.shut()
-    one = producer(
-        max_items=3, batch_items=1, when_full=WhenFull.DROP_OLDEST, dropped_listener=lost.append
-    )
-    one.send("in hand")
-    eventually(lambda: not one._buffer.memory.ready)
-    for number in range(5):
-        assert one.send(number)
-    sink.open.set()
-    assert one.flush(30).pending == 0
-    assert sink.confirmed == ["in hand", 3, 4]
-    assert [each.request for each in lost] == [0, 1, 2]
 
 
 # -- the process step
@@ -259,18 +196,6 @@ def test_workers_keep_the_order_within_each_key(producer: Make, sink: ScriptedSi
     for key in range(8):
         numbers = [number for where, number in sink.confirmed if where == key]
         assert numbers == sorted(numbers)
-
-
-def test_a_step_that_fails_fails_its_request_alone(producer: Make, sink: ScriptedSink) -> None:
-    lost: list[Lost] = []
-    one = producer(process=lambda request: 6 // request, dropped_listener=lost.append)
-    futures = [one.submit(request) for request in (1, 0, 2)]
-    assert one.flush(30).pending == 0
-    assert sink.confirmed == [6, 3]
-    with pytest.raises(RequestGivenUp, match="process step failed"):
-        futures[1].result(30)
-    assert isinstance(lost[0].error, ZeroDivisionError)
-    assert lost[0].request == 0
 
 
 def test_a_step_may_be_repeated_and_its_key_waits_meanwhile(
@@ -319,18 +244,6 @@ def test_listeners_hear_of_states_in_order_and_their_errors_stop_nobody(
             ]
         )
     )
-
-
-def test_close_waits_for_what_is_pending(producer: Make, sink: ScriptedSink) -> None:
-    one = producer()
-    for number in range(1000):
-        one.send(number)
-    assert one.close(30)
-    assert sink.confirmed == list(range(1000))
-    eventually(lambda: sink.is_closed)
-    with pytest.raises(ProducerClosed):
-        one.send(1)
-    assert one.close()
 
 
 def test_without_a_journal_a_close_gives_up_what_is_left_and_says_so(

@@ -2,49 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
-from scripted_sink import Make, ScriptedSink, is_away
 
-from leaderq.producing import Block, Journal
-from leaderq.testing import eventually
-
-
-@pytest.mark.timeout(120, method="thread")  # the other method needs the alarm that is used here
-def test_ctrl_c_while_waiting_for_room_takes_nothing(producer: Make, sink: ScriptedSink) -> None:
-    sink.now(is_away)
-    one = producer(max_items=1, when_full=Block(None))
-    one.send("a")
-    before = signal.signal(signal.SIGALRM, _interrupt)
-
-    def interrupts() -> None:
-        # it waits, and will until it is interrupted
-        eventually(lambda: len(one._buffer.awaiting_room))
-        os.kill(os.getpid(), signal.SIGALRM)
-
-    killer = threading.Thread(target=interrupts)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            killer.start()
-            one.send("b")
-        killer.join()
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    balance = one.snapshot().balance
-    assert balance.is_exact
-    assert balance.accepted == 1
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
-
+from leaderq.producing import Journal
 
 _ENDS = """
 import sys

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,80 +13,8 @@ import pytest
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
 from leaderq.errors import ConfigurationError, ProducerClosed
-from leaderq.producing import BufferState, CallableSink, Journal, Lost
+from leaderq.producing import BufferState, Lost
 from leaderq.testing import eventually
-
-
-@pytest.fixture
-def hang() -> Iterator[threading.Event]:
-    """What a sink waits for that hangs."""
-    event = threading.Event()
-    yield event
-    event.set()
-
-
-@pytest.mark.timeout(120, method="thread")  # the other method needs the alarm that is used here
-def test_ctrl_c_while_a_close_lets_go_leaves_the_rest_to_the_next_close(
-    producer: Make, hang: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken: list[Any] = []
-
-    def hangs(batch: list[Any]) -> None:
-        taken.extend(batch)
-        hang.wait(60)
-
-    one = producer(CallableSink(hangs), journal=tmp_path, batch_items=1)
-    for number in range(5):
-        one.send(number)
-    eventually(lambda: bool(taken))
-
-    heard: list[int] = []
-    are_heard, write_down = threading.Event(), one._buffer.write_down
-
-    def interrupt(number: int, frame: Any) -> None:
-        heard.append(number)
-        raise KeyboardInterrupt
-
-    def interrupts() -> None:
-        eventually(lambda: one._buffer.is_stopped)  # it joins its threads now
-        for count in (1, 2):
-            os.kill(os.getpid(), signal.SIGALRM)
-            eventually(lambda count=count: len(heard) == count)
-        are_heard.set()
-
-    monkeypatch.setattr(
-        one._buffer, "write_down", lambda: are_heard.wait(60) and write_down()
-    )  # the end does not come before both
-    before = signal.signal(signal.SIGALRM, interrupt)
-    killer = threading.Thread(target=interrupts)
-    killer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            one.close(0.05)
-        killer.join()
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert one.close().journaled
-    balance = one.snapshot().balance
-    assert balance.is_exact
-    assert balance.pending == 5
-    with Journal(tmp_path) as journal:  # closed, and all of it in there
-        assert journal.depth == 5
-
-
-def test_a_listener_may_close_the_producer(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    answers: list[bool] = []
-    one = producer(
-        journal=tmp_path, ttl_s=0.01, dropped_listener=lambda lost: answers.append(one.close(0.05))
-    )
-    one.send("too late")
-    eventually(lambda: bool(answers))
-    one.close()
-    with Journal(tmp_path) as journal:
-        assert journal.depth == 0
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -16,7 +16,7 @@ from mute import TOLD, Mute
 from scripted_sink import Make
 
 from leaderq.errors import SinkAway
-from leaderq.producing import ALL_CONFIRMED, BatchOutcome, CallableSink
+from leaderq.producing import ALL_CONFIRMED, BatchOutcome
 from leaderq.testing import eventually
 
 ERROR = ValueError("of the user")
@@ -101,26 +101,6 @@ def test_an_answer_that_is_none_of_the_batch_is_told_and_costs_nothing(
     sink.fault = None
     assert one.flush(60)
     assert sink.confirmed == [0, 1, 2]
-
-
-def test_a_callable_whose_error_cannot_be_told_costs_nothing(
-    producer: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    stored: list[Any] = []
-    is_away = True
-
-    def call(record: Any) -> None:
-        if is_away:
-            raise Mute
-        stored.append(record)
-
-    one = producer(CallableSink(call, each=True))
-    one.send("a")
-    eventually(lambda: one.snapshot().sink_error == TOLD)
-    assert f"error={TOLD}" in caplog.text
-    is_away = False
-    assert one.flush(60)
-    assert stored == ["a"]
 
 
 def test_a_listener_or_a_callback_that_exits_ends_nothing(

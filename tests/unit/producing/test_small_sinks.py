@@ -15,7 +15,6 @@ from leaderq.errors import (
     ConnectionLost,
     NoPermission,
     PutsFailed,
-    QueueClosed,
     SessionClosed,
     SessionExpired,
     SinkBroken,
@@ -32,14 +31,6 @@ class TestCallableSink:
         assert CallableSink(got.append).send([1, 2], 1.0).refused == {}
         assert CallableSink(got.append, each=True).send([1, 2], 1.0).again == ()
         assert got == [[1, 2], 1, 2]
-
-    def test_what_is_away_is_to_be_given_again(self) -> None:
-        def call(batch: list[int]) -> None:
-            raise ConnectionRefusedError("nobody there")
-
-        outcome = CallableSink(call).send([1, 2], 1.0)
-        assert list(outcome.again) == [0, 1]
-        assert isinstance(outcome.error, ConnectionRefusedError)
 
     def test_one_by_one_those_before_the_failure_are_confirmed(self) -> None:
         def call(record: int) -> None:
@@ -88,12 +79,6 @@ class TestCallableSink:
             outcome = CallableSink(lambda batch, call=call: call(batch)).send([1], 1.0)
             assert list(outcome.again) == [0]
             assert isinstance(outcome.error, SinkBroken)
-
-    @pytest.mark.parametrize("refuses", [ValueError, (ValueError(),), [ValueError], (int,)])
-    def test_what_is_refused_is_named_by_classes(self, refuses: Any) -> None:
-        for make in (CallableSink, lambda call, **more: QueueSink(put_many=call, **more)):
-            with pytest.raises(ConfigurationError, match="refuses="):
-                make(print, refuses=refuses)
 
 
 class FakeQueue:
@@ -147,14 +132,6 @@ class TestQueueSink:
 
         outcome = QueueSink(FakeQueue(does)).send(["a", "b"], 30.0)
         assert list(outcome.again) == [0, 1]  # which of them is not known: rather twice than never
-
-    def test_a_closed_queue_breaks_the_sink(self) -> None:
-        def does(items: Sequence[Any]) -> None:
-            raise QueueClosed("closed")
-
-        outcome = QueueSink(FakeQueue(does)).send(["a"], 30.0)
-        assert isinstance(outcome.error, SinkBroken)
-        assert list(outcome.again) == [0]
 
 
 @pytest.mark.parametrize(

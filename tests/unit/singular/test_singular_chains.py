@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from held import WAIT_S, Held, Told
+from held import Told
 
-from leaderq.errors import ConfigurationError, QueueClosed, QueueFull
+from leaderq.errors import ConfigurationError
 from leaderq.singular import SingularUpdateQueue
-from leaderq.testing import eventually
 
 
 def test_an_outcome_becomes_a_request_of_the_next_and_a_ticket_goes_along() -> None:
@@ -59,46 +58,6 @@ def test_an_error_in_a_later_queue_reaches_the_ticket_and_that_queues_listener()
         first.post(0)
     assert first_told.errors == []
     assert second_told.kinds == [(0, ZeroDivisionError)] * 2
-
-
-def test_a_full_queue_holds_back_those_before_it_whatever_its_own_patience() -> None:
-    held = Held()
-    first: SingularUpdateQueue[int, int] = SingularUpdateQueue(lambda n: n, capacity=2, timeout_s=0)
-    second = SingularUpdateQueue(held, capacity=1, timeout_s=0)
-    first.then(second)
-    with second, first:
-        first.post(0)
-        assert held.begun.wait(WAIT_S)
-        first.post(1)  # in the line of the second
-        eventually(lambda: second.depth == 1)
-        first.post(2)  # in the first's hand, which waits for room
-        eventually(lambda: second.stats().waiting == 1)
-        first.post(3)
-        first.post(4)
-        with pytest.raises(QueueFull):
-            first.post(5)
-        held.go.set()
-    assert held.applied == [0, 1, 2, 3, 4]
-
-
-def test_closing_the_next_queue_frees_a_writer_that_waits_for_room_there() -> None:
-    held, told = Held(), Told()
-    first, second = (
-        SingularUpdateQueue(lambda n: n, on_error=told),
-        SingularUpdateQueue(held, capacity=1),
-    )
-    first.then(second)
-    first.post(0)
-    assert held.begun.wait(WAIT_S)  # else it might be 1 that waits, for an instant
-    first.post(1)
-    first.post(2)
-    eventually(lambda: second.depth == 1 and second.stats().waiting == 1)
-    second.close(timeout_s=0)
-    assert first.close()
-    held.go.set()
-    assert second.close()
-    assert held.applied == [0, 1]
-    assert told.kinds == [(2, QueueClosed)]
 
 
 def test_a_ring_of_queues_is_refused() -> None:

@@ -9,7 +9,6 @@ from held import WAIT_S, Held, Told
 
 from leaderq.errors import WouldDeadlock
 from leaderq.singular import SingularUpdateQueue, writer
-from leaderq.singular.writer import AgeMarks
 
 
 class Clock:
@@ -53,19 +52,6 @@ def test_the_oldest_has_waited_since_the_writer_began_what_it_has_in_hand(clock:
         # 2 in truth: never less, and more by one call of the handler at most
         assert queue.stats().oldest_age_s == 5
         held.go.set()
-
-
-def test_the_age_is_never_less_than_the_truth_and_hardly_more(clock: Clock) -> None:
-    """Ten come in where five are taken, with the writer looking up each tenth of a second."""
-    marks = AgeMarks()
-    came_s: list[float] = []
-    for look in range(400):
-        came_s.extend([clock.at_s] * 10)
-        begun = 5 * (look + 1)
-        marks.note(begun, len(came_s))
-        clock.at_s += 0.1
-        truth_s = clock.at_s - came_s[begun]
-        assert truth_s - 1e-6 <= marks.oldest_age_s(begun) <= truth_s * 1.02 + 0.21
 
 
 @pytest.mark.parametrize("timeout", [None, WAIT_S])

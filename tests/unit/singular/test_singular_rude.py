@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import contextlib
 import gc
 import math
 import threading
@@ -12,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from held import WAIT_S, Held, Told
+from held import WAIT_S, Told
 
 from leaderq.errors import ConfigurationError
 from leaderq.singular import SingularUpdateQueue
@@ -53,47 +51,6 @@ def test_whatever_a_handler_raises_reaches_its_caller_and_the_queue_goes_on(
         asyncio.run(use())
     assert queue.failure is None
     assert [kind for _, kind in told.kinds] == [type(raised)] * 2
-
-
-@pytest.mark.parametrize("raised", [Rude, asyncio.CancelledError, SystemExit, KeyboardInterrupt])
-def test_a_callback_that_raises_anything_is_its_owners_business(
-    raised: type[BaseException], caplog: pytest.LogCaptureFixture
-) -> None:
-    def callback(_: concurrent.futures.Future[str]) -> None:
-        raise raised
-
-    called: list[str] = []
-    held = Held()
-    with SingularUpdateQueue(held) as queue:
-        future = queue.submit("a")
-        future.add_done_callback(callback)
-        future.add_done_callback(lambda future: called.append(future.result()))
-        held.go.set()
-        assert queue.submit("b").result(WAIT_S) == "b"
-    assert queue.failure is None and held.applied == ["a", "b"]
-    assert called == ["a"], "callbacks behind it are called"
-    assert raised.__name__ in caplog.text
-
-
-@pytest.mark.parametrize("max_batch", [None, 10])
-def test_an_outcome_set_by_somebody_else_costs_nobody_his(
-    max_batch: int | None, caplog: pytest.LogCaptureFixture
-) -> None:
-    held = Held()
-
-    def handle(given: Any) -> Any:
-        return held(given) if max_batch is None else [held(one) for one in given]
-
-    queue: SingularUpdateQueue[str, str] = SingularUpdateQueue(handle, max_batch=max_batch)  # type: ignore[call-overload]
-    futures = [queue.submit(letter) for letter in "abc"]
-    assert held.begun.wait(WAIT_S)
-    futures[0].set_result("mine")
-    with contextlib.suppress(concurrent.futures.InvalidStateError):
-        futures[1].set_exception(Rude())
-    held.go.set()
-    assert futures[2].result(WAIT_S) == "c"
-    assert queue.close(timeout_s=WAIT_S)
-    assert futures[0].result(0) == "mine" and queue.failure is None
 
 
 # -- time-outs ------------------------------------------------------------------------------------

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from concurrent.futures import CancelledError, InvalidStateError, as_completed, wait
+from concurrent.futures import CancelledError, InvalidStateError
 
 import pytest
-from held import WAIT_S, Held, Told, in_thread
+from held import WAIT_S, Held, Told
 
 from leaderq.singular import SingularUpdateQueue
-from leaderq.testing import eventually
 
 
 def test_a_ticket_goes_from_pending_over_running_to_done() -> None:
@@ -52,18 +51,6 @@ def test_a_request_not_begun_can_be_cancelled_and_one_begun_cannot() -> None:
     assert told.errors == []
 
 
-def test_cancelling_wakes_who_waits() -> None:
-    held = Held()
-    with SingularUpdateQueue(held) as queue:
-        queue.submit("a")
-        ticket = queue.submit("b")
-        thread, outcome = in_thread(ticket.result)
-        ticket.cancel()
-        thread.join(WAIT_S)
-        held.go.set()
-    assert isinstance(outcome[0], CancelledError)
-
-
 def test_callbacks_run_on_the_writers_thread_or_at_once_if_it_is_done() -> None:
     held = Held()
     called: list[tuple[int, str]] = []
@@ -96,30 +83,6 @@ def test_a_callback_that_fails_is_logged_and_the_rest_are_called(
         assert queue.submit("b").result() == "b"
     assert called == [ticket]
     assert "callback of a request failed" in caplog.text
-
-
-def test_wait_and_as_completed_take_tickets() -> None:
-    held = Held()
-    with SingularUpdateQueue(held, on_error=Told()) as queue:
-        tickets = [queue.submit(request) for request in ("a", ValueError("b"), "c", "d")]
-        assert held.begun.wait(WAIT_S)
-        tickets[2].cancel()
-        assert wait(tickets, timeout=0).not_done == set(
-            tickets
-        )  # as with any future: cancelled is done when its turn has come
-        first, outcome = in_thread(wait, tickets)
-        second, completed = in_thread(lambda: list(as_completed(tickets)))
-        failed, which = in_thread(
-            lambda: wait(tickets, return_when=concurrent.futures.FIRST_EXCEPTION)
-        )
-        eventually(lambda: tickets[0]._waiters and len(tickets[0]._waiters) == 3)
-        held.go.set()
-        for thread in (first, second, failed):
-            thread.join(WAIT_S)
-    assert outcome[0].done == set(tickets)
-    assert set(completed[0]) == set(tickets)
-    assert tickets[1] in which[0].done
-    assert wait(tickets).done == set(tickets)
 
 
 def test_its_outcome_is_the_writers_to_set() -> None:

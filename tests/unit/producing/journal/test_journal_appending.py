@@ -21,7 +21,6 @@ from leaderq.errors import (
     JournalFull,
     JournalLocked,
     JournalRecordTooLarge,
-    JournalSlow,
 )
 from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal
 from leaderq.testing import eventually
@@ -49,23 +48,6 @@ def test_what_was_appended_is_read_in_order_after_reopening(place, policy):
         assert payloads(journal) == wanted
         assert journal.report.was_clean
         assert journal.report.records == len(wanted) == journal.depth
-
-
-def test_append_soon_tells_ids_in_order_once_durable(place):
-    told: list[Any] = []
-    disk = FaultyDisk()
-    with Journal(place, disk=disk) as journal:
-        disk.blocked.clear()  # so that most of them wait together
-        for number in range(500):
-            journal.append_soon(
-                b"%d" % number, lambda record_id, error: told.append((record_id, error))
-            )
-        assert told == []
-        disk.blocked.set()
-        journal.flush()
-        assert told == [(number + 1, None) for number in range(500)]
-        assert journal.counters.appended == 500
-        assert journal.counters.fsyncs < 10
 
 
 def test_callers_in_many_threads_are_written_in_groups_and_each_keeps_its_order(place):
@@ -159,29 +141,6 @@ def test_ids_go_on_after_all_was_acknowledged_and_the_process_restarted(place):
         assert journal.read() == []
 
 
-def test_reading_goes_on_while_another_thread_writes(place):
-    count, seen, after = 3000, [], 0
-    with Journal(place, sync=NO_SYNC, segment_bytes=16384) as journal:
-        writer = threading.Thread(target=lambda: [journal.append(b"%d" % n) for n in range(count)])
-        writer.start()
-        while len(seen) < count:
-            for entry in journal.read(after, max_items=50):
-                seen.append(entry.payload)
-                journal.ack(after := entry.id)
-        writer.join()
-        assert seen == [b"%d" % n for n in range(count)]
-        assert journal.read(after) == []
-
-
-def test_read_keeps_its_limits_but_gives_one_record_whatever_its_size(place):
-    with Journal(place) as journal:
-        journal.append_many([b"x" * 3_000_000, *[b"y" * 100] * 100])
-        assert [len(entry.payload) for entry in journal.read(max_bytes=10)] == [3_000_000]
-        assert len(journal.read(1, max_items=7)) == 7
-        assert len(journal.read(1, max_bytes=128 * 5)) == 5
-        assert len(journal.read(0, max_items=1000, max_bytes=1 << 30)) == 101
-
-
 def test_a_second_opener_is_told_who_has_the_directory(place):
     with Journal(place), pytest.raises(JournalLocked, match=f"open in process {os.getpid()}"):
         Journal(place)
@@ -227,15 +186,6 @@ def test_a_closed_journal_refuses_everything_and_may_be_closed_twice(place):
     assert journal.room_bytes == 0
 
 
-def test_close_writes_what_still_waits(place):
-    journal = Journal(place)
-    for _ in range(2000):
-        journal.append_soon(b"x" * 100)
-    journal.close()
-    with Journal(place) as journal:
-        assert journal.depth == 2000
-
-
 def test_the_cap_holds_and_room_comes_back_with_acknowledgements(place):
     cap = 64 * 1024
     with Journal(place, max_bytes=cap) as journal:
@@ -251,14 +201,6 @@ def test_the_cap_holds_and_room_comes_back_with_acknowledgements(place):
         eventually(lambda: journal.room_bytes > cap / 4)
         assert journal.append(b"y" * 500) == stored[-1] + 1
         assert journal.counters.refused_full == 1
-
-
-def test_a_reserve_of_free_space_is_kept(place):
-    with Journal(place, reserve_bytes=1 << 60) as journal:
-        with pytest.raises(JournalFull, match="not for the journal"):
-            journal.append(b"x")
-        assert journal.room_bytes == 0
-        assert journal.next_id == 1
 
 
 def test_a_record_larger_than_a_segment_is_refused_and_harms_nothing(place):
@@ -292,24 +234,6 @@ def test_a_record_says_when_it_expires_and_its_reader_decides(place):
         assert [(entry.payload, entry.expires_at) for entry in journal.read()] == told
     with Journal(place) as journal:
         assert [(entry.payload, entry.expires_at) for entry in journal.read()] == told
-
-
-def test_nobody_waits_for_ever_for_a_disk_that_hangs(place):
-    disk = FaultyDisk()
-    journal = Journal(place, disk=disk)
-    disk.blocked.clear()
-    journal.append_soon(b"hangs")
-    eventually(lambda: disk.waiting)
-    with pytest.raises(JournalSlow, match="may be stored later, or not"):
-        journal.append(b"x", timeout_s=0.05)
-    with pytest.raises(JournalSlow):
-        journal.flush(timeout_s=0.05)
-    with pytest.raises(JournalSlow):
-        journal.close(timeout_s=0.05)
-    disk.blocked.set()
-    journal.close()
-    with Journal(place) as journal:
-        assert payloads(journal) == [b"hangs", b"x"]
 
 
 @pytest.mark.timeout(120, method="thread")  # the other method needs the alarm that is used here

@@ -64,19 +64,6 @@ def test_a_segment_that_cannot_be_begun_refuses_the_record_only(place, disk):
     assert reopened(place) == [b"x" * 1000] * 3 + [b"z" * 1000]
 
 
-def test_a_short_write_is_gone_on_with(place, disk):
-    real = FaultyDisk.write
-
-    class Sipping(FaultyDisk):
-        def write(self, fd: int, data: bytes | memoryview, offset: int) -> int:
-            return real(self, fd, data[:7], offset)
-
-    with Journal(place, disk=Sipping()) as journal:
-        journal.append(b"x" * 1000)
-        journal.append_many([b"y"] * 10)
-    assert reopened(place) == [b"x" * 1000] + [b"y"] * 10
-
-
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 def test_what_a_failed_write_left_behind_is_never_written_after(place, disk, policy):
     """Neither the write nor the cutting back works: the file is left alone, and the next record
@@ -200,17 +187,6 @@ def test_a_cursor_that_cannot_be_saved_costs_acknowledgements_only(place, disk):
         assert payloads(journal) == [b"2", b"3"]
         crash(journal)
     assert reopened(place) == [b"1", b"2", b"3"]
-
-
-def test_a_directory_that_cannot_be_opened_is_said_so_and_not_left_locked(place):
-    disk = FaultyDisk()
-    disk.fail["create"] = failing(io_error)
-    with pytest.raises(JournalFailed, match="could not be opened"):
-        Journal(place, disk=disk)
-    Journal(place).close()
-    (place.parent / "file").write_text("x")
-    with pytest.raises(JournalFailed):
-        Journal(place.parent / "file")
 
 
 SMALL = [b"%0200d" % number for number in range(200)]
