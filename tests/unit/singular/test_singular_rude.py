@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -73,15 +70,6 @@ def test_what_is_no_time_is_refused_whether_the_queue_is_full_or_not(wrong: Any)
 
 
 # -- loops that end
-
-
-@pytest.fixture(autouse=True)
-def _is_collected() -> Iterator[None]:
-    gc.freeze()  # what other tests have left is none of its business, and takes a while to look at
-    yield
-    gc.collect()
-    gc.unfreeze()
-    assert threading.active_count() < 200
 
 
 # -- threads that are killed
