@@ -1,7 +1,7 @@
 """No effect of a term comes after its successor's inauguration, however rude the career.
 
-``make test`` does a few kinds of change once, ``make test-long`` all kinds; ``make rude CHANGES=100``
-does each a hundred times (``LEADERQ_TEST_CHANGES``).
+``make test`` does a few kinds of change once, ``make test-long`` all kinds twice; ``make rude
+CHANGES=100`` does each a hundred times (``LEADERQ_TEST_CHANGES``).
 """
 
 from __future__ import annotations
