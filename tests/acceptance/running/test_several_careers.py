@@ -113,24 +113,6 @@ def test_those_of_the_file_run_and_answer_by_name_and_together(start, tmp_path):
     assert process.process.wait(60) == ExitCode.FAILED  # of the third
 
 
-@pytest.mark.parametrize(
-    ("file", "sentence"),
-    [
-        ("settle_s = 1", "has no careers; write [careers.NAME]"),
-        ("[careers.a]\nclass = 'several:Steady'\n[careers.b]\n", "[careers.b] of"),
-        ("[careers.a]\nclass = 3", "class in [careers.a] of"),
-        ("career = 'x'\n[careers.a]\nclass = 'several:Steady'", "career is 'x' (from"),
-        ("[careers.a]\nclass = 'several:Stady'", "did you mean 'Steady'?"),
-    ],
-    ids=["none", "one without a class", "no text", "a career for all", "not found"],
-)
-def test_a_file_whose_careers_cannot_be_run_is_refused(start, tmp_path, file, sentence):
-    (tmp_path / "leaderq.toml").write_text(file)
-    process = start(all_of_file=True)
-    assert process.process.wait(60) == ExitCode.USAGE
-    eventually(lambda: sentence in messages(process))
-
-
 def test_each_leads_fails_and_has_options_for_itself_and_one_signal_ends_all(start):
     process = start("Steady", "Failing", "Unprepared", "Other")
     for career in ("steady", "other"):
@@ -144,17 +126,3 @@ def test_each_leads_fails_and_has_options_for_itself_and_one_signal_ends_all(sta
     for career in ("steady", "other"):
         process.wait_for("term_ended", career=career, clean=True)
     assert process.process.wait(60) == ExitCode.FAILED  # of the one that was not prepared
-
-
-def test_a_killed_process_leaves_all_of_its_leaderships_at_once(start):
-    first = start("Steady", "Other")
-    for career in ("steady", "other"):
-        first.wait_for("stage_began", stage="execution", career=career)
-    second = start("Steady", "Other", id="b", arguments=["--session-timeout-s", "30"])
-    for career in ("steady", "other"):
-        second.wait_for("standing", career=career)
-    first.signal_worker(signal.SIGKILL)
-    for career in ("steady", "other"):
-        second.wait_for("stage_began", stage="execution", career=career)
-    second.process.send_signal(signal.SIGTERM)
-    assert second.process.wait(60) == ExitCode.OK

@@ -241,24 +241,3 @@ def test_at_most_once_commits_before_it_hands_over(drive: Drive, feed: Feed, off
     assert not {record.value for record in first.career.seen} & {
         record.value for record in second.career.seen
     }
-
-
-def test_partitions_are_handled_in_parallel_and_each_in_order(drive: Drive, feed: Feed) -> None:
-    class Together(Recorder):
-        """Goes on only when all four partitions are in work at once."""
-
-        all_there = threading.Barrier(4)
-
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            assert len({record.partition for record in records}) == 1
-            self.all_there.wait(60)
-            super().handle(records, term)
-
-    values = feed(0, 400)
-    # one batch, of all partitions
-    leader = drive(Together, workers=4, max_records=400, max_wait_s=60.0).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 400)
-    assert sorted(leader.career.values(), key=int) == values
-    for number in range(4):
-        offsets = [record.offset for record in leader.career.seen if record.partition == number]
-        assert offsets == list(range(len(offsets)))

@@ -14,7 +14,7 @@ from leaderq.errors import KafkaError, KafkaFenced, RequestRefused, UnknownTopic
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.dead_letters.format import new_dead_letter
-from leaderq.kafka.dead_letters.replay import DeadLetterFilter, DeadLetterReplay, replay_group
+from leaderq.kafka.dead_letters.replay import DeadLetterReplay, replay_group
 from leaderq.kafka.dead_letters.topic import DeadLetterReader
 from leaderq.kafka.record import Record
 from leaderq.kafka.topics import committed, create_topics, produce
@@ -154,15 +154,6 @@ def test_a_second_replay_sends_nothing_and_kafkas_tools_see_no_lag(dead):
     assert dead.replay().sent == 1
 
 
-def test_letters_left_out_remain_for_a_later_replay_and_those_sent_are_not_sent_again(dead):
-    counts = dead.replay(selection=DeadLetterFilter(error="ODD"))
-    assert (counts.sent, counts.left) == (COUNT // 2, COUNT // 2)
-    assert dead.values() == values(range(1, COUNT, 2))
-    assert dead.replay(selection=DeadLetterFilter(error="odd")).sent == 0
-    assert dead.replay().sent == COUNT // 2
-    assert dead.values() == values(range(COUNT))
-
-
 def test_a_replay_that_was_interrupted_goes_on_where_it_was(dead):
     def interrupt(_: float) -> None:
         raise Interrupted
@@ -205,19 +196,6 @@ def test_of_two_replays_at_once_the_later_one_goes_on_and_the_earlier_one_ends(d
             earlier.run(overtaken)
         assert 0 < earlier.counts.sent < COUNT
     assert dead.values() == values(range(COUNT))
-
-
-def test_by_key_a_record_lands_where_a_producer_would_put_it(dead):
-    dead.replay()
-    by_key = {row.key: row.partition for row in dead.arrived()}
-    produce(dead.address, dead.origin, [(key, b"v99") for key in by_key])
-    assert {row.key: row.partition for row in dead.arrived() if row.value == b"v99"} == by_key
-
-
-def test_what_is_no_letter_is_passed_over_and_counted(dead):
-    produce(dead.address, dead.topic, [(b"k", b"by hand")])
-    assert dead.replay().foreign == 1
-    assert dead.replay().foreign == 0
 
 
 def test_a_topic_that_is_not_there_and_a_letter_that_is_not_there_are_said(dead):

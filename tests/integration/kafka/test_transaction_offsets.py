@@ -137,15 +137,6 @@ def test_offsets_and_messages_are_committed_together(
     assert leader.load() == {0: 12}
 
 
-def test_what_a_failed_batch_produced_is_undone(lead: Callable[[], Leader], output: Output) -> None:
-    leader = lead().take_over()
-    leader.store.produce(Message(output.topic, b"failed"))
-    leader.store.undo()
-    leader.store.produce(Message(output.topic, b"done again"))
-    leader.commit(1)
-    output.shows([b"done again"])
-
-
 def test_a_process_whose_term_is_over_fences_nobody(
     lead: Callable[[], Leader], output: Output
 ) -> None:
@@ -250,32 +241,6 @@ def test_after_a_new_drain_the_offsets_tell_whether_an_unanswered_committing_hap
     assert len(leader.made) == 2
     assert leader.load() == {0: 2 if happened else 1}
     leader.commit(2)
-    output.shows([b"once"])
-    assert leader.load() == {0: 2}
-
-
-@pytest.mark.parametrize("happened", [True, False])
-def test_an_unknown_outcome_is_told_and_fencing_again_settles_it(
-    lead: Callable[[], Leader], output: Output, happened: bool
-) -> None:
-    leader = lead().take_over()
-    leader.commit(1)
-    leader.store.produce(Message(output.topic, b"once"))
-    real = leader.made[-1].commit
-
-    def broken(offsets: Offsets, group: Any, timeout_s: float) -> None:
-        if happened:
-            real(offsets, group, timeout_s)
-        raise BatchLost("the client is broken")
-
-    leader.made[-1].commit = broken  # type: ignore[method-assign]
-    with pytest.raises(BatchLost):
-        leader.store.commit(leader.consumer, TERM, leader.at(2)).done(30.0)
-    leader.take_over()
-    assert leader.load() == {0: 2 if happened else 1}
-    if not happened:
-        leader.store.produce(Message(output.topic, b"once"))
-        leader.commit(2)
     output.shows([b"once"])
     assert leader.load() == {0: 2}
 

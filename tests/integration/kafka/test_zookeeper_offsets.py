@@ -7,10 +7,9 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
 from driving import Driver, Recorder, new_term
 
-from leaderq.errors import ConnectionLost, NodeExists
+from leaderq.errors import ConnectionLost
 from leaderq.kafka import Partition, Record
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from leaderq.term import Term
@@ -62,21 +61,6 @@ def test_offsets_and_the_users_operations_go_together(
             )
             assert int(session.get(f"{znode_root}/results")[0]) == len(leader.career.seen)
     assert sum(leader.career.written()) == 300
-
-
-def test_an_operation_that_cannot_be_carried_out_fails_the_batch_and_commits_nothing(
-    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
-) -> None:
-    class Clashing(Recorder):
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            super().handle(records, term)
-            self.write_with_offsets(Create(f"{self.settings.root}/{four_partitions}"))
-
-    feed(0, 10)
-    leader = drive(Clashing, offsets="zookeeper").begin()
-    with pytest.raises(NodeExists):
-        leader.run_until(lambda: False)
-    assert sum(kept(session, znode_root, four_partitions).values()) == 0
 
 
 def test_a_write_whose_answer_is_lost_is_neither_lost_nor_done_twice(

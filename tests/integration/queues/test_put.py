@@ -259,27 +259,6 @@ def test_nothing_is_lost_doubled_or_reordered_when_connections_end(
 # -- time-outs and closing
 
 
-def test_a_put_that_could_not_be_sent_in_time_gives_false_and_is_never_stored(
-    straight: Session, proxy: FaultProxy, proxied: Session
-) -> None:
-    with DistributedQueue(proxied, PATH) as queue:
-        queue.put(b"before")
-        cut_off(proxy, proxied)
-        outcomes = []
-        for _ in range(5):
-            try:
-                outcomes.append(queue.put(b"in vain", timeout_s=0.1))
-            except ConnectionLost:  # sent at the very moment the connection was lost
-                outcomes.append(None)
-        assert outcomes[1:] == [False] * 4
-        assert queue.put_many(numbered(3), timeout_s=0.1) == 0
-        proxy.heal()
-        assert queue.put(b"after")
-        assert queue.flush_puts(60)
-    assert [item for item in stored(straight) if item != b"in vain"] == [b"before", b"after"]
-    assert len(stored(straight)) == 2 + (outcomes[0] is None)
-
-
 def test_a_put_that_was_sent_and_not_answered_in_time_says_that_the_outcome_is_unknown(
     straight: Session, proxy: FaultProxy, proxied: Session
 ) -> None:

@@ -56,37 +56,6 @@ def test_items_are_spread_evenly_over_as_many_shards_as_they_need(sharder_of, se
     assert 5 <= len(found) <= 11
 
 
-def test_items_over_several_shards_are_all_consumed_and_a_new_sharder_finds_the_same_shards(
-    sharder_of, session
-):
-    lock = threading.Lock()
-    consumed: list[bytes] = []
-
-    def consume(item: bytes) -> None:
-        with lock:
-            consumed.append(item)
-
-    one = sharder_of()
-    one.start()
-    for _ in range(3):
-        session.create(f"/jobs/{new_shard_name()}")
-    eventually(lambda: one.shard_count == 4)
-    paths = one.queue_paths
-    for number in range(8):
-        one.get_queue().offer(b"%d" % number)
-    taken = [item for queue in one._queues.values() for item in queue.poll_many(8)]
-    assert sorted(taken) == [b"%d" % number for number in range(8)]
-    one.close()
-    framed = sharder_of(
-        allocator=lambda client, path: DistributedQueue(client, path, consumer=consume)
-    )
-    framed.start()
-    assert sorted(framed.queue_paths) == sorted(paths)
-    for number in range(8):
-        framed.get_queue().put(b"%d" % number)
-    eventually(lambda: sorted(consumed) == [b"%d" % number for number in range(8)])
-
-
 # -- the wire
 
 

@@ -11,23 +11,6 @@ from leaderq.queues.sharding import QueueSharder
 from leaderq.testing import eventually
 
 
-def test_full_shards_are_put_into_only_while_there_is_no_other(sharder_of):
-    one = sharder_of(new_queue_threshold=10, max_queues=2)
-    one.start()
-    (first,) = one._queues.values()
-    first.offer_many([b"x"] * 10)
-    eventually(lambda: one.shard_count == 2)
-    eventually(lambda: len(one._plan.full) == 1)
-    assert all(one.get_queue() is not first for _ in range(50))
-    one.get_queue().offer_many([b"x"] * 10)
-    eventually(lambda: len(one._plan.full) == 2)
-    eventually(lambda: any(one.get_queue() is first for _ in range(50)))
-    assert one.shard_count == 2
-    first.poll_many(6)
-    eventually(lambda: one._plan.fit)
-    assert all(one.get_queue() is first for _ in range(50))
-
-
 def test_a_retired_shard_is_put_into_no_more_and_goes_when_it_is_empty(sharder_of, opened, session):
     one = sharder_of(retire_grace_s=0.05)
     other = sharder_of(opened(), retire_grace_s=0.05)

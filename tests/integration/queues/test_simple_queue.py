@@ -4,7 +4,6 @@ paths, several takers.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +12,6 @@ import pytest
 
 from leaderq.errors import (
     ConfigurationError,
-    NoNode,
-    NotEmpty,
     QueueClosed,
     QueueEmpty,
     TooLarge,
@@ -59,21 +56,6 @@ def test_polling_an_empty_queue_gives_nothing_when_the_time_is_up(queue):
     assert queue.take(timeout_s=0.1) is None
 
 
-@pytest.mark.parametrize(("offered", "removed"), [(10, 2), (1000, 1000)])
-def test_items_are_removed_in_the_order_they_were_offered(queue, other, offered, removed):
-    queue.offer_many(numbered(offered))
-    assert [other.remove() for _ in range(removed)] == numbered(offered)[:removed]
-
-
-@pytest.mark.parametrize(("offered", "removed"), [(1, 0), (10, 5), (1000, 999)])
-def test_the_element_is_what_would_be_removed_next(queue, other, offered, removed):
-    queue.offer_many(numbered(offered))
-    for _ in range(removed):
-        other.remove()
-    assert other.element() == numbered(offered)[removed]
-    assert queue.element() == other.peek() == other.remove()
-
-
 def test_an_empty_queue_has_no_element_and_removing_from_it_is_an_error(queue, other):
     queue.offer_many(numbered(10))
     for _ in range(10):
@@ -93,33 +75,6 @@ def test_a_taker_waits_for_an_item_and_is_woken(queue, other, times):
             eventually(taken.running)
             queue.offer(b"%d" % number)
             assert taken.result(60) == b"%d" % number
-
-
-def test_a_path_that_is_reaped_all_the_time_stops_nobody(queue, other, opened):
-    """CURATOR-308; here it is reaped not every 100 ms, but whenever it is empty."""
-    reaper = opened()
-    stop = threading.Event()
-    reaped = []
-
-    def reap() -> None:
-        while not stop.is_set():
-            with contextlib.suppress(NoNode, NotEmpty):
-                reaper.delete("/queue")
-                reaped.append(1)
-
-    thread = threading.Thread(target=reap)
-    thread.start()
-    try:
-        with ThreadPoolExecutor(1) as pool:
-            taken = pool.submit(lambda: [other.take(timeout_s=60) for _ in range(20)])
-            for item in numbered(20):
-                queue.offer(item)
-                eventually(lambda: reaper.exists("/queue") is None, interval_s=0.001)
-            assert taken.result(60) == numbered(20)
-    finally:
-        stop.set()
-        thread.join()
-    assert len(reaped) > 10
 
 
 # -- the wire

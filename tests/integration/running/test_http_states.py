@@ -136,21 +136,6 @@ def test_a_follower_is_ready_and_leads_when_the_leadership_is_transferred(serve,
     assert 2 < b.metric('lease_margin_seconds{career="job"}') <= 20 * 2 / 3
 
 
-def test_a_leader_whose_work_an_operator_pauses_leads_on(serve, znode_root):
-    a = serve(Job())
-    a.becomes(200, 200, 200)
-    operator = Operator(a.session, "job", root=znode_root)
-    operator.pause()
-    eventually(lambda: a.status()["term"]["paused"])
-    a.becomes(200, 200, 200)
-    units = a.status()["units"]
-    assert a.metric('work_paused{career="job"}') == 1
-    assert a.metric('work_pauses_total{career="job"}') == 1
-    operator.resume()
-    eventually(lambda: a.status()["units"] > units)
-    assert a.metric('work_paused{career="job"}') == 0
-
-
 def test_a_process_without_zookeeper_is_live_and_not_ready_and_leads_no_longer_than_its_lease(
     serve, zookeeper_server, fault_proxy
 ):

@@ -12,7 +12,7 @@ import pytest
 
 from leaderq import Deposed
 from leaderq.election import Operator
-from leaderq.errors import ConfigurationError, WouldDeadlock
+from leaderq.errors import WouldDeadlock
 from leaderq.term import Reason
 from leaderq.testing import eventually
 
@@ -119,27 +119,6 @@ def test_a_loop_goes_on_after_a_resignation_and_ends_when_the_work_is_finished(s
     assert (view.reason, view.candidates) == ("finished", ())
 
 
-@pytest.mark.parametrize("how", ["break", "raise", "kept"])
-def test_a_loop_that_is_left_releases_its_term(session, seen, how):
-    kept = session.terms("c", id="a") if how == "kept" else None
-    with suppress(ValueError):
-        for _ in session.terms("c", id="a") if kept is None else kept:
-            if how == "raise":
-                raise ValueError
-            break
-    if kept is not None:
-        assert seen.view().leader == "a"
-        kept.close()
-    view = seen.view()
-    assert (view.reason, view.leader, view.candidates) == ("withdrawn", None, ())
-
-
-@pytest.mark.parametrize("wrong", [{"career": "a/b"}, {"career": ""}, {"id": ""}, {"root": "x"}])
-def test_names_are_checked_before_anything_is_done(session, wrong):
-    with pytest.raises(ConfigurationError):
-        session.leadership(**{"career": "c", **wrong})
-
-
 def test_a_fork_that_leaves_the_body_releases_nothing(session, seen):
     block = session.leadership("c", id="a", timeout_s=WAIT_S)
     with block as term:
@@ -173,24 +152,6 @@ def test_tasks_lead_one_after_the_other_and_the_loop_goes_on(session):
 
     asyncio.run(both())
     assert sorted(order) == ["a", "b"]
-
-
-def test_a_task_that_is_cancelled_while_it_waits_leaves_the_line(session, opened, seen):
-    async def wait() -> None:
-        async with opened().leadership("c", id="b"):
-            pass
-
-    async def cancelled() -> None:
-        task = asyncio.create_task(wait())
-        while seen.view().candidates != ("a", "b"):
-            await asyncio.sleep(0.02)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    with session.leadership("c", id="a", timeout_s=WAIT_S):
-        asyncio.run(cancelled())
-        eventually(lambda: seen.view().candidates == ("a",))
 
 
 def test_a_task_that_is_cancelled_as_it_wins_releases_the_term(session, seen):

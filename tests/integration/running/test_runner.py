@@ -12,14 +12,12 @@ import pytest
 from leaderq import LeaderCareer, Observer, Runner, connect
 from leaderq.config import Settings
 from leaderq.election import Operator
-from leaderq.errors import CareerFailed
 from leaderq.events import (
     BudgetMissed,
     CoolingOff,
     Event,
     EventBus,
     StageBegan,
-    Standing,
     TermEnding,
     WorkPaused,
 )
@@ -140,23 +138,6 @@ def test_a_career_lives_through_its_stages_on_one_thread(run):
     assert len(career.threads) == 1
 
 
-def test_the_name_on_the_command_line_wins_over_the_classs_own(run, session, znode_root):
-    running = run(Counting(), career="another")
-    executing(running)
-    assert Observer(session, "another", root=znode_root).view().leader == "a"
-
-
-def test_what_prepare_raises_ends_the_run(run):
-    class Unprepared(Counting):
-        def prepare(self) -> None:
-            raise OSError("no such disk")
-
-    running = run(Unprepared())
-    outcome = eventually(lambda: running.outcome)[0]
-    assert isinstance(outcome, CareerFailed)
-    assert "failed in prepare: OSError: no such disk" in str(outcome)
-
-
 def test_an_unhealthy_leader_steps_down_and_cools_off(run, often_asked):
     class Ill(Counting):
         def healthy(self) -> bool:
@@ -271,25 +252,6 @@ def _still(career) -> bool:
     return career.units == before
 
 
-def test_after_an_unclean_end_only_the_next_leader_settles(run, zookeeper_server):
-    class Settling(Counting):
-        unclean: list[bool]
-
-        def inaugurate(self, term) -> None:
-            super().inaugurate(term)
-            self.unclean = [*getattr(self, "unclean", []), term.unclean]
-
-    with connect(zookeeper_server.address, timeout_s=30) as other:
-        first = run(Counting(), session=other, id="first")
-        executing(first)
-        career = Settling()
-        second = run(career, settle_s=0.05)
-        eventually(lambda: second.seen(Standing))
-        other.delete(_line(first, _node(other, first)))
-        executing(second)
-        assert career.unclean == [True]
-
-
 def _line(running: Running, node: str) -> str:
     return f"{running.runner.settings.root}/counting/candidates/{node}"
 
@@ -337,15 +299,6 @@ def test_a_career_ends_its_own_terms_and_its_own_process(run, kind):
     assert career.calls[-1] == "retire"
     assert [one.reason for one in running.seen(TermEnding)] == career.reasons
     assert running.seen(CoolingOff) == []
-
-
-def test_a_career_that_resigns_stands_again_when_it_said(run, session, znode_root):
-    running = run(Ending(lambda term: term.resign(stand_again_after_s=3600.0)))
-    eventually(lambda: running.seen(TermEnding, reason=Reason.RESIGNED))
-    observer = Observer(session, "counting", root=znode_root)
-    view = observer.wait_until(lambda seen: seen.reason == "resigned", timeout_s=60)
-    assert view.candidates == ()
-    assert running.stop() is ExitCode.OK
 
 
 def test_a_runner_logs_what_happens_by_itself(session, znode_root, caplog):

@@ -4,13 +4,10 @@ own.
 
 from __future__ import annotations
 
-import configparser
 import os
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 SETTINGS = "[pytest]\nfilterwarnings = error\naddopts = -p no:leaderq\n"
 OPTED_IN = 'pytest_plugins = ["leaderq.testing.plugin"]\n'
@@ -50,17 +47,6 @@ def test_one(zookeeper_server, znode_root, topic_name):
     assert not (tmp_path / "logs").exists()
 
 
-def test_a_user_who_has_not_asked_for_it_gets_nothing(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text(SETTINGS)
-    (tmp_path / "test_it.py").write_text("def test_one(zookeeper_server): pass")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=150)
-    assert "fixture 'zookeeper_server' not found" in done.stdout
-    declared = configparser.ConfigParser()
-    declared.read(Path(__file__).parents[3] / "setup.cfg")
-    assert "pytest11" not in declared["options.entry_points"]
-
-
 def test_the_next_test_finds_the_server_serving_whatever_was_done_to_it(tmp_path: Path) -> None:
     done = run_pytest(
         tmp_path,
@@ -93,19 +79,3 @@ def test_one(zookeeper_server):
     assert {path.name for path in folder.iterdir()} == {"zookeeper.log", "own.log"}
     assert "binding to port" in (folder / "own.log").read_text()
     assert f"server logs of failed tests: {folder}" in done.stdout
-
-
-@pytest.mark.parametrize(("ci", "word"), [("", "1 skipped"), ("true", "1 error")])
-def test_missing_servers_skip_locally_and_fail_in_ci(tmp_path: Path, ci: str, word: str) -> None:
-    pytest.importorskip("testcontainers.core.container")
-    done = run_pytest(
-        tmp_path,
-        "def test_one(zookeeper_server): pass",
-        "-p",
-        "no:unraisableexception",  # the docker library leaves sockets open when it finds no engine
-        LEADERQ_SERVERS="docker",
-        DOCKER_HOST="unix:///nowhere/docker.sock",
-        CI=ci,
-    )
-    assert word in outcome(done), done.stdout
-    assert "no Docker engine answers" in done.stdout

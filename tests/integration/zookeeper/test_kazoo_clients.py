@@ -10,13 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.protocol.states import KazooState
-from kazoo.security import make_digest_acl
 
 from leaderq import Candidate
 from leaderq.clock import now_s
 from leaderq.errors import (
-    AccessRefused,
     ConfigurationError,
     Deposed,
     NoNode,
@@ -24,14 +21,12 @@ from leaderq.errors import (
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import (
     Create,
-    Credentials,
     GetData,
     Session,
     SessionState,
     WatchEvent,
     WatchKind,
     as_session,
-    end_session,
 )
 
 MakeClient = Callable[..., KazooClient]
@@ -74,23 +69,6 @@ def test_a_client_gets_a_session_of_its_own_that_does_what_all_do(client: KazooC
     eventually(lambda: session.state is SessionState.CONNECTED)
 
 
-def test_the_credentials_and_the_acl_of_the_client_are_used(
-    zookeeper_server: ZooKeeperServer, session: Session, started: MakeClient
-) -> None:
-    where = zookeeper_server.address + session.chroot
-    bobs = [make_digest_acl("bob", "2", all=True)]
-    bob = started(where, auth_data=[("digest", "bob:2")], default_acl=bobs)
-    bob.create("/bobs", b"x")
-    both = as_session(
-        started(where, auth_data=[("digest", "alice:1"), ("digest", "bob:2")], default_acl=bobs)
-    )
-    assert both.get("/bobs")[0] == b"x"
-    both.create("/also bobs")
-    assert bob.get_acls("/also bobs")[0] == bobs
-    with pytest.raises(AccessRefused):
-        as_session(started(where)).get("/also bobs")
-
-
 def test_a_client_with_tls_gets_a_session_with_tls(
     tls_address: str, certificates: dict[str, Path], started: MakeClient
 ) -> None:
@@ -128,18 +106,6 @@ def test_a_client_that_is_started_again_gets_a_new_session(client: KazooClient) 
         assert second.exists("/") is not None
         first = second
     assert len(client.state_listeners) == 1
-
-
-def test_a_client_whose_session_expires_keeps_ours(
-    client: KazooClient, zookeeper_server: ZooKeeperServer
-) -> None:
-    session, heard, theirs = as_session(client), [], []
-    session.add_listener(heard.append)
-    client.add_listener(theirs.append)
-    assert end_session(zookeeper_server.address, Credentials(*client.client_id), timeout_s=30)
-    eventually(lambda: KazooState.LOST in theirs and theirs[-1] == KazooState.CONNECTED)
-    assert as_session(client) is session
-    assert heard == []
 
 
 def test_a_silent_server_is_noticed_in_use_and_the_lease_follows_the_time_out_of_our_own_session(

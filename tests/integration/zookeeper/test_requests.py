@@ -25,7 +25,6 @@ from leaderq.zookeeper import (
     SetData,
     Stat,
 )
-from leaderq.zookeeper.paths import join
 from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Multi
 
 
@@ -120,24 +119,6 @@ def test_a_multi_read_gives_each_read_its_own_outcome(session: Session) -> None:
     assert session.multi_read([]) == []
 
 
-@pytest.mark.parametrize("parent", ["/", "/q"])
-def test_children_are_read_and_measured_by_name(session: Session, parent: str) -> None:
-    session.ensure_path(parent)
-    path, empty = join(parent, "a"), join(parent, "empty")
-    session.create(path, b"12345")
-    session.create(empty)
-    session.set(path, b"1234567")
-    names = ["a", "gone", "empty"]
-    read = session.child_data_async(parent, names).result(5)
-    assert read[0] == (b"1234567", session.get(path)[1].ctime_ms, 1)
-    assert isinstance(read[1], NoNode)
-    assert read[1].path == join(parent, "gone")
-    assert read[2] == (b"", session.get(empty)[1].ctime_ms, 0)
-    assert session.child_sizes_async(parent, names).result(5) == [7, 0, 0]
-    session.close()
-    assert isinstance(session.child_sizes_async(parent, names).exception(5), SessionClosed)
-
-
 def test_a_multi_read_brings_more_than_a_request_may_hold(session: Session) -> None:
     block = b"x" * 500_000
     for name in "abcdef":
@@ -181,12 +162,6 @@ def test_callbacks_of_futures_do_not_run_on_the_connection_thread_and_may_wait_f
     ((name, stat),) = seen
     assert "answers" in name
     assert stat is not None
-
-
-def test_a_cancelled_request_does_no_harm(session: Session) -> None:
-    for _ in range(50):
-        session.exists_async("/").cancel()
-    assert session.exists("/") is not None
 
 
 def test_a_listener_that_waits_for_an_answer_is_told_not_to(session: Session) -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from leaderq.coalescing.analysing import (
     Duplication,
-    InOrder,
     RepeatMeter,
     SavingSimulator,
     analyse,
@@ -60,23 +59,6 @@ def test_with_little_memory_every_distance_up_to_it_is_still_exact(keys, memory)
         assert repeats.keys == len(set(keys))
 
 
-@pytest.mark.parametrize(
-    ("keys", "duplication"),
-    [
-        ("", Duplication.NONE),
-        ("abcdefgh", Duplication.NONE),
-        ("a" * 10, Duplication.HIGH),
-        ("abcdefghij" * 10, Duplication.HIGH),
-        ([str(number) for number in range(200)] * 2, Duplication.SPARSE),
-        (["x", "x", *map(str, range(100))], Duplication.SPARSE),
-        (["x", "x", *map(str, range(18))], Duplication.HIGH),
-        (["x", "x", *map(str, range(19))], Duplication.SPARSE),
-    ],
-)
-def test_the_class_is_told_by_the_share_of_near_repeats(keys, duplication):
-    assert measured(keys).duplication is duplication
-
-
 def simulated(arrivals, service_s, **options):
     simulator = SavingSimulator(service_s, **options)
     outcomes = [simulator.note(at_s, key) for at_s, key in arrivals]
@@ -118,15 +100,6 @@ def test_runs_of_a_key_never_overlap_and_a_run_begins_after_each_request(arrival
         assert all(later - earlier >= service for earlier, later in itertools.pairwise(runs))
         assert all(any(run >= at for run in runs) for at in came)
     assert saving.runs + saving.declined == len(arrivals)
-
-
-@given(st.lists(st.tuples(st.integers(0, 30).map(float), st.sampled_from("ab")), max_size=40))
-def test_arrivals_are_put_in_order_as_far_as_the_buffer_reaches(arrivals):
-    assert list(InOrder(arrivals, buffer=100)) == sorted(arrivals, key=lambda one: one[0])
-    small = InOrder(arrivals, buffer=3)
-    times = [at_s for at_s, _ in small]
-    assert times == sorted(times)
-    assert len(times) == len(arrivals)
 
 
 def test_a_stream_is_measured_and_simulated_at_once():

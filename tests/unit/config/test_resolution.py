@@ -204,41 +204,10 @@ def test_an_unfit_file_is_refused_with_value_place_and_remedy(tmp_path, toml, sa
     assert problems(tmp_path, toml)[0].startswith(said.format(file=tmp_path / "leaderq.toml"))
 
 
-def test_all_problems_are_told_at_once(tmp_path):
-    found = problems(
-        tmp_path, "root = 'x'\nzookeper = 1", {"LEADERQ_KAFKA": "a:b"}, {"settle_s": "-3"}
-    )
-    assert len(found) == 4
-
-
 def test_a_misspelt_variable_is_guessed(tmp_path):
     assert problems(tmp_path, environ={"LEADERQ_ZOOKEPER": "a"}) == (
         "LEADERQ_ZOOKEPER is not a setting of leaderq; did you mean LEADERQ_ZOOKEEPER?",
     )
-
-
-@pytest.mark.parametrize(
-    "variable",
-    [
-        "LEADERQ_SERVERS",
-        "LEADERQ_CACHE",
-        "LEADERQ_JAVA",
-        "LEADERQ_TEST_PATIENCE",
-        "LEADERQ_GUARDIAN_FD",
-        "LEADERQ_DEBUG",
-        "LEADERQ_CONFIG_",
-        "LEADERQ_PORT",
-        "LEADERQ_SERVICE_HOST",
-        "LEADERQ_ZOOKEEPER_PORT_2181_TCP_ADDR",
-        "LEADERQ_ZOOKEEPER_SERVICE_PORT_CLIENT",
-        "NOT_OURS",
-    ],
-)
-def test_variables_of_others_are_let_be(tmp_path, variable):
-    if variable.endswith("_"):
-        variable = variable.rstrip("_")
-        (tmp_path / "x").write_text("")
-    loaded(tmp_path, environ={variable: "x"})
 
 
 RELATED = [

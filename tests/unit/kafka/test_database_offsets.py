@@ -134,22 +134,6 @@ def test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again(
     assert results(path) == [0, 1, 2, 3, 7]
 
 
-def test_a_drivers_error_passes_through_in_a_term_and_is_the_cause_of_deposed_after_it(
-    a_store: Callable[..., DatabaseOffsets],
-) -> None:
-    store, term = a_store(), a_term(1)
-    store.load(term)
-    with (
-        pytest.raises(sqlite3.OperationalError, match="no such table"),
-        store.transaction(records(0, 1), term) as cursor,
-    ):
-        cursor.execute("INSERT INTO nowhere VALUES (1)")
-    with pytest.raises(Deposed) as refused, store.transaction(records(0, 1), term) as cursor:
-        term.wind_up(Reason.LEASE)
-        cursor.execute("INSERT INTO nowhere VALUES (1)")
-    assert isinstance(refused.value.__cause__, sqlite3.OperationalError)
-
-
 def test_a_given_connection_is_used_and_left_open_and_what_was_left_undone_on_it_is_rolled_back(
     path: Path,
 ) -> None:
@@ -163,17 +147,6 @@ def test_a_given_connection_is_used_and_left_open_and_what_was_left_undone_on_it
         assert connection.execute("SELECT number FROM results").fetchall() == [(0,)]
 
 
-def test_a_transaction_that_is_open_already_is_refused(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        store = DatabaseOffsets(connection, career="c")
-        store.create_table()
-        store.load(a_term(1))
-        connection.execute("INSERT INTO results VALUES (99)")
-        with pytest.raises(ConfigurationError, match="open on the database connection already"):
-            write(store, records(0, 1), a_term(1))
-        connection.rollback()
-
-
 def test_a_block_that_commits_by_itself_is_told_so(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         store = DatabaseOffsets(connection, career="c")
@@ -185,13 +158,6 @@ def test_a_block_that_commits_by_itself_is_told_so(path: Path) -> None:
         ):
             connection.commit()
         assert store.load(a_term(1)) == {}
-
-
-def test_what_is_no_connection_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="neither a database connection"):
-        DatabaseOffsets("dbname=clicks", career="c")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="must return a DB-API connection"):
-        DatabaseOffsets(lambda: "dbname=clicks", career="c").create_table()  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize("name", ["", "1t", "a b", "a;drop", "a.b.c", "a'", 'a"b"', "tä"])

@@ -70,28 +70,6 @@ def test_a_letter_says_which_record_died_where_when_and_of_what():
     assert dead.place == "billing-dead-0@5"
 
 
-def test_headers_are_plain_words_for_other_tools():
-    said = dict(written(error=ValueError("x")).headers)
-    assert said["leaderq-dead-error"] == b"ValueError"
-    assert said["leaderq-dead-at"] == b"2026-09-21T14:13:20.123+00:00"
-    assert {name for name in said if name != "trace"} == {
-        f"leaderq-dead-{name}"
-        for name in [
-            "topic",
-            "partition",
-            "offset",
-            "timestamp",
-            "error",
-            "text",
-            "attempts",
-            "term",
-            "at",
-            "career",
-            "times",
-        ]
-    }
-
-
 @given(text=st.text(alphabet=st.characters(exclude_categories=()), max_size=3000))
 def test_the_errors_text_is_bounded_and_cut_between_characters(text):
     said = dict(written(error=ValueError(text)).headers).get("leaderq-dead-text", b"")
@@ -141,18 +119,6 @@ def test_a_letter_that_dies_again_replaces_what_was_said_and_counts():
     )
     assert again.headers == list(RECORD.headers)
     assert len(again.record.headers) == len(written().headers)
-
-
-def test_a_replayed_record_that_dies_again_counts_its_deaths():
-    progress_noted = RECORD.replace(
-        headers=(
-            *RECORD.headers,
-            ("leaderq-replayed-from", b"d-0@1"),
-            ("leaderq-replayed-times", b"2"),
-        )
-    )
-    dead = read(written(progress_noted))
-    assert (dead.times, dead.headers) == (3, list(RECORD.headers))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-import pickle
 import sys
 import threading
 from pathlib import Path
@@ -18,7 +17,7 @@ from leaderq.clock import now_s
 from leaderq.config import TABLE, KafkaSecurity, Section, Settings, load
 from leaderq.errors import ConfigurationError, MissingPiece
 from leaderq.events import EventBus
-from leaderq.kafka import Batch, KafkaLeaderCareer, Partition, Record
+from leaderq.kafka import KafkaLeaderCareer, Record
 from leaderq.kafka.assembly import consumer_settings, transactional_id
 from leaderq.kafka.clients.client_options import bootstrap_servers
 from leaderq.kafka.clients.consumer import ConsumerSettings
@@ -51,16 +50,6 @@ def dressed(kind: type[KafkaLeaderCareer], career: str | None = None) -> Any:
 def test_a_malformed_address_is_refused_with_value_and_remedy(bad: str) -> None:
     with pytest.raises(ConfigurationError, match="--kafka"):
         bootstrap_servers(bad)
-
-
-def test_a_batch_merges_partition_by_partition_in_order() -> None:
-    rows = {Partition("t", n): [Record("t", n, at, 0, None, b"") for at in (5, 6)] for n in (1, 0)}
-    assert [(r.partition, r.offset) for r in Batch(rows, {}).merged()] == [
-        (1, 5),
-        (1, 6),
-        (0, 5),
-        (0, 6),
-    ]
 
 
 def read_as(career: Any) -> Any:
@@ -111,28 +100,6 @@ def test_a_client_that_is_not_installed_is_told_with_the_command_that_installs_i
     career = dressed(type("Fast", (Sums,), {"client": "confluent"}))
     with pytest.raises(MissingPiece, match=r"leaderq\[confluent\]"):
         career.prepare()
-
-
-def test_records_are_equal_by_their_fields_whatever_keeps_them() -> None:
-    class Mirrored(Record):
-        __slots__ = ()
-        topic, partition, offset = Record.headers, Record.value, Record.key
-        timestamp_ms, key, value, headers = (
-            Record.timestamp_ms,
-            Record.offset,
-            Record.partition,
-            Record.topic,
-        )
-        leader_epoch = None
-
-    record = Record("t", 1, 2, 3, b"k", b"v", (("h", b"x"),))
-    other = tuple.__new__(Mirrored, tuple(reversed(tuple.__new__(tuple, tuple(record)))))
-    assert other == record
-    assert hash(other) == hash(record)
-    assert repr(other) == repr(record)
-    assert pickle.loads(pickle.dumps(other)) == record
-    assert other.replace(value=b"w") == Record("t", 1, 2, 3, b"k", b"w", (("h", b"x"),))
-    assert record != Record("t", 1, 3, 3, b"k", b"v")
 
 
 def test_the_consumer_never_commits_or_jumps_by_itself() -> None:

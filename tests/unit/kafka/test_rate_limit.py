@@ -4,7 +4,6 @@ stream and any window.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -30,10 +29,6 @@ class Clock:
 
 def record(offset: int, key: bytes | None = None, value: bytes = b"") -> Record:
     return Record("t", 0, offset, 0, key, value)
-
-
-def plain(count: int) -> list[Record]:
-    return [record(offset) for offset in range(count)]
 
 
 def hand_out(
@@ -122,15 +117,6 @@ def test_over_any_stream_and_any_window_the_limits_hold_and_nothing_is_lost_or_r
         for key in (b"a", b"b", b"c"):
             times = [at for at, each in handed if each.key == key]
             assert all(later - sooner >= interval_s - LITTLE for sooner, later in pairwise(times))
-
-
-@pytest.mark.parametrize("rate", [0.5, 3, 100, 12_345])
-def test_a_long_stream_takes_the_time_that_its_limit_asks_for(rate: float) -> None:
-    clock = Clock()
-    began = clock.at
-    count = math.ceil(rate * 20)
-    hand_out(RateLimiter(rate, None, None, clock), clock, plain(count))
-    assert clock.at - began == pytest.approx((count - max(1, rate)) / rate, abs=0.2)
 
 
 def test_a_record_larger_than_a_seconds_bytes_passes_alone_and_is_paid_off_after() -> None:

@@ -53,18 +53,6 @@ def test_the_time_to_catch_up_is_the_lag_divided_by_what_is_gained_each_second()
     )
 
 
-def test_a_new_partition_counts_from_when_it_was_seen() -> None:
-    report = after(
-        [
-            (0, {A: 0}, {A: 0}),
-            (10, {A: 10, B: 7000}, {A: 10, B: 9000}),
-            (20, {A: 20, B: 7010}, {A: 20, B: 9000}),
-        ]
-    )
-    assert report.rate_per_s == 1.5
-    assert report.lag == 1990
-
-
 offsets = st.dictionaries(st.sampled_from([A, B]), st.integers(0, 10_000))
 
 

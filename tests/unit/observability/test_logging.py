@@ -7,7 +7,6 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-import re
 from typing import Any
 
 import pytest
@@ -87,13 +86,6 @@ def test_no_field_of_an_event_collides_with_one_of_a_log_record(kind):
     assert not set(inspect.signature(kind).parameters) & set(vars(logging.makeLogRecord({})))
 
 
-def test_an_unknown_event_is_told_by_its_name():
-    class SomethingNew(Event):
-        pass
-
-    assert message(SomethingNew("c", "a")) == (logging.INFO, "something new career=c id=a")
-
-
 @pytest.mark.parametrize(
     ("event", "said"),
     [
@@ -151,14 +143,6 @@ def test_a_change_of_stage_carries_event_career_candidate_term_and_stage(capsys)
     }
 
 
-def test_in_text_a_line_is_time_level_and_message(capsys):
-    line = logged(capsys, StageBegan("c", "a", 3, Stage.EXECUTION), "text")
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d{3}[+-]\d\d:?\d\d ", line[:29]), (
-        line
-    )
-    assert line[29:] == "INFO    stage began career=c id=a term=3 stage=execution\n"
-
-
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_an_error_of_the_career_is_logged_with_the_traceback_of_its_code(capsys, form):
     try:
@@ -177,22 +161,6 @@ def test_an_error_of_the_career_is_logged_with_the_traceback_of_its_code(capsys,
 def test_a_stage_that_noticed_the_end_of_its_term_is_no_traceback(capsys):
     event = CareerError("c", "a", 1, "execution", Deposed(term=1, reason=Reason.LEASE))
     assert "Traceback" not in logged(capsys, event, "text")
-
-
-def test_client_libraries_are_kept_quiet(capsys):
-    configure("text", "debug")
-    logging.getLogger("kazoo.client").log(5, "password")
-    logging.getLogger("kazoo.client").info("chatter")
-    logging.getLogger("kafka.conn").info("chatter")
-    logging.getLogger("kazoo.client").warning("heard")
-    logging.getLogger("user.code").debug("heard too")
-    assert [line[37:] for line in written(capsys).splitlines()] == [
-        "kazoo.client: heard",
-        "user.code: heard too",
-    ]
-    configure("text", "info")
-    logging.getLogger("kafka.conn").error("chatter, many times a second")
-    assert written(capsys) == ""
 
 
 FILES = {

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_health import FOLLOWER, LEADER, TERM
+from test_health import FOLLOWER, LEADER
 
 from leaderq.errors import Reason
 from leaderq.events import (
@@ -173,18 +173,6 @@ def test_of_several_careers_each_has_values_of_its_own(client, no_offers):
     assert both("terms_total") == [1, 0]
     assert both("cool_offs_total") == [0, 1]
     assert both("stage_duration_seconds_count", stage="execution") == [1, 0]
-
-
-def test_what_is_read_when_scraped_is_that_of_the_moment(scraped):
-    scraped.state = replace(LEADER, units=5, term=replace(TERM, paused=True))
-    names = ("leader", "ready", "work_paused", "units_total")
-    assert [scraped.value(name) for name in names] == [1, 1, 1, 5]
-    assert scraped.value("lease_margin_seconds") == 5.0
-    assert scraped.value("session_timeout_seconds") == 10.0
-    scraped.state = replace(FOLLOWER, session="suspended")
-    assert [scraped.value(name) for name in ("leader", "ready", "work_paused")] == [0, 0, 0]
-    assert scraped.value("session_connected") == 0
-    assert scraped.value("lease_margin_seconds") is None
 
 
 def test_all_that_is_served_is_read_by_the_clients_parser(client, scraped):

@@ -40,18 +40,6 @@ def test_a_close_that_threw_everything_away_is_false_and_says_which_and_why(
     assert not one.close()  # asked again, it says the same
 
 
-def test_a_close_that_leaves_all_in_the_journal_is_true(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    one = producer(journal=tmp_path, max_items=3)
-    for number in range(10):
-        one.send(number)
-    settlement = one.close(0.01)
-    assert settlement
-    assert (settlement.journaled, settlement.pending) == (10, 0)
-
-
 def test_a_flush_tells_what_is_confirmed_what_the_journal_has_and_what_only_memory_has(
     producer: Make, sink: ScriptedSink, tmp_path: Path
 ) -> None:
@@ -98,20 +86,6 @@ def test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal(
 def block(sink: Any, **options: Any) -> None:
     with BufferedProducer(sink, linger_s=0.0, close_timeout_s=0.05, **options) as one:
         one.send("a")
-
-
-def test_a_block_in_which_requests_were_lost_ends_with_that(
-    sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    with pytest.raises(RequestsLost, match="closed before it was sent") as raised:
-        block(sink)
-    assert not raised.value.settlement
-    block(sink, journal=tmp_path)  # the journal has it
-    block(sink, ttl_s=0.0)  # given up as the caller wished
-    with pytest.raises(ZeroDivisionError), BufferedProducer(sink, close_timeout_s=0.0) as one:
-        one.send("a")
-        raise ZeroDivisionError  # the block's own error is not hidden
 
 
 def _refuse(_: object) -> None:

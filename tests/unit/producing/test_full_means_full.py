@@ -7,20 +7,17 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_sink import Make, ScriptedSink, is_away, takes
+from scripted_sink import Make, ScriptedSink, is_away
 
 from leaderq.errors import BufferFull
 from leaderq.producing import (
     ALL_CONFIRMED,
-    NO_SYNC,
     BatchOutcome,
     Block,
     BufferedProducer,
-    Journal,
     WhenFull,
 )
 from leaderq.producing.options import FullPolicy
@@ -89,23 +86,3 @@ def test_memory_is_bounded_by_default(sink: ScriptedSink) -> None:
     assert one.snapshot().memory_items == 10_000
     sink.open.set()
     assert one.close()
-
-
-def test_room_in_the_journal_is_told_and_not_looked_for(
-    producer: Make, sink: ScriptedSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("leaderq.producing.admission._LOOK_S", 3600.0)
-    sink.now(is_away)
-    with Journal(tmp_path, sync=NO_SYNC, max_bytes=64 << 10, segment_bytes=8 << 10) as journal:
-        one = producer(journal=journal, max_items=10, when_full=Block(None))
-        with pytest.raises(BufferFull):
-            for number in range(10_000):
-                one.send((number, b"x" * 200), timeout_s=0.0)
-        sender = threading.Thread(target=one.send, args=((number, b""),), daemon=True)
-        sender.start()
-        eventually(lambda: one._buffer.awaiting_room)
-        sink.now(takes)
-        sender.join(60)
-        assert not sender.is_alive()
-        assert one.flush(60)
-        one.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from itertools import product
 from typing import Any
 
 import pytest
@@ -13,14 +12,10 @@ import pytest
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
-    NoPermission,
     PutsFailed,
-    SessionClosed,
-    SessionExpired,
     SinkBroken,
     SinkBusy,
     TooLarge,
-    ZooKeeperError,
 )
 from leaderq.producing import BufferedProducer, CallableSink, QueueSink
 
@@ -132,33 +127,6 @@ class TestQueueSink:
 
         outcome = QueueSink(FakeQueue(does)).send(["a", "b"], 30.0)
         assert list(outcome.again) == [0, 1]  # which of them is not known: rather twice than never
-
-
-@pytest.mark.parametrize(
-    ("error", "is_told_of_each"),
-    [
-        *product(
-            [
-                SessionClosed("closed"),
-                SessionExpired("expired"),
-                NoPermission("no"),
-                ZooKeeperError("quota"),
-            ],
-            [False, True],
-        ),
-        (RuntimeError("whatever"), False),
-        (SystemExit(1), False),
-    ],
-)
-def test_the_queues_own_errors_cost_nothing(error: BaseException, is_told_of_each: bool) -> None:
-    def does(items: Sequence[Any]) -> None:
-        if is_told_of_each:
-            failures = [(item, error) for item in items]
-            raise PutsFailed(stored=0, failed=len(items), failures=failures)
-        raise error
-
-    outcome = QueueSink(FakeQueue(does)).send(["a", "b"], 30.0)
-    assert (outcome.refused, list(outcome.again)) == ({}, [0, 1])
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,6 @@ from leaderq.producing import (
     Every,
     Interval,
     Journal,
-    LossReason,
-    Lost,
     WhenFull,
 )
 from leaderq.testing import eventually
@@ -191,35 +189,6 @@ def test_when_the_journal_is_full_too_the_policy_decides(
         one.close()
 
 
-def test_the_oldest_on_the_disk_are_dropped_if_that_is_the_policy(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    lost: list[Lost] = []
-    sink.now(is_away)
-    with small(tmp_path) as journal:
-        one = producer(
-            journal=journal,
-            max_items=10,
-            batch_items=1,
-            when_full=WhenFull.DROP_OLDEST,
-            dropped_listener=lost.append,
-        )
-        for number in range(600):
-            assert one.send((number, b"x" * 200))
-        assert one.snapshot().balance.is_exact
-        sink.now(takes)
-        assert one.flush(30).pending == 0
-        sent = [number for number, _ in sink.confirmed]
-        eventually(lambda: len(lost) == 600 - len(sent))
-        gone = [each.request[0] for each in lost]
-        assert all(each.reason is LossReason.OLDEST for each in lost)
-        assert sorted(sent + gone) == list(range(600))
-        assert sent == sorted(sent)
-        assert sent[-1] == 599
-        assert len(gone) < 600
-        one.close()
-
-
 def test_what_the_disk_refused_to_take_stays_pending_and_is_written_when_it_can(
     producer: Make, sink: ScriptedSink, tmp_path: Path
 ) -> None:
@@ -248,27 +217,6 @@ def test_what_the_disk_refused_to_take_stays_pending_and_is_written_when_it_can(
 
 
 # -- what lies in the journal
-
-
-def test_a_record_that_is_no_request_is_dropped_and_told_and_the_others_are_sent(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    first = producer(journal=tmp_path, max_items=1)
-    first.send("a")
-    first.close(0.01)
-    with Journal(tmp_path) as journal:
-        journal.append(b"somebody else's")
-    lost: list[Lost] = []
-    sink.now(takes)
-    second = producer(journal=tmp_path, dropped_listener=lost.append)
-    second.send("b")
-    assert second.flush(30).pending == 0
-    assert sink.confirmed == ["a", "b"]
-    eventually(lambda: [each.reason for each in lost] == [LossReason.CORRUPT])
-    assert second.close(30).pending == 0
-    with Journal(tmp_path) as journal:
-        assert journal.depth == 0
 
 
 def test_records_spoilt_on_disk_are_counted_and_the_others_are_sent(

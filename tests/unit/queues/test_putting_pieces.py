@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from leaderq.queues.putting import (
     PutListeners,
     SequenceMonitor,
 )
-from leaderq.queues.recipes import due_ms
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
 
@@ -85,17 +83,6 @@ def test_listeners_are_told_in_order_on_one_thread_although_one_of_them_fails():
     assert len(threads) == 1
     assert not listeners.is_current
     PutListeners("unused", lambda count, size: None).stop(0)
-
-
-def test_due_times_are_rounded_to_milliseconds_and_only_one_is_given():
-    moment = datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc)
-    assert due_ms(delay_s=None, due=moment, now_s=0) == 1_700_000_000_000
-    assert due_ms(delay_s=None, due=1.2345, now_s=0) == 1234
-    assert due_ms(delay_s=1.5, due=None, now_s=10.0) == 11_500
-    assert due_ms(delay_s=None, due=None, now_s=10.0) == 10_000
-    for delay_s, due in ((1.0, 1.0), (-0.1, None), (float("nan"), None)):
-        with pytest.raises(ConfigurationError):
-            due_ms(delay_s=delay_s, due=due, now_s=0)
 
 
 def test_a_full_blocking_consumer_waits_and_refuses_nothing():

@@ -12,7 +12,6 @@ from held import WAIT_S, Held, Told
 
 from leaderq.errors import ConfigurationError
 from leaderq.singular import SingularUpdateQueue
-from leaderq.testing import eventually
 
 
 def test_requests_are_applied_in_the_order_of_their_coming() -> None:
@@ -90,50 +89,6 @@ def test_a_handler_may_post_to_its_own_queue() -> None:
         queue.post(3)
         assert done.wait(WAIT_S)
     assert applied == [3, 2, 1, 0]
-
-
-def test_a_handler_may_exceed_the_capacity_of_its_own_queue_for_only_it_can_make_room() -> None:
-    held = Held()
-
-    def spread(request: str) -> None:
-        held(request)
-        if request == "all":
-            for letter in "cde":
-                queue.post(letter)
-            in_line.append(queue.depth)
-
-    in_line: list[int] = []
-    with SingularUpdateQueue(spread, capacity=1) as queue:
-        queue.post("all")
-        assert held.begun.wait(WAIT_S)
-        queue.post("b")
-        held.go.set()
-        eventually(lambda: len(held.applied) == 5)
-    assert held.applied == ["all", *"bcde"]
-    assert in_line == [4]
-
-
-def test_a_callback_of_another_system_posts_its_outcome_back() -> None:
-    threads, told = [], Told()
-
-    def apply(request: tuple[str, int]) -> tuple[str, int]:
-        threads.append(threading.current_thread())
-        return request
-
-    with (
-        SingularUpdateQueue(apply, on_error=told) as queue,
-        SingularUpdateQueue(lambda n: n + 1) as other,
-    ):
-        other.submit(1).add_done_callback(queue.post_back(lambda done: ("sent", done.result())))
-        other.close()
-        queue.close()
-    assert [thread.name for thread in threads] == [f"leaderq-{queue.name}"]
-    queue.post_back(lambda n: n)(5)
-    queue.post_back(lambda n: 1 / n)(0)
-    assert [(request, type(error).__name__) for request, error in told.errors] == [
-        (5, "QueueClosed"),
-        (0, "ZeroDivisionError"),
-    ]
 
 
 def test_all_that_is_wrong_with_the_options_is_told_at_once() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import pytest
 from held import WAIT_S, Told
 
 from leaderq.singular import SingularUpdateQueue
@@ -72,29 +71,3 @@ def test_a_handler_that_raises_fails_the_whole_batch() -> None:
         tickets = [queue.submit(number) for number in range(3)]
         assert {type(ticket.exception()) for ticket in tickets} == {OSError}
     assert told.kinds == [(0, OSError), (1, OSError), (2, OSError)]
-
-
-def test_too_few_outcomes_fail_the_batch_rather_than_some_tickets_never_ending() -> None:
-    told = Told()
-    with (
-        SingularUpdateQueue(lambda batch: [1, 2, 3], max_batch=10, on_error=told) as queue,
-        pytest.raises(ValueError, match="3 outcomes for 1 requests"),
-    ):
-        queue.submit("a").result()
-    assert told.kinds == [("a", ValueError)]
-
-
-def test_cancelled_and_expired_requests_are_not_in_the_batch() -> None:
-    held, told = HeldBatches(), Told()
-    with SingularUpdateQueue(held, max_batch=10, on_error=told) as queue:
-        queue.post("a")
-        assert held.begun.wait(WAIT_S)
-        cancelled = queue.submit("cancelled")
-        queue.post("expired", deadline_s=0)
-        last = queue.submit("last")
-        cancelled.cancel()
-        held.go.set()
-        last.result()
-    assert held.batches == [["a"], ["last"]]
-    stats = queue.stats()
-    assert (stats.accepted, stats.applied, stats.expired, stats.cancelled) == (4, 2, 1, 1)

@@ -8,7 +8,7 @@ import sys
 from concurrent.futures import CancelledError, wait
 
 import pytest
-from held import WAIT_S, Held, Told, in_thread, writers_of
+from held import WAIT_S, Held, Told, in_thread
 
 from leaderq.errors import QueueClosed, RequestCancelled
 from leaderq.singular import SingularUpdateQueue
@@ -131,40 +131,6 @@ def test_a_handler_that_wants_out_ends_the_queue_and_all_are_told(
     assert [request for request, _ in told.errors] == [error, "b", "c"]
     assert "queue gave up name=q" in caplog.text
     assert held.applied == []
-
-
-@pytest.mark.parametrize("max_batch", [None, 1])
-def test_a_fault_of_the_writer_itself_leaves_nobody_waiting(
-    monkeypatch: pytest.MonkeyPatch, max_batch: int | None
-) -> None:
-    held, told = Held(), Told()
-    handler = (lambda batch: [held(one) for one in batch]) if max_batch else held
-    queue = SingularUpdateQueue(handler, on_error=told, max_batch=max_batch)  # type: ignore[call-overload]
-    queue.post("a")
-    assert held.begun.wait(WAIT_S)
-    ticket = queue.submit("b")
-    queue.post("c")
-
-    def faulty(*_: object, **__: object) -> None:
-        raise MemoryError("no room for a chunk")
-
-    monkeypatch.setattr(type(queue._writer), "_first", faulty)
-    held.go.set()
-    with pytest.raises(CancelledError):
-        ticket.result(WAIT_S)
-    assert not queue.close()
-    assert isinstance(queue.failure, MemoryError)
-    assert told.kinds == [("b", RequestCancelled), ("c", RequestCancelled)]
-
-
-def test_no_thread_is_left() -> None:
-    names = []
-    for _ in range(20):
-        with SingularUpdateQueue(lambda n: n) as queue:
-            queue.post(1)
-            names.append(queue.name)
-            assert len(writers_of(queue.name)) == 1
-    assert not writers_of(*names)
 
 
 AT_EXIT = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import queue as std
 import threading
 from typing import Any
@@ -55,41 +54,6 @@ def test_a_full_queue_refuses_at_once_if_it_shall_not_wait() -> None:
     assert held.applied == [0, 1, 2, 3, 4]
     assert queue.stats().refused == 2
     assert queue.stats().accepted == 5
-
-
-def test_one_who_waits_proceeds_as_soon_as_there_is_room_for_one() -> None:
-    steps = Steps()
-    queue = filled(steps)
-    waits = [in_thread(queue.post, number)[0] for number in (5,)]
-    eventually(lambda: queue.stats().waiting == 1)
-    steps.may.release()
-    for thread in waits:
-        thread.join(WAIT_S)
-        assert not thread.is_alive()
-    assert queue.depth == 4
-    steps.may.release(10)
-    assert queue.close()
-    assert steps.applied == [0, 1, 2, 3, 4, 5]
-
-
-def test_a_task_that_waits_proceeds_as_soon_as_there_is_room_for_one() -> None:
-    steps = Steps()
-
-    async def use() -> None:
-        queue = filled(steps)
-        call = asyncio.create_task(queue.call("call"))
-        while not queue.stats().waiting:
-            await asyncio.sleep(0.001)
-        steps.may.release()
-        while queue.stats().waiting:
-            await asyncio.sleep(0.001)
-        assert queue.depth == 4
-        steps.may.release(10)
-        await call
-        assert queue.close()
-
-    asyncio.run(use())
-    assert steps.applied == [0, 1, 2, 3, 4, "call"]
 
 
 def test_producers_get_in_in_the_order_of_coming_and_nobody_overtakes() -> None:

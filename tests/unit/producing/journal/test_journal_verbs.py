@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,7 @@ import pytest
 from faulty_disk import at_record, flip, segments
 
 from leaderq.cli import main
-from leaderq.cli.journal import JournalSending
-from leaderq.cli.signals import Stopping
 from leaderq.exits import ExitCode
-from leaderq.producing import ALL_CONFIRMED
-from leaderq.producing.codec import PLAIN
 from leaderq.producing.journal import Journal
 
 
@@ -101,40 +96,3 @@ def test_truncate_gives_up_the_oldest_only_when_really_meant(filled, capfd):
     assert main(["journal", "truncate", str(filled), "--all", "--yes"]) == ExitCode.OK
     with Journal(filled) as journal:
         assert (journal.depth, journal.next_id) == (0, 70)
-
-
-def test_truncate_is_refused_while_a_process_has_it_open(filled, capfd):
-    with Journal(filled):
-        assert main(["journal", "truncate", str(filled), "--all", "--yes"]) == ExitCode.FAILED
-    assert "is open in process" in capfd.readouterr().err
-
-
-class Taking:
-    """A sink that takes all."""
-
-    def __init__(self) -> None:
-        self.taken: list[Any] = []
-
-    def send(self, batch: Any, timeout_s: float) -> Any:
-        self.taken += batch
-        return ALL_CONFIRMED
-
-    def close(self, timeout_s: float) -> None:
-        pass
-
-
-def test_what_has_expired_in_a_dead_hosts_journal_is_counted_and_not_sent(place):
-    then = time.time() - 60
-    with Journal(place, clock=lambda: then) as journal:
-        journal.append(PLAIN.serialize(b"worthless"), ttl_s=5)
-        journal.append(PLAIN.serialize(b"fresh"), ttl_s=600)
-        journal.append(PLAIN.serialize(b"lasting"))
-        sink = Taking()
-        work = JournalSending(journal, sink, PLAIN.deserialize, 1.0, Stopping())
-        work.run()
-        assert (sink.taken, work.sent, work.expired, journal.depth) == (
-            [b"fresh", b"lasting"],
-            2,
-            1,
-            0,
-        )

@@ -12,7 +12,7 @@ from leaderq import ILeaderCareer, LeaderCareer, Term
 from leaderq.clock import now_s
 from leaderq.errors import Deposed
 from leaderq.term import Reason
-from leaderq.testing.nemesis import effect, fenced_write
+from leaderq.testing.nemesis import effect
 from leaderq.testing.nemesis import faults as nemesis_faults
 from leaderq.testing.nemesis import history as recording
 from leaderq.testing.nemesis.careers import recorded
@@ -81,17 +81,6 @@ def test_every_stage_of_a_users_career_is_recorded_before_it_acts(career, term, 
     ]
     assert {(line.term, line.pid) for line in history()} == {(7, os.getpid())}
     assert type(watched).__name__ == career.__name__
-
-
-def test_a_fenced_write_goes_to_zookeeper_whatever_the_clock_says_and_a_refusal_raises_nothing(
-    term, monkeypatch
-) -> None:
-    monkeypatch.setenv(recording.REGISTER, "/register")
-    term._deadline = 0.0
-    fenced_write(term)
-    assert [(number, create.path, create.data) for number, create in term.written] == [
-        (7, "/register/w-", b"7")
-    ]
 
 
 # -- the schedule
