@@ -78,7 +78,7 @@ def test_a_cover_that_fails_is_logged_and_gives_the_key_back(
 
     one, two, three = coordinator_of(), coordinator_of(), coordinator_of(cover=cover)
     with ThreadPoolExecutor(1) as pool, one.enqueue("k"):
-        waiting = pool.submit(two.enqueue, "k", 0.1)
+        waiting = pool.submit(two.enqueue, "k", 3.0)
         eventually(lambda: one.look("k").waiter)
         assert not three.enqueue("k")
         with pytest.raises(WaitTimedOut):
