@@ -39,7 +39,7 @@ class Scene:
 
 
 def test_if_the_waiter_gives_up_whoever_was_declined_runs(coordinator_of, session):
-    scene = Scene(coordinator_of, timeout_s=0.1)
+    scene = Scene(coordinator_of, timeout_s=3.0)
     with pytest.raises(WaitTimedOut):
         scene.waiting.result(60)
     scene.must_be_covered()
