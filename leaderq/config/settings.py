@@ -16,6 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from leaderq import chance, host
 from leaderq.config import kinds
 from leaderq.config.kinds import InvalidValue, ValueKind
 from leaderq.errors import ConfigurationError
@@ -112,7 +113,7 @@ class Row:
 
 def new_candidate_id() -> str:
     """A name for this process among the candidates: host, process id and four random digits."""
-    return f"{os.uname().nodename}-{os.getpid()}-{os.urandom(2).hex()}"
+    return f"{os.uname().nodename}-{host.pid()}-{chance.token_bytes(2).hex()}"
 
 
 def setting(

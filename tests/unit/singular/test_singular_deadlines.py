@@ -8,7 +8,7 @@ import pytest
 from held import WAIT_S, Held, Told, in_thread
 
 from leaderq.errors import DeadlineExceeded
-from leaderq.singular import SingularUpdateQueue, request
+from leaderq.singular import SingularUpdateQueue
 from leaderq.testing import eventually
 
 
@@ -26,8 +26,8 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time of deadlines."""
     clock = Clock()
-    monkeypatch.setattr(request, "now_s", clock)
-    monkeypatch.setattr("leaderq.singular.queue.now_s", clock)
+    monkeypatch.setattr("leaderq.clock.now_s", clock)
+    monkeypatch.setattr("leaderq.clock.now_s", clock)
     return clock
 
 

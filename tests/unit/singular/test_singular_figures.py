@@ -8,7 +8,7 @@ import pytest
 from held import WAIT_S, Held, Told
 
 from leaderq.errors import WouldDeadlock
-from leaderq.singular import SingularUpdateQueue, writer
+from leaderq.singular import SingularUpdateQueue
 
 
 class Clock:
@@ -25,7 +25,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time of the figures."""
     clock = Clock()
-    monkeypatch.setattr(writer, "now_s", clock)
+    monkeypatch.setattr("leaderq.clock.now_s", clock)
     return clock
 
 

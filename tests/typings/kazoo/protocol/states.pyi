@@ -17,3 +17,5 @@ class Callback(NamedTuple):
     type: str
     func: Any
     args: tuple[Any, ...]
+
+class ZnodeStat(tuple[int, ...]): ...

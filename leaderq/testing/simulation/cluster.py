@@ -1,0 +1,235 @@
+"""Simulated workers with their guardians, and the servers they compete on.
+
+A worker is what ``leaderq run`` starts: the real session, runner and candidate, and the user's
+career. Its guardian is a process of its own on the same host; what it knows comes through the real
+reports, what it decides through the real :class:`~leaderq.running.watchdog.Watchdog`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from leaderq.career import ILeaderCareer
+from leaderq.config import Settings
+from leaderq.errors import LeaderqError
+from leaderq.events import EventBus
+from leaderq.exits import ExitCode
+from leaderq.running.guardian import KnownSession, _known_session
+from leaderq.running.guardian_link import GuardianLink
+from leaderq.running.runner import Runner
+from leaderq.running.watchdog import Intervention, LeaseReport, Watchdog
+from leaderq.testing.simulation.client import SimulatedEnder
+from leaderq.testing.simulation.ensemble import Ensemble
+from leaderq.testing.simulation.network import Network
+from leaderq.testing.simulation.primitives import SimulatedEvent
+from leaderq.testing.simulation.scheduler import Process, World
+from leaderq.zookeeper import connect
+
+ADDRESS = "10.0.0.0:2181"
+
+
+class SimulatedGuardian:
+    """Watches over one simulated worker."""
+
+    def __init__(self, cluster: SimulatedCluster, worker: Process) -> None:
+        self.process = cluster.world.process(f"{worker.name}/guardian", worker.host)
+        self._cluster = cluster
+        self._worker = worker
+        self._session: KnownSession | None = None
+        self._watchdog = Watchdog()
+        self._news = SimulatedEvent()
+        self.is_done = False
+        worker.deaths.append(self._news.set)
+        worker.thaws.append(self._news.set)
+        self.process.spawn(self._stay, "guardian")
+
+    def hear(self, line: bytes) -> None:
+        """A line of the worker's reports."""
+        message: dict[str, Any] = json.loads(line)
+        if "session" in message:
+            self._session = _known_session(message)
+        if "term" in message:
+            report = LeaseReport(**message) if message["term"] is not None else None
+            self._watchdog = self._watchdog.heard(report)
+        self._news.set()
+
+    def _stay(self) -> None:
+        clock_s = self.process.clock_s
+        while self._worker.alive:
+            due_s = self._watchdog.due_s
+            self._news.wait(None if due_s is None else max(0.0, due_s - clock_s()))
+            self._news.clear()
+            self._watchdog, what = self._watchdog.look(clock_s(), stopped=self._worker.frozen)
+            if what is Intervention.KILL:
+                self._worker.kill()
+            elif what is Intervention.TERMINATE:
+                self._cluster.terminate(self._worker)
+        known = self._session
+        if known is not None:
+            SimulatedEnder(self._cluster.network).end(
+                known.credentials, timeout_s=known.timeout_s, session_timeout_s=known.timeout_s
+            )
+        self.is_done = True
+
+
+class SimulatedLink(GuardianLink):
+    """The worker's end of the link to a simulated guardian."""
+
+    def __init__(self, guardian: SimulatedGuardian) -> None:
+        self._guardian = guardian
+        self._begin(guardian.process.pid)
+
+    @property
+    def is_shared(self) -> bool:
+        """So that nobody looks for processes that the career has started: there are none."""
+        return True
+
+    def _send(self) -> None:
+        lines = list(self._unsent)
+        self._unsent.clear()
+        if self._newest_report is not None:
+            lines.append(self._newest_report)
+            self._newest_report = None
+        if self._guardian.process.alive:
+            for line in lines:
+                self._guardian.hear(line)
+
+    def _listen(self) -> None:
+        lost = SimulatedEvent()
+        self._guardian.process.deaths.append(lost.set)
+        while not lost.is_set():
+            session = self._session
+            lost.wait(0.5 if session is None else min(0.5, session.timeout_s / 12))
+            self.report()
+
+
+class SimulatedWorker:
+    """One candidate: a process that runs a career, started again when it has died."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        name: str,
+        make: Callable[[], ILeaderCareer],
+        *,
+        has_guardian: bool = True,
+        **settings: Any,
+    ) -> None:
+        self.cluster = cluster
+        self.name = name
+        self._make = make
+        self._has_guardian = has_guardian
+        self._settings = {"id": name, **settings}
+        self.process: Process
+        """The newest one, once it was started."""
+        self.guardian: SimulatedGuardian | None = None
+        self.runner: Runner | None = None
+        self._starts = 0
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the process and its guardian are over, so that another may be started."""
+        if not self._starts:
+            return True
+        guardian = self.guardian
+        return not self.process.alive and (
+            guardian is None or guardian.is_done or not guardian.process.alive
+        )
+
+    def start(self) -> None:
+        """Start its process, unless it runs."""
+        if not self.is_gone:
+            return
+        self._starts += 1
+        world, network = self.cluster.world, self.cluster.network
+        process = world.process(f"{self.name}.{self._starts}", f"host-{self.name}")
+        process.deaths.append(lambda: network.closed_by_death(process))
+        self.process = process
+        self.runner = None
+        self.guardian = SimulatedGuardian(self.cluster, process) if self._has_guardian else None
+        process.spawn(self._run, "main")
+
+    def _run(self) -> None:
+        process = self.process
+        timeout_s = self.cluster.timeout_s
+        settings = Settings(session_timeout_s=timeout_s, **self._settings)
+        try:
+            session = connect(ADDRESS, timeout_s=timeout_s, connect_timeout_s=3 * timeout_s)
+        except LeaderqError:
+            process.exit(ExitCode.UNREACHABLE)
+            return
+        link = SimulatedLink(self.guardian) if self.guardian is not None else None
+        code: int = ExitCode.OK
+        self.runner = Runner(
+            self._make(),
+            session,
+            settings=settings,
+            events=EventBus(),
+            guardian=link,
+            leave=process.exit,
+        )
+        try:
+            code = self.runner.run()
+        except LeaderqError as error:
+            self.cluster.world.note("career failed", error=str(error))
+            code = ExitCode.FAILED
+        if session.close() and link is not None:
+            link.forget_session()
+        process.exit(code)
+
+    def terminate(self) -> None:
+        """Send it SIGTERM."""
+        self.cluster.terminate(self.process)
+
+
+class SimulatedCluster:
+    """Servers, a network and workers in one world."""
+
+    def __init__(
+        self, world: World, *, timeout_s: float = 4.0, servers: int = 1, tick_s: float | None = None
+    ) -> None:
+        self.world = world
+        self.timeout_s = timeout_s
+        self.tick_s = timeout_s / 5 if tick_s is None else tick_s
+        self.ensemble = Ensemble(
+            now=lambda: world.now_s,
+            at=world.at,
+            delay=self._delay_s,
+            servers=servers,
+            tick_s=self.tick_s,
+        )
+        self.network = Network(world, self.ensemble)
+        self.workers: list[SimulatedWorker] = []
+
+    def znodes(self) -> dict[str, bytes]:
+        """All znodes and their data, as the server sees them that knows most."""
+        newest = max(self.ensemble.servers, key=lambda one: one.last_zxid)
+        return {path: node.data or b"" for path, node in newest.tree.nodes.items()}
+
+    def _delay_s(self, what: str) -> float:
+        drawn = self.world.network()
+        return 0.0002 + 0.002 * drawn * drawn * (20 if drawn > 0.99 else 1)
+
+    def worker(
+        self, name: str, make: Callable[[], ILeaderCareer], **settings: Any
+    ) -> SimulatedWorker:
+        """Add a worker; it is not started yet."""
+        made = SimulatedWorker(self, name, make, **settings)
+        self.workers.append(made)
+        return made
+
+    def terminate(self, process: Process) -> None:
+        """SIGTERM: the first asks to hand over, the second ends the process."""
+        for worker in self.workers:
+            runner = worker.runner
+            if worker.process is not process or not process.alive:
+                continue
+            if runner is None:
+                process.kill(-15)
+                continue
+            stopping = runner.look().stopping
+            with suppress(LeaderqError):
+                process.spawn(runner.give_up if stopping else runner.stop, "signal")

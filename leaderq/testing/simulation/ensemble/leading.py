@@ -1,0 +1,241 @@
+"""The role of a leader: decides the order of writes, and which sessions are alive.
+
+A proposal is committed when more than half of the servers have logged it and all before it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from leaderq.testing.simulation.ensemble.connections import PendingRequest, ServerEnd
+from leaderq.testing.simulation.ensemble.following import Follower
+from leaderq.testing.simulation.ensemble.messages import RequestType
+from leaderq.testing.simulation.ensemble.proposals import NewestState, Proposal
+from leaderq.testing.simulation.ensemble.proposer import Proposer
+from leaderq.testing.simulation.ensemble.server import SimulatedServer
+from leaderq.testing.simulation.ensemble.sessions import SessionTracker
+from leaderq.testing.simulation.ensemble.streams import PeerLink, Stream
+
+
+class _Outstanding:
+    """A proposal, the servers that have logged it, and the syncs that wait for its commit."""
+
+    __slots__ = ("logged_by", "proposal", "syncs")
+
+    def __init__(self, proposal: Proposal) -> None:
+        self.proposal = proposal
+        self.logged_by: set[int] = set()
+        self.syncs: list[tuple[FollowerHandle, PendingRequest]] = []
+
+
+class Leader:
+    """``leave(server)`` is called when too few servers follow."""
+
+    forwards_syncs = False
+
+    def __init__(
+        self,
+        server: SimulatedServer,
+        *,
+        epoch: int,
+        quorum: int,
+        leave: Callable[[SimulatedServer], None],
+    ) -> None:
+        settings = server.settings
+        self.server = server
+        self._quorum = quorum
+        self._leave = leave
+        self._outstanding: deque[_Outstanding] = deque()
+        self.followers: dict[int, FollowerHandle] = {}
+        self._half_ticks = 0
+        self._disk = Stream(settings, server.enter)
+        self.sessions = SessionTracker(
+            now=settings.now, at=server.at, tick_ms=settings.tick_ms, expire=self.end_session
+        )
+        for session_id, timeout_ms in server.sessions.items():
+            self.sessions.track(session_id, timeout_ms)
+        self._proposer = Proposer(
+            NewestState(server.tree.nodes.copy(), is_shared=False),
+            self.sessions,
+            last_zxid=epoch << 32,
+            wall_ms=settings.wall_ms,
+        )
+        self._half_tick_s = settings.tick_ms / 2000
+        server.at(self._half_tick_s, self._beat)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this server leads no more."""
+        return self.server.role is not self
+
+    @property
+    def has_quorum(self) -> bool:
+        """Whether as many follow as it needs, as far as it knows."""
+        return 1 + len(self.followers) >= self._quorum
+
+    # -- its own clients ---------------------------------------------------------------------------
+
+    def touch(self, end: ServerEnd) -> bool:
+        return self.sessions.touch(end.session_id, end.timeout_ms)
+
+    def check_read(self, end: ServerEnd) -> None:
+        self.sessions.check(end.session_id, self)
+
+    def submit(self, pending: PendingRequest) -> None:
+        self.propose(pending, self)
+
+    def take_up(self, end: ServerEnd) -> None:
+        if self.sessions.touch(end.session_id, end.timeout_ms):
+            self.sessions.own(end.session_id, self)
+            end.establish()
+        else:
+            end.refuse()
+
+    def session_opened(self, session_id: int, timeout_ms: int) -> None:
+        pass
+
+    def session_closed(self, session_id: int) -> None:
+        self.sessions.remove(session_id)
+
+    def end_session(self, session_id: int) -> None:
+        """The session has expired."""
+        if not self.is_over:
+            self.sessions.begin_closing(session_id)
+            self._send_out(self._proposer.propose(RequestType.CLOSE, session_id, owner=self))
+
+    # -- the log -----------------------------------------------------------------------------------
+
+    def propose(self, pending: PendingRequest, owner: object) -> None:
+        """Number a client's write, and have it logged."""
+        end = pending.end
+        proposal = self._proposer.propose(
+            pending.kind,
+            end.session_id,
+            owner=owner,
+            request=pending.request,
+            identities=end.identities,
+            origin=pending,
+            timeout_ms=end.timeout_ms,
+        )
+        self._send_out(proposal)
+
+    def _send_out(self, proposal: Proposal) -> None:
+        self._outstanding.append(_Outstanding(proposal))
+        for handle in self.followers.values():
+            handle.link.down.send("proposal", handle.follower.propose, proposal)
+        self._disk.send("log", self._logged, proposal)
+
+    def _logged(self, proposal: Proposal) -> None:
+        if not self.is_over:
+            self.server.log.append(proposal)
+            self.acknowledge(self.server.number, proposal.zxid)
+
+    def acknowledge(self, number: int, zxid: int) -> None:
+        """A server has logged a proposal."""
+        outstanding = self._outstanding
+        for one in outstanding:
+            if one.proposal.zxid == zxid:
+                one.logged_by.add(number)
+                break
+        # A follower may be first: this server's own log must have it too before it is applied.
+        mine = self.server.number
+        while outstanding and len(outstanding[0].logged_by) >= self._quorum:
+            if mine not in outstanding[0].logged_by:
+                return
+            self._commit(outstanding.popleft())
+
+    def _commit(self, one: _Outstanding) -> None:
+        for handle in self.followers.values():
+            handle.link.down.send("commit", handle.follower.commit)
+        for handle, pending in one.syncs:
+            handle.link.down.send("commit", handle.follower.synced, pending)
+        self.server.apply(self.server.log.pop(0))
+
+    def sync(self, handle: FollowerHandle, pending: PendingRequest) -> None:
+        """Answer a sync when all that is proposed by now is committed."""
+        if self._outstanding:
+            self._outstanding[-1].syncs.append((handle, pending))
+        else:
+            handle.link.down.send("commit", handle.follower.synced, pending)
+
+    # -- followers ---------------------------------------------------------------------------------
+
+    def welcome(self, follower: Follower, server: SimulatedServer, link: PeerLink) -> None:
+        """A server that has this server's state follows from now on."""
+        handle = FollowerHandle(self, server.number, follower, link)
+        follower.leader = handle
+        self.followers[server.number] = handle
+        for one in self._outstanding:
+            link.down.send("proposal", follower.propose, one.proposal)
+
+    def dismiss(self, handle: FollowerHandle) -> None:
+        """A follower is gone, or was not heard of for too long."""
+        if self.followers.get(handle.number) is handle:
+            del self.followers[handle.number]
+            handle.link.down.end(handle.follower.gone)
+
+    def close(self) -> None:
+        """Close all connections to followers; its timers look no more."""
+        self.sessions.stop()
+        for handle in list(self.followers.values()):
+            self.dismiss(handle)
+
+    def _beat(self) -> None:
+        if self.is_over:
+            return
+        now_s = self.server.settings.now()
+        limit_s = self.server.settings.sync_limit * self._half_tick_s * 2
+        for handle in list(self.followers.values()):
+            if now_s - handle.heard_s > limit_s:
+                self.dismiss(handle)
+        self._half_ticks += 1
+        if self._half_ticks % 2 == 0 and not self.has_quorum:
+            self._leave(self.server)
+            return
+        for handle in self.followers.values():
+            handle.link.down.send("ping", handle.follower.ping)
+        self.server.at(self._half_tick_s, self._beat)
+
+
+class FollowerHandle:
+    """What the leader has of one follower; it owns the sessions that the follower serves."""
+
+    def __init__(self, leader: Leader, number: int, follower: Follower, link: PeerLink) -> None:
+        self._leader = leader
+        self.number = number
+        self.follower = follower
+        self.link = link
+        self.heard_s = leader.server.settings.now()
+
+    def _hear(self) -> bool:
+        self.heard_s = self._leader.server.settings.now()
+        return not self._leader.is_over and self._leader.followers.get(self.number) is self
+
+    def request(self, pending: PendingRequest) -> None:
+        if self._hear():
+            self._leader.propose(pending, self)
+
+    def sync(self, pending: PendingRequest) -> None:
+        if self._hear():
+            self._leader.sync(self, pending)
+
+    def take_up(self, end: ServerEnd) -> None:
+        if self._hear():
+            is_alive = self._leader.sessions.touch(end.session_id, end.timeout_ms)
+            if is_alive:
+                self._leader.sessions.own(end.session_id, self)
+            self.link.down.send("commit", self.follower.taken_up, end, is_alive)
+
+    def acknowledge(self, zxid: int) -> None:
+        if self._hear():
+            self._leader.acknowledge(self.number, zxid)
+
+    def touches(self, touched: dict[int, int]) -> None:
+        if self._hear():
+            for session_id, timeout_ms in touched.items():
+                self._leader.sessions.touch(session_id, timeout_ms)
+
+    def gone(self) -> None:
+        if not self._leader.is_over:
+            self._leader.dismiss(self)

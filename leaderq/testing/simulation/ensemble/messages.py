@@ -1,0 +1,109 @@
+"""What a client and a simulated server tell each other, and how the parts of it are encoded."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Final, NamedTuple
+
+
+class Hello(NamedTuple):
+    """The first message of a client: for a new session with the id 0, else to take one up.
+
+    ``last_zxid`` is the newest transaction that the client has seen: a server that has not seen it
+    hangs up.
+    """
+
+    session_id: int
+    password: bytes
+    timeout_s: float
+    last_zxid: int = 0
+
+
+class Connected(NamedTuple):
+    """The session is there, with this time-out in seconds."""
+
+    session_id: int
+    password: bytes
+    timeout_s: float
+
+
+class Refused(NamedTuple):
+    """There is no such session (any more), or the password is wrong; the server hangs up."""
+
+
+class ServerAnswer(NamedTuple):
+    """The answer to one request. ``value`` is what the ``deserialize`` of the request returns."""
+
+    xid: int
+    zxid: int
+    error_code: int
+    value: Any
+
+
+class ServerEvent(NamedTuple):
+    """A watch has fired. ``kind``: 1 created, 2 deleted, 3 changed, 4 children."""
+
+    kind: int
+    path: str
+
+
+class Hungup(NamedTuple):
+    """The server has closed the connection; nothing follows."""
+
+
+CREATED: Final = 1
+DELETED: Final = 2
+CHANGED: Final = 3
+CHILDREN: Final = 4
+
+
+OK: Final = 0
+
+
+class Code(enum.IntEnum):
+    """ZooKeeper's error codes, as far as these servers answer with them."""
+
+    RUNTIME_INCONSISTENCY = -2
+    MARSHALLING_ERROR = -5
+    UNIMPLEMENTED = -6
+    BAD_ARGUMENTS = -8
+    NO_NODE = -101
+    NO_AUTH = -102
+    BAD_VERSION = -103
+    NO_CHILDREN_FOR_EPHEMERALS = -108
+    NODE_EXISTS = -110
+    NOT_EMPTY = -111
+    SESSION_EXPIRED = -112
+    INVALID_ACL = -114
+    AUTH_FAILED = -115
+    SESSION_MOVED = -118
+    NO_WATCHER = -121
+
+
+class RequestType(enum.IntEnum):
+    """The numbers of the requests that these servers know."""
+
+    CLOSE = -11
+    CREATE = 1
+    DELETE = 2
+    EXISTS = 3
+    GET_DATA = 4
+    SET_DATA = 5
+    GET_ACL = 6
+    GET_CHILDREN = 8
+    SYNC = 9
+    PING = 11
+    GET_CHILDREN_2 = 12
+    MULTI = 14
+    REMOVE_WATCHES = 18
+    MULTI_READ = 22
+    AUTH = 100
+    ADD_WATCH = 106
+
+
+class RequestError(Exception):
+    """A server refuses a request, or a part of one, with this code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = int(code)  # plain: how Python shows an IntEnum depends on its version

@@ -1,0 +1,27 @@
+"""What all servers of a simulated ensemble have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnsembleSettings:
+    """Configuration of the servers, and the world that they live in.
+
+    ``now``: seconds, of the servers' own clock. ``at(delay_s, act)``: a timer on it, with
+    ``cancel()``. ``delay(what)``: the seconds that a message between two servers takes.
+    """
+
+    now: Callable[[], float]
+    at: Callable[[float, Callable[[], None]], Any]
+    delay: Callable[[str], float]
+    wall_ms: Callable[[], int]
+    tick_ms: int
+    min_timeout_ms: int
+    max_timeout_ms: int
+    sync_limit: int
+    version: tuple[int, ...]
+    max_request_bytes: int

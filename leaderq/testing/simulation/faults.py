@@ -1,0 +1,185 @@
+"""The faults of the nemesis, done to simulated workers, servers and networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from leaderq.testing.nemesis.history import Kind, What
+from leaderq.testing.simulation.chronicle import Chronicle
+from leaderq.testing.simulation.cluster import SimulatedCluster, SimulatedWorker
+
+Fault = Callable[[SimulatedCluster, SimulatedWorker], Callable[[], None]]
+"""Does a fault to a worker, or to what it needs; returns what heals it."""
+
+
+class Faults:
+    """Draws the faults of one life from its seed, and heals them.
+
+    ``kinds``: those to draw from; by default all that a simulation knows (:data:`KINDS`).
+    """
+
+    def __init__(
+        self, cluster: SimulatedCluster, chronicle: Chronicle, kinds: Sequence[Kind] = ()
+    ) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+        self._chronicle = chronicle
+        self._number = 0
+        self._healing: list[Callable[[], None]] = []
+        self._kinds = list(kinds or _ACTIONS)
+
+    def plan(self, faults: int, seconds: float) -> None:
+        """Let so many faults come within the next ``seconds``."""
+        for _ in range(faults):
+            self._world.at(
+                min(1.0, seconds / 4) + self._world.faults() * seconds * 0.9, self.strike
+            )
+
+    def strike(self) -> None:
+        """Do one fault now; it is healed when its time is over."""
+        kind = self._kinds[int(self._world.faults() * len(self._kinds))]
+        workers = [one for one in self._cluster.workers if not one.is_gone and one.process.alive]
+        if not workers:
+            return
+        # leaders are struck more often: there is more to see
+        leading = [
+            one for one in workers if one.runner is not None and one.runner._term is not None
+        ]
+        among = leading if leading and self._world.faults() < 0.7 else workers
+        worker = among[int(self._world.faults() * len(among))]
+        self._number += 1
+        number, pid = self._number, worker.process.pid
+        self._chronicle.note(What.FAULT, who=worker.name, pid=pid, number=number, kind=kind)
+        heal = _ACTIONS[kind](self._cluster, worker)
+        lasts_s = self._cluster.timeout_s * (0.05 + 1.6 * self._world.faults())
+
+        def over() -> None:
+            if over in self._healing:
+                self._healing.remove(over)
+                heal()
+                self._chronicle.note(What.OVER, who=worker.name, pid=pid, number=number, kind=kind)
+
+        self._healing.append(over)
+        self._world.at(lasts_s if kind.lasts else 0.0, over)
+
+    def heal_all(self) -> None:
+        """Heal whatever lasts."""
+        for over in list(self._healing):
+            over()
+
+
+def _nothing() -> None:
+    return None
+
+
+def _kill_worker(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    worker.process.kill()
+    return _nothing
+
+
+def _kill_guardian(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    if worker.guardian is not None:
+        worker.guardian.process.kill()
+    return _nothing
+
+
+def _kill_both(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    cluster.network.lose_host(worker.process.host)
+    return _nothing
+
+
+def _freeze_worker(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    process = worker.process
+    process.freeze()
+    return process.thaw
+
+
+def _freeze_both(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    both = [worker.process, *([worker.guardian.process] if worker.guardian is not None else [])]
+    for one in both:
+        one.freeze()
+
+    def thaw() -> None:
+        for one in reversed(both):
+            one.thaw()
+
+    return thaw
+
+
+def _freeze_guardian(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    if worker.guardian is None:
+        return _nothing
+    worker.guardian.process.freeze()
+    return worker.guardian.process.thaw
+
+
+def _cut(there: bool, back: bool) -> Fault:
+    def cut(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+        host = worker.process.host
+        cluster.network.cut(host, there=there, back=back)
+        return lambda: cluster.network.heal(host)
+
+    return cut
+
+
+def _reset(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    cluster.network.reset(worker.process)
+    return _nothing
+
+
+def _end_session(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    session = None if worker.runner is None else worker.runner._session
+    if session is not None and session.id is not None:
+        cluster.ensemble.expire(session.id)
+    return _nothing
+
+
+def _a_server(cluster: SimulatedCluster) -> int:
+    return int(cluster.world.faults() * len(cluster.network.servers))
+
+
+def _kill_server(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    server = _a_server(cluster)
+    cluster.ensemble.stop(server)
+    return lambda: cluster.ensemble.start(server)
+
+
+def _freeze_server(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    server = _a_server(cluster)
+    cluster.ensemble.freeze(server)
+    return lambda: cluster.ensemble.thaw(server)
+
+
+def _restart_server(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    server = _a_server(cluster)
+    cluster.ensemble.stop(server)
+    cluster.world.at(0.3, lambda: cluster.ensemble.start(server))
+    return _nothing
+
+
+def _step_down(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    cluster.terminate(worker.process)
+    return _nothing
+
+
+_ACTIONS: dict[Kind, Fault] = {
+    Kind.KILL_WORKER: _kill_worker,
+    Kind.KILL_GUARDIAN: _kill_guardian,
+    Kind.KILL_BOTH: _kill_both,
+    Kind.FREEZE_WORKER: _freeze_worker,
+    Kind.FREEZE_BOTH: _freeze_both,
+    Kind.FREEZE_GUARDIAN: _freeze_guardian,
+    Kind.BLACK_HOLE: _cut(True, True),
+    Kind.BLACK_HOLE_TO_SERVER: _cut(True, False),
+    Kind.BLACK_HOLE_TO_CLIENT: _cut(False, True),
+    Kind.RESET: _reset,
+    Kind.END_SESSION: _end_session,
+    Kind.KILL_SERVER: _kill_server,
+    Kind.FREEZE_SERVER: _freeze_server,
+    Kind.RESTART_SERVER: _restart_server,
+    Kind.STEP_DOWN: _step_down,
+}
+
+
+KINDS: tuple[Kind, ...] = tuple(_ACTIONS)
+"""The faults of the nemesis that a simulation knows."""

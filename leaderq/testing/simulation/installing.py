@@ -1,0 +1,256 @@
+"""Lets the real program run on a simulated world: the seams are pointed at it, and back.
+
+The seams are the attributes of :mod:`leaderq.clock`, :mod:`leaderq.threads.primitives`,
+:mod:`leaderq.chance`, :mod:`leaderq.host` and :mod:`leaderq.zookeeper.transport`; and the threading
+inside the standard library's futures. Code on other real threads of this Python process keeps the
+real ones. One life is led at a time.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import _base as futures
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from leaderq import chance, clock, host
+from leaderq.testing.simulation import primitives as simulated
+from leaderq.testing.simulation.client import SimulatedClient, SimulatedEnder
+from leaderq.testing.simulation.network import Network
+from leaderq.testing.simulation.scheduler import World
+from leaderq.threads import primitives
+from leaderq.zookeeper import transport
+
+_COLLECT_EVERY = 50
+_leading = threading.Lock()
+_lives = 0
+_THREADS: dict[str, Callable[..., Any]] = {
+    "Lock": simulated.SimulatedLock,
+    "RLock": simulated.SimulatedRLock,
+    "Condition": simulated.SimulatedCondition,
+    "Event": simulated.SimulatedEvent,
+    "Semaphore": simulated.SimulatedSemaphore,
+    "BoundedSemaphore": simulated.SimulatedSemaphore,
+    "Thread": simulated.SimulatedThread,
+    "Timer": simulated.SimulatedTimer,
+    "local": simulated.SimulatedLocal,
+    "Queue": simulated.SimulatedQueue,
+    "SimpleQueue": simulated.SimulatedQueue,
+    "ThreadPoolExecutor": simulated.SimulatedExecutor,
+    "current_thread": simulated.current_thread,
+    "main_thread": simulated.main_thread,
+    "get_ident": simulated.get_ident,
+    "raise_in": simulated.raise_in,
+}
+
+
+class _FuturesThreading:
+    """``threading`` as the standard library's futures see it in a life."""
+
+    def __init__(self, only_here: Callable[[Any, Any], Any]) -> None:
+        for name in ("Lock", "RLock", "Condition", "Event"):
+            setattr(self, name, only_here(_THREADS[name], getattr(threading, name)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(threading, name)
+
+
+class _Chance:
+    """What the program draws, from the life's own source."""
+
+    def __init__(self, world: World) -> None:
+        self._draw = world.chance
+
+    def random(self) -> float:
+        return self._draw()
+
+    def uniform(self, low: float, high: float) -> float:
+        return low + (high - low) * self._draw()
+
+    def randrange(self, start: int, stop: int | None = None) -> int:
+        low, high = (0, start) if stop is None else (start, stop)
+        return low + int(self._draw() * (high - low))
+
+    def randint(self, low: int, high: int) -> int:
+        return self.randrange(low, high + 1)
+
+    def choice(self, among: Any) -> Any:
+        return among[int(self._draw() * len(among))]
+
+    def shuffle(self, items: Any) -> None:
+        for index in range(len(items) - 1, 0, -1):
+            other = int(self._draw() * (index + 1))
+            items[index], items[other] = items[other], items[index]
+
+    def sample(self, population: Any, k: int) -> list[Any]:
+        items = list(population)
+        self.shuffle(items)
+        return items[:k]
+
+    def token_bytes(self, count: int = 32) -> bytes:
+        return bytes(int(self._draw() * 256) for _ in range(count))
+
+    def token_hex(self, count: int = 32) -> str:
+        return self.token_bytes(count).hex()
+
+    def urandom(self, count: int) -> bytes:
+        return self.token_bytes(count)
+
+    def token_bits(self, count: int) -> int:
+        return int.from_bytes(self.token_bytes(count // 8 + 1), "big") >> (8 - count % 8)
+
+    def uuid4(self) -> uuid.UUID:
+        high, low = int(self._draw() * 2**53), int(self._draw() * 2**53)
+        return uuid.UUID(int=(high << 75) ^ (low << 22) ^ high, version=4)
+
+
+class _Complaints(logging.Handler):
+    """Puts what the program logs as an error into the history."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.ERROR)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        said = record.getMessage() if error is None else f"{record.getMessage()}: {error!r}"
+        self._world.note("logged", level=record.levelname, line=said)
+
+
+class _Seams:
+    """What was put in place of the real things, to be taken back."""
+
+    def __init__(self) -> None:
+        self._here = threading.get_ident()
+        self._undo: list[tuple[object, str, Any]] = []
+
+    def only_here(self, made: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+        """``made`` on this real thread, ``real`` on all others."""
+        here, ident = self._here, threading.get_ident
+
+        def either(*args: Any, **kwargs: Any) -> Any:
+            return (made if ident() == here else real)(*args, **kwargs)
+
+        return either
+
+    def put(self, owner: object, name: str, made: Callable[..., Any]) -> None:
+        """Let ``owner.name`` be ``made`` on this thread, if there is such a name."""
+        real = getattr(owner, name, None)
+        if real is not None:
+            self._undo.append((owner, name, real))
+            setattr(owner, name, self.only_here(made, real))
+
+    def put_all(self, owner: object, made: Mapping[str, Callable[..., Any]]) -> None:
+        for name, one in made.items():
+            self.put(owner, name, one)
+
+    def put_object(self, owner: object, name: str, value: Any) -> None:
+        self._undo.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
+
+    def take_back(self) -> None:
+        for owner, name, value in reversed(self._undo):
+            setattr(owner, name, value)
+
+
+@contextmanager
+def _complaints_noted(world: World) -> Iterator[None]:
+    """Within the block the errors that the program logs stand in the history, and nowhere else."""
+    logger = logging.getLogger("leaderq")
+    before = logger.level, logger.propagate, logger.handlers[:]
+    logger.handlers[:], logger.propagate = [_Complaints(world)], False
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.handlers[:], logger.propagate = before[2], before[1]
+        logger.setLevel(before[0])
+
+
+@contextmanager
+def _garbage_collected_between_lives() -> Iterator[None]:
+    """When garbage is collected depends on what ran before; in a life it must not matter."""
+    global _lives
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        _lives += 1
+        if _lives % _COLLECT_EVERY == 0:
+            gc.collect()
+        if was_on:
+            gc.enable()
+
+
+@contextmanager
+def installed(world: World, network: Network | None = None) -> Iterator[World]:
+    """Within the block the program runs in ``world``, and reaches ZooKeeper through ``network``.
+
+    The life is over, and all its tasks have ended, when the block is left.
+
+    :raises RuntimeError: another life is being led.
+    """
+    if not _leading.acquire(blocking=False):
+        raise RuntimeError("one simulated life is led at a time; end the other first")
+    seams = _Seams()
+    try:
+        with _garbage_collected_between_lives(), _complaints_noted(world):
+            _put_in(seams, world, network)
+            try:
+                yield world
+            finally:
+                logging.disable(logging.CRITICAL)  # what ends with its life has nothing to say
+                world.bury()
+                logging.disable(logging.NOTSET)
+    finally:
+        seams.take_back()
+        simulated.set_world(None)
+        _leading.release()
+
+
+def _put_in(seams: _Seams, world: World, network: Network | None) -> None:
+    simulated.set_world(world)
+    seams.put_all(primitives, _THREADS)
+    seams.put_all(clock, _clock(world))
+    drawn = _Chance(world)
+    seams.put_all(chance, {name: getattr(drawn, name) for name in dir(drawn) if name[0] != "_"})
+    seams.put(host, "name", lambda: _process(world, "host", "host"))
+    seams.put(host, "pid", lambda: _process(world, "pid", 1))
+    seams.put_object(futures, "threading", _FuturesThreading(seams.only_here))
+    if network is not None:
+        seams.put(transport, "new_client", partial(SimulatedClient, network))
+        seams.put(transport, "new_ender", lambda *_, **__: SimulatedEnder(network))
+
+
+def _process(world: World, what: str, otherwise: Any) -> Any:
+    task = world.current
+    return otherwise if task is None else getattr(task.process, what)
+
+
+def _clock(world: World) -> dict[str, Callable[..., Any]]:
+    def now_s() -> float:
+        world.looked_at_clock()
+        task = world.current
+        return world.now_s if task is None else task.process.clock_s()
+
+    def calendar_s() -> float:
+        world.looked_at_clock()
+        task = world.current
+        return world.now_s if task is None else task.process.calendar_s()
+
+    def sleep(seconds: float) -> None:
+        world.park(seconds)
+
+    return {
+        "now_s": now_s,
+        "awake_s": now_s,
+        "calendar_s": calendar_s,
+        "now_ms": lambda: int(calendar_s() * 1000),
+        "sleep": sleep,
+    }

@@ -1,0 +1,212 @@
+"""The network between simulated processes and simulated servers.
+
+A connection carries messages in order, each direction with delays of its own. A *cut* holds
+messages back as TCP does: nothing is lost while both ends keep the connection, and what was held
+arrives when the cut heals. A *reset* breaks a connection: what is under way is lost, and each end
+hears of it. A process that dies closes its connections; a host that is lost says nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from leaderq.testing.simulation.ensemble import Ensemble, Hungup, ServerEnd
+from leaderq.testing.simulation.scheduler import Process, World
+
+_BROKEN = Hungup()
+
+
+class _Stream:
+    """One direction: messages arrive in order, each after its delay."""
+
+    __slots__ = ("_held", "_last_s", "_network", "_world", "is_cut", "is_over")
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._world = network.world
+        self._last_s = 0.0
+        self._held: deque[Callable[[], object]] = deque()
+        self.is_cut = False
+        self.is_over = False
+
+    def carry(self, arrive: Callable[[], object]) -> None:
+        if self.is_over:
+            return
+        if self.is_cut or self._held:
+            self._held.append(arrive)
+            return
+        at_s = max(self._last_s, self._world.now_s + self._network.delay_s())
+        self._last_s = at_s
+        self._world.at(at_s - self._world.now_s, lambda: self._arrived(arrive))
+
+    def _arrived(self, arrive: Callable[[], object]) -> None:
+        if self.is_over:
+            return
+        if self.is_cut:  # it was under way when the cut came
+            self._held.append(arrive)
+            return
+        arrive()
+
+    def heal(self) -> None:
+        self.is_cut = False
+        held, self._held = self._held, deque()
+        for arrive in held:
+            self.carry(arrive)
+
+    def end(self) -> None:
+        self.is_over = True
+        self._held.clear()
+
+
+class Connection:
+    """One connection of a process to a server, as the process sees it."""
+
+    def __init__(
+        self, network: Network, process: Process, server: int, deliver: Callable[[Any], None]
+    ) -> None:
+        self.process = process
+        self.server = server
+        self._network = network
+        self._deliver = deliver
+        self._there = _Stream(network)
+        self._back = _Stream(network)
+        self._end: ServerEnd | None = None
+        self._is_closed = False
+        self._apply_cuts()
+
+    def _apply_cuts(self) -> None:
+        there, back = self._network.cuts_of(self.process.host, self.server)
+        for stream, is_cut in ((self._there, there), (self._back, back)):
+            if is_cut:
+                stream.is_cut = True
+            elif stream.is_cut:
+                stream.heal()
+
+    def hello(self, hello: Any) -> None:
+        """Begin or take up a session."""
+        self._there.carry(lambda: self._connect(hello))
+
+    def _connect(self, hello: Any) -> None:
+        end = self._network.ensemble.connect(self.server, hello, self._answered)
+        if end is None:
+            self._answered(_BROKEN)
+        self._end = end
+
+    def _answered(self, message: Any) -> None:
+        """By the server: send ``message`` back."""
+        self._back.carry(lambda: self._received(message))
+
+    def _received(self, message: Any) -> None:
+        if not self._is_closed:
+            self._deliver(message)
+
+    def send(self, xid: int, request: Any) -> None:
+        self._there.carry(lambda: self._arrived(xid, request))
+
+    def _arrived(self, xid: int, request: Any) -> None:
+        if self._end is not None:
+            self._end.send(xid, request)
+
+    def close(self) -> None:
+        """The process closes its end: the server hears of it behind all that was sent."""
+        self._is_closed = True
+        self._back.end()
+        self._there.carry(self._hang_up)
+        self._network.forget(self)
+
+    def _hang_up(self) -> None:
+        self._there.end()
+        if self._end is not None:
+            self._end.close()
+
+    def reset(self) -> None:
+        """The connection breaks: what is under way is lost, each end hears of it in a moment."""
+        self._there.end()
+        self._back.end()
+        self._network.forget(self)
+        world = self._network.world
+        world.at(self._network.delay_s(), self._hang_up)
+        if not self._is_closed:
+            world.at(self._network.delay_s(), lambda: self._received(_BROKEN))
+
+    def vanish(self) -> None:
+        """The host is gone: nobody says anything any more."""
+        self._is_closed = True
+        self._there.end()
+        self._back.end()
+        self._network.forget(self)
+
+
+class Network:
+    """All connections of a life. ``delay_s()`` draws how long a message takes."""
+
+    def __init__(
+        self, world: World, ensemble: Ensemble, *, least_s: float = 0.0002, most_s: float = 0.002
+    ) -> None:
+        self.world = world
+        self.ensemble = ensemble
+        self.servers = range(len(ensemble.servers))
+        self.least_s = least_s
+        self.most_s = most_s
+        self.connections: list[Connection] = []
+        self._cuts: dict[tuple[str, int], tuple[bool, bool]] = {}
+
+    def delay_s(self) -> float:
+        """Mostly near the least, now and then ten times the most."""
+        drawn = self.world.network()
+        if drawn > 0.995:
+            return self.most_s * (1 + 9 * self.world.network())
+        return self.least_s + (self.most_s - self.least_s) * drawn * drawn
+
+    def open(self, process: Process, server: int, deliver: Callable[[Any], None]) -> Connection:
+        """Connect ``process`` to ``server``; messages come to ``deliver`` on the scheduler."""
+        made = Connection(self, process, server, deliver)
+        self.connections.append(made)
+        return made
+
+    def forget(self, connection: Connection) -> None:
+        if connection in self.connections:
+            self.connections.remove(connection)
+
+    # -- faults ------------------------------------------------------------------------------------
+
+    def cuts_of(self, host: str, server: int) -> tuple[bool, bool]:
+        return self._cuts.get((host, server), (False, False))
+
+    def cut(
+        self, host: str, server: int | None = None, *, there: bool = True, back: bool = True
+    ) -> None:
+        """Hold back what ``host`` and ``server`` (``None``: all) say to each other."""
+        for one in self.servers if server is None else (server,):
+            self._cuts[host, one] = (there, back)
+        self._apply()
+
+    def heal(self, host: str) -> None:
+        """End all cuts of ``host``; what was held back arrives now."""
+        for key in [key for key in self._cuts if key[0] == host]:
+            del self._cuts[key]
+        self._apply()
+
+    def _apply(self) -> None:
+        for one in list(self.connections):
+            one._apply_cuts()
+
+    def reset(self, process: Process) -> None:
+        """Break the connections of ``process``."""
+        for one in [one for one in self.connections if one.process is process]:
+            one.reset()
+
+    def closed_by_death(self, process: Process) -> None:
+        """The system closes the connections of a process that died."""
+        for one in [one for one in self.connections if one.process is process]:
+            one.close()
+
+    def lose_host(self, host: str) -> None:
+        """A host is gone, with all that runs on it."""
+        for one in [one for one in self.connections if one.process.host == host]:
+            one.vanish()
+        for process in self.world.processes:
+            if process.host == host:
+                process.kill()

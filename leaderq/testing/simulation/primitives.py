@@ -1,0 +1,605 @@
+"""The standard library's threads, locks, events and queues, for tasks of a simulated life.
+
+They do what their models do, with two differences that the models allow: who waits for a lock is
+not served in order, and another task may run at each operation. Outside of a life (a finalizer that
+comes late) nothing waits: what would, raises ``RuntimeError``.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from leaderq.testing.simulation.scheduler import Process, Task, World
+
+_world: World | None = None
+
+
+def set_world(world: World | None) -> None:
+    """Let all primitives belong to ``world``; one life is led at a time."""
+    global _world
+    _world = world
+
+
+def _the_world() -> World:
+    if _world is None:
+        raise RuntimeError("a simulated thread would wait after its life is over")
+    return _world
+
+
+def running() -> Task:
+    task = _the_world().current
+    if task is None:
+        raise RuntimeError("no simulated task is running")
+    return task
+
+
+class SimulatedLock:
+    """As ``threading.Lock``."""
+
+    __slots__ = ("_locked", "_waiters")
+
+    def __init__(self) -> None:
+        self._locked = False
+        self._waiters: deque[Task] = deque()
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        world = _world
+        if world is not None:
+            world.pause_point()
+        if not self._locked:
+            self._locked = True
+            return True
+        if not blocking or timeout == 0:
+            return False
+        return self._wait(_the_world(), None if timeout < 0 else timeout)
+
+    def _wait(self, world: World, timeout_s: float | None) -> bool:
+        task = world.current
+        until_s = None if timeout_s is None or task is None else task.process.clock_s() + timeout_s
+        while True:
+            if task is not None:
+                self._waiters.append(task)
+            left_s = None if until_s is None or task is None else until_s - task.process.clock_s()
+            try:
+                woken = world.park(left_s)
+            except BaseException:
+                self._let_another()
+                raise
+            if not self._locked:
+                self._locked = True
+                self._leave(task)
+                return True
+            if not woken:
+                self._leave(task)
+                return False
+
+    def _leave(self, task: Task | None) -> None:
+        if task is not None and task in self._waiters:
+            self._waiters.remove(task)
+
+    def _let_another(self) -> None:
+        if not self._locked and self._waiters and _world is not None:
+            _world.wake(self._waiters.popleft())
+
+    def release(self) -> None:
+        if not self._locked:
+            raise RuntimeError("release unlocked lock")
+        self._locked = False
+        world = _world
+        if world is None:
+            return
+        while self._waiters:
+            if world.wake(self._waiters.popleft()):
+                break
+        if not world.over:
+            world.pause_point()
+
+    def locked(self) -> bool:
+        return self._locked
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class SimulatedRLock:
+    """As ``threading.RLock``."""
+
+    __slots__ = ("_count", "_lock", "_owner")
+
+    def __init__(self) -> None:
+        self._lock = SimulatedLock()
+        self._owner: Task | None = None
+        self._count = 0
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        task = None if _world is None else _world.current
+        if self._count and self._owner is task:
+            self._count += 1
+            return True
+        if not self._lock.acquire(blocking, timeout):
+            return False
+        self._owner, self._count = task, 1
+        return True
+
+    def release(self) -> None:
+        task = None if _world is None else _world.current
+        if not self._count or self._owner is not task:
+            raise RuntimeError("cannot release un-acquired lock")
+        self._count -= 1
+        if not self._count:
+            self._owner = None
+            self._lock.release()
+
+    def _is_owned(self) -> bool:
+        return self._count > 0 and self._owner is (None if _world is None else _world.current)
+
+    def _release_save(self) -> int:
+        count, self._count, self._owner = self._count, 0, None
+        self._lock.release()
+        return count
+
+    def _acquire_restore(self, count: int) -> None:
+        self._lock.acquire()
+        self._owner, self._count = (None if _world is None else _world.current), count
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class SimulatedCondition:
+    """As ``threading.Condition``."""
+
+    __slots__ = ("_lock", "_waiters", "acquire", "release")
+
+    def __init__(self, lock: Any = None) -> None:
+        self._lock: Any = SimulatedRLock() if lock is None else lock
+        self.acquire = self._lock.acquire
+        self.release = self._lock.release
+        self._waiters: deque[Task] = deque()
+
+    def __enter__(self) -> bool:
+        return bool(self._lock.acquire())
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def _is_owned(self) -> bool:
+        lock = self._lock
+        return bool(lock._is_owned() if isinstance(lock, SimulatedRLock) else lock.locked())
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if not self._is_owned():
+            raise RuntimeError("cannot wait on un-acquired lock")
+        world, task = _the_world(), running()
+        self._waiters.append(task)
+        is_reentrant = isinstance(self._lock, SimulatedRLock)
+        saved = self._lock._release_save() if is_reentrant else self._lock.release()
+        woken = False
+        try:
+            # notified while releasing the lock: then it is not among those who wait any more
+            woken = task not in self._waiters or world.park(timeout)
+        finally:
+            if not woken and task in self._waiters:
+                self._waiters.remove(task)
+            if is_reentrant:
+                self._lock._acquire_restore(saved)
+            else:
+                self._lock.acquire()
+        return woken
+
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+        clock_s = running().process.clock_s
+        until_s = None if timeout is None else clock_s() + timeout
+        result = predicate()
+        while not result:
+            left_s = None if until_s is None else until_s - clock_s()
+            if left_s is not None and left_s <= 0:
+                break
+            self.wait(left_s)
+            result = predicate()
+        return result
+
+    def notify(self, n: int = 1) -> None:
+        if not self._is_owned():
+            raise RuntimeError("cannot notify on un-acquired lock")
+        while n > 0 and self._waiters:
+            task = self._waiters.popleft()
+            if _world is not None:
+                _world.wake(task)
+            n -= 1
+
+    def notify_all(self) -> None:
+        self.notify(len(self._waiters))
+
+
+class SimulatedEvent:
+    """As ``threading.Event``."""
+
+    __slots__ = ("_flag", "_waiters")
+
+    def __init__(self) -> None:
+        self._flag = False
+        self._waiters: list[Task] = []
+
+    def is_set(self) -> bool:
+        return self._flag
+
+    def set(self) -> None:
+        self._flag = True
+        world = _world
+        if world is None:
+            return
+        waiters, self._waiters = self._waiters, []
+        for task in waiters:
+            world.wake(task)
+        if not world.over:
+            world.pause_point()
+
+    def clear(self) -> None:
+        self._flag = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        world = _the_world()
+        world.pause_point()
+        if self._flag:
+            return True
+        if timeout is not None and timeout <= 0:
+            return False
+        task = running()
+        self._waiters.append(task)
+        try:
+            woken = world.park(timeout)
+        finally:
+            if task in self._waiters:
+                self._waiters.remove(task)
+        return woken or self._flag
+
+
+class SimulatedSemaphore:
+    """As ``threading.Semaphore``."""
+
+    def __init__(self, value: int = 1) -> None:
+        self._changed = SimulatedCondition(SimulatedLock())
+        self._value = value
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        with self._changed:
+            wait_s = timeout if blocking else 0
+            if not self._value and (
+                wait_s == 0 or not self._changed.wait_for(lambda: self._value, wait_s)
+            ):
+                return False
+            self._value -= 1
+            return True
+
+    def release(self, n: int = 1) -> None:
+        with self._changed:
+            self._value += n
+            self._changed.notify(n)
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class SimulatedThread:
+    """As ``threading.Thread``; a task of the process that starts it."""
+
+    def __init__(
+        self,
+        group: None = None,
+        target: Callable[..., object] | None = None,
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        daemon: bool | None = None,
+    ) -> None:
+        self.name = name or "thread"
+        self.daemon = bool(daemon)
+        self._target = target
+        self._args = args
+        self._kwargs = kwargs or {}
+        self._task: Task | None = None
+
+    @property
+    def ident(self) -> int | None:
+        return None if self._task is None else self._task.number
+
+    native_id = ident
+
+    def start(self) -> None:
+        if self._task is not None:
+            raise RuntimeError("threads can only be started once")
+        world = _the_world()
+        process = running().process
+        self._task = world.spawn(process, self.run, self.name)
+        self._task.thread = self
+        world.pause_point()
+
+    def run(self) -> None:
+        if self._target is not None:
+            self._target(*self._args, **self._kwargs)
+
+    def is_alive(self) -> bool:
+        return self._task is not None and not self._task.done
+
+    def join(self, timeout: float | None = None) -> None:
+        if self._task is None:
+            raise RuntimeError("cannot join thread before it is started")
+        me = running()
+        if me is self._task:
+            raise RuntimeError("cannot join current thread")
+        _the_world().pause_point()
+        if self._task.done or (timeout is not None and timeout <= 0):
+            return
+        self._task.ended.append(me)
+        try:
+            _the_world().park(timeout)
+        finally:
+            if me in self._task.ended:
+                self._task.ended.remove(me)
+
+
+class SimulatedTimer(SimulatedThread):
+    """As ``threading.Timer``."""
+
+    def __init__(
+        self,
+        interval: float,
+        function: Callable[..., object],
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(target=function, args=args or (), kwargs=kwargs, name="timer")
+        self.interval = interval
+        self.finished = SimulatedEvent()
+
+    def cancel(self) -> None:
+        self.finished.set()
+
+    def run(self) -> None:
+        if not self.finished.wait(self.interval):
+            super().run()
+        self.finished.set()
+
+
+class SimulatedLocal:
+    """As ``threading.local``."""
+
+    def __getattribute__(self, name: str) -> Any:
+        found = _locals_of(self)
+        if name == "__dict__":
+            return found
+        if name in found:
+            return found[name]
+        return object.__getattribute__(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _locals_of(self)[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        try:
+            del _locals_of(self)[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def _locals_of(one: SimulatedLocal) -> dict[str, Any]:
+    task = running()
+    if task.locals is None:
+        task.locals = {}
+    return task.locals.setdefault(id(one), {})
+
+
+class SimulatedQueue:
+    """As ``queue.Queue`` and ``queue.SimpleQueue``."""
+
+    def __init__(self, maxsize: int = 0) -> None:
+        self.maxsize = maxsize
+        self.queue: deque[Any] = deque()
+        self._getters: deque[Task] = deque()
+        self._putters: deque[Task] = deque()
+        self._unfinished = 0
+        self._finished = SimulatedCondition()
+
+    def qsize(self) -> int:
+        return len(self.queue)
+
+    def empty(self) -> bool:
+        return not self.queue
+
+    def full(self) -> bool:
+        return 0 < self.maxsize <= len(self.queue)
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        world = _world
+        while self.full():
+            if not block or not self._waited(self._putters, timeout):
+                raise queue.Full
+        self.queue.append(item)
+        self._unfinished += 1
+        if world is None:
+            return
+        while self._getters and not world.wake(self._getters.popleft()):
+            pass
+        if not world.over:
+            world.pause_point()
+
+    def put_nowait(self, item: Any) -> None:
+        self.put(item, block=False)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        world = _the_world()
+        world.pause_point()
+        task = world.current
+        until_s = None
+        if timeout is not None and task is not None:
+            until_s = task.process.clock_s() + timeout
+        while not self.queue:
+            left_s = None
+            if until_s is not None and task is not None:
+                left_s = until_s - task.process.clock_s()
+            if not block or (left_s is not None and left_s <= 0):
+                raise queue.Empty
+            self._waited(self._getters, left_s)
+        found = self.queue.popleft()
+        while self._putters and not world.wake(self._putters.popleft()):
+            pass
+        return found
+
+    def get_nowait(self) -> Any:
+        return self.get(block=False)
+
+    def _waited(self, waiters: deque[Task], timeout_s: float | None) -> bool:
+        task = running()
+        waiters.append(task)
+        try:
+            return _the_world().park(timeout_s)
+        except BaseException:
+            # woken for an item that it will not take
+            if task not in waiters and waiters is self._getters and self.queue and waiters:
+                _the_world().wake(waiters.popleft())
+            raise
+        finally:
+            if task in waiters:
+                waiters.remove(task)
+
+    def task_done(self) -> None:
+        with self._finished:
+            self._unfinished -= 1
+            if not self._unfinished:
+                self._finished.notify_all()
+
+    def join(self) -> None:
+        with self._finished:
+            while self._unfinished:
+                self._finished.wait()
+
+
+class SimulatedExecutor:
+    """As ``concurrent.futures.ThreadPoolExecutor``."""
+
+    def __init__(
+        self,
+        max_workers: int | None = None,
+        thread_name_prefix: str = "",
+        initializer: Callable[..., object] | None = None,
+        initargs: Sequence[Any] = (),
+    ) -> None:
+        self._most = max_workers or 4
+        self._name = thread_name_prefix or "pool"
+        self._initializer = initializer
+        self._initargs = initargs
+        self._jobs = SimulatedQueue()
+        self._idle = 0
+        self._threads: list[SimulatedThread] = []
+        self._is_shut = False
+
+    def __enter__(self) -> SimulatedExecutor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if self._is_shut:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        future: Future[Any] = Future()
+        self._jobs.put((future, fn, args, kwargs))
+        if self._idle < self._jobs.qsize() and len(self._threads) < self._most:
+            name = f"{self._name}_{len(self._threads)}"
+            thread = SimulatedThread(target=self._work, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        return future
+
+    def _work(self) -> None:
+        if self._initializer is not None:
+            self._initializer(*self._initargs)
+        while True:
+            self._idle += 1
+            job = self._jobs.get()
+            self._idle -= 1
+            if job is None:
+                return
+            future, fn, args, kwargs = job
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as error:  # noqa: BLE001 - the future's
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._is_shut = True
+        if cancel_futures:
+            while not self._jobs.empty():
+                job = self._jobs.get_nowait()
+                if job is not None:
+                    job[0].cancel()
+        for _ in self._threads:
+            self._jobs.put(None)
+        if wait:
+            for thread in self._threads:
+                if thread is not running().thread:
+                    thread.join()
+
+
+class MainThread(SimulatedThread):
+    """The thread of a task that no other thread of the program has started."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(name=task.name)
+        self._task = task
+
+
+def current_thread() -> Any:
+    """The simulated thread that runs."""
+    task = _the_world().current
+    if task is None:
+        return _SCHEDULER
+    if task.thread is None:
+        task.thread = MainThread(task)
+    return task.thread
+
+
+def main_thread() -> Any:
+    """The first task of the process that runs."""
+    process: Process = running().process
+    first = process.tasks[0]
+    if first.thread is None:
+        first.thread = MainThread(first)
+    return first.thread
+
+
+def get_ident() -> int:
+    task = _the_world().current
+    return 0 if task is None else task.number
+
+
+def raise_in(ident: int, error: type[BaseException] | None) -> None:
+    """Raise ``error`` in the task of that number when it goes on; ``None`` takes it back."""
+    for process in _the_world().processes:
+        for task in process.tasks:
+            if task.number == ident and not task.done:
+                task.pending = error
+
+
+_SCHEDULER = SimulatedThread(name="scheduler")
+REAL_THREADING = threading

@@ -1,0 +1,474 @@
+"""Tasks, processes and time of one simulated life.
+
+A *task* is what a thread is in reality: a greenlet that runs until it waits. All tasks of all
+processes share one real thread. The scheduler decides who runs next; when all wait, time jumps to
+the next thing due. Nothing is drawn from anywhere but the seed, so that the same seed gives the
+same life.
+
+Who is authoritative: :class:`World` about time, about who may run, and about the history. A
+:class:`Process` dies, freezes and thaws as a whole; its clock may run fast, be set, or stand still
+with its host.
+
+What happens on each failure: a task that raises is noted in the history and ends. A life in which
+nobody can go on although somebody is waited for, or in which time does not advance, ends as
+:class:`LifeHangs`, with the stack of every task.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from greenlet import getcurrent, greenlet
+
+from leaderq.errors import LeaderqError
+
+EPOCH_S = 1_700_000_000.0
+"""The calendar time at which every life begins."""
+_MOST_STEPS_AT_ONCE = 200_000
+_MOST_READS_AT_ONCE = 20_000
+_SPIN_S = 0.001
+_LAST_TRIES = 50
+
+
+class Killed(BaseException):
+    """Raised in whatever still waits when a life is over."""
+
+
+class LifeHangs(LeaderqError):
+    """A simulated life did not come to its end; the message holds the stack of every task."""
+
+
+class Timer:
+    """Something due at ``at_s``; see :meth:`World.at`."""
+
+    __slots__ = ("action", "at_s")
+
+    def __init__(self, at_s: float, action: Callable[[], object]) -> None:
+        self.at_s = at_s
+        self.action: Callable[[], object] | None = action
+
+    def cancel(self) -> None:
+        """Do nothing when it is due. May be called twice."""
+        self.action = None
+
+
+class Process:
+    """One simulated process, on a host of its own unless ``host`` is shared.
+
+    ``rate``: how fast its clock runs, 1 is right. ``skew_s``: how far its calendar is off.
+    """
+
+    def __init__(self, world: World, name: str, host: str, pid: int) -> None:
+        self.world = world
+        self.name = name
+        self.host = host
+        self.pid = pid
+        self.alive = True
+        self.frozen = False
+        self.rate = 1.0
+        self.skew_s = 0.0
+        self.exit_code: int | None = None
+        self._clock_s = 1000.0 + pid  # at the reading of the world's clock below
+        self._clock_at_s = world.now_s
+        self._stands_still = False
+        self.stalled: list[Task] = []
+        self.late: list[tuple[Task, int]] = []
+        self.tasks: list[Task] = []
+        self.deaths: list[Callable[[], object]] = []
+        """Called when it dies, on the scheduler."""
+        self.thaws: list[Callable[[], object]] = []
+
+    def __repr__(self) -> str:
+        return f"Process({self.name!r})"
+
+    def clock_s(self) -> float:
+        """Its own monotonic clock, in seconds."""
+        if self._stands_still:
+            return self._clock_s
+        return self._clock_s + (self.world.now_s - self._clock_at_s) * self.rate
+
+    def calendar_s(self) -> float:
+        """Its own calendar, in seconds since 1970."""
+        return EPOCH_S + self.world.now_s + self.skew_s
+
+    def run_clock(self, rate: float) -> None:
+        """Let its clock run at ``rate`` from now on; what waits already is not told."""
+        self._clock_s, self._clock_at_s = self.clock_s(), self.world.now_s
+        self.rate = rate
+
+    def spawn(self, target: Callable[[], object], name: str) -> Task:
+        """Start a task of this process; it runs when the scheduler picks it."""
+        return self.world.spawn(self, target, name)
+
+    def kill(self, exit_code: int = -9) -> None:
+        """End it as ``kill -9`` does: between two instructions, nothing more runs."""
+        if not self.alive:
+            return
+        self.alive = False
+        self.exit_code = exit_code
+        self.stalled.clear()
+        self.world.note("died", process=self.name, exit_code=exit_code)
+        for told in self.deaths:
+            told()
+
+    def exit(self, exit_code: int) -> None:
+        """End it from within: does not return."""
+        self.kill(exit_code)
+        if self.world.current is not None and self.world.current.process is self:
+            self.world.never()
+
+    def freeze(self) -> None:
+        """Stop it, as SIGSTOP or a long collection of garbage does: its clock runs on."""
+        if self.alive and not self.frozen:
+            self.frozen = True
+            self.world.note("frozen", process=self.name)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        if not self.alive or not self.frozen:
+            return
+        self.frozen = False
+        if self._stands_still:
+            self._stands_still, self._clock_at_s = False, self.world.now_s
+        self.world.note("thawed", process=self.name)
+        self.world.make_ready(self.stalled)
+        self.stalled = []
+        late, self.late = self.late, []
+        for task, wait in late:
+            self.world._waited(task, wait)
+        for told in self.thaws:
+            told()
+
+    def freeze_with_clock(self) -> None:
+        """Stop it and its clock, as when a virtual machine is paused: it will not see the time."""
+        self.freeze()
+        self._clock_s, self._stands_still = self.clock_s(), True
+
+
+class Task:
+    """One thread of a simulated process."""
+
+    __slots__ = (
+        "done",
+        "ended",
+        "greenlet",
+        "locals",
+        "name",
+        "number",
+        "parked",
+        "pending",
+        "process",
+        "thread",
+        "until_s",
+        "wait",
+        "woken",
+    )
+
+    def __init__(self, process: Process, name: str, number: int) -> None:
+        self.process = process
+        self.name = name
+        self.number = number
+        self.greenlet: greenlet
+        self.parked = False
+        self.woken = False
+        self.done = False
+        self.wait = 0
+        """Counts its waits, so that the end of a former one wakes nobody."""
+        self.until_s = 0.0
+        """When its wait ends, by its process's clock."""
+        self.pending: type[BaseException] | BaseException | None = None
+        """Raised in it when it goes on, as an asynchronous exception is."""
+        self.ended: list[Task] = []  # who waits for its end
+        self.thread: Any = None
+        self.locals: dict[int, dict[str, Any]] | None = None
+
+    def __repr__(self) -> str:
+        return f"Task({self.process.name}/{self.name})"
+
+
+class World:
+    """One life: time, processes, chance and the history, all from ``seed``.
+
+    ``preempt``: how many operations on locks, events and queues a task makes on the average before
+    another one may run although the first could go on.
+    """
+
+    def __init__(self, seed: int | str, *, preempt: int = 12) -> None:
+        self.seed = seed
+        self.now_s = 0.0
+        """Seconds since the life began."""
+        self.current: Task | None = None
+        self.over = False
+        self.processes: list[Process] = []
+        self.history: list[tuple[float, str, str, dict[str, Any]]] = []
+        self.chance = random.Random(f"{seed}/chance").random
+        """What the program draws; a number from 0 to 1."""
+        self.faults = random.Random(f"{seed}/faults").random
+        """What the scenario draws."""
+        self.network = random.Random(f"{seed}/network").random
+        self._pick = random.Random(f"{seed}/order").random
+        self._preempt = preempt
+        self._countdown = preempt
+        self._numbers = itertools.count(1)
+        self._ready: list[Task] = []
+        self._due: list[tuple[float, int, Timer | Task, int]] = []
+        self._order = itertools.count()
+        self._hub = getcurrent()
+        self._steps = 0
+        self._reads = 0
+        self.steps = 0
+        """How often a task was let run."""
+
+    # -- the history -------------------------------------------------------------------------------
+
+    def note(self, what: str, process: str | None = None, **facts: Any) -> None:
+        """Write a line of the history; what a dead process does is not noted."""
+        if self.over:
+            return
+        if process is None:
+            task = self.current
+            if task is not None and not task.process.alive:
+                return
+            process = "-" if task is None else task.process.name
+        self.history.append((self.now_s, process, what, facts))
+
+    def lines(self) -> Iterator[str]:
+        """The history as text, the same bytes for the same seed."""
+        for at_s, process, what, facts in self.history:
+            told = "".join(f" {name}={value}" for name, value in facts.items())
+            yield f"{at_s:.6f} {process} {what}{told}"
+
+    # -- processes and tasks -----------------------------------------------------------------------
+
+    def process(self, name: str, host: str | None = None) -> Process:
+        """Start a process."""
+        pid = 100 + len(self.processes)
+        made = Process(self, name, host or f"host-{name}", pid)
+        self.processes.append(made)
+        return made
+
+    def spawn(self, process: Process, target: Callable[[], object], name: str) -> Task:
+        task = Task(process, name, next(self._numbers))
+
+        def run() -> None:
+            try:
+                if not self.over:
+                    target()
+            except Killed:
+                pass
+            except BaseException as error:  # noqa: BLE001 - noted; nothing may reach the scheduler
+                self.note("task failed", task=name, error=repr(error))
+            finally:
+                task.done = True
+                self.make_ready([one for one in task.ended if self._unpark(one)])
+
+        task.greenlet = greenlet(run, self._hub)  # when it ends the scheduler goes on
+        process.tasks.append(task)
+        self._ready.append(task)
+        return task
+
+    def make_ready(self, tasks: list[Task]) -> None:
+        self._ready.extend(tasks)
+
+    def _unpark(self, task: Task) -> bool:
+        if not task.parked:
+            return False
+        task.parked = False
+        task.woken = True
+        task.wait += 1
+        return True
+
+    def wake(self, task: Task) -> bool:
+        """Let a parked task go on; returns whether it was parked."""
+        if self._unpark(task):
+            self._ready.append(task)
+            return True
+        return False
+
+    def park(self, timeout_s: float | None = None) -> bool:
+        """Let the running task wait, ``timeout_s`` seconds by its process's clock at most.
+
+        Returns whether it was woken.
+        """
+        task = self.current
+        if self.over:
+            raise Killed
+        if task is None:
+            raise RuntimeError("only a task can wait; the scheduler itself was about to")
+        task.parked, task.woken = True, False
+        if timeout_s is not None:
+            process = task.process
+            task.until_s = process.clock_s() + max(timeout_s, 0.0)
+            at_s = self.now_s + max(timeout_s, 0.0) / process.rate
+            heapq.heappush(self._due, (at_s, next(self._order), task, task.wait))
+        self._hub.switch()
+        if self.over:
+            raise Killed
+        if task.pending is not None:
+            self._deliver(task)
+        return task.woken
+
+    def _deliver(self, task: Task) -> None:
+        error, task.pending = task.pending, None
+        assert error is not None
+        raise error
+
+    def _waited(self, task: Task, wait: int) -> None:
+        """The wait of ``task`` is over by the world's clock, perhaps not by its process's."""
+        if not task.parked or task.wait != wait:
+            return
+        process = task.process
+        left_s = task.until_s - process.clock_s()
+        if left_s <= 1e-9:
+            task.parked = False
+            task.wait += 1
+            self._ready.append(task)
+        elif process.frozen:  # with its clock
+            process.late.append((task, wait))
+        else:
+            at_s = self.now_s + left_s / process.rate
+            heapq.heappush(self._due, (at_s, next(self._order), task, wait))
+
+    def pause_point(self) -> None:
+        """Here another task may run, as between any two instructions in reality."""
+        self._countdown -= 1
+        if self._countdown > 0:
+            return
+        self._countdown = 1 + int(self._pick() * 2 * self._preempt)
+        task = self.current
+        if task is None or self.over:
+            return
+        self._ready.append(task)
+        self._hub.switch()
+        if self.over:
+            raise Killed
+        if task.pending is not None:
+            self._deliver(task)
+
+    def never(self) -> None:
+        """Do not go on: the process of the running task is dead."""
+        self._hub.switch()
+        raise Killed
+
+    def looked_at_clock(self) -> None:
+        """Called for each reading of a clock: one who only reads it would stop all time."""
+        self._reads += 1
+        if self._reads > _MOST_READS_AT_ONCE and self.current is not None and not self.over:
+            self._reads = 0
+            self.park(_SPIN_S)
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def at(self, delay_s: float, action: Callable[[], object]) -> Timer:
+        """Call ``action()`` on the scheduler, ``delay_s`` seconds from now; it must not wait."""
+        timer = Timer(self.now_s + delay_s if delay_s > 0 else self.now_s, action)
+        heapq.heappush(self._due, (timer.at_s, next(self._order), timer, 0))
+        return timer
+
+    def run(self, until_s: float, *, unless: Callable[[], bool] | None = None) -> bool:
+        """Let the life go on until ``until_s``; returns whether ``unless()`` became true before.
+
+        ``unless`` is asked whenever all wait.
+
+        :raises LifeHangs: so many steps were made that time stands still.
+        """
+        ready, due, pick = self._ready, self._due, self._pick
+        while True:
+            count = len(ready)
+            if count:
+                task = self._picked(count, pick)
+                if task is not None:
+                    self.current = task
+                    self._steps += 1
+                    task.greenlet.switch()
+                    self.current = None
+                    if self._steps > _MOST_STEPS_AT_ONCE:
+                        raise LifeHangs(f"time stands still at {self.now_s:.6f} s\n{self.stacks()}")
+                continue
+            if unless is not None and unless():
+                return True
+            if not due or due[0][0] > until_s:
+                self.now_s = max(self.now_s, until_s)
+                return False
+            at_s, _, what, wait = heapq.heappop(due)
+            if at_s > self.now_s:
+                self.now_s = at_s
+                self.steps += self._steps
+                self._steps = self._reads = 0
+            if isinstance(what, Task):
+                self._waited(what, wait)
+            elif what.action is not None:
+                action, what.action = what.action, None
+                action()
+
+    def _picked(self, count: int, pick: Callable[[], float]) -> Task | None:
+        ready = self._ready
+        if count == 1:
+            task = ready.pop()
+        else:
+            index = int(pick() * count)
+            task = ready[index]
+            ready[index] = ready[-1]
+            ready.pop()
+        process = task.process
+        if process.frozen:
+            process.stalled.append(task)
+            return None
+        return task if process.alive else None
+
+    # -- its end -----------------------------------------------------------------------------------
+
+    def bury(self) -> int:
+        """End the life: what waits gets :class:`Killed`. Returns how many tasks did not end."""
+        self.steps += self._steps
+        self.over = True
+        left = 0
+        for process in self.processes:
+            for task in process.tasks:
+                made = task.greenlet
+                self.current = task
+                for _ in range(_LAST_TRIES):
+                    if made.dead or task.done:
+                        break
+                    if not made:  # never begun
+                        task.done = True
+                        break
+                    made.throw(Killed)
+                else:
+                    left += 1
+                    _undead.append(made)
+        self.current = None
+        self._ready.clear()
+        self._due.clear()
+        return left
+
+    def stacks(self) -> str:
+        """The stack of every task that has not ended."""
+        told = []
+        for process in self.processes:
+            for task in process.tasks:
+                if task.done or not process.alive:
+                    continue
+                frame = task.greenlet.gr_frame
+                lines = traceback.format_stack(frame)[-12:] if frame is not None else ["  ready\n"]
+                told.append(f"-- {process.name}/{task.name}\n{''.join(lines)}")
+        return "".join(told)
+
+
+_undead: list[greenlet] = []
+"""Tasks that outlive their life, kept so that nothing is ever thrown into them again."""
+
+
+@contextmanager
+def buried(world: World) -> Iterator[World]:
+    """End ``world`` when the block is left, however."""
+    try:
+        yield world
+    finally:
+        world.bury()

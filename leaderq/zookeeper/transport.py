@@ -1,0 +1,16 @@
+"""What sessions are built on, looked up late.
+
+A simulation replaces the attributes of this module by clients of its own servers; so they are used
+by attribute: ``transport.new_client(...)``.
+"""
+
+from __future__ import annotations
+
+from leaderq.zookeeper.client import Client
+from leaderq.zookeeper.ending import SessionEnder
+
+new_client = Client
+"""Makes the client of a session; see :class:`leaderq.zookeeper.client.Client`."""
+
+new_ender = SessionEnder
+"""Makes what ends sessions from outside; see :class:`leaderq.zookeeper.ending.SessionEnder`."""

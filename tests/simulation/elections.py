@@ -1,0 +1,156 @@
+"""Lives of an election: candidates with a rude career, under faults drawn from the seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from leaderq import clock
+from leaderq.career import LeaderCareer
+from leaderq.errors import LeaderqError
+from leaderq.term import Term
+from leaderq.testing.nemesis.checkers import Bounds
+from leaderq.testing.nemesis.history import Kind, Line, What
+from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures, judge
+from leaderq.testing.simulation.cluster import SimulatedCluster
+from leaderq.testing.simulation.faults import Faults
+from leaderq.testing.simulation.installing import installed
+from leaderq.testing.simulation.scheduler import LifeHangs, World
+from leaderq.zookeeper import Create
+
+REGISTER = "/register"
+_CALM_S = 1.0
+"""How long a life is left in peace at its end, beyond the time in which somebody must lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionLife:
+    """What a life of an election is made of; all else is drawn from ``seed``.
+
+    ``seconds``: how long faults come; then all is healed, and somebody must lead. ``timeout_s`` is
+    T. ``polite``: the career asks its term, and returns soon; otherwise it never looks.
+    """
+
+    seed: int | str
+    candidates: int = 3
+    seconds: float = 30.0
+    faults: int = 5
+    timeout_s: float = 4.0
+    servers: int = 1
+    ticks: int = 5
+    """How many ticks of the servers T has."""
+    polite: bool = False
+    has_guardian: bool = True
+    kinds: Sequence[Kind] = ()
+    """The faults to draw from; by default all that a simulation knows."""
+
+
+class RudeCareer(LeaderCareer):
+    """Acts without looking at its term, for as long as it likes; and writes what it does."""
+
+    def __init__(self, chronicle: Chronicle, world: World, *, polite: bool) -> None:
+        self._chronicle = chronicle
+        self._world = world
+        self._polite = polite
+        self.atomic = polite
+
+    def _note(self, what: What, term: Term, **values: Any) -> None:
+        task = self._world.current
+        pid = 0 if task is None else task.process.pid
+        self._chronicle.note(what, who=term.candidate, pid=pid, term=term.number, **values)
+
+    def inaugurate(self, term: Term) -> None:
+        self._note(What.INAUGURATED, term)
+        with suppress(LeaderqError):
+            self.session.ensure_path(REGISTER)
+
+    def execute(self, term: Term) -> None:
+        self._note(What.UNIT, term)
+        drawn = self._world.faults()
+        for _ in range(1 + int(drawn * 3)):
+            self._act(term)
+            length_s = 0.02 + 1.5 * drawn * drawn
+            if self._polite:
+                if not term.wait(length_s):
+                    return
+            else:
+                clock.sleep(length_s * (2 if drawn > 0.97 else 1))
+        if drawn < 0.4:
+            self._write(term)
+
+    def _act(self, term: Term) -> None:
+        if not self._polite:
+            self._note(What.EFFECT, term)
+            return
+        with suppress(LeaderqError):
+            term.check()
+            self._note(What.BELIEVED, term)
+
+    def _write(self, term: Term) -> None:
+        with suppress(LeaderqError):
+            # around the look at the clock that term.write takes: ZooKeeper itself must refuse
+            write = Create(f"{REGISTER}/w-", b"%d" % term.number, sequential=True)
+            term._fenced_write(term, [write])
+
+    def handOver(self, term: Term) -> None:  # noqa: N802  (the user's name)
+        reason = term.reason
+        self._note(What.HANDED_OVER, term, why=reason.value if reason else "")
+
+
+def lead(life: ElectionLife) -> LifeVerdict:
+    """Lead one life and judge it."""
+    world = World(life.seed)
+    cluster = SimulatedCluster(
+        world,
+        timeout_s=life.timeout_s,
+        servers=life.servers,
+        tick_s=life.timeout_s / life.ticks,
+    )
+    chronicle = Chronicle(world)
+    problems: list[str] = []
+    with installed(world, cluster.network):
+        for number in range(life.candidates):
+            cluster.worker(
+                f"c{number}",
+                lambda: RudeCareer(chronicle, world, polite=life.polite),
+                has_guardian=life.has_guardian,
+                career="life",
+                handover_budget_s=2.0,
+            )
+        faults = Faults(cluster, chronicle, life.kinds)
+        try:
+            _begin(world, cluster)
+            faults.plan(life.faults, life.seconds)
+            world.run(life.seconds)
+            faults.heal_all()
+            chronicle.note(What.HEALED)
+            leader_s = Bounds(life.timeout_s + cluster.tick_s).leader_s
+            world.run(life.seconds + leader_s + _CALM_S)
+        except LifeHangs as error:
+            problems.append(str(error))
+        chronicle.lines.extend(_accepted(cluster, world.now_s))
+        problems += judge(chronicle.lines, life.timeout_s, cluster.tick_s)
+        problems += failures(world)
+        history = list(world.lines())
+    terms = sum(1 for line in chronicle.lines if line.what is What.INAUGURATED)
+    return LifeVerdict(life, problems, history, terms, world.steps)
+
+
+def _begin(world: World, cluster: SimulatedCluster) -> None:
+    def keep_running() -> None:
+        for worker in cluster.workers:
+            worker.start()
+        world.at(0.5, keep_running)
+
+    keep_running()
+
+
+def _accepted(cluster: SimulatedCluster, now_s: float) -> Iterable[Line]:
+    """The fenced writes that ZooKeeper has accepted, in its order."""
+    written = {
+        path: data for path, data in cluster.znodes().items() if path.startswith(f"{REGISTER}/")
+    }
+    for number, path in enumerate(sorted(written)):
+        yield Line(now_s, What.ACCEPTED, number=number, term=int(written[path]))

@@ -1,0 +1,373 @@
+"""Tasks, time and primitives of a simulated life."""
+
+from __future__ import annotations
+
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from leaderq.testing.simulation import primitives as simulated
+from leaderq.testing.simulation.scheduler import Killed, LifeHangs, World
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World(7)
+    simulated.set_world(made)
+    yield made
+    made.bury()
+    simulated.set_world(None)
+
+
+def lived(world: World, code: Callable[[], object], seconds: float = 60.0) -> None:
+    """Let ``code`` run as the main task of a process, to its end."""
+    task = world.process("one").spawn(code, "main")
+    world.run(seconds)
+    assert task.done, world.stacks()
+    assert not [line for line in world.lines() if "task failed" in line]
+
+
+# -- the same contract, for the standard library's and for the simulated ones ----------------------
+
+REAL = SimpleNamespace(
+    Lock=threading.Lock,
+    RLock=threading.RLock,
+    Condition=threading.Condition,
+    Event=threading.Event,
+    Semaphore=threading.Semaphore,
+    Thread=threading.Thread,
+    Queue=queue.Queue,
+    local=threading.local,
+)
+SIMULATED = SimpleNamespace(
+    Lock=simulated.SimulatedLock,
+    RLock=simulated.SimulatedRLock,
+    Condition=simulated.SimulatedCondition,
+    Event=simulated.SimulatedEvent,
+    Semaphore=simulated.SimulatedSemaphore,
+    Thread=simulated.SimulatedThread,
+    Queue=simulated.SimulatedQueue,
+    local=simulated.SimulatedLocal,
+)
+
+
+@pytest.fixture(params=["real", "simulated"])
+def contract(request: pytest.FixtureRequest) -> Any:
+    def run(code: Callable[[Any], object]) -> None:
+        if request.param == "real":
+            code(REAL)
+            return
+        for seed in range(20):
+            world = World(seed, preempt=2)
+            simulated.set_world(world)
+            try:
+                failures: list[BaseException] = []
+
+                def main(failures: list[BaseException] = failures) -> None:
+                    try:
+                        code(SIMULATED)
+                    except AssertionError as exc:
+                        failures.append(exc)
+
+                lived(world, main)
+                assert not failures, failures
+            finally:
+                world.bury()
+                simulated.set_world(None)
+
+    return run
+
+
+def test_a_lock_is_held_by_one(contract: Any) -> None:
+    def code(of: Any) -> None:
+        lock, inside, most = of.Lock(), [0], [0]
+
+        def work() -> None:
+            for _ in range(10):
+                with lock:
+                    inside[0] += 1
+                    most[0] = max(most[0], inside[0])
+                    of.Event().wait(0.0001)
+                    inside[0] -= 1
+
+        threads = [of.Thread(target=work) for _ in range(3)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        assert most == [1]
+        assert not lock.locked()
+        with pytest.raises(RuntimeError):
+            lock.release()
+
+    contract(code)
+
+
+def test_a_lock_that_is_held_is_not_had_in_time(contract: Any) -> None:
+    def code(of: Any) -> None:
+        lock = of.Lock()
+        assert lock.acquire()
+        assert not lock.acquire(blocking=False)
+        assert not lock.acquire(timeout=0.01)
+        lock.release()
+        assert lock.acquire(timeout=0.01)
+
+    contract(code)
+
+
+def test_its_owner_may_take_an_rlock_again(contract: Any) -> None:
+    def code(of: Any) -> None:
+        lock, had = of.RLock(), []
+        with lock, lock:
+            other = of.Thread(target=lambda: had.append(lock.acquire(blocking=False)))
+            other.start()
+            other.join()
+        assert had == [False]
+        with pytest.raises(RuntimeError):
+            lock.release()
+
+    contract(code)
+
+
+def test_a_condition_wakes_those_who_wait(contract: Any) -> None:
+    def code(of: Any) -> None:
+        changed, seen, values = of.Condition(), [], []
+
+        def wait() -> None:
+            with changed:
+                seen.append(changed.wait_for(lambda: values, timeout=5))
+
+        threads = [of.Thread(target=wait) for _ in range(3)]
+        for one in threads:
+            one.start()
+        with changed:
+            values.append(1)
+            changed.notify_all()
+        for one in threads:
+            one.join()
+        assert seen == [[1]] * 3
+        with changed:
+            assert not changed.wait(0.01)
+        with pytest.raises(RuntimeError):
+            changed.notify()
+
+    contract(code)
+
+
+def test_an_event_is_heard_by_all_until_it_is_cleared(contract: Any) -> None:
+    def code(of: Any) -> None:
+        event, heard = of.Event(), []
+        threads = [of.Thread(target=lambda: heard.append(event.wait(5))) for _ in range(3)]
+        for one in threads:
+            one.start()
+        assert not event.wait(0.01)
+        event.set()
+        for one in threads:
+            one.join()
+        assert heard == [True] * 3
+        assert event.wait(0)
+        event.clear()
+        assert not event.wait(0)
+
+    contract(code)
+
+
+def test_a_semaphore_admits_so_many(contract: Any) -> None:
+    def code(of: Any) -> None:
+        room = of.Semaphore(2)
+        assert room.acquire()
+        assert room.acquire()
+        assert not room.acquire(blocking=False)
+        assert not room.acquire(timeout=0.01)
+        room.release()
+        assert room.acquire(timeout=1)
+
+    contract(code)
+
+
+def test_a_queue_keeps_the_order_and_its_bound(contract: Any) -> None:
+    def code(of: Any) -> None:
+        jobs, got = of.Queue(2), []
+
+        def take() -> None:
+            while (job := jobs.get()) is not None:
+                got.append(job)
+
+        taker = of.Thread(target=take)
+        taker.start()
+        for job in range(1, 8):
+            jobs.put(job)
+        jobs.put(None)
+        taker.join()
+        assert got == list(range(1, 8))
+        with pytest.raises(queue.Empty):
+            jobs.get(timeout=0.01)
+        jobs.put(1)
+        jobs.put(2)
+        with pytest.raises(queue.Full):
+            jobs.put(3, timeout=0.01)
+
+    contract(code)
+
+
+def test_a_thread_has_values_of_its_own(contract: Any) -> None:
+    def code(of: Any) -> None:
+        own, seen = of.local(), []
+        own.value = 1
+
+        def look() -> None:
+            seen.append(hasattr(own, "value"))
+            own.value = 2
+
+        other = of.Thread(target=look)
+        other.start()
+        other.join()
+        assert seen == [False]
+        assert own.value == 1
+
+    contract(code)
+
+
+# -- processes and time ----------------------------------------------------------------------------
+
+
+def test_time_jumps_to_the_next_thing_due(world: World) -> None:
+    lived(world, lambda: world.park(3600.0), seconds=4000.0)
+    assert world.now_s == pytest.approx(4000.0)
+
+
+def test_a_dead_process_does_nothing_more(world: World) -> None:
+    process, done = world.process("one"), []
+
+    def work() -> None:
+        while True:
+            world.park(1.0)
+            done.append(world.now_s)
+
+    process.spawn(work, "main")
+    world.at(3.5, process.kill)
+    world.run(10.0)
+    assert done == [1.0, 2.0, 3.0]
+
+
+def test_a_frozen_process_goes_on_where_it_was_and_its_clock_ran(world: World) -> None:
+    process, seen = world.process("one"), []
+
+    def work() -> None:
+        began_s = process.clock_s()
+        world.park(1.0)
+        seen.append((world.now_s, process.clock_s() - began_s))
+
+    process.spawn(work, "main")
+    world.at(0.5, process.freeze)
+    world.at(5.0, process.thaw)
+    world.run(10.0)
+    assert seen == [(5.0, pytest.approx(5.0))]
+
+
+def test_a_paused_host_does_not_see_that_time_has_passed(world: World) -> None:
+    process, seen = world.process("one"), []
+
+    def work() -> None:
+        began_s = process.clock_s()
+        world.park(1.0)
+        seen.append((world.now_s, process.clock_s() - began_s))
+
+    process.spawn(work, "main")
+    world.at(0.5, process.freeze_with_clock)
+    world.at(5.0, process.thaw)
+    world.run(10.0)
+    assert seen == [(pytest.approx(5.5), pytest.approx(1.0))]
+
+
+def test_a_clock_that_runs_fast_ends_a_wait_early(world: World) -> None:
+    process, seen = world.process("one"), []
+    process.run_clock(2.0)
+    process.spawn(lambda: (world.park(1.0), seen.append(world.now_s)), "main")
+    world.run(10.0)
+    assert seen == [pytest.approx(0.5)]
+
+
+def test_an_exception_can_be_raised_in_a_task_that_waits(world: World) -> None:
+    process, seen = world.process("one"), []
+
+    def work() -> None:
+        try:
+            world.park(1.0)
+        except ZeroDivisionError:
+            seen.append(world.now_s)
+
+    task = process.spawn(work, "main")
+    world.at(0.2, lambda: simulated.raise_in(task.number, ZeroDivisionError))
+    world.run(10.0)
+    assert seen == [1.0]  # as in reality: when the call that blocks returns
+
+
+def test_a_life_in_which_time_stands_still_is_told_with_all_stacks(world: World) -> None:
+    def spin_in_here() -> None:
+        while True:
+            world.pause_point()
+
+    world.process("one").spawn(spin_in_here, "spinner")
+    world.process("two").spawn(spin_in_here, "other spinner")
+    with pytest.raises(LifeHangs, match=r"(?s)one/spinner.*spin_in_here.*two/other spinner"):
+        world.run(1.0)
+
+
+def test_whatever_waits_at_the_end_of_a_life_is_ended(world: World) -> None:
+    ended = []
+
+    def work() -> None:
+        try:
+            simulated.SimulatedEvent().wait()
+        except Killed:
+            ended.append("killed")
+            raise
+
+    world.process("one").spawn(work, "main")
+    world.run(1.0)
+    assert world.bury() == 0
+    assert ended == ["killed"]
+
+
+_PROGRAM = """
+from leaderq.testing.simulation import primitives as simulated
+from leaderq.testing.simulation.scheduler import World
+
+world = World(11, preempt=3)
+simulated.set_world(world)
+jobs = simulated.SimulatedQueue()
+
+def work(name):
+    for number in range(30):
+        jobs.put((name, number))
+        world.note("put", name=name, number=number)
+        world.park(world.chance() * 0.01)
+
+for name in "abc":
+    world.process(name).spawn(lambda name=name: work(name), "main")
+world.run(5.0)
+print("\\n".join(world.lines()))
+world.bury()
+"""
+
+
+def test_the_same_seed_gives_the_same_history_in_any_process() -> None:
+    histories = {
+        subprocess.run(
+            [sys.executable, "-c", _PROGRAM],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(filter(None, sys.path))},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "4711")
+    }
+    assert len(histories) == 1
+    assert histories.pop().count("put") == 90
