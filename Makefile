@@ -9,16 +9,20 @@ CHANGES ?= 100
 TIMES   ?= 20
 JOBS    ?= 2
 
-.PHONY: demo test quick docs help lint unit faults soak queue-soak dyno-soak losses rude histories mutants compat lock bench smoke servers clean
+.PHONY: demo test test-long quick docs help lint unit faults soak queue-soak losses rude histories mutants compat lock bench servers clean
 
 demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; under two minutes
 	@$(BIN)/leaderq demo
 
-# Tests wait more than they compute (a third of their time, measured one by one): four workers keep two
-# cores busy, and each may have to wait for the others, hence the patience.
-# Plain pytest runs them one after the other.
-test: lint  ## linters, types, layers and all tests
-	@LEADERQ_TEST_PATIENCE=$${LEADERQ_TEST_PATIENCE:-3} $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# Tests wait more than they compute: four workers keep two cores busy, and each may have to wait for the
+# others, hence the patience. What tests/long.txt lists is left to test-long. Plain pytest runs one test
+# after the other, the long ones too.
+test: lint  ## linters, types, layers, and all tests but the long ones; eight minutes
+	@LEADERQ_TEST_PATIENCE=$${LEADERQ_TEST_PATIENCE:-3} $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long"
+
+test-long: lint  ## all tests, also those of tests/long.txt; a quarter of an hour
+	@LEADERQ_TEST_PATIENCE=$${LEADERQ_TEST_PATIENCE:-3} LEADERQ_TEST_CHANGES=$${LEADERQ_TEST_CHANGES:-2} \
+	  $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # The tests on servers go first: they take longest, and the other worker has unit tests meanwhile.
 quick: lint  ## linters, types, layers, unit tests and one test on servers a package; two minutes
@@ -51,19 +55,10 @@ soak: $(READY)  ## the nemesis against rude careers: MINUTES=60 SEED=7
 	@PYTHONPATH=tests/faults/careers $(BIN)/python -m leaderq.testing.nemesis --career bad_manners:Rude \
 	  --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --folder logs/nemesis-$$(date +%Y%m%d-%H%M%S)
 
-# What queues cost servers of 256, 512 and 1000 MB, a queue of 300,000, and 100 kills, freezes and cuts
-# of consumers, pulled and pushed, on one server and on three; the ordinary test run does a few.
-queue-soak: $(READY)  ## queues under 100 faults, on small servers, with 300,000 items
-	@LEADERQ_TEST_SOAK=1 LEADERQ_TEST_FAULTS=30 $(BIN)/python -m pytest -s --timeout 1800 tests/faults/queues \
+# What queues cost servers of 256, 512 and 1000 MB, and a queue of 300,000.
+queue-soak: $(READY)  ## queues on small servers, and with 300,000 items
+	@LEADERQ_TEST_SOAK=1 $(BIN)/python -m pytest -s --timeout 1800 \
 	  tests/integration/queues/test_kind_to_the_server.py tests/integration/queues/test_failed_items.py
-
-# Eight consumers of a Dyno queue, killed, and frozen for longer than their leases, under 50,000 messages,
-# on one server and on three: none lost, none held by two at once, nobody starved. And what a message
-# costs with 200,000 waiting, on a server of 512 MB.
-dyno-soak: $(READY)  ## 50,000 messages under kills and freezes
-	@$(BIN)/python tests/acceptance/dyno/depths.py
-	@$(BIN)/python tests/acceptance/dyno/soak.py --servers 1
-	@$(BIN)/python tests/acceptance/dyno/soak.py --servers 3
 
 # What a producer and its journal have taken: 10,000 simulated power cuts, a process killed at 1,000
 # points, and Kafka away for a minute under 20,000 messages a second. Half an hour on two cores.
@@ -73,17 +68,17 @@ losses: $(READY)  ## 10,000 power cuts and 1,000 kills of a journal
 	@$(BIN)/python benchmarks/producing.py --outage 60
 
 # Changes of leader of careers that never look at their term, so many of each kind, and a table of
-# the effects that came after; the ordinary test run does two of each. KINDS is a regular expression.
+# the effects that came after; make test-long does two of each. KINDS is a regular expression.
 rude: $(READY)  ## 100 changes of each kind: CHANGES=100 KINDS=freeze
-	@LEADERQ_TEST_CHANGES=$(CHANGES) LEADERQ_TEST_KINDS="$(KINDS)" $(BIN)/python -m pytest tests/acceptance/running/test_rude_careers.py
+	@LEADERQ_TEST_CHANGES=$(CHANGES) LEADERQ_TEST_KINDS="$(KINDS)" $(BIN)/python -m pytest tests/acceptance/running/test_rude_careers.py -k "not some"
 
 # Whether, of all who ask for a key, one runs, one waits, and each declined one is covered: 100
-# threads, tasks, and 16 processes over ZooKeeper whose waiters give up and die; so many times as
-# long as in the ordinary test run, with the figures.
+# threads, and 16 processes over ZooKeeper whose waiters give up and die; so many times as long as in
+# the ordinary test run, with the figures.
 histories: $(READY)  ## coalescing under long histories: TIMES=20
 	@LEADERQ_TEST_HISTORIES=$(TIMES) $(BIN)/python -m pytest -rP --show-capture=stdout \
-	  tests/unit/coalescing/test_coordinator_coverage.py tests/integration/coalescing/test_distributed_processes.py \
-	  -k "hundred or random or sixteen"
+	  tests/unit/coalescing/test_coordinator_threads.py tests/integration/coalescing/test_distributed_processes.py \
+	  -k "hundred or sixteen"
 
 # Small edits to the lines that keep two from acting, each with the test that kills it
 # (docs/design/mutants.md). ONLY="a text" tries those whose name, files or test contain it.
@@ -110,10 +105,6 @@ bench: $(READY)  ## all benchmarks
 	@$(BIN)/python benchmarks/singular.py
 	@$(BIN)/python benchmarks/journal.py
 	@$(BIN)/python benchmarks/producing.py
-
-# The demo cluster on a Docker engine, every plug pulled. STANDINS=1 builds stand-ins where the official images cannot be pulled.
-smoke: $(READY)  ## the demo cluster on Docker, every plug pulled: STANDINS=1
-	@$(BIN)/python tests/containers/smoke.py $(if $(filter 1,$(STANDINS)),--standins)
 
 servers: $(READY)  ## a ZooKeeper and a Kafka to try things with
 	@$(BIN)/leaderq servers up

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,7 @@ from leaderq.kafka.clients.kafka_python_connection import DIRECT
 import kafka  # isort: skip  (leaderq.kafka keeps the warnings of it to itself)
 
 pytest_plugins = ["leaderq.testing.plugin"]
+LONG = Path(__file__).with_name("long.txt")
 
 # An example that took long tells of a busy machine, not of the program.
 settings.register_profile(
@@ -36,6 +38,21 @@ def pytest_configure(config: pytest.Config) -> None:
     # all that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what ``long.txt`` lists; a line of it that fits no test is an error where all are
+    collected.
+    """
+    lines = [line for line in LONG.read_text().splitlines() if not line.startswith("#")]
+    found = set()
+    for item in items:
+        whole = item.nodeid.replace("\\", "/")
+        for line in {whole, whole.partition("[")[0], whole.partition("::")[0]}.intersection(lines):
+            item.add_marker(pytest.mark.long)
+            found.add(line)
+    if config.args == config.getini("testpaths") and (stale := sorted(set(lines) - found)):
+        raise pytest.UsageError(f"{LONG}: no such test: {stale}")
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from smoking.compose import CHECKOUT
 
+CHECKOUT = Path(__file__).parents[2]
 DOCKERFILE = CHECKOUT / "Dockerfile"
 
 

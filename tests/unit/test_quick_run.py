@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mutants.mutant import stands
+from standing import stands
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
@@ -19,4 +19,4 @@ def test_each_package_with_tests_on_servers_has_one_that_stands_in_the_quick_run
     homes = [TESTS / ELSEWHERE.get(package, f"integration/{package}") for package in packages]
     wanted = {str(home.relative_to(ROOT)) for home in homes if home.is_dir()}
     assert sorted(str(Path(line.partition("::")[0]).parent) for line in LISTED) == sorted(wanted)
-    assert all(stands(ROOT, line) for line in LISTED)
+    assert all(stands(line) for line in LISTED)

@@ -11,16 +11,12 @@ import ctypes
 import json
 import multiprocessing
 import os
-import resource
 import shlex
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -176,56 +172,11 @@ class LeavingChildren(TinyUnits):
         subprocess.run(daemon, check=True)
 
 
-class NamedInCyrillic(LeavingChildren):
-    """The worker has a name that the system has cut within a letter."""
-
-    def prepare(self) -> None:
-        Path("/proc/self/comm").write_bytes("начисление".encode()[:15])
-
-
-class LeakingFiles(LeavingChildren):
-    """What was started when the term began is still there, and no file can be opened any more."""
-
-    def unit(self, term: Term) -> None:
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (100, files))
-        self.kept = list(self.leak())
-        super().unit(term)
-
-    def leak(self) -> Iterator[int]:
-        with suppress(OSError):
-            while True:
-                yield os.open(os.devnull, os.O_RDONLY)
-
-
-class LeakingThreads(TinyUnits):
-    """No thread and no process can be started any more."""
-
-    def inaugurate(self, term: Term) -> None:
-        super().inaugurate(term)
-        resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
-        os.setuid(NOBODY)  # for root there is no limit
-
-
 class Unprivileged(TinyUnits):
     """The worker has become somebody else."""
 
     def prepare(self) -> None:
         os.setuid(NOBODY)
-
-
-class Believing(TinyUnits):
-    """A thread of it believes in the term for as long as ``check()`` passes, and says so."""
-
-    def inaugurate(self, term: Term) -> None:
-        super().inaugurate(term)
-        threading.Thread(target=self.believe, args=(term,), daemon=True).start()
-
-    def believe(self, term: Term) -> None:
-        while True:
-            term.check()
-            note("believed", term.number)
-            time.sleep(0.001)
 
 
 class Failing(Rude):

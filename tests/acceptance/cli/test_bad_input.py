@@ -4,16 +4,11 @@ the right exit code.
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
-
-from leaderq.testing.waiting import patience
 
 NOBODY = "127.0.0.1:1"
 
@@ -78,16 +73,6 @@ def test_a_command_that_cannot_lead_is_refused_at_once(shell, command, code, sai
     assert_refused(done, code, said)
 
 
-def test_a_module_that_fails_to_import_is_refused_and_debug_shows_where(shell, folder):
-    (folder / "faulty.py").write_text("import billing\nprices = {}['gold']\n")
-    assert_refused(
-        shell("run", "faulty:A"),
-        2,
-        f"importing module 'faulty' raised KeyError: 'gold' ({folder}/faulty.py:2)",
-    )
-    assert "Traceback" in shell("run", "faulty:A", "--debug").stderr
-
-
 def test_a_wrong_class_and_a_wrong_configuration_are_told_together(shell, folder):
     (folder / "leaderq.toml").write_text("zookeper = 'a'\n")
     done = shell("run", "billing:Nobody", "--settle-s", "x", kafka="a:b")
@@ -128,27 +113,9 @@ def test_what_a_kafka_career_declares_is_checked_before_anything_is_connected_to
     assert_refused(done, 2, "'topics' of Wrong is empty", "offsets='file'", "max_records", lines=3)
 
 
-@pytest.mark.parametrize("career", ["Late", "Asking"])
-def test_what_a_kafka_career_declares_while_it_prepares_is_not_checked_before(
-    shell, folder, silent_address, career
-):
-    (folder / "declared.py").write_text(DECLARED)
-    run = ("run", f"declared:{career}", "--connect-timeout-s", "0.2")
-    assert_refused(shell(*run, zookeeper=silent_address), 3, "ZooKeeper at")
-
-
 def test_a_malformed_file_is_refused_with_its_line(shell, folder):
     (folder / "leaderq.toml").write_text("zookeeper = 'a'\nkafka = \n")
     assert_refused(shell("run", "billing:AdBilling"), 2, f"{folder}/leaderq.toml", "line 2")
-
-
-def test_a_file_that_does_not_exist_is_refused(shell, folder):
-    assert_refused(
-        shell("status", "--config", "other.toml"),
-        2,
-        f"{folder}/other.toml",
-        "No such file or directory",
-    )
 
 
 @pytest.mark.parametrize(
@@ -165,87 +132,6 @@ def test_a_zookeeper_that_is_not_there_is_told_in_bounded_time(shell, arguments)
     assert_refused(done, 3, f"ZooKeeper at '{NOBODY}' did not answer within 0.5 s")
 
 
-def test_a_zookeeper_that_accepts_and_never_answers_is_told_in_bounded_time(shell, silent_address):
-    done = shell("status", zookeeper=silent_address, connect_timeout_s="0.5")
-    assert_refused(done, 3, f"ZooKeeper at '{silent_address}' did not answer within 0.5 s")
-
-
-ANNOUNCED = """
-class Announced(AdBilling):
-    def __init__(self):
-        print("made", flush=True)
-"""
-KILLED = """
-import signal, time
-class Announced(AdBilling):
-    def __init__(self):
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        print("made", flush=True)
-        time.sleep(60)
-"""
-
-
-@pytest.mark.parametrize(("told", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-@pytest.mark.parametrize(
-    ("guardian", "career"),
-    [("--guardian", ANNOUNCED), ("--no-guardian", ANNOUNCED), ("--guardian", KILLED)],
-    ids=["guardian", "alone", "killed by the signal itself"],
-)
-def test_a_candidate_that_still_looks_for_zookeeper_leaves_when_told(
-    folder, environment, silent_address, told, code, guardian, career
-):
-    command = [sys.executable, "-m", "leaderq", "run", "billing:Announced", guardian]
-    (folder / "billing.py").write_text((folder / "billing.py").read_text() + career)
-    with subprocess.Popen(
-        [*command, "--zookeeper", silent_address],
-        cwd=folder,
-        env=environment(connect_timeout_s="60"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "made\n"
-        process.send_signal(told)
-        _, err = process.communicate(timeout=60 * patience())
-    assert process.returncode == code, err
-    assert "Traceback" not in err
-
-
-@pytest.mark.parametrize(
-    "arguments", [["run", "--help"], ["config", "show"], ["version", "--json"]]
-)
-def test_a_reader_that_has_seen_enough_is_no_error(folder, environment, arguments):
-    reading, writing = os.pipe()
-    os.close(reading)
-    try:
-        command = [sys.executable, "-m", "leaderq", *arguments]
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=environment(),
-            stdout=writing,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    finally:
-        os.close(writing)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_the_shell_is_told_the_verbs_to_complete(shell, folder, environment):
-    asked = environment() | {
-        "_LEADERQ_COMPLETE": "bash_complete",
-        "COMP_WORDS": "leaderq sta",
-        "COMP_CWORD": "1",
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "leaderq"], cwd=folder, env=asked, capture_output=True, text=True
-    )
-    assert done.stdout == "plain,status\n"
-
-
 def test_a_secret_appears_nowhere(shell, folder):
     (folder / "leaderq.toml").write_text(
         "zookeeper_user = 'u'\nzookeeper_auth = 'digest'\nzookeeper_password = 'hunter2'\n"
@@ -259,20 +145,3 @@ def test_a_secret_appears_nowhere(shell, folder):
         done = shell(*arguments, zookeeper=NOBODY, connect_timeout_s="0.3")
         assert "hunter2" not in done.stdout + done.stderr
     assert "****" in shell("config", "show").stdout
-
-
-def test_doctor_lists_every_problem_of_the_configuration(shell, folder):
-    (folder / "leaderq.toml").write_text("zookeper = 'a'\nsettle_s = 'x'\n")
-    done = shell("doctor", "--quick")
-    assert done.returncode == 2
-    assert (
-        len([line for line in done.stdout.splitlines() if line.startswith("failed  configuration")])
-        == 2
-    )
-
-
-def test_doctor_says_which_server_does_not_answer(shell):
-    done = shell("doctor", zookeeper=NOBODY, kafka=NOBODY, connect_timeout_s="0.5")
-    assert done.returncode == 3
-    failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("failed")]
-    assert failed == ["zookeeper", "kafka"]

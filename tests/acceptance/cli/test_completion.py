@@ -4,7 +4,6 @@ on.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 
@@ -56,13 +55,3 @@ def test_careers_candidates_and_queues_are_asked_of_zookeeper(
     assert complete("status", "--career", "ad") == ["ad-billing"]
     assert complete("transfer", "--career", "ad-billing", "--to", "b") == ["bert"]
     assert complete("queue", "drain", f"{root}/o") == [f"{root}/orders", f"{root}/other"]
-
-
-@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
-def test_the_script_for_a_shell_is_written_and_that_shell_can_read_it(shell, name):
-    done = shell("completion", name)
-    assert done.returncode == 0, done.stderr
-    assert "_LEADERQ_COMPLETE" in done.stdout
-    if program := shutil.which(name):
-        read = subprocess.run([program, "-n"], input=done.stdout, capture_output=True, text=True)
-        assert (read.returncode, read.stderr) == (0, "")

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from leaderq import connect
 from leaderq.kafka.dead_letters.format import new_dead_letter
 from leaderq.kafka.dead_letters.replay import replay_group
 from leaderq.kafka.record import Record
@@ -117,25 +116,6 @@ def test_letters_are_listed_filtered_and_limited(dead, letters):
     assert none.stderr == f"no dead letters of that kind on topic {letters.topic!r}\n"
 
 
-def test_one_letter_is_shown_whole_and_its_value_raw(dead, letters):
-    letters.write(1, b"\xff\x00\n")
-    text = dead("show", "0:3").stdout
-    for said in (
-        "order 3",
-        "k3",
-        "trace: t",
-        "leaderq-dead-text: bank away",
-        f"{letters.origin}-0@3",
-    ):
-        assert said in text
-    (found,) = rows(dead("show", "0:3", "--json"))
-    assert (found["key"], found["value"], found["attempts"]) == ("k3", "order 3", 3)
-    assert {"name": "trace", "value": "t"} in found["headers"]
-    assert dead("show", "0:3", "--raw").stdout == "order 3"
-    assert "(hexadecimal) ff 00 0a" in dead("show", f"0:{COUNT}").stdout
-    assert rows(dead("show", f"0:{COUNT}", "--json"))[0]["value"] == {"base64": "/wAK"}
-
-
 def test_a_dry_run_says_what_a_replay_then_does(dead, letters):
     refused = dead("replay")
     assert refused.returncode == 2
@@ -168,19 +148,6 @@ def test_a_dry_run_says_what_a_replay_then_does(dead, letters):
     )
 
 
-def test_letters_go_to_another_topic_if_one_is_named(dead, letters):
-    again = f"{letters.career}-again"
-    missing = dead("replay", "--to", again, "--yes")
-    assert missing.returncode == 2
-    assert f"no topic '{again}'" in missing.stderr
-    create_topics(letters.address, {again: 1})
-    assert rows(dead("replay", "--to", again, "--dry-run", "--json"))[0]["to"] == f"{again}-0"
-    done = dead("replay", "--to", again, "--rate", "0", "--yes")
-    assert done.stderr.startswith(f"{COUNT} replayed"), done.stderr
-    assert letters.sent() == 0
-    assert end_offsets(letters.address, again)[0] >= COUNT
-
-
 @pytest.mark.parametrize(
     ("told", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130)]
 )
@@ -209,30 +176,6 @@ def test_a_replay_that_is_stopped_midway_is_begun_again_and_sends_each_letter_on
     assert letters.progress_noted() == COUNT
 
 
-def test_the_topic_is_the_one_the_leader_published_else_the_one_that_is_named(
-    shell, kafka_broker, zookeeper_server, topic_name, root
-):
-    letters = Letters(kafka_broker.address, topic_name, f"{topic_name}-elsewhere")
-    given = {
-        "kafka": letters.address,
-        "zookeeper": zookeeper_server.address,
-        "root": root,
-        "career": topic_name,
-    }
-    missing = shell("dead", "ls", **given)
-    assert missing.returncode == 2
-    assert f"no topic '{topic_name}-dead'" in missing.stderr
-    assert len(rows(shell("dead", "ls", "--topic", letters.topic, "--json", **given))) == COUNT
-    with connect(zookeeper_server.address) as session:
-        session.ensure_path(f"{root}/{topic_name}/progress")
-        session.set(
-            f"{root}/{topic_name}/progress",
-            json.dumps({"dead_letters": letters.topic}).encode(),
-            -1,
-        )
-    assert len(rows(shell("dead", "ls", "--json", **given))) == COUNT
-
-
 def test_what_an_operator_gets_wrong_is_said_in_one_line(dead):
     mistakes: list[tuple[list[str], int, str]] = [
         (["show", "x"], 2, "'x' is not PARTITION:OFFSET"),
@@ -248,10 +191,3 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line(dead):
         assert said in done.stderr
         assert done.stderr.startswith("leaderq: error: ")
         assert done.stderr.count("\n") == 1
-
-
-def test_a_kafka_that_is_not_there_is_told_in_bounded_time(dead):
-    # ZooKeeper is asked first, and must answer within it
-    done = dead("ls", kafka="127.0.0.1:1", connect_timeout_s="6")
-    assert done.returncode == 3
-    assert "127.0.0.1:1" in done.stderr

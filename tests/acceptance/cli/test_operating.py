@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import time
-import uuid
 
 from leaderq import connect
 from leaderq.election.layout import Layout
@@ -96,40 +95,6 @@ def test_transfer_and_step_down_return_when_the_next_leader_is_inaugurated(
     assert refused.stderr.startswith("leaderq: error: 'nobody' does not stand for 'ad-billing'")
 
 
-def test_a_request_for_a_career_nobody_knows_changes_nothing(shell, stand, root, zookeeper_server):
-    given = {"zookeeper": zookeeper_server.address, "root": root}
-    stand("a")
-    for arguments in (
-        ["pause"],
-        ["resume"],
-        ["step-down"],
-        ["transfer", "--to", "a"],
-        ["status"],
-        ["members"],
-        ["history"],
-    ):
-        done = shell(*arguments, "--career", "ad-biling", **given)
-        assert done.returncode == 2
-        assert "did you mean 'ad-billing'?" in done.stderr
-    assert [view["career"] for view in lines(shell("status", "--json", **given))] == ["ad-billing"]
-
-
-def test_the_floor_is_raised_for_a_career_that_was_forgotten(shell, stand, root, zookeeper_server):
-    given = {"zookeeper": zookeeper_server.address, "root": root, "career": "ad-billing"}
-    done = shell("raise-floor", "41", **given)
-    assert (done.returncode, done.stderr) == (0, "the next term is numbered 41 or higher\n")
-    stand("a").wait_for("stage_began", stage="execution")
-    (view,) = lines(shell("status", "--json", **given))
-    assert view["term"] == 41
-
-
-def test_a_lonely_leader_does_not_step_down(shell, stand, root, zookeeper_server):
-    stand("a").wait_for("stage_began", stage="execution")
-    done = shell("step-down", zookeeper=zookeeper_server.address, root=root, career="ad-billing")
-    assert done.returncode == 1
-    assert "is the only candidate" in done.stderr
-
-
 def test_work_is_paused_and_resumed_without_a_change_of_leader(
     shell, stand, root, zookeeper_server
 ):
@@ -144,16 +109,6 @@ def test_work_is_paused_and_resumed_without_a_change_of_leader(
     leader.wait_for("work_resumed")
     (view,) = lines(shell("status", "--json", **given))
     assert (view["leader"], view["term"], view["paused"]) == ("a", 1, False)
-
-
-def test_where_nobody_ever_stood_status_says_so(shell, root, zookeeper_server):
-    given = {"zookeeper": zookeeper_server.address, "root": root}
-    done = shell("status", **given)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "nobody has stood for any career" in done.stderr
-    done = shell("status", "--career", "x", "--json", **given)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "nobody has ever stood for career 'x'" in done.stderr
 
 
 def test_each_change_of_stage_is_one_line_with_event_career_candidate_and_term(stand, folder):
@@ -202,47 +157,3 @@ def read_until(fd, text):
     while text not in seen:
         seen += os.read(fd, 4096).decode()
     return seen
-
-
-def test_what_prepare_raises_ends_the_process_with_the_place_in_the_users_code(
-    shell, root, zookeeper_server
-):
-    done = shell(
-        "run",
-        "billing:Unprepared",
-        "--log-level",
-        "error",
-        zookeeper=zookeeper_server.address,
-        root=root,
-    )
-    assert done.returncode == 1
-    assert "billing.py" in done.stderr
-    assert (
-        "leaderq: error: career 'unprepared' failed in prepare: RuntimeError: no such database"
-        in done.stderr
-    )
-    assert "runner.py" not in done.stderr
-
-
-def test_doctor_finds_a_healthy_zookeeper_and_leaves_nothing_behind(shell, zookeeper_server):
-    root = f"/doctor-{uuid.uuid4().hex}/deep"
-    done = shell("doctor", "--quick", "--json", zookeeper=zookeeper_server.address, root=root)
-    found = {each["check"]: each for each in lines(done)}
-    assert found["zookeeper"]["verdict"] == "ok"
-    assert found["root"]["detail"] == f"{root} can be written (made when first used)"
-    again = {
-        each["check"]: each
-        for each in lines(
-            shell("doctor", "--quick", "--json", zookeeper=zookeeper_server.address, root=root)
-        )
-    }
-    assert again["root"] == found["root"]
-
-
-def test_doctor_advises_about_a_session_timeout_that_was_not_granted(shell, zookeeper_server):
-    done = shell(
-        "doctor", "--quick", "--json", zookeeper=zookeeper_server.address, session_timeout_s="599"
-    )
-    advice = next(each for each in lines(done) if each["check"] == "session time-out")
-    assert advice["verdict"] == "advice"
-    assert "not 599 s" in advice["detail"]

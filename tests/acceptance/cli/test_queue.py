@@ -4,9 +4,6 @@ killed, interrupted, and into a pipe that nobody reads to its end.
 
 from __future__ import annotations
 
-import json
-import platform
-import select
 import signal
 import subprocess
 import sys
@@ -23,7 +20,6 @@ from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Session
-from leaderq.zookeeper.paths import parent_of
 
 
 @pytest.fixture
@@ -137,182 +133,6 @@ def test_items_are_put_listed_shown_and_drained_in_their_order(queue, path):
     assert queue("peek", path).err == f"no items at {path}\n"
 
 
-def test_items_end_with_nul_or_are_in_base64_where_lines_will_not_do(queue, path):
-    assert queue("put", path, "--null", stdin=b"a\nb\0\0c").code == 0
-    assert queue("put", path, "--base64", "/wo=", "").code == 0
-    done = queue("drain", path, "--yes", "--null", "--limit", "3")
-    assert (done.out, len(done.err.splitlines())) == (b"a\nb\0\0c\0", 1)
-    assert queue("drain", path, "--yes", "--base64").out == b"/wo=\n\n"
-
-
-@pytest.mark.parametrize(
-    ("options", "name", "key"),
-    [
-        (["--id", "a/b"], "queue-|a_b|0000000000", {"id": "a_b"}),
-        (["--priority", "-5"], "queue-0FFFFFFFB0000000000", {"priority": -5}),
-        (["--kind", "plain"], "queue-0000000000", {}),
-        (["--kind", "simple"], "qn-0000000000", {}),
-    ],
-)
-def test_a_queue_goes_over_into_another_through_json_with_its_keys(
-    queue, path, session, options, name, key
-):
-    assert queue("put", path, *options, "one", "two").code == 0
-    assert (
-        queue("put", path, "--base64", "/w==", *(options if key else [])).err
-        == f"1 stored in {path}\n"
-    )
-    first, *_ = rows = queue("drain", path, "--json", "--yes").rows
-    assert first["name"] == name
-    assert {each: first[each] for each in key} == key
-    moved = queue("put", f"{path}2", "--from-json", *([] if key else options), stdin=lines(rows))
-    assert moved.code == 0, moved.err
-    again = queue("drain", f"{path}2", "--json", "--yes").rows
-    assert [(row["name"], row["values"]) for row in again] == [
-        (row["name"], row["values"]) for row in rows
-    ]
-
-
-def test_what_java_has_requeued_without_its_priority_goes_over_as_it_is(queue, path):
-    rows = [{"values": ["urgent"], "priority": -1}, {"values": ["requeued"], "priority": None}]
-    done = queue("put", path, "--from-json", stdin=lines(rows))
-    assert (
-        done.err
-        == f"{path} is new: taken for a priority queue (--kind says otherwise)\n2 stored in"
-        f" {path}\n"
-    )
-    assert [row["name"] for row in queue("peek", path, "--json").rows] == [
-        "queue-0000000001",
-        "queue-0FFFFFFFF0000000000",
-    ]
-    done = queue(
-        "put", path, "--from-json", stdin=lines([{"value": "x"}, {"value": "x", "id": "y"}])
-    )
-    assert done.code == 1
-    assert "item 1: priority=None: give a whole number" in done.err
-    assert "item 2: it is an item of a queue of the kind id, and this one is priority" in done.err
-
-
-def lines(rows: list[dict[str, Any]]) -> bytes:
-    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-
-
-def test_delayed_items_are_shown_with_their_time_and_drained_all_the_same(queue, path):
-    assert queue("put", path, "--delay-s", "3600", "later").code == 0
-    assert queue("put", path, "--delay-s", "0", "now").code == 0
-    rows = queue("peek", path, "--json").rows
-    assert [row["values"] for row in rows] == [["now"], ["later"]]
-    assert 3_590_000 < rows[1]["due_ms"] - rows[0]["due_ms"] < 3_610_000
-    assert queue("peek", path).out.split()[1] == b"DUE"
-    assert queue("drain", path, "--yes").out == b"now\nlater\n"
-
-
-def test_several_items_share_a_znode_and_come_out_one_by_one(queue, path, session):
-    assert queue("put", path, "--multi", "2", stdin=b"a\nb\nc\n").err.endswith(
-        f"2 znodes of up to 2 items stored in {path}\n"
-    )
-    assert [row["values"] for row in queue("peek", path, "--json").rows] == [["a", "b"], ["c"]]
-    assert queue("peek", path).out.decode().splitlines()[1].endswith("a (and 1 more)")
-    assert queue("drain", path, "--yes").out == b"a\nb\nc\n"
-
-
-def test_lines_that_cannot_be_put_are_told_and_the_others_stored(queue, path, session):
-    bad = [
-        b"[]",
-        b"{",
-        b'{"values": [1]}',
-        b'{"values": ["a"], "priority": "x"}',
-        b'{"corrupt": "x"}',
-        b'{"value": "fine"}',
-    ]
-    done = queue("put", path, "--from-json", stdin=b"\n".join(bad))
-    assert (done.code, done.out) == (1, b"")
-    assert [line.split(":")[0] for line in done.err.splitlines()[:5]] == [
-        f"item {n}" for n in range(1, 6)
-    ]
-    assert done.err.endswith(f"1 stored in {path}; 5 refused\n")
-    assert values(session, path) == [b"fine"]
-    done = queue(
-        "put", path, "--json", stdin=b"ok\n" + bytes(1_100_000).replace(b"\0", b"x") + b"\nok\n"
-    )
-    assert done.code == 1
-    assert "item 2: " in done.err
-    assert "the server accepts" in done.err
-    assert json.loads(done.out) == {"stored": 2, "refused": 1}
-    assert values(session, path) == [b"fine", b"ok", b"ok"]
-
-
-def test_queues_are_listed_below_a_path_with_what_is_odd_about_them(
-    queue, path, session, znode_root
-):
-    assert queue("put", path, "a").code == 0
-    session.create(f"{path}/stray")
-    bury(session, f"{znode_root}/reaped", count=2)
-    assert queue("put", f"{znode_root}/prio", "--priority", "1", "a").code == 0
-    assert queue("pause", f"{znode_root}/prio").code == 0
-    session.ensure_path(f"{znode_root}/empty")
-    rows = {row["queue"].rpartition("/")[2]: row for row in queue("ls", znode_root, "--json").rows}
-    assert {name: (row["kind"], row["depth"], row["dead"]) for name, row in rows.items()} == {
-        "orders": ("plain", 1, 0),
-        "prio": ("priority", 1, 0),
-        "reaped": (None, 0, 2),
-    }
-    assert (rows["orders"]["foreign"], rows["prio"]["paused"]) == (["stray"], True)
-    table = queue("ls", znode_root).out.decode()
-    for said in ("1 foreign: stray", "paused", "its path is not there"):
-        assert said in table
-    assert queue("ls", f"{znode_root}/empty", "--json").rows[0]["depth"] == 0
-    assert queue("ls", f"{znode_root}/empty/").code == 0
-
-
-def test_a_sharder_shows_its_queues_and_is_neither_emptied_nor_filled(queue, path, session):
-    shard = f"{path}/queue-00000000-0000-4000-8000-000000000000"
-    session.ensure_path(shard)
-    assert queue("put", shard, "a").code == 0
-    rows = queue("ls", path, "--json").rows
-    assert [(row["queue"], row["kind"], row["depth"]) for row in rows] == [
-        (path, "sharder", 0),
-        (shard, "plain", 1),
-    ]
-    for arguments in (
-        ["put", path, "b"],
-        ["purge", path, "--yes"],
-        ["drain", path, "--yes"],
-        ["peek", path],
-    ):
-        done = queue(*arguments)
-        assert (done.code, done.out) == (2, b"")
-        assert "is the path of a sharder with 1 queues below it; name one of them" in done.err
-    assert values(session, shard) == [b"a"]
-    bury(session, f"{path}-side/{shard[-42:]}")
-    assert [row["queue"] for row in queue("ls", parent_of(path), "--json").rows] == [path]
-
-
-def test_what_consumers_work_on_is_shown_and_left_alone(queue, path, session):
-    assert queue("put", path, "a", "b", "c").code == 0
-    session.ensure_path(f"{path}-locks")
-    session.create(f"{path}-locks/queue-0000000001", ephemeral=True)
-    locks = ["--lock-path", f"{path}-locks"]
-    assert [row["held"] for row in queue("peek", path, "--json", *locks).rows] == [
-        False,
-        True,
-        False,
-    ]
-    assert queue("ls", path, "--json", *locks).rows[0]["held"] == 1
-    done = queue("drain", path, "--yes", *locks)
-    assert (done.out, done.err.splitlines()[0]) == (b"a\nc\n", f"2 drained from {path}")
-    assert "1 left there: held by consumers" in done.err
-    assert session.children(f"{path}-locks") == ["queue-0000000001"]
-    done = queue("purge", path, "--yes", "--json", *locks)
-    assert json.loads(done.out) == {"deleted": 0, "held": 1, "gone": 0, "stuck": 0}
-    assert "--held-too deletes them" in done.err
-    assert queue("purge", path, "--yes", "--held-too", *locks).err == f"1 deleted from {path}\n"
-    assert (
-        "nobody has ever used the lock path"
-        in queue("purge", path, "--yes", "--lock-path", f"{path}-lcks").err
-    )
-
-
 def test_a_queue_is_removed_with_everything_beside_it_and_only_by_force_while_it_holds_items(
     queue, path, session
 ):
@@ -323,19 +143,6 @@ def test_a_queue_is_removed_with_everything_beside_it_and_only_by_force_while_it
     assert queue("rm", path, "--force", "--yes").code == 0
     parent, _, name = path.rpartition("/")
     assert [child for child in session.children(parent or "/") if child.startswith(name)] == []
-
-
-def test_corrupt_items_are_shown_and_leave_the_queue_only_as_json(queue, path, session):
-    assert queue("put", path, "a").code == 0
-    session.create(f"{path}/queue-", b"\xffodd", sequential=True)
-    assert "(corrupt: an item of 4 bytes is shorter" in queue("peek", path).out.decode()
-    done = queue("drain", path, "--yes")
-    assert (done.code, done.out) == (0, b"a\n")
-    assert "1 left there" in done.err
-    (row,) = queue("drain", path, "--yes", "--json").rows
-    assert row["data"] == {"base64": "/29kZA=="}
-    assert "shorter" in row["corrupt"]
-    assert session.children(path) == []
 
 
 def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, session):
@@ -364,33 +171,6 @@ def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, sess
     assert queue("dead", path, names[0], "--drop", "--yes").err == "1 dropped\n"
     assert queue("requeue", path, "--all").err == f"1 sent back to {path}; 0 remain\n"
     assert values(session, path)[2:] == [b"dead 2"]
-
-
-def test_consumers_are_paused_and_go_on(queue, path, session):
-    assert queue("put", path, "a").code == 0
-    keeper = QueueAdmin(session, QueuePaths(path))
-    assert queue("pause", path).err == f"{path} is paused\n"
-    assert queue("pause", path).err == f"{path} is paused already\n"
-    assert keeper.is_paused()
-    assert queue("resume", path).err == f"{path} resumes\n"
-    assert queue("resume", path).err == f"{path} was not paused\n"
-    assert not keeper.is_paused()
-
-
-def test_side_data_of_a_queue_lies_where_the_operator_says(queue, path, session, znode_root):
-    side = f"{znode_root}/side/orders"
-    session.ensure_path(side)
-    session.create(f"{znode_root}/side/theirs")
-    told = ("--meta-path", side)
-    assert queue("put", path, "a", "b", *told).code == 0
-    assert queue("pause", path, *told).code == 0
-    assert queue("ls", path, "--json", *told).rows[0]["paused"]
-    assert queue("drain", path, "--yes", *told).out == b"a\nb\n"
-    assert session.exists(f"{path}-meta") is None
-    assert "one queue" in queue("rm", path, f"{path}2", "--yes", *told).err
-    session.delete(f"{znode_root}/side/theirs")
-    assert queue("rm", path, "--yes", *told).code == 0
-    assert sorted(session.children(znode_root)) == ["side"]
 
 
 def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(queue, path, session):
@@ -428,14 +208,6 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(que
     assert values(session, path) == [b"a"]
 
 
-def test_servers_that_are_not_there_are_told_in_bounded_time(queue, monkeypatch):
-    monkeypatch.setenv("LEADERQ_ZOOKEEPER", "127.0.0.1:1")
-    monkeypatch.setenv("LEADERQ_CONNECT_TIMEOUT_S", "1")
-    done = queue("ls", "/")
-    assert done.code == 3
-    assert "127.0.0.1:1" in done.err
-
-
 COUNT = 3000
 
 
@@ -464,30 +236,6 @@ def test_a_drain_into_a_pipe_that_breaks_puts_back_all_that_was_not_read(
         err.decode()
         == f"the reader went away; what it had not read went back\n{taken} drained from {path}\n"
     )
-
-
-def test_a_drain_that_ends_waits_until_its_reader_has_taken_the_last_item(
-    begin, path, session, queue
-):
-    assert queue("put", path, "a", "b", "c").code == 0
-    process = begin("drain", path, "--yes", stdout=subprocess.PIPE, bufsize=0)
-    eventually(lambda: session.children(path) == [])
-    assert process.stdout.read(2) == b"a\n"
-    process.stdout.close()
-    assert process.wait(60 * patience()) == 1
-    assert values(session, path) == [b"b", b"c"]
-
-
-def test_a_reader_that_takes_its_time_gets_each_item_once(begin, path, session, queue):
-    assert queue("put", path, "a", "b", "c").code == 0
-    process = begin("drain", path, "--yes", stdout=subprocess.PIPE, bufsize=0)
-    eventually(lambda: select.select([process.stdout], [], [], 0)[0])
-    eventually(lambda: session.children(path) == [])
-    read = b""
-    while part := process.stdout.read(1):
-        read += part
-    assert (read, process.wait(60 * patience())) == (b"a\nb\nc\n", 0)
-    assert session.children(f"{path}-meta/drained") == []
 
 
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
@@ -527,16 +275,6 @@ def test_a_drain_that_is_killed_loses_nothing_and_the_next_one_ends_it(
     assert session.children(f"{path}-meta/drained") == []
 
 
-def test_two_drains_do_not_get_in_each_others_way(begin, filled, path, queue):
-    process = begin("drain", path, "--yes", "--follow", stdout=subprocess.PIPE)
-    assert process.stdout.readline() == filled[0] + b"\n"
-    second = queue("drain", path, "--yes", "--session-timeout-s", "6")
-    assert (second.code, second.out) == (1, b"")
-    assert (
-        f"{path} is being drained by {platform.node()}:{process.pid}; one at a time" in second.err
-    )
-
-
 def test_a_drain_that_follows_gives_out_what_comes_until_ctrl_c(begin, path, queue, session):
     assert queue("put", path, "a").code == 0
     process = begin("drain", path, "--yes", "--follow", stdout=subprocess.PIPE)
@@ -547,38 +285,3 @@ def test_a_drain_that_follows_gives_out_what_comes_until_ctrl_c(begin, path, que
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60 * patience())
     assert (process.returncode, err.decode()) == (0, f"3 drained from {path}\n")
-
-
-def test_items_are_stored_as_they_come_and_a_put_that_is_stopped_says_how_many(
-    begin, path, session
-):
-    process = begin("put", path, stdin=subprocess.PIPE)
-    process.stdin.write(b"a\nb\nc")
-    process.stdin.flush()
-    eventually(lambda: values(session, path) == [b"a", b"b"])
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60 * patience())
-    assert (process.returncode, b"Traceback" in err) == (130, False), err
-    assert err.decode().endswith(f"2 stored in {path}\n")
-    assert values(session, path) == [b"a", b"b"]
-
-
-def test_a_put_that_is_killed_has_stored_the_first_ones_without_a_gap(
-    begin, path, session, tmp_path
-):
-    wanted = [b"%06d" % n for n in range(60_000)]
-    (tmp_path / "items").write_bytes(b"\n".join(wanted))
-    with (tmp_path / "items").open("rb") as items:
-        process = begin("put", path, stdin=items)
-        eventually(lambda: len(session.children(path)) > 100)
-        process.kill()
-        process.wait()
-
-    def stored() -> int:
-        found = values(session, path)
-        assert found == wanted[: len(found)]
-        return len(found)
-
-    eventually(
-        lambda: stored() == QueueAdmin(session, QueuePaths(path)).depth()
-    )  # what was on its way may yet arrive

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,6 @@ from queue_runs import Queue, runs_of
 
 from leaderq.dyno import DynoQueue, Message, Unique
 from leaderq.queues import RetryPolicy
-from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
 
@@ -78,68 +76,6 @@ def test_messages_are_put_shown_and_listed_as_a_program_sees_them(
         assert (again.payload, again.group) == (b"\xff", "g")
 
 
-def test_what_consumers_hold_and_what_failed_is_shown_shard_by_shard(
-    queue: Queue, path: str, jobs: DynoQueue
-) -> None:
-    jobs.push(
-        [
-            Message(payload=b"held"),
-            Message(payload=b"rests"),
-            Message(payload=b"waits"),
-            Message(shard="b"),
-        ]
-    )
-    held, rests = jobs.pop(2, 30)
-    rests.nack("KeyError", delay_s=600, retry=RetryPolicy(attempts=5))
-    rows = queue("peek", path, "--json").rows
-    assert [(row["values"][0], row["held"], row["attempt"], row["deliveries"]) for row in rows] == [
-        ("", False, 1, 0),
-        ("waits", False, 1, 0),
-        ("rests", False, 2, 1),
-        ("held", True, 1, 1),
-    ]
-    a, b = queue("stats", path, "--json").rows
-    assert a.pop("oldest_due_s") >= 0
-    assert a == {"shard": "a", "due": 1, "delayed": 1, "held": 1, "dead": 0}
-    assert (b["shard"], b["due"]) == ("b", 1)
-    assert queue("stats", path).out.splitlines()[0].split() == [
-        "SHARD",
-        "DUE",
-        "DELAYED",
-        "HELD",
-        "DEAD",
-        "OLDEST",
-    ]
-    held.ack()  # nobody was disturbed
-
-
-def test_what_is_done_elsewhere_is_acknowledged_unless_a_consumer_holds_it(
-    queue: Queue, path: str, jobs: DynoQueue
-) -> None:
-    jobs.push(
-        [Message(id="held"), Message(id="kept", unique_s=600), Message(id="later", timeout_s=600)]
-    )
-    (held,) = jobs.pop(1, 30)
-    assert held.id == "held"
-    done = queue("ack", path, "kept", "later", "held", "nobody", "--json")
-    assert (done.code, done.err) == (1, "2 acknowledged; 1 held; 1 absent\n")
-    assert json.loads(done.out) == {
-        "acknowledged": ["kept", "later"],
-        "held": ["held"],
-        "absent": ["nobody"],
-    }
-    assert not jobs.ensure(Message(id="kept")), (
-        "its id is kept for its window, as after any acknowledgement"
-    )
-    assert jobs.ensure(Message(id="later"))
-    assert queue("ack", path, "held", "--held-too").code == 0
-    with pytest.raises(Exception, match="not this consumer's"):
-        held.ack()
-    (name,) = [row["name"] for row in queue("peek", path, "--json").rows]
-    assert queue("ack", path, name).err == "1 acknowledged\n"
-    assert jobs.shard_sizes()["a"] == {"messages": 0, "resting": 0, "leased": 0, "dead": 0}
-
-
 def test_dead_letters_are_shown_filtered_sent_back_and_dropped(
     queue: Queue, path: str, jobs: DynoQueue
 ) -> None:
@@ -199,48 +135,6 @@ def test_a_queue_is_purged_but_for_what_is_held_and_removed_when_it_is_not_in_us
     assert session.exists(path) is None
 
 
-def test_a_queue_goes_over_into_another_through_json(
-    queue: Queue, path: str, jobs: DynoQueue
-) -> None:
-    jobs.push(
-        [
-            Message(id="a", payload=b"\xff", priority=3, headers={"k": "v"}, group="g"),
-            Message(payload=b"b", shard="b"),
-        ]
-    )
-    lines = queue("peek", path, "--all", "--json").out
-    assert queue("put", f"{path}2", "--kind", "dyno", "--from-json", stdin=lines.encode()).code == 0
-    keys = ("id", "priority", "headers", "group", "values")
-    one, other = (queue("peek", where, "--json").rows for where in (path, f"{path}2"))
-    assert [{key: row[key] for key in keys} for row in one] == [
-        {key: row[key] for key in keys} for row in other
-    ]
-
-
-def test_messages_that_cannot_be_put_are_told_and_the_others_stored(
-    queue: Queue, path: str, jobs: DynoQueue
-) -> None:
-    jobs.push(Message(id="a"))
-    done = queue("put", path, "--id", "a", "one", "two")
-    assert (done.code, done.err.splitlines()[-1]) == (1, f"0 stored in {path}; 2 refused")
-    assert "item 1: the id 'a' is that of a/" in done.err
-    lines = [
-        {"value": "good"},
-        {"value": "x", "priority": 100},
-        {"value": "x" * 2_000_000},
-        {"values": ["a", "b"]},
-    ]
-    lines += [{"value": "x", "headers": {"a": 1}}, {"value": "x", "id": "a"}, {"value": "good"}]
-    done = queue(
-        "put", path, "--from-json", stdin=b"\n".join(json.dumps(line).encode() for line in lines)
-    )
-    assert (done.code, done.err.splitlines()[-1]) == (1, f"2 stored in {path}; 5 refused")
-    assert sum(one.payload == b"good" for one in jobs.all_messages()) == 2
-    assert (
-        "item 1: shard 'z' is not one of ['a', 'b']" in queue("put", path, "--shard", "z", "x").err
-    )
-
-
 def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(
     queue: Queue, path: str, jobs: DynoQueue, znode_root: str
 ) -> None:
@@ -270,19 +164,3 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(
         assert said in done.err, (arguments, done)
         assert done.err.count("\n") == 1, done
     assert jobs.size() == 1
-
-
-def test_looking_disturbs_nobody_and_shows_what_cannot_be_read(
-    queue: Queue, path: str, jobs: DynoQueue, session: Session
-) -> None:
-    jobs.push(Message(payload=b"good"))
-    session.create(f"{path}/shards/a/messages/00-1700000000000-00000000-0000000999", b"\xff")
-    session.create(f"{path}/shards/a/messages/foreign", b"?")
-    jobs.process_unacks()
-    before = sorted(session.children(f"{path}/members"))
-    good, bad = queue("peek", path, "--json").rows
-    assert (good["values"], bad["data"]) == (["good"], {"base64": "/w=="})
-    assert "corrupt" in queue("peek", path).out
-    assert queue("ls", path).code == queue("stats", path).code == 0
-    assert sorted(session.children(f"{path}/members")) == before
-    eventually(lambda: [one.payload for one in jobs.pop(1)] == [b"good"])

@@ -95,17 +95,6 @@ def test_wrong_credentials_for_kafka_are_said_and_nothing_secret_is_shown(
     assert "wrong-secret" not in done.stderr
 
 
-def test_a_topic_that_is_not_there_is_named_before_standing(
-    shell, zookeeper_server, kafka_broker, drain, root
-):
-    done = shell(
-        "run", drain, zookeeper=zookeeper_server.address, kafka=kafka_broker.address, root=root
-    )
-    assert done.returncode == 2, done.stderr
-    assert "no-such-topic" in last_line(done)
-    assert kafka_broker.address in last_line(done)
-
-
 def test_an_unreachable_kafka_is_named_within_the_connect_timeout(
     shell, zookeeper_server, drain, root
 ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,28 +60,6 @@ def handled(folder: Path) -> list[int]:
     """The sizes of the batches so far."""
     path = folder / "sizes.txt"
     return [int(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def test_a_setting_of_one_career_is_shown_and_obeyed(
-    shell: Any, folder: Path, topic: str, candidate: Callable[..., CandidateProcess]
-) -> None:
-    (folder / "leaderq.toml").write_text(
-        "max_records = 50\n[careers.drain]\nclass = 'drain:Drain'\nmax_records = 7\n"
-    )
-
-    def shown(*arguments: str) -> tuple[int, str]:
-        done = shell("config", "show", "--json", *arguments)
-        assert done.returncode == 0, done.stderr
-        found = {row["setting"]: row for row in map(json.loads, done.stdout.splitlines())}
-        return found["max_records"]["value"], found["max_records"]["source"]
-
-    assert shown("--career", "other")[0] == 50
-    value, source = shown("--career", "drain")
-    assert value == 7
-    assert "[careers.drain]" in source
-    with candidate("a"):
-        eventually(lambda: sum(handled(folder)) >= COUNT, timeout_s=60)
-    assert max(handled(folder)) == 7
 
 
 def test_a_handler_that_hangs_ends_its_term_and_another_candidate_does_its_work(

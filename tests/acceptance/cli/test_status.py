@@ -4,8 +4,6 @@ term, and what is none.
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -103,68 +101,6 @@ def test_what_is_not_known_or_will_not_come_is_said(
 ) -> None:
     say(**fields)
     assert drain_cells(status()) == cells
-
-
-def test_why_the_work_is_held_up_is_told_beside_the_table(say: Say, status: Any) -> None:
-    say(held_up="t-9@5: OSError: away")
-    assert "ad-billing is held up, and resumes by itself: t-9@5: OSError: away" in status().stderr
-
-
-@pytest.mark.parametrize("fields", [{"age_s": 40.0}, {"age_s": 40.0, "term": 0}])
-def test_an_old_report_is_shown_with_its_age_and_never_as_if_fresh(
-    say: Say, status: Any, fields: dict[str, Any]
-) -> None:
-    say(**fields)
-    lag, rate, catch_up = drain_cells(status())
-    assert re.fullmatch(r"120 \((\d+ m )?\d+ s ago\)", lag)
-    assert (rate, catch_up) == ("-", "-")
-    (view,) = map(json.loads, status("--json").stdout.splitlines())
-    assert view["drain"]["fresh"] is False
-    assert view["drain"]["age_s"] >= 40
-    assert all("s ago)" in line for line in status("--partitions").stdout.splitlines()[1:])
-
-
-def test_the_report_of_an_earlier_term_is_not_taken_for_this_leaders(say: Say, status: Any) -> None:
-    say(term=0)
-    assert "ago)" in drain_cells(status())[0]
-
-
-def test_the_report_of_a_leader_that_is_gone_is_not_fresh(
-    say: Say, status: Any, leader: Any
-) -> None:
-    say()
-    leader.terminate()
-    assert leader.wait() == 0
-    assert "ago)" in drain_cells(status())[0]
-
-
-def test_partitions_are_listed_by_topic_and_number(say: Say, status: Any) -> None:
-    say()
-    rows = [line.split() for line in status("--partitions").stdout.splitlines()]
-    assert rows == [
-        ["CAREER", "PARTITION", "POSITION", "END", "LAG"],
-        ["ad-billing", "t-9", "5", "125", "120"],
-        ["ad-billing", "t-10", "10", "10", "0"],
-    ]
-
-
-def test_json_has_the_whole_report_beside_what_it_always_had(say: Say, status: Any) -> None:
-    say(group="g", skipped=2, topic_ids={"t": "abc"})
-    (view,) = map(json.loads, status("--json").stdout.splitlines())
-    assert view["leader"] == "a"
-    drain = view["drain"]
-    assert (drain["fresh"], drain["lag"], drain["group"], drain["skipped"]) == (True, 120, "g", 2)
-    assert drain["partitions"]["t-9"] == {"position": 5, "end": 125, "lag": 120}
-    assert drain["topic_ids"] == {"t": "abc"}
-
-
-def test_who_drains_nothing_has_no_such_columns(leader: Any, status: Any) -> None:
-    assert "LAG" not in status().stdout
-    (view,) = map(json.loads, status("--json").stdout.splitlines())
-    assert view["drain"] is None
-    done = status("--partitions")
-    assert done.stdout == ""
-    assert "does the career drain Kafka?" in done.stderr
 
 
 def test_what_is_no_report_is_named_and_hides_nothing_else(say: Say, status: Any) -> None:

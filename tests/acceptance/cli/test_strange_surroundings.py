@@ -80,15 +80,3 @@ def test_what_a_career_prints_goes_into_no_socket_of_ours(
     assert done.returncode == 0
     streams = json.loads(eventually(lambda: (folder / "streams.json").read_text()))
     assert not any("socket" in stream for stream in streams)
-
-
-@pytest.mark.parametrize(
-    "arguments", [["run", "billing:AdBilling"], ["status", "--career", "c"], ["doctor"]]
-)
-def test_a_current_directory_that_was_deleted_is_told_with_the_remedy(leaderq_under, arguments):
-    done = leaderq_under(*arguments, first="mkdir gone && cd gone && rmdir ../gone &&")
-    said = done.stdout + done.stderr
-    assert done.returncode == 2
-    assert "the current directory was deleted" in said
-    assert "change to one that exists" in said
-    assert "fault in leaderq" not in said

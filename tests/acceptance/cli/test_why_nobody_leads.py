@@ -6,9 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -70,20 +67,3 @@ def test_a_career_is_forgotten_when_nobody_stands_for_it(shell, stand, root, zoo
     assert shell("forget", "--yes", **given).returncode == 0
     assert shell("status", **given).returncode == 2
     stand("b").wait_for("stage_began", stage="execution", term=1)
-
-
-def test_a_watch_shows_the_status_again_until_ctrl_c(
-    stand, folder, environment, root, zookeeper_server
-):
-    stand("a").wait_for("stage_began", stage="execution")
-    command = [sys.executable, "-m", "leaderq", "status", "--watch", "--json"]
-    settings = environment(zookeeper=zookeeper_server.address, root=root)
-    with subprocess.Popen(
-        command, cwd=folder, env=settings, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        seen = [json.loads(process.stdout.readline()) for _ in range(2)]
-        process.send_signal(signal.SIGINT)
-        process.stdout.read()
-    assert process.returncode == 0
-    assert [view["leader"] for view in seen] == ["a", "a"]

@@ -132,18 +132,3 @@ def test_a_demo_that_is_killed_leaves_nothing_running(start: Start, mark: str) -
     assert eventually(
         lambda: not left_of(mark), timeout_s=30, message="everything the demo started is gone"
     )
-
-
-def test_an_input_that_is_not_there_is_named_before_anything_is_started(start: Start) -> None:
-    process = start("--input", "nowhere.log")
-    said, _ = process.communicate(timeout=90 * patience())
-    assert process.returncode == 2
-    assert said.startswith("leaderq: error: --input 'nowhere.log' cannot be used")
-    assert len(said.splitlines()) == 1
-
-
-def test_too_few_records_are_refused(start: Start) -> None:
-    process = start("--records", "3")
-    said, _ = process.communicate(timeout=90 * patience())
-    assert process.returncode == 2
-    assert "--records" in said

@@ -13,7 +13,6 @@ from following_readmes import EXAMPLES, Reader, commands
 
 Read = Callable[[Path], Reader]
 FOLDER = EXAMPLES / "cache_updater"
-LINE = '10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET /{page} HTTP/1.1" 200 5 "-" "x"\n'
 
 
 def saved(printed: str) -> tuple[int, int]:
@@ -44,18 +43,6 @@ def test_the_cache_updater_does_what_its_readme_says(reader: Read) -> None:
         )
         assert int(said[1]) + int(said[2]) == 400
         assert terminal.ended() == 0
-
-
-def test_of_one_page_that_changes_all_the_time_few_refreshes_run_and_the_last_change_is_seen(
-    reader: Read, tmp_path: Path
-) -> None:
-    log = tmp_path / "access.log"
-    log.write_text(LINE.format(page="hot") * 300 + LINE.format(page="cold"))
-    printed = reader(FOLDER).types(f"python refresh.py {log} --rate 3000 --read-s 0.05")
-    changed, ran = saved(printed)
-    assert changed == 301
-    assert ran < 100
-    assert re.search(r"^stale pages +0$", printed, re.MULTILINE)
 
 
 def test_a_log_that_cannot_be_used_is_named(reader: Read, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,33 +92,6 @@ def test_ad_billing_does_what_its_readme_says(reader: Read, tmp_path: Path) -> N
     assert "fed 16000, billed 16000, billed twice 0, skipped 0" in printed
     assert re.search(r"^CLIENT +CLICKS +CHARGE\n10\.", printed, re.MULTILINE)
     assert b.interrupt() == 0
-
-
-def test_ad_billing_names_a_ledger_that_cannot_be_written(reader: Read, tmp_path: Path) -> None:
-    user = reader(EXAMPLES)
-    user.environment["AD_BILLING_LEDGER"] = str(tmp_path / "nowhere" / "ledger.sqlite3")
-    servers = commands(EXAMPLES / "ad_billing" / "README.rst")[1]
-    user.starts_servers(servers)
-    candidate = user.opens("leaderq run ad_billing:AdBilling --id a")
-    assert candidate.ended() == 2
-    assert "set AD_BILLING_LEDGER to a file in a folder that can be written" in candidate.printed
-    assert "Traceback" not in candidate.printed
-
-
-def test_a_career_built_on_ad_billing_stands_under_its_own_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    readme = (EXAMPLES / "ad_billing" / "README.rst").read_text()
-    code = readme.partition("Your own career can build on this one::")[2].partition(
-        "All candidates"
-    )[0]
-    shutil.copytree(EXAMPLES / "ad_billing", tmp_path / "ad_billing")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    names: dict[str, object] = {"__name__": "nightly"}
-    exec("\n".join(line.removeprefix("    ") for line in code.splitlines()), names)
-    from leaderq.career import career_name
-
-    assert career_name(names["NightlyBilling"]) == "nightly-billing"  # type: ignore[arg-type]
 
 
 @pytest.mark.timeout(200)

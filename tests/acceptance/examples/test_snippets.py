@@ -258,8 +258,8 @@ def test_every_command_of_the_pages_is_run_by_a_test() -> None:
     elsewhere = {
         "pip install": "by whoever installs",
         "make ": "targets of the Makefile",
-        "docker": "make smoke",
-        "python -m leaderq.testing.nemesis": "tests/integration/nemesis, make soak",
+        "docker": "by hand, on an engine",
+        "python -m leaderq.testing.nemesis": "tests/faults/election/test_nemesis.py, make soak",
     }
     followed = {"README", "quickstart", "operating", "queues"}
     for page in PAGES:

@@ -17,9 +17,7 @@ from following_readmes import EXAMPLES, Reader, commands
 from snippets import python
 
 from leaderq.dyno import DynoQueue, Message
-from leaderq.errors import Deposed
-from leaderq.testing import term
-from leaderq.zookeeper import Session, SetData, connect
+from leaderq.zookeeper import Session, connect
 
 Read = Callable[[Path], Reader]
 README = EXAMPLES / "work_orders" / "README.rst"
@@ -90,29 +88,6 @@ def test_the_commands_of_the_readme_do_what_it_says(
             "JSONDecodeError", "KeyError", "ValueError", "ValueError",
         ]  # fmt: skip
     assert allocator.interrupt() == 0
-
-
-def test_an_allocator_that_another_has_followed_orders_nothing(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    from work_orders.allocator import OFFICE, Allocator
-    from work_orders.feed import feed
-    from work_orders.rules import made_up
-
-    feed(session, made_up(3))
-    allocator, mine = Allocator(), term(7)
-    allocator.session = session
-    monkeypatch.setattr(mine, "write", session.multi)
-    allocator.inaugurate(mine)
-    session.multi([SetData(OFFICE, b"8")])  # the next one has taken office
-    with pytest.raises(Deposed):
-        allocator.execute(mine)
-    assert orders(session) == []
-    allocator.handOver(mine)
-    with DynoQueue(session, "/work-orders/rules") as queue:
-        assert queue.shard_sizes()["0"]["messages"] == 3
-        assert queue.shard_sizes()["0"]["leased"] == 0
 
 
 def test_the_worker_of_the_page_about_messages_runs(

@@ -25,7 +25,7 @@ from leaderq.testing.candidate_process import CandidateProcess
 CAREERS = Path(__file__).parents[1] / "careers"
 KINDS = os.environ.get("LEADERQ_TEST_KINDS", "")
 """A regular expression; kinds of changes of other names are left out."""
-CHANGES = int(os.environ.get("LEADERQ_TEST_CHANGES", "2"))
+CHANGES = int(os.environ.get("LEADERQ_TEST_CHANGES", "1"))
 AT_A_TIME = 4
 """Contests side by side. With twelve, two cores cannot run what all of them start in the time of a
 session: terms are lost, successors start as much again, and nobody else finds a processor.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -12,12 +11,9 @@ from typing import Any
 
 import pytest
 
-from leaderq.clock import now_s
 from leaderq.election import Operator
-from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
-from leaderq.testing.ports import lease_port
 
 TINY = "rude:TinyUnits"
 TERMS = 150
@@ -41,21 +37,6 @@ def works_on(history, what: str = "begin", **who) -> None:
     eventually(lambda: len(history.lines(what, **who)) > before + 200, interval_s=0.2)
 
 
-def test_a_port_bound_by_the_users_module_is_free_for_the_worker(start, zookeeper_server, history):
-    with_port = lease_port()
-    try:
-        a = start(
-            TINY,
-            id="a",
-            zookeeper=zookeeper_server.address,
-            environment={"RUDE_PORT": str(with_port.number)},
-        )
-        leading(a)
-        assert a.alive
-    finally:
-        with_port.release()
-
-
 @pytest.mark.parametrize("raised", ["error", "exit"])
 def test_what_the_users_module_raises_is_said_once_and_is_bad_usage(
     start,
@@ -65,16 +46,6 @@ def test_what_the_users_module_raises_is_said_once_and_is_bad_usage(
     a = start(TINY, id="a", zookeeper=zookeeper_server.address, environment={"RUDE_IMPORT": raised})
     assert a.wait() == 2
     assert sum("no such table" in line["message"] for line in a.lines) == 1
-
-
-def test_under_nohup_a_hang_up_changes_nothing(start, zookeeper_server, history):
-    a = start(TINY, id="a", zookeeper=zookeeper_server.address, under=["nohup"])
-    leading(a)
-    for pid in (a.pid, a.worker_pid):
-        os.kill(pid, signal.SIGHUP)
-    works_on(history)
-    assert a.alive
-    assert not a.said("term_ending")
 
 
 def test_a_hang_up_is_a_request_to_stop(start, zookeeper_server, history):
@@ -153,20 +124,6 @@ def fill(pipe: int) -> None:
                 os.write(pipe, b"\n" * size)
 
 
-def test_a_supervisor_that_signals_every_process_of_a_service_asks_once(
-    start,
-    zookeeper_server,
-    history,
-):
-    """As systemd does by default."""
-    a = start(TINY, id="a", zookeeper=zookeeper_server.address)
-    leading(a)
-    for pid in (a.pid, a.worker_pid):
-        os.kill(pid, signal.SIGTERM)
-    assert a.wait() == 0
-    assert history.lines("handOver", reason="withdrawn")
-
-
 def test_a_session_that_its_worker_could_not_close_is_closed_by_the_guardian(
     start,
     zookeeper_server,
@@ -184,51 +141,6 @@ def test_a_session_that_its_worker_could_not_close_is_closed_by_the_guardian(
     proxy.heal()
     leading(b, timeout_s=15)  # a quarter of the session time-out
     assert a.wait() == 0
-
-
-def test_a_worker_whose_guardian_was_killed_hands_over_and_leaves_and_its_replacement_stands_alone(
-    start,
-    zookeeper_server,
-    history,
-):
-    a = start(TINY, id="a", zookeeper=zookeeper_server.address, session_timeout_s=60)
-    leading(a)
-    worker = a.worker_pid
-    try:
-        a.process.kill()
-        replacement = start(TINY, id="a", zookeeper=zookeeper_server.address, session_timeout_s=60)
-        leading(replacement, timeout_s=20)
-        eventually(lambda: is_gone(worker))
-    finally:
-        if not is_gone(worker):
-            os.kill(worker, signal.SIGKILL)
-    (handed_over,) = history.lines("handOver", pid=worker)
-    (inaugurated,) = history.lines("inaugurate", term=2)
-    assert handed_over["at"] < inaugurated["at"]
-    assert inaugurated["unclean"] is False
-    assert history.lines("begin", term=1)[-1]["at"] < inaugurated["at"]
-    assert not history.lines("inaugurate", term=3)
-
-
-def test_a_worker_that_a_signal_without_a_name_has_killed_is_told_of(start, zookeeper_server):
-    a = start(TINY, id="a", zookeeper=zookeeper_server.address)
-    leading(a)
-    os.kill(a.worker_pid, signal.SIGRTMIN + 1)
-    assert a.wait() == 1
-    (died,) = a.said("worker_died")
-    assert died["message"] == f"worker died signal=SIG{signal.SIGRTMIN + 1}"
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
-def test_a_worker_that_can_start_no_thread_hands_over_all_the_same(
-    start, zookeeper_server, history
-):
-    a = start("rude:LeakingThreads", id="a", zookeeper=zookeeper_server.address)
-    leading(a)
-    works_on(history)
-    a.terminate()
-    assert a.wait() == 0
-    assert history.lines("handOver", reason="withdrawn")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
@@ -282,54 +194,6 @@ def test_what_was_started_in_a_term_ends_with_it(writers, history, zookeeper, zn
     assert a.alive
 
 
-def test_a_name_that_the_system_has_cut_within_a_letter_stops_no_guardian(writers, history):
-    a, b = writers("NamedInCyrillic", *STARTED)
-    works_on(history, term=1)
-    assert a.alive
-    a.signal_worker(signal.SIGKILL)
-    leading(b)
-    assert late(history) == []
-    assert a.wait() == 1
-
-
-def test_what_cannot_be_looked_for_for_want_of_files_ends_with_its_worker(
-    writers, history, zookeeper, znode_root
-):
-    a, b = writers("LeakingFiles", *STARTED)
-    eventually(lambda: history.lines("begin"))
-    Operator(zookeeper, "rude", root=znode_root).step_down(timeout_s=60)
-    leading(b)
-    assert late(history) == []
-    assert a.wait() == 1
-    assert any("what outlived handOver cannot be looked for" in line["message"] for line in a.lines)
-
-
-def test_a_guardian_that_can_open_no_file_looks_again_for_what_its_worker_has_started(
-    writers, history
-):
-    a, b = writers("LeavingChildren", *STARTED, session_timeout_s=30)
-    usual = resource.prlimit(a.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(a.pid, resource.RLIMIT_NOFILE, (3, usual[1]))
-    a.signal_worker(signal.SIGKILL)
-    works_on(history, what="effect", by="daemon")  # the guardian is awake, and cannot see it
-    resource.prlimit(a.pid, resource.RLIMIT_NOFILE, usual)
-    leading(b, timeout_s=15)  # half of the session time-out
-    assert late(history) == []
-    assert a.wait() == 1
-
-
-def test_a_guardian_that_can_open_no_file_at_all_says_so_in_the_end(start, zookeeper_server):
-    a = start(TINY, id="a", zookeeper=zookeeper_server.address, session_timeout_s=6)
-    leading(a)
-    hard = resource.prlimit(a.pid, resource.RLIMIT_NOFILE)[1]
-    resource.prlimit(a.pid, resource.RLIMIT_NOFILE, (3, hard))
-    a.signal_worker(signal.SIGKILL)
-    assert a.wait() != 0  # glibc aborts a process whose threads end when no library can be opened
-    assert a.said("worker_died")
-    assert a.said("session_ended", closed=False)
-    assert not any("Traceback" in line["message"] for line in a.lines)
-
-
 def test_what_a_killed_worker_has_started_is_gone_before_the_next_one_leads(writers, history):
     a, b = writers("LeavingChildren", *STARTED)
     a.signal_worker(signal.SIGKILL)
@@ -356,35 +220,3 @@ def test_what_a_worker_has_started_is_gone_when_it_leaves_without_a_guardian(wri
 
 
 # ---- SIGTERM once -----------------------------------------------------------------------------
-
-
-def test_a_worker_that_was_asked_to_leave_is_not_asked_again_when_its_lease_ends(
-    start, zookeeper_server, fault_proxy, history
-):
-    proxy = fault_proxy(zookeeper_server.address)
-    a = start("rude:LongUnits", id="a", zookeeper=proxy.address, session_timeout_s=6)
-    eventually(lambda: history.lines("begin"))
-    worker = a.worker_pid
-    a.terminate()
-    a.wait_for("term_ending")
-    proxy.black_hole()
-    eventually(lambda: is_gone(worker))
-    proxy.heal()
-    assert a.wait() == 1  # killed, and not 130: told twice
-
-
-def test_a_worker_that_its_guardian_has_asked_to_leave_is_not_asked_again(
-    start, zookeeper_server, fault_proxy, history
-):
-    proxy = fault_proxy(zookeeper_server.address)
-    a = start("rude:LongUnits", id="a", zookeeper=proxy.address, session_timeout_s=12)
-    eventually(lambda: history.lines("begin"))
-    worker = a.worker_pid
-    proxy.black_hole()
-    a.wait_for("worker_overdue")
-    asked_s = now_s()
-    eventually(lambda: now_s() > asked_s + SAME_REQUEST_S)  # sooner, it would be the same request
-    a.terminate()
-    eventually(lambda: is_gone(worker))
-    proxy.heal()
-    assert a.wait() == 1

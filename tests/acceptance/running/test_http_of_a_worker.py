@@ -101,12 +101,3 @@ def test_a_port_in_use_is_told_before_it_stands(start, zookeeper_server):
     said = " ".join(str(line.get("message")) for line in a.lines)
     assert f"error: http: '{address}' cannot be listened on: Address already in use; choose" in said
     assert not a.said("standing")
-
-
-def test_without_the_option_nothing_listens(start, zookeeper_server):
-    a = start(RECORDER, id="a", zookeeper=zookeeper_server.address)
-    a.wait_for("stage_began", stage="execution")
-    assert not listening(a.worker_pid)
-    b = start(RECORDER, id="b", zookeeper=zookeeper_server.address, arguments=["--http", "0"])
-    address_of(b)
-    assert listening(b.worker_pid)

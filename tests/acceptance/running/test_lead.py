@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from leaderq.clock import now_s
 from leaderq.election import Operator
 from leaderq.testing import eventually
 from leaderq.testing.java import find_java
@@ -19,7 +18,6 @@ from leaderq.testing.waiting import patience
 
 CAREERS = Path(__file__).parents[1] / "careers"
 SOON = ["--handover-budget-s", "1"]
-AGAIN = ["--on-exit", "stand-again"]
 LOOP = 'while :; do echo "$LEADERQ_TERM_NUMBER works" >>"$0"; sleep 0.01; done'
 POLITE = """
 trap 'echo asked >>"$0"; sleep 0.2; echo done >>"$0"; exit 0' TERM
@@ -200,56 +198,3 @@ def test_the_exit_code_of_a_command_is_that_of_its_leader(run_lead, tmp_path, co
     (tmp_path / "no-interpreter").write_text("echo x\n")
     (tmp_path / "no-interpreter").chmod(0o755)
     assert run_lead(*(word.format(folder=tmp_path) for word in command)).returncode == code
-
-
-def test_the_standard_streams_are_the_commands(run_lead):
-    done = run_lead("sh", "-c", "cat; echo trouble >&2", input="a line\n")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "a line\n", "trouble\n")
-
-
-def test_a_command_knows_its_term_and_finds_leaderq_usable(run_lead):
-    known = 'echo "$LEADERQ_TERM_CAREER $LEADERQ_TERM_NUMBER"; "$0" -m leaderq config show >&2'
-    for number in (1, 2):
-        done = run_lead("sh", "-c", known, sys.executable)
-        assert (done.returncode, done.stdout) == (0, f"commands {number}\n")
-
-
-def test_the_deadline_is_renewed_while_the_term_lasts(lead, journal):
-    writing = 'while :; do cat "$LEADERQ_TERM_DEADLINE_FILE" >>"$0"; sleep 0.1; done'
-    lead("sh", "-c", writing, str(journal), session_timeout_s=6)
-    eventually(lambda: len(set(text(journal).split())) > 3)
-    told = [float(line) for line in text(journal).split()]
-    assert told == sorted(told)
-    assert told[-1] < now_s() + 4
-
-
-def test_a_signal_for_users_is_passed_on(lead, journal):
-    waiting = """trap 'echo rotated >>"$0"' USR1; echo begun >>"$0"; while :; do sleep 0.01; done"""
-    a = lead("sh", "-c", waiting, str(journal))
-    eventually(lambda: lines(journal, "begun"))
-    a.process.send_signal(signal.SIGUSR1)
-    eventually(lambda: lines(journal, "rotated"))
-    assert not a.said("term_ending")
-
-
-def test_a_command_that_succeeds_is_run_again_where_that_is_asked_for(lead, journal):
-    a = lead("sh", "-c", 'echo "$LEADERQ_TERM_NUMBER" >>"$0"', str(journal), arguments=AGAIN)
-    eventually(lambda: len(text(journal).split()) > 2)
-    a.terminate()
-    assert a.wait() == 0
-    assert text(journal).split()[:3] == ["1", "2", "3"]
-    reasons = [line["reason"] for line in a.said("term_ended")]
-    assert reasons[0] == "resigned"
-    assert set(reasons) <= {"resigned", "withdrawn"}
-    assert not a.said("cooling_off")
-
-
-def test_a_command_that_fails_is_run_again_later_each_time(lead, journal):
-    a = lead(
-        "sh", "-c", 'echo "$LEADERQ_TERM_NUMBER" >>"$0"; exit 9', str(journal), arguments=AGAIN
-    )
-    a.wait_for("cooling_off", failures=2)
-    assert text(journal).split()[:2] == ["1", "2"]
-    assert {line["reason"] for line in a.said("term_ended")} == {"failed"}
-    assert "command 'sh' failed: exit code 9" in a.said("career_error")[0]["error"]
-    assert "traceback" not in a.said("career_error")[0]

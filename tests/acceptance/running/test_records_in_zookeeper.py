@@ -12,7 +12,6 @@ import pytest
 
 from leaderq.clock import now_s
 from leaderq.election.layout import Layout
-from leaderq.errors import NoPermission
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
 
@@ -113,44 +112,3 @@ def test_a_spoilt_term_record_keeps_all_from_leading_until_an_operator_raises_th
     assert len(warnings_of(a, term)) == 1
     a.terminate()
     assert leading(b)["term"] == a.said("term_began")[0]["term"] + 1
-
-
-def test_users_with_credentials_of_their_own_stand_side_by_side_and_are_closed_to_each_other(
-    start,
-    zookeeper,
-    zookeeper_server,
-    znode_root,
-):
-    for user in ("alice", "bob"):
-        auth = ["--zookeeper-auth", "digest", "--zookeeper-user", user, "--career", f"of-{user}"]
-        password = {"LEADERQ_ZOOKEEPER_PASSWORD": user * 2}
-        address = zookeeper_server.address
-        leading(start(TINY, id=user, zookeeper=address, arguments=auth, environment=password))
-    for user in ("alice", "bob"):
-        with pytest.raises(NoPermission):
-            zookeeper.set(Layout(znode_root, f"of-{user}").control, b"{}")
-
-
-def test_a_term_that_is_given_back_is_believed_in_no_longer_though_no_reply_comes(
-    start,
-    zookeeper_server,
-    fault_proxy,
-    history,
-):
-    proxy = fault_proxy(zookeeper_server.address)
-    a = start("rude:Believing", id="a", zookeeper=proxy.address, session_timeout_s=30)
-    leading(a)
-    b = start(TINY, id="b", zookeeper=zookeeper_server.address, session_timeout_s=30)
-    b.wait_for("standing")
-    proxy.freeze_direction("to_client")
-    a.terminate()
-    leading(b)
-    eventually(lambda: history.lines("begin", term=2)[500:])
-    assert history.overlap_s() < 0
-    proxy.heal()  # or the first would wait for its answer until its session is over
-
-
-def test_two_candidates_under_one_id_are_warned_about(start, zookeeper_server):
-    options = {"id": "twin-7", "zookeeper": zookeeper_server.address, "session_timeout_s": 3}
-    one, two = start(TINY, **options), start(TINY, **options)
-    eventually(lambda: warnings_of(one, "twin-7") or warnings_of(two, "twin-7"))

@@ -113,24 +113,6 @@ def test_those_of_the_file_run_and_answer_by_name_and_together(start, tmp_path):
     assert process.process.wait(60) == ExitCode.FAILED  # of the third
 
 
-@pytest.mark.parametrize(
-    ("file", "sentence"),
-    [
-        ("settle_s = 1", "has no careers; write [careers.NAME]"),
-        ("[careers.a]\nclass = 'several:Steady'\n[careers.b]\n", "[careers.b] of"),
-        ("[careers.a]\nclass = 3", "class in [careers.a] of"),
-        ("career = 'x'\n[careers.a]\nclass = 'several:Steady'", "career is 'x' (from"),
-        ("[careers.a]\nclass = 'several:Stady'", "did you mean 'Steady'?"),
-    ],
-    ids=["none", "one without a class", "no text", "a career for all", "not found"],
-)
-def test_a_file_whose_careers_cannot_be_run_is_refused(start, tmp_path, file, sentence):
-    (tmp_path / "leaderq.toml").write_text(file)
-    process = start(all_of_file=True)
-    assert process.process.wait(60) == ExitCode.USAGE
-    eventually(lambda: sentence in messages(process))
-
-
 def test_each_leads_fails_and_has_options_for_itself_and_one_signal_ends_all(start):
     process = start("Steady", "Failing", "Unprepared", "Other")
     for career in ("steady", "other"):
@@ -144,50 +126,3 @@ def test_each_leads_fails_and_has_options_for_itself_and_one_signal_ends_all(sta
     for career in ("steady", "other"):
         process.wait_for("term_ended", career=career, clean=True)
     assert process.process.wait(60) == ExitCode.FAILED  # of the one that was not prepared
-
-
-def test_a_killed_process_leaves_all_of_its_leaderships_at_once(start):
-    first = start("Steady", "Other")
-    for career in ("steady", "other"):
-        first.wait_for("stage_began", stage="execution", career=career)
-    second = start("Steady", "Other", id="b", arguments=["--session-timeout-s", "30"])
-    for career in ("steady", "other"):
-        second.wait_for("standing", career=career)
-    first.signal_worker(signal.SIGKILL)
-    for career in ("steady", "other"):
-        second.wait_for("stage_began", stage="execution", career=career)
-    second.process.send_signal(signal.SIGTERM)
-    assert second.process.wait(60) == ExitCode.OK
-
-
-def test_careers_that_cannot_share_a_process_are_refused_with_all_reasons(start, tmp_path):
-    (tmp_path / "leaderq.toml").write_text(
-        "career = 'one'\n[careers.steady]\nlog_level = 'error'\n"
-    )
-    process = start("Steady", "Other")
-    assert process.process.wait(60) == ExitCode.USAGE
-    eventually(lambda: "several of these careers stand as 'one'" in messages(process))
-    (tmp_path / "leaderq.toml").write_text("[careers.steady]\nlog_level = 'error'\n")
-    process = start("Steady", "Other")
-    assert process.process.wait(60) == ExitCode.USAGE
-    eventually(
-        lambda: "log_level differs between careers that share a process" in messages(process)
-    )
-
-
-def test_a_file_sets_up_the_log_of_the_worker_and_a_module_keeps_its_handlers(start, tmp_path):
-    told, kept = tmp_path / "told.log", tmp_path / "kept.log"
-    (tmp_path / "log.toml").write_text(
-        f'[handlers.h]\nclass = "logging.FileHandler"\nfilename = "{told}"\n[root]\nlevel ='
-        ' "INFO"\nhandlers = ["h"]\n'
-    )
-    (tmp_path / "several.py").write_text(
-        "import"
-        f" logging\nlogging.getLogger().addHandler(logging.FileHandler({str(kept)!r}))\n{CAREERS}"
-    )
-    by_file = start("Steady", arguments=["--log-config", "log.toml"])
-    eventually(lambda: "won a term career=steady id=a" in told.read_text())
-    by_module = start("Other", id="b")
-    by_module.wait_for("term_began", career="other")
-    eventually(lambda: "won a term career=other id=b" in kept.read_text())
-    assert by_file.said("term_began") == []

@@ -1,20 +1,12 @@
-"""Producers whose process is killed, and whose broker goes away under load.
-
-The ordinary run takes the broker away for a few seconds; with ``LEADERQ_TEST_FAULTS=30`` or more it
-is away for 60 s under 20,000 messages a second.
-"""
+"""Producers whose process is killed."""
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from numbering import KEYS
@@ -23,12 +15,11 @@ from own_broker import own_broker  # noqa: F401  (in place of the session's: it 
 from leaderq.kafka.record import Record
 from leaderq.kafka.sink import KafkaSink
 from leaderq.kafka.topics import create_topics
-from leaderq.producing import BufferedProducer, BufferState, Journal
+from leaderq.producing import BufferedProducer, Journal
 from leaderq.producing.codec import PLAIN
 from leaderq.testing import KafkaBroker, eventually
 
 PARTITIONS = 3
-_STALL_S = 0.1
 
 
 class Numbering:
@@ -194,81 +185,3 @@ def test_a_producer_killed_while_it_spills_leaves_no_hole_behind(
     assert numbers[-1] >= spilled_from
     for key in range(KEYS):
         assert seen[b"key-%d" % key] == sorted(seen[b"key-%d" % key])
-
-
-@pytest.fixture
-def load(kafka_broker: KafkaBroker, topic: str, tmp_path: Path) -> Iterator[Any]:
-    """A producer under a steady load, from a thread of its own."""
-    is_long = int(os.environ.get("LEADERQ_TEST_FAULTS", "0") or 0) >= 30
-    one = Load(
-        kafka_broker,
-        topic,
-        tmp_path,
-        rate=20_000 if is_long else 3_000,
-        outage_s=60.0 if is_long else 4.0,
-    )
-    yield one
-    one.stop()
-    one.producer.close(0.0)
-
-
-class Load:
-    def __init__(
-        self, broker: KafkaBroker, topic: str, journal: Path, *, rate: int, outage_s: float
-    ) -> None:
-        self.rate, self.outage_s = rate, outage_s
-        self.producer = BufferedProducer(
-            KafkaSink(broker.address, topic, client="confluent"),
-            key=lambda request: request[0],
-            journal=journal,
-            max_items=5000,
-            batch_items=2000,
-            sink_timeout_s=1.0,
-        )
-        self.sent = 0
-        self.most_items = self.most_bytes = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        due, at = 0.0, time.monotonic()
-        while not self._over.wait(0.005):
-            before, at = at, time.monotonic()
-            # what this thread has slept through is not made up for
-            due += min(at - before, _STALL_S) * self.rate
-            for _ in range(int(due) - self.sent):
-                self.producer.send((b"key-%d" % (self.sent % 100), b"%d" % self.sent))
-                self.sent += 1
-            snapshot = self.producer.snapshot()
-            assert snapshot.balance.is_exact
-            self.most_items = max(self.most_items, snapshot.memory_items)
-            self.most_bytes = max(self.most_bytes, snapshot.memory_bytes)
-
-    def stop(self) -> None:
-        self._over.set()
-        self._thread.join()
-
-
-@pytest.mark.timeout(600)
-def test_a_broker_away_under_load_costs_nothing_and_is_caught_up_with(
-    kafka_broker: KafkaBroker, topic: str, load: Load
-) -> None:
-    eventually(lambda: load.sent > load.rate, timeout_s=60)
-    kafka_broker.kill()
-    away_from = time.monotonic()
-    eventually(lambda: load.producer.state is BufferState.SPILLING, timeout_s=60)
-    eventually(lambda: time.monotonic() - away_from > load.outage_s, timeout_s=load.outage_s + 30)
-    kafka_broker.start()
-    # The load goes on: it catches up by itself.
-    eventually(lambda: load.producer.state is BufferState.DIRECT, timeout_s=load.outage_s * 5 + 60)
-    load.stop()
-    assert load.producer.flush(60), load.producer.snapshot()
-    assert load.most_items <= 5000
-    assert load.producer.snapshot().balance.confirmed == load.sent
-    seen = read_all(kafka_broker.address, topic)
-    assert len(seen) == load.sent  # once each: the process has lived through it
-    for key in range(100):
-        assert [int(record.value) for record in seen if record.key == b"key-%d" % key] == list(
-            range(key, load.sent, 100)
-        )

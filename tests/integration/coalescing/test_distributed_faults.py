@@ -4,9 +4,7 @@ a second one.
 
 from __future__ import annotations
 
-import random
 import struct
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -97,40 +95,6 @@ def test_whichever_reply_is_lost_there_is_one_head_and_nothing_is_left(
     assert nth > 10  # or the points were not enumerated
 
 
-def test_a_place_that_may_have_been_taken_is_released(
-    proxy, opened, coordinator_of, session, monkeypatch
-):
-    monkeypatch.setattr(slot_request, "ASKING_S", 0.3)
-    far = coordinator_of(opened(proxy.address, timeout_s=30.0))
-    with far.enqueue("warm"):
-        pass
-    proxy.freeze_direction("to_client")
-    with pytest.raises(ConnectionLost, match="released"):
-        far.enqueue("k", timeout_s=0.1)
-    eventually(lambda: session.children(ROOT) == [])
-    proxy.heal()
-    with far.enqueue("k", timeout_s=30) as token:
-        assert token
-
-
-def test_a_dequeue_that_is_not_answered_is_carried_out_all_the_same(
-    proxy, opened, coordinator_of, session
-):
-    far_session = opened(proxy.address, timeout_s=30.0)
-    far, near = coordinator_of(far_session), coordinator_of()
-    token = far.enqueue("k")
-    proxy.refuse()
-    eventually(lambda: far_session.state is SessionState.SUSPENDED)
-    assert not far.dequeue(token, timeout_s=0.1)
-    assert token.is_over
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(near.enqueue, "k", 30)
-        eventually(lambda: near.look("k").waiter)
-        proxy.heal()
-        with waiting.result(30) as token:
-            assert token
-
-
 def test_a_head_is_in_doubt_during_an_outage_and_current_again_after_it(
     proxy, opened, coordinator_of, session
 ):
@@ -205,57 +169,6 @@ def test_the_servers_refuse_a_write_although_the_loss_of_the_session_is_not_know
     assert session.get("/data")[0] == b"now"
 
 
-def test_closing_the_session_ends_its_tokens_and_closing_the_coordinator_after_it_is_quick(
-    opened, coordinator_of
-):
-    mine = opened()
-    one, two = coordinator_of(mine), coordinator_of()
-    token = one.enqueue("k")
-    mine.close()
-    assert token.is_over
-    with two.enqueue("k", timeout_s=20) as next_one:
-        assert next_one
-    one.dequeue(token)
-    assert one.close(timeout_s=1.0)
-
-
-def test_those_declined_leave_no_watch_behind(zookeeper_server, znode_root, coordinator_of):
-    def watches() -> int:
-        """Below this test's root: those of the tests before may still be on their way out."""
-        count, path = 0, ""
-        for line in zookeeper_server.ask("wchp").splitlines():
-            if line.startswith("/"):
-                path = line
-            elif line.strip() and path.startswith(f"{znode_root}/"):
-                count += 1
-        return count
-
-    one, two = coordinator_of(), coordinator_of()
-    crowd = [coordinator_of() for _ in range(5)]
-    (before,) = eventually(lambda: [watches()])
-    with ThreadPoolExecutor(1) as pool:
-        head = one.enqueue("k")
-        waiting = pool.submit(two.enqueue, "k")
-        eventually(lambda: one.look("k").waiter)
-        for each in crowd:
-            assert not each.enqueue("k")
-        eventually(lambda: watches() == before + 2)  # the waiter's: the other slot, its own token
-        one.dequeue(head)
-        two.dequeue(waiting.result(20))
-    eventually(lambda: watches() == before)
-
-
-def test_a_session_that_is_replaced_takes_its_tokens_along(opened, coordinator_of, session):
-    mine = opened()
-    one = coordinator_of(mine)
-    head = one.enqueue("k")
-    mine.replace("for a test")
-    assert head.ended.wait(30)
-    with one.enqueue("k", timeout_s=30) as token:
-        assert token.number > head.number
-    eventually(lambda: session.children(ROOT) == [], timeout_s=30)
-
-
 @pytest.mark.parametrize("where", ["seek", "wait", "fence"])
 def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch, where):
     one, two = coordinator_of(), coordinator_of()
@@ -274,50 +187,3 @@ def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch,
             two.enqueue("k")
         eventually(lambda: one.look("k").waiter is None)
     eventually(lambda: session.children(ROOT) == [])
-
-
-@pytest.mark.timeout(300)
-def test_connections_that_break_all_the_time_make_neither_two_heads_nor_phantoms(
-    proxy, opened, coordinator_of, session
-):
-    sessions = [opened(proxy.address, timeout_s=30.0) for _ in range(3)]
-    coordinators = [coordinator_of(one) for one in sessions]
-    at_work: set[str] = set()
-    lock, over = threading.Lock(), threading.Event()
-    runs, overlaps = [0], []
-
-    def work(number: int) -> None:
-        chance = random.Random(number)
-        while not over.is_set():
-            key = chance.choice("ab")
-            try:
-                with coordinators[number % 3].enqueue(
-                    key, timeout_s=chance.choice((0.05, 20.0))
-                ) as token:
-                    if token.outcome is EnqueueOutcome.DECLINE:
-                        continue
-                    with lock:
-                        overlaps.extend([key] if key in at_work else [])
-                        at_work.add(key)
-                        runs[0] += 1
-                    over.wait(chance.random() * 0.01)
-                    with lock:
-                        at_work.discard(key)
-            except (WaitTimedOut, ConnectionLost):
-                continue
-
-    with ThreadPoolExecutor(9) as pool:
-        working = [pool.submit(work, number) for number in range(9)]
-        for _ in range(12):
-            reached = runs[0]
-            proxy.drop_replies(1)
-            eventually(lambda reached=reached: runs[0] > reached + 5, timeout_s=30)
-            proxy.cut()
-            eventually(
-                lambda: all(one.state is SessionState.CONNECTED for one in sessions), timeout_s=30
-            )
-        over.set()
-        for one in working:
-            one.result(60)
-    assert overlaps == []
-    eventually(lambda: session.children(ROOT) == [], timeout_s=30)

@@ -15,7 +15,7 @@ from workers import ROOT, WorkerProcess
 from leaderq.coalescing.automaton import TrafficState
 from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
-from leaderq.zookeeper import Session, connect
+from leaderq.zookeeper import Session
 
 Start = Callable[..., WorkerProcess]
 
@@ -79,53 +79,12 @@ def test_a_frozen_head_is_refused_by_the_server_when_it_thaws(started, coordinat
     assert waiter.does("current") == "True"
 
 
-def test_the_place_of_a_killed_waiter_is_free_when_its_session_is_over(started, coordinator_of):
-    one = coordinator_of()
-    waiter, next_one = started("a"), started("b")
-    with one.enqueue("k"):
-        waiter.tell("enqueue k")
-        eventually(lambda: one.look("k").waiter)
-        waiter.send(signal.SIGKILL)
-        assert not one.enqueue("k")
-        eventually(lambda: one.look("k").waiter is None, timeout_s=30)
-        next_one.tell("enqueue k")
-        eventually(lambda: one.look("k").waiter)
-    assert next_one.says().startswith(("BLOCK", "ACCEPT"))
-    assert next_one.does("dequeue") == "True"
-
-
-def test_whoever_waits_outlives_a_killed_head_and_a_killed_waiter_before_it(
-    started, coordinator_of
-):
-    look = coordinator_of().look
-    head, waiter = started("a"), started("b")
-    head.does("enqueue k")
-    waiter.tell("enqueue k")
-    eventually(lambda: look("k").waiter)
-    for one in (head, waiter):
-        one.send(signal.SIGKILL)
-    assert eventually(lambda: look("k").state is TrafficState.INIT, timeout_s=30)
-
-
 @pytest.mark.timeout(300 * TIMES)
 @pytest.mark.parametrize("killed", [0, 4])
 def test_sixteen_processes_never_make_two_heads_nor_two_waiters(started, session, killed):
     timeout_s = 10.0 if killed else 30.0
     workers = [started(str(number), is_ready=False, timeout_s=timeout_s) for number in range(16)]
     check(session, workers, rounds=40 * TIMES, killed=killed)
-
-
-@pytest.mark.timeout(300)
-def test_those_on_servers_that_lag_behind_are_coordinated_as_well(
-    started, zookeeper_ensemble, znode_root
-):
-    members = zookeeper_ensemble.members
-    workers = [
-        started(str(number), is_ready=False, address=members[number % 3].address, timeout_s=30.0)
-        for number in range(6)
-    ]
-    with connect(zookeeper_ensemble.leader.address + znode_root) as session:
-        check(session, workers, rounds=60)
 
 
 @pytest.mark.timeout(300 * TIMES)

@@ -5,11 +5,9 @@ real server.
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kazoo.client import KazooClient
 from workers import HAD_A_PLACE, ROOT
 
 from leaderq.clock import now_s
@@ -53,18 +51,6 @@ def test_one_runs_one_waits_and_the_rest_are_declined(coordinator_of, session):
     assert three.look("k").state is TrafficState.INIT
 
 
-def test_nothing_is_left_of_idle_keys(coordinator_of, session):
-    one, two = coordinator_of(), coordinator_of()
-    with ThreadPoolExecutor(1) as pool:
-        for number in range(20):
-            token = one.enqueue(f"key {number}")
-            waiting = pool.submit(two.enqueue, f"key {number}")
-            eventually(lambda number=number: one.look(f"key {number}").waiter)
-            assert one.dequeue(token)
-            assert two.dequeue(waiting.result(30))
-    assert session.children(ROOT) == []
-
-
 def test_a_newcomer_does_not_overtake_the_one_that_waits(coordinator_of):
     one, two, three = coordinator_of(), coordinator_of(), coordinator_of()
     with ThreadPoolExecutor(2) as pool:
@@ -80,18 +66,6 @@ def test_a_newcomer_does_not_overtake_the_one_that_waits(coordinator_of):
             assert token.outcome in HAD_A_PLACE
         token._dequeue(token)
     assert all(head < waiter for head, waiter in seen)
-
-
-def test_those_of_one_process_are_coordinated_as_well(coordinator_of):
-    one = coordinator_of()
-    with ThreadPoolExecutor(4) as pool:
-        head = one.enqueue("k")
-        waiting = pool.submit(one.enqueue, "k")
-        eventually(lambda: one.look("k").waiter)
-        assert [one.enqueue("k").outcome for _ in range(3)] == [EnqueueOutcome.DECLINE] * 3
-        one.dequeue(head)
-        with waiting.result(30) as token:
-            assert token.outcome in HAD_A_PLACE
 
 
 def test_a_waiter_whose_time_is_up_leaves_its_place(coordinator_of):
@@ -141,48 +115,6 @@ def test_an_evicted_head_is_refused_by_the_server_and_the_waiter_goes_on(coordin
     assert session.children(ROOT) == []
 
 
-def test_an_evicted_head_hears_of_it_though_it_writes_nothing(coordinator_of, opened):
-    one = coordinator_of(opened(timeout_s=12.0))
-    head, still = one.enqueue("k"), one.enqueue("other")
-    coordinator_of().evict("k")
-    assert head.ended.wait(30)
-    assert not head
-    assert still
-    one.dequeue(still)
-
-
-def test_an_evicted_waiter_is_told(coordinator_of, session):
-    one, two = coordinator_of(), coordinator_of()
-    with ThreadPoolExecutor(1) as pool, one.enqueue("k"):
-        waiting = pool.submit(two.enqueue, "k")
-        waiter = eventually(lambda: one.look("k").waiter)
-        session.delete(f"{ROOT}/{waiter.token}")
-    with pytest.raises(TokenOver, match="while it waited"):
-        waiting.result(30)
-    eventually(lambda: session.children(ROOT) == [])
-
-
-def test_a_token_deleted_by_hand_fences_its_head_and_its_slot_goes_with_the_dequeue(
-    coordinator_of, session
-):
-    one = coordinator_of()
-    with one.enqueue("k") as token:
-        session.delete(token.path)
-        with pytest.raises(TokenOver):
-            token.confirm()
-    eventually(lambda: session.children(ROOT) == [])
-
-
-def test_a_trusted_token_stays_current_longer_than_the_session_timeout(coordinator_of, opened):
-    session = opened(timeout_s=6.0)
-    with coordinator_of(session).enqueue("k") as token:
-        began = time.monotonic()
-        assert eventually(
-            lambda: token.is_current and time.monotonic() - began > 1.5 * session.timeout_s,
-            timeout_s=60,
-        )
-
-
 @pytest.mark.parametrize(
     "key",
     [
@@ -217,30 +149,10 @@ def test_any_text_and_any_bytes_is_a_key(coordinator_of, session, key):
     eventually(lambda: session.children(ROOT) == [])
 
 
-def test_text_and_bytes_are_different_keys(coordinator_of):
-    one = coordinator_of()
-    with one.enqueue("k") as text, one.enqueue(b"k") as raw:
-        assert text
-        assert raw
-
-
-@pytest.mark.parametrize("key", [None, 7, ("a",), object()])
-def test_a_key_that_other_processes_might_not_understand_is_refused(coordinator_of, key):
-    with pytest.raises(ConfigurationError, match="text or bytes"):
-        coordinator_of().enqueue(key)
-
-
 @pytest.mark.parametrize("root", ["", "relative", "/", "/a/", "/a/../b", 7])
 def test_a_root_that_cannot_be_used_is_refused(session, root):
     with pytest.raises(ConfigurationError):
         DistributedQueueCoordinator(session, root)
-
-
-@pytest.mark.parametrize("timeout_s", [-1, float("nan"), "soon"])
-def test_a_timeout_that_bounds_nothing_is_refused(coordinator_of, timeout_s):
-    one = coordinator_of()
-    with pytest.raises(ConfigurationError, match="timeout_s"):
-        one.enqueue("k", timeout_s=timeout_s)
 
 
 def test_a_closed_coordinator_tells_those_who_wait_and_ends_what_is_held(coordinator_of, session):
@@ -260,67 +172,6 @@ def test_a_closed_coordinator_tells_those_who_wait_and_ends_what_is_held(coordin
         one.enqueue("k")
     assert one.close()
     eventually(lambda: session.children(ROOT) == [])
-
-
-def test_close_waits_for_what_is_held(coordinator_of):
-    one = coordinator_of()
-    with ThreadPoolExecutor(1) as pool:
-        token = one.enqueue("k")
-        closing = pool.submit(one.close, 30.0)
-        eventually(lambda: one._is_closed)
-        one.dequeue(token)
-        assert closing.result(30)
-
-
-def test_the_root_is_made_again_if_somebody_deletes_it(coordinator_of, session):
-    one = coordinator_of()
-    with one.enqueue("k"):
-        pass
-    session.delete(ROOT)
-    with one.enqueue("k") as token:
-        assert token
-
-
-def test_a_kazoo_client_of_the_users_own_will_do(
-    zookeeper_server, znode_root, session, coordinator_of
-):
-    client = KazooClient(zookeeper_server.address + znode_root)
-    client.start(10)
-    try:
-        with DistributedQueueCoordinator(client, ROOT) as one, one.hold("k") as token:
-            assert token
-            assert coordinator_of().look("k").head.number == token.number
-        assert session.children(ROOT) == []
-        assert client.connected
-    finally:
-        client.stop()
-        client.close()
-
-
-def test_a_hand_over_needs_one_look_and_no_second(coordinator_of, opened):
-    """The waiter looks once, when it begins to wait; the deletion of the other slot is enough."""
-    session = opened(timeout_s=30.0)
-    one, two = coordinator_of(), coordinator_of(session)
-    asked, answered = [], []
-    get_async = session.get_async
-
-    def counted(path, **options):
-        asked.append(path)
-        answer = get_async(path, **options)
-        answer.add_done_callback(answered.append)
-        return answer
-
-    session.get_async = counted
-    with ThreadPoolExecutor(1) as pool:
-        for number in range(1, 21):
-            head = one.enqueue("k")
-            waiting = pool.submit(two.enqueue, "k")
-            eventually(lambda number=number: len(answered) == 2 * number)
-            one.dequeue(head)
-            with waiting.result(30) as token:
-                assert token.is_current
-                token.confirm()
-            assert sum(path.endswith(("~0", "~1")) for path in asked) == number
 
 
 def test_the_lease_counts_from_before_the_sending_however_long_that_takes(
@@ -345,44 +196,3 @@ def test_the_lease_counts_from_before_the_sending_however_long_that_takes(
     assert all(noted <= before for noted, before in zip(told, sent, strict=False))
     monkeypatch.undo()
     one.dequeue(token)
-
-
-def test_for_ever_is_none_and_nothing_is_negative(coordinator_of):
-    one, two = coordinator_of(timeout_s=None), coordinator_of()
-    with ThreadPoolExecutor(1) as pool, two.enqueue("k") as head:
-        waiting = pool.submit(one.enqueue, "k")
-        eventually(lambda: two.look("k").waiter)
-        two.dequeue(head)
-        assert one.dequeue(waiting.result(30), timeout_s=None)
-
-
-def test_a_declined_token_may_be_treated_like_any_other(coordinator_of):
-    one = coordinator_of()
-    with ThreadPoolExecutor(1) as pool, one.hold("k"):
-        waiting = pool.submit(one.enqueue, "k")
-        eventually(lambda: one.look("k").waiter)
-        with one.hold("k") as declined:
-            assert not declined
-            assert declined.number == 0
-            assert declined.is_over
-        assert not one.dequeue(declined)
-        for use in (declined.confirm, lambda: declined.write([]), lambda: declined.fence):
-            with pytest.raises(TokenOver, match="declined"):
-                use()
-    one.dequeue(waiting.result(30))
-
-
-def test_whoever_asks_for_the_key_that_it_has_is_told_at_once_and_leaves_no_place_taken(
-    coordinator_of,
-):
-    one, two = coordinator_of(timeout_s=None), coordinator_of()
-    with ThreadPoolExecutor(1) as pool, one.enqueue("k") as token:
-        with pytest.raises(WouldDeadlock):
-            one.enqueue("k")
-        eventually(lambda: two.look("k").waiter is None)
-        assert token.is_current
-        waiting = pool.submit(two.enqueue, "k")
-        eventually(lambda: two.look("k").waiter)
-        assert not one.enqueue("k"), "where another waits it is declined like anybody"
-        assert one.dequeue(token)
-        assert two.dequeue(waiting.result(60))

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,11 +15,11 @@ import pytest
 from postgres import SUPERUSER, Database
 
 from leaderq.cli.demo.ad_billing.audit import audit, audit_places
-from leaderq.cli.demo.ad_billing.generator import generate, highest_number
+from leaderq.cli.demo.ad_billing.generator import generate
 from leaderq.cli.demo.ad_billing.shared_totals import Totals
 from leaderq.cli.demo.ad_billing.watch import Watch
 from leaderq.config import Settings
-from leaderq.kafka.topics import create_topics, end_offsets, produce
+from leaderq.kafka.topics import end_offsets
 from leaderq.testing import eventually
 from leaderq.testing.candidate_process import CandidateProcess
 
@@ -156,80 +154,3 @@ def test_a_leader_is_killed_and_what_was_acknowledged_is_billed_once_and_in_orde
     assert audit(entries, sent).problems == []
     assert audit_places(entries, end_offsets(kafka_broker.address, topic_name)).problems == []
     totals.close()
-
-
-def test_a_generator_that_is_started_again_gives_no_number_twice(
-    kafka_broker: Any, topic_name: str, generating: Any, tmp_path: Path
-) -> None:
-    create_topics(kafka_broker.address, {topic_name: 4})
-    assert highest_number(kafka_broker.address, topic_name) == 0
-    # What a killed generator leaves: a hole, for 41 never arrived.
-    produce(
-        kafka_broker.address,
-        topic_name,
-        [(b"k%d" % n, b"x", [("number", b"%d" % n)]) for n in (39, 40, 42)],
-    )
-    assert highest_number(kafka_broker.address, topic_name) == 42
-    generator = generating()
-    eventually(
-        lambda: sum(end_offsets(kafka_broker.address, topic_name).values()) > 30, timeout_s=60
-    )
-    first, sent = generator.stop()
-    assert first == 43
-    assert highest_number(kafka_broker.address, topic_name) == first + sent - 1
-    assert (tmp_path / "pulse").exists()
-
-
-def test_kafka_that_is_not_there_is_said_in_one_sentence() -> None:
-    started = {
-        module: subprocess.Popen(
-            [sys.executable, "-m", f"ad_billing.{module}", "--kafka", "127.0.0.1:1"],
-            cwd=EXAMPLES,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for module in ("generator", "topic")
-    }
-    for module, process in started.items():
-        said = process.communicate(timeout=120)[1]
-        assert process.returncode in (1, 2)
-        (line,) = said.splitlines()
-        assert line.startswith(f"{module}: error: ")
-
-
-def test_generator_and_watch_end_when_told_to_stop(
-    kafka_broker: Any, zookeeper_server: Any, url: str
-) -> None:
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "LEADERQ_KAFKA": kafka_broker.address,
-        "LEADERQ_ZOOKEEPER": zookeeper_server.address,
-        "AD_BILLING_LEDGER": url,
-        "PYTHONUNBUFFERED": "1",
-    }
-    for module, first in (
-        ("generator", "records a second, from number"),
-        ("watch", "nobody has led yet|leads|nobody leads"),
-    ):
-        process = subprocess.Popen(
-            [sys.executable, "-m", f"ad_billing.{module}"],
-            cwd=EXAMPLES,
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert process.stdout is not None
-            assert re.search(first, process.stdout.readline())
-            process.send_signal(signal.SIGTERM)
-            rest, _ = process.communicate(timeout=60)
-        finally:
-            process.kill()
-        assert process.returncode == 0
-        if module == "generator":
-            assert re.search(
-                r"^sent \d+ records, numbers \d+ to \d+; Kafka has acknowledged them all$",
-                rest,
-                re.MULTILINE,
-            )

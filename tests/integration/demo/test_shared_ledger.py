@@ -4,7 +4,6 @@ crowds and outages do to it.
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,16 +12,13 @@ import pytest
 from postgres import SUPERUSER, Database
 
 from leaderq.cli.demo.ad_billing import shared_ledger
-from leaderq.cli.demo.ad_billing.audit import audit, audit_places
 from leaderq.cli.demo.ad_billing.billing import bill_for
-from leaderq.cli.demo.ad_billing.shared_billing import SharedAdBilling
 from leaderq.cli.demo.ad_billing.shared_ledger import LedgerAway, SharedLedger
 from leaderq.cli.demo.ad_billing.shared_totals import Totals
 from leaderq.clock import now_s
-from leaderq.errors import ConfigurationError, Deposed
+from leaderq.errors import Deposed
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import OpenTerm, Reason
-from leaderq.testing import eventually
 from leaderq.testing.ports import lease_port
 
 LINE = b'h - - [t] "GET /a HTTP/1.1" 200 100 "-" "-"'
@@ -125,62 +121,6 @@ def test_a_zombie_is_refused_whole(a_ledger: Any, totals: Totals) -> None:
     assert totals.ends() == {}
 
 
-def test_a_bill_that_cannot_be_stored_takes_the_whole_batch_with_it(
-    a_ledger: Any, totals: Totals
-) -> None:
-    import psycopg
-
-    ledger, term = a_ledger(), a_term(1)
-    ledger.take_office(term)
-    post(ledger, records(0, 1), term)
-    rows = records(1, 3)
-    bills = [bill_for(row) for row in rows]
-    bills[1] = bill_for(records(0, 1)[0])  # a place that is billed
-    with pytest.raises(psycopg.errors.UniqueViolation):
-        ledger.post(rows, bills, term)
-    assert totals.so_far()[0] == 1
-    post(ledger, rows, term)
-    assert totals.ends() == {0: 3}
-
-
-@pytest.mark.parametrize(
-    "value",
-    [b"", b"\0\xff not a line", LINE.replace(b"/a", b"/\0"), LINE.replace(b"100", b"9" * 400)],
-)
-def test_whatever_a_record_holds_is_entered(a_ledger: Any, totals: Totals, value: bytes) -> None:
-    ledger, term = a_ledger(), a_term(1)
-    ledger.take_office(term)
-    post(
-        ledger,
-        [Record("clicks", 0, 0, -1, b"\0key", value, [("number", b"9" * 30)]), *records(1, 2)],
-        term,
-    )
-    entries = list(totals.entries())
-    assert [entry.offset for entry in entries] == [0, 1]
-    assert entries[0].number is None
-
-
-def test_twelve_candidates_make_the_tables_at_once(url: str, totals: Totals) -> None:
-    failed: list[BaseException] = []
-
-    def make() -> None:
-        ledger = SharedLedger(url, "ad-billing")
-        try:
-            ledger.create()
-        except BaseException as exc:
-            failed.append(exc)
-        finally:
-            ledger.close()
-
-    threads = [threading.Thread(target=make) for _ in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert failed == []
-    assert totals.so_far() == (0, 0.0)
-
-
 def test_a_leader_frozen_in_mid_transaction_holds_nobody_up_for_long(a_ledger: Any) -> None:
     zombie, old, successor = a_ledger(), a_term(1), a_ledger()
     zombie.take_office(old)
@@ -196,75 +136,6 @@ def test_a_leader_frozen_in_mid_transaction_holds_nobody_up_for_long(a_ledger: A
         cursor.execute("SELECT 1")
 
 
-def test_totals_tell_when_a_term_began_and_how_long_billing_stood_still(
-    a_ledger: Any, totals: Totals
-) -> None:
-    first, second = a_ledger(), a_ledger()
-    first.take_office(a_term(1))
-    assert totals.begun(1) is None
-    post(first, records(0, 2), a_term(1))
-    term = a_term(5, "b")
-    second.take_office(term)
-    post(second, records(2, 4), term)
-    begun = totals.begun(5)
-    assert begun is not None
-    assert begun.candidate == "b"
-    assert begun.stood_still_s is not None
-    entries = list(totals.entries())
-    assert begun.stood_still_s == pytest.approx(
-        entries[2].billed_at - entries[1].billed_at, abs=1e-4
-    )
-    assert totals.begun(1).stood_still_s is None  # type: ignore[union-attr]
-    pauses = [after.billed_at - before.billed_at for before, after in itertools.pairwise(entries)]
-    everything = (entries[0].billed_at - 1, entries[-1].billed_at + 1)
-    assert totals.longest_pause_s(*everything) == pytest.approx(max(pauses), abs=1e-4)
-    assert [bill[:2] for bill in totals.highest_bills()] == [("h", 4)]
-    assert audit_places(entries, {0: 4}).problems == []
-    assert audit(entries, 4).problems == []
-
-
-def test_psql_shows_totals_and_terms(a_ledger: Any, postgres: Database) -> None:
-    ledger = a_ledger()
-    ledger.take_office(a_term(1))
-    post(ledger, records(0, 3), a_term(1))
-    with postgres.connect() as connection:  # type: ignore[attr-defined]
-        assert connection.execute(
-            "SELECT billed, twice, clients, terms FROM totals"
-        ).fetchall() == [(3, 0, 1, 1)]
-        assert connection.execute(
-            "SELECT term, candidate, billed, stood_still FROM terms"
-        ).fetchall() == [(1, "a", 3, None)]
-        assert connection.execute("SELECT client, clicks FROM bills").fetchall() == [("h", 3)]
-
-
-def test_before_any_candidate_there_is_nothing_to_read(totals: Totals) -> None:
-    assert totals.so_far() == (0, 0.0)
-    assert totals.begun(1) is None
-    assert totals.ends() == {}
-
-
-def test_a_connection_that_breaks_is_opened_anew(
-    a_ledger: Any, totals: Totals, postgres: Database
-) -> None:
-    ledger, term = a_ledger(), a_term(1)
-    ledger.take_office(term)
-    post(ledger, records(0, 1), term)
-    assert totals.so_far()[0] == 1
-    with postgres.connect(autocommit=True) as connection:  # type: ignore[attr-defined]
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-            " AND datname = %s",
-            (postgres.name,),
-        )
-    with pytest.raises(LedgerAway, match="the ledger's database went away"):
-        totals.so_far()
-    assert totals.so_far()[0] == 1
-    next_term = a_term(2)
-    assert ledger.take_office(next_term) == {Partition("clicks", 0): 1}
-    post(ledger, records(1, 2), next_term)
-    assert eventually(lambda: totals.so_far()[0] == 2)
-
-
 def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
     port = lease_port()
     try:
@@ -277,17 +148,3 @@ def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
     finally:
         port.release()
     assert "hunter2" not in str(away.value)
-
-
-def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="AD_BILLING_LEDGER is not the address of a"):
-        SharedLedger("postgresql://[half", "ad-billing").create()
-
-
-@pytest.mark.parametrize("ledger", ["", "ad-billing.sqlite3", "mysql://billing"])
-def test_the_shared_career_needs_a_shared_ledger(
-    ledger: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AD_BILLING_LEDGER", ledger)
-    with pytest.raises(ConfigurationError, match="set it to postgresql://USER@HOST/DATABASE"):
-        SharedAdBilling().prepare()

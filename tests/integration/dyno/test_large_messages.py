@@ -13,7 +13,6 @@ from leaderq.dyno import (
     BodyStore,
     Duplicate,
     DynoQueue,
-    Fields,
     FileBodies,
     Message,
     MissingBody,
@@ -65,15 +64,6 @@ def test_a_large_payload_goes_through_the_store_and_is_gone_with_its_message(
     queue.push(Message(payload=b"small"))
     assert files(tmp_path) == []
     assert queue.pop(1, 30)[0].payload == b"small"
-
-
-def test_a_delivery_reads_its_payload_from_the_store(queue: DynoQueue) -> None:
-    queue.push(Message(payload=LARGE))
-    (one,) = queue.pop(1, 30)
-    assert one.payload == LARGE
-    one.nack("again")
-    (one,) = queue.pop(1, 30)
-    assert one.payload == LARGE
 
 
 def test_a_refused_push_leaves_no_body(queue: DynoQueue, tmp_path: Path) -> None:
@@ -130,60 +120,3 @@ def test_a_store_of_files_touches_nothing_outside_its_folder(tmp_path: Path) -> 
                 touch(hostile)
     assert (tmp_path / "secret").exists()
     assert list(store.ages()) == []
-
-
-def test_a_filter_by_fields_reads_no_message_whose_name_tells(
-    session: Session, tmp_path: Path
-) -> None:
-    with DynoQueue(session, D, shards=("a", "b"), body_store=FileBodies(tmp_path)) as queue:
-        queue.push(
-            [
-                Message(id=f"{at}", priority=at, shard="ab"[at % 2], headers={"k": f"{at % 3}"})
-                for at in range(6)
-            ]
-        )
-        queue.push(Message(id="g", group="g", priority=9, payload=LARGE))
-        for wanted, ids in [
-            (Fields(), {"0", "1", "2", "3", "4", "5", "g"}),
-            (Fields(shard="a", priority=range(1, 9)), {"2", "4"}),
-            (Fields(headers={"k": "0"}), {"0", "3"}),
-            (Fields(group="g"), {"g"}),
-            (Fields(id="5"), {"5"}),
-            (Fields(priority=77), set()),
-        ]:
-            assert {one.id for one in queue.all_messages(wanted)} == ids
-            assert queue.contains(wanted) == bool(ids)
-        asked: list[str] = []
-        read = session.child_data_async
-        session.child_data_async = lambda parent, names: (
-            asked.extend(names),
-            read(parent, names),
-        )[1]  # type: ignore[method-assign]
-        assert queue.find(Fields(shard="b", priority=3)).id == "3"
-        assert len(asked) == 1
-        assert queue.pop_where(Fields(headers={"k": "2"})).id == "2"
-
-
-def test_what_is_left_over_is_found_and_deleted_and_nothing_else(session: Session) -> None:
-    with DynoQueue(session, D) as queue:
-        queue.push([Message(id=id) for id in ("leased", "rests", "waits", "gone")])
-        leased, rests, _, gone = queue.pop(4, 30)
-        rests.postpone(3600)
-        gone_name, shard = gone.name, f"{D}/shards/0"
-        assert queue.find_stale() == []
-        session.delete(f"{shard}/messages/{gone_name}")
-        session.create(f"{shard}/rests/1700000000000-0-{gone_name}")
-        session.create(f"{shard}/rests/1700000000000-7-{rests.name}")
-        session.create(f"{D}/ids/nobody", b"0/x")
-        found = {one.path: one.why.split()[1] for one in queue.find_stale(repair=True)}
-        assert found == {
-            f"{shard}/claims/{gone_name}": "claim",
-            f"{shard}/rests/1700000000000-0-{gone_name}": "marker",
-            f"{shard}/rests/1700000000000-7-{rests.name}": "marker",
-            f"{D}/ids/gone": "message",
-            f"{D}/ids/nobody": "message",
-        }
-        assert queue.find_stale() == []
-        leased.ack()
-        assert queue.shard_sizes()["0"] == {"messages": 2, "resting": 1, "leased": 1, "dead": 0}
-        assert queue.set_timeout("rests", 0)

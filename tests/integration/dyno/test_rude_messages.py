@@ -8,34 +8,28 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
-from kazoo.security import make_acl
 
 from leaderq.dyno import (
     Delivery,
     DynoQueue,
-    FixedShards,
     Kill,
     Message,
     Postpone,
     StaleLease,
     Worker,
 )
-from leaderq.dyno import queue as dyno_queue
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
     LeaderqError,
     NodeExists,
     NoNode,
-    NoPermission,
     QueueClosed,
     SessionClosed,
-    TooLarge,
 )
 from leaderq.queues import RetryPolicy
 from leaderq.testing import eventually
@@ -43,7 +37,6 @@ from leaderq.zookeeper import Check, Create, Operation, Session, SetData, connec
 
 Open = Callable[..., Session]
 D = "/d"
-SHARD = f"{D}/shards/0"
 NOTHING = {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
 QUICK = RetryPolicy(attempts=3, backoff_s=0.01)
 
@@ -72,107 +65,6 @@ def test_a_message_whose_id_was_deleted_by_hand_can_be_settled(session: Session,
             assert queue.ack([rest]) == [None]
         sizes = queue.shard_sizes()["0"]
         assert (sizes["messages"], sizes["leased"], sizes["dead"]) == (0, 0, int(how == "kill"))
-
-
-def test_a_message_whose_marker_was_deleted_by_hand_can_be_removed_and_comes_again(
-    session: Session,
-) -> None:
-    with DynoQueue(session, D) as queue:
-        queue.push([Message(id="a"), Message(id="b")])
-        for one in queue.pop(2, 30):
-            one.postpone(1)
-        for marker in session.children(f"{SHARD}/rests"):
-            session.delete(f"{SHARD}/rests/{marker}")
-        assert queue.remove("a")
-        again = popped(queue)
-        assert (again.id, again.failures) == ("b", 0)
-
-
-def test_a_message_whose_claim_was_deleted_by_hand_comes_again(session: Session) -> None:
-    with DynoQueue(session, D) as queue:
-        queue.push(Message(id="a"))
-        one = popped(queue)
-        session.delete(f"{SHARD}/claims/{one.name}")
-        with pytest.raises(StaleLease):
-            one.ack()
-        popped(queue).ack()
-        assert queue.shard_sizes() == NOTHING
-
-
-def test_znodes_that_are_not_ours_are_not_delivered_and_stop_nobody(session: Session) -> None:
-    with DynoQueue(session, D) as queue:
-        queue.push(Message(payload=b"good", priority=9))
-        for parent in ("messages", "claims", "rests", "dead"):
-            for name in (
-                "x",
-                "00-1700000000000-0000000g-0000000001",
-                "\u0660\u0660-1700000000000-00000000-0000000001",
-            ):
-                session.create(f"{SHARD}/{parent}/{name}", b"{")
-        bad = [
-            b"",
-            b"\x00" * 9,
-            b"DQ1\n\xff\xff\xff\xff",
-            b"DQ1\n\0\0\0\x0c" + b'{"at":1e999}',
-            b"DQ1\n\0\0\0\x0f" + b'{"headers":[1]}',
-        ]
-        for number, data in enumerate(bad):
-            session.create(f"{SHARD}/messages/00-1700000000000-00000000-00000001{number:02}", data)
-        session.create(
-            f"{SHARD}/dead/00-1700000000000-00000000-0000000300", b'DQD1\n{"name":"../../x"}\n'
-        )
-        assert popped(queue).payload == b"good"
-        eventually(lambda: queue.pop(1) == [] and queue.shard_sizes()["0"]["dead"] == 4 + len(bad))
-        assert {letter.reason for letter in queue.dead_letters.browse()} == {"corrupt"}
-        assert queue.dead_letters.purge() == len(bad)
-        assert queue.peek(9) == [] and queue.get("nobody") is None
-
-
-def test_a_pop_that_does_not_wait_returns_what_lies_behind_one_that_cannot_be_read(
-    session: Session,
-) -> None:
-    with DynoQueue(session, D) as queue:
-        queue.push(Message(payload=b"good", priority=9))
-        for number in range(3):
-            session.create(f"{SHARD}/messages/00-1700000000000-00000000-000000010{number}", b"bad")
-        eventually(lambda: len(queue.peek(4)) == 1 and len(queue._consumer.views["0"].index) == 4)
-        assert [one.payload for one in queue.pop(1, 0)] == [b"good"]
-
-
-def test_a_claim_that_cannot_be_read_is_a_lease_that_is_over(session: Session) -> None:
-    with DynoQueue(session, D) as queue:
-        queue.push([Message(payload=b"%d" % number) for number in range(2)])
-        for name, data in zip(
-            session.children(f"{SHARD}/messages"), (b'{"n":1e999}', b"[]"), strict=True
-        ):
-            session.create(f"{SHARD}/claims/{name}", data)
-        assert len(queue.pop(2, 30)) == 2
-
-
-def test_a_queue_that_is_deleted_while_it_is_used_begins_again(session: Session) -> None:
-    with DynoQueue(session, D, name="first") as queue:
-        queue.push(Message(payload=b"1"))
-        popped(queue).ack()
-        for part in ("messages", "claims", "rests", "dead"):
-            session.delete(f"{SHARD}/{part}")
-        queue.push(Message(payload=b"2"))
-        popped(queue).ack()
-        popped_none = queue.pop(1)
-        assert popped_none == []
-
-
-def test_a_queue_that_may_not_claim_says_so_and_does_not_spin(
-    zookeeper_server, znode_root: str, session: Session
-) -> None:
-    with DynoQueue(session, D) as queue:
-        queue.push(Message(payload=b"1"))
-        operator = KazooClient(zookeeper_server.address)
-        operator.start()
-        operator.set_acls(f"{znode_root}{SHARD}/claims", [make_acl("world", "anyone", read=True)])
-        operator.stop()
-        operator.close()
-        with pytest.raises(NoPermission):
-            queue.pop(1, 30)
 
 
 # -- rude users -----------------------------------------------------------------------------------
@@ -236,42 +128,6 @@ def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session
         one.ack()
 
 
-def test_an_iterable_that_fails_midway_pushes_nothing(session: Session) -> None:
-    def lazy() -> Iterator[Message]:
-        yield Message(payload=b"1")
-        raise ValueError("midway")
-
-    with DynoQueue(session, D) as queue:
-        with pytest.raises(ValueError, match="midway"):
-            queue.push(lazy())
-        assert queue.size() == 0
-
-
-def test_a_message_that_could_not_become_a_dead_letter_is_not_pushed(session: Session) -> None:
-    with DynoQueue(session, D, retry=RetryPolicy(attempts=1)) as queue:
-        room = session.max_request_bytes - 16 * 1024
-        with pytest.raises(TooLarge):
-            queue.push(Message(payload=b"x" * room))
-        queue.push(Message(id="i" * 200, payload=b"x" * (room - 1000)))
-        popped(queue).nack("é" * 100_000)
-        assert queue.shard_sizes()["0"]["dead"] == 1
-
-
-def test_acknowledging_one_delivery_twice_or_that_of_another_queue_changes_nothing(
-    opened: Open,
-) -> None:
-    with DynoQueue(opened(), D) as queue, DynoQueue(opened(), "/other") as other:
-        queue.push([Message(payload=b"1"), Message(payload=b"2")])
-        one, two = queue.pop(2, 30)
-        outcomes = queue.ack([one, one, two])
-        assert outcomes[0] is outcomes[2] is None
-        assert isinstance(outcomes[1], StaleLease)
-        other.push(Message(payload=b"3"))
-        with pytest.raises(ConfigurationError):
-            queue.ack(other.pop(1, 30))
-        assert other.shard_sizes()["0"]["leased"] == 1
-
-
 def test_a_receipt_is_redeemed_once_and_by_whoever_has_it(opened: Open) -> None:
     with DynoQueue(opened(), D) as queue, DynoQueue(opened(), D) as other:
         queue.push(Message(id="a", payload=b"1"))
@@ -320,124 +176,6 @@ def test_a_result_is_written_with_the_acknowledgement_or_neither(session: Sessio
         assert session.exists("/own/other") is None
 
 
-def test_acknowledging_many_does_not_lose_to_a_heartbeat(session: Session) -> None:
-    with DynoQueue(session, D) as queue:
-        queue.push(Message(payload=b"1"))
-        one = popped(queue)
-        outcomes: list[object] = []
-        with one.lock:  # as a heartbeat holds it
-            acknowledging = threading.Thread(target=lambda: outcomes.extend(queue.ack([one])))
-            acknowledging.start()
-            time.sleep(0.2)  # time enough to go wrong
-            assert queue._consumer.extend_all([(one, 60.0)]) == {one: None}
-        acknowledging.join(30)
-        assert outcomes == [None]
-        assert queue.shard_sizes() == NOTHING
-
-
-def test_a_lease_that_nobody_settles_passes_to_the_same_consumer_too(session: Session) -> None:
-    with DynoQueue(session, D, lease_s=0.2) as queue:
-        queue.push(Message(payload=b"1"))
-        hung = popped(queue)
-        again = popped(queue)
-        assert (again.deliveries, again.failures) == (2, 1)
-        with pytest.raises(StaleLease):
-            hung.ack()
-        again.ack()
-
-
-def test_a_lease_that_is_shortened_ends_in_time_and_one_of_0_s_is_released(
-    session: Session,
-) -> None:
-    with DynoQueue(session, D, lease_s=600) as queue:
-        queue.push(Message(payload=b"1"))
-        popped(queue).extend(0.3)
-        again = popped(queue)
-        assert (again.deliveries, again.failures) == (2, 1)
-        again.extend(0)
-        last = popped(queue)
-        assert (last.deliveries, last.failures) == (3, 1)
-
-
-def test_the_lease_of_one_who_has_just_come_is_not_taken_for_that_of_one_who_has_gone(
-    opened: Open,
-) -> None:
-    with DynoQueue(opened(), D) as old, DynoQueue(opened(), D) as new:
-        new.push(Message(payload=b"1"))
-        held = popped(new)
-        consumer = old._consumer
-        eventually(lambda: old.pop(1) == [] and len(consumer.views["0"].index) == 1)
-        eventually(lambda: old.process_unacks() == 0 and len(consumer._members) == 2)
-        # As it is when one has gone, and the other has come since then:
-        consumer._members, consumer._members_stale, consumer._has_lost_member = (
-            frozenset(),
-            False,
-            True,
-        )
-        assert old.process_unacks() == 0
-        assert old.pop(1) == []
-        held.ack()
-
-
-def test_who_meets_another_consumer_is_not_refused_message_by_message(opened: Open) -> None:
-    with DynoQueue(session := opened(), D) as late, DynoQueue(opened(), D) as other:
-        late.push([Message(payload=b"%d" % number) for number in range(50)])
-        late.process_unacks()
-        assert len(late.peek(50)) == 50
-        sent: list[object] = []
-        send = session.multi_async
-        with late._consumer._looking:  # so that it does not learn of these claims
-            assert len(other.pop(50, 30)) == 50
-            session.multi_async = lambda *given, **how: (sent.append(given), send(*given, **how))[1]  # type: ignore[method-assign]
-            assert late.pop(50, 0) == []
-        assert len(sent) <= 10
-
-
-def test_a_shard_whose_consumer_hangs_is_served_although_the_own_one_has_something(
-    opened: Open,
-) -> None:
-    mine, others = FixedShards("a", "b", current="a"), FixedShards("a", "b", current="b")
-    with (
-        DynoQueue(opened(), D, shards=mine) as queue,
-        DynoQueue(opened(), D, shards=others) as hanging,
-    ):
-        hanging.process_unacks()
-        queue.push([Message(payload=b"1", shard="a"), Message(payload=b"2", shard="b")])
-        eventually(lambda: len(queue.peek(2)) == 2)
-        assert [one.payload for one in queue.pop(9, 30, least=1)] == [b"1", b"2"]
-
-
-def test_a_consumer_that_closes_has_failed_at_nothing(opened: Open) -> None:
-    with DynoQueue(opened(), D) as other:
-        other.push([Message(payload=b"1"), Message(payload=b"2")])
-        with DynoQueue(opened(), D) as leaving:
-            assert len(leaving.pop(2, 30)) == 2
-        assert [(one.deliveries, one.failures) for one in other.pop(2, 30)] == [(2, 0), (2, 0)]
-
-
-def test_a_block_that_raises_is_heard_even_if_its_lease_was_lost(session: Session) -> None:
-    with DynoQueue(session, D) as queue:
-        queue.push(Message(id="a"))
-        with pytest.raises(ValueError, match="mine"), popped(queue):
-            queue.remove("a")
-            raise ValueError("mine")
-
-
-def test_queues_with_different_shards_on_one_root_lose_nothing(opened: Open) -> None:
-    with (
-        DynoQueue(opened(), D, shards=("a", "b")) as both,
-        DynoQueue(opened(), D, shards=("b", "c")) as others,
-    ):
-        both.push([Message(id="in a", shard="a"), Message(id="in b", shard="b")])
-        others.push(Message(id="in c", shard="c"))
-        assert others.pop_id("in a") is None
-        assert others.get("in a") is not None
-        assert others.set_timeout("in a", 0)
-        assert others.remove("in a")
-        assert {one.id for one in others.pop(2, 30)} == {"in b", "in c"}
-        assert both.pop(1) == []
-
-
 def test_what_was_sent_back_is_found_by_its_id(session: Session) -> None:
     with DynoQueue(session, D) as queue:
         (id,) = queue.push(Message(payload=b"1"))
@@ -447,64 +185,6 @@ def test_what_was_sent_back_is_found_by_its_id(session: Session) -> None:
         assert found is not None
         assert found.id == id
         assert queue.remove(id)
-
-
-def test_an_id_that_is_pushed_again_is_found_whatever_was_noted_late(session: Session) -> None:
-    with DynoQueue(session, D) as queue:
-        queue.push(Message(id="a", payload=b"1"))
-        popped(queue).ack()
-        queue.push(Message(id="a", payload=b"2"))
-        # of the first, noted too late
-        session.set(f"{D}/ids/a", b"0/00-1700000000000-00000000-0000000000")
-        found = queue.get("a")
-        assert found is not None
-        assert found.payload == b"2"
-        assert queue.remove("a")
-
-
-@pytest.mark.parametrize("how", ["remove", "finish", "clear"])
-def test_a_message_that_is_first_delivered_while_it_is_removed_leaves_no_claim_over(
-    opened: Open, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    with DynoQueue(opened(), D) as queue, DynoQueue(opened(), D) as other:
-        queue.push(Message(id="a"))
-        read = dyno_queue.read_claims
-        held: list[Delivery] = []
-
-        def delivered_after(*args: Any) -> Any:
-            found = read(*args)
-            held.extend([] if held else [popped(other)])
-            return found
-
-        monkeypatch.setattr(dyno_queue, "read_claims", delivered_after)
-        outcome = queue.clear() if how == "clear" else getattr(queue, how)("a")
-        assert outcome == (how == "remove")  # which looks again, and takes it from its consumer
-        if how == "remove":
-            with pytest.raises(StaleLease):
-                held[0].ack()
-        else:
-            held[0].ack()
-        assert queue.find_stale() == []
-        assert queue.shard_sizes() == NOTHING
-
-
-def test_of_many_messages_those_that_cannot_be_pushed_say_so_and_the_others_are_there(
-    session: Session,
-) -> None:
-    with DynoQueue(session, D) as queue:
-        one, large, elsewhere, two = queue.push_each(
-            [
-                Message(id="1"),
-                Message(payload=b"x" * 2_000_000),
-                Message(shard="z"),
-                Message(id="2"),
-            ]
-        )
-        assert (one, two) == ("1", "2")
-        assert (type(large), type(elsewhere)) == (TooLarge, ConfigurationError)
-        with pytest.raises(TooLarge):
-            queue.push([Message(payload=b"x" * 2_000_000), Message(id="3")])
-        assert {message.id for message in queue.all_messages()} == {"1", "2", "3"}
 
 
 # -- processes and connections --------------------------------------------------------------------
@@ -667,51 +347,6 @@ def test_a_message_of_a_handler_that_hangs_passes_to_another_when_its_time_is_ov
         assert worker.stop(None)
 
 
-def test_a_worker_asks_for_claims_and_members_no_more_often_when_it_works(session: Session) -> None:
-    asked: list[str] = []
-    children = session.children
-    session.children = lambda path, *rest: (asked.append(path), children(path, *rest))[1]  # type: ignore[method-assign]
-    with DynoQueue(session, D) as queue:
-        queue.push([Message(payload=b"1") for _ in range(100)])
-        began = time.monotonic()
-        with Worker(queue, lambda _: None):
-            eventually(lambda: queue.size() == 0)
-        most = 4 + 2 * (time.monotonic() - began)
-        assert asked.count(f"{SHARD}/claims") <= most
-        assert asked.count(f"{D}/members") <= 2 * most
-
-
-def test_a_worker_ends_with_its_queue_and_may_be_stopped_by_its_own_handler(
-    session: Session,
-) -> None:
-    queue = DynoQueue(session, D)
-    queue.push(Message(payload=b"1"))
-    worker = Worker(queue, lambda _: worker.stop(5), threads=2)
-    worker.start()
-    eventually(lambda: not worker.is_running)
-    assert queue.size() == 0
-    another = Worker(queue, print)
-    another.start()
-    queue.close()
-    eventually(lambda: not another.is_running)
-
-
-def test_a_worker_refuses_what_it_cannot_use(session: Session) -> None:
-    async def coroutine(one: Delivery) -> None: ...
-
-    with DynoQueue(session, D) as queue:
-        for wrong in (
-            {"threads": 0},
-            {"retry": {1: None}},
-            {"retry": {OSError: 3}},
-            {"most_s": -1},
-            {"handler": coroutine},
-            {"handler": 1},
-        ):
-            with pytest.raises(ConfigurationError):
-                Worker(queue, **{"handler": print, **wrong})
-
-
 # -- heartbeats -----------------------------------------------------------------------------------
 
 
@@ -726,15 +361,3 @@ def test_what_is_kept_stays_ours_and_its_end_is_told_before(opened: Open) -> Non
         assert again.failures == 1
         eventually(lambda: told == [one])
         assert one.version >= 3, "it was not extended"
-
-
-def test_the_end_of_a_lease_is_not_told_of_what_is_settled(session: Session) -> None:
-    told: list[Delivery] = []
-    with DynoQueue(session, D, lease_s=0.6) as queue:
-        queue.push([Message(payload=b"1"), Message(payload=b"2")])
-        one, two = queue.pop(2, 30)
-        queue.keep([one, two], most_s=0, ending=told.append, ending_s=0.2)
-        one.ack()
-        eventually(lambda: bool(told))
-        time.sleep(0.3)
-        assert told == [two]

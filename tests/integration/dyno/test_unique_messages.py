@@ -8,8 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from leaderq.dyno import Duplicate, DynoQueue, Message, OnConflict, Unique
-from leaderq.errors import ConfigurationError
-from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
@@ -87,24 +85,6 @@ def test_an_id_is_kept_for_its_window_after_the_message_was_done(session: Sessio
         assert queue.size() == 1
 
 
-def test_ids_whose_windows_are_over_are_forgotten_but_not_those_in_use_again(
-    session: Session,
-) -> None:
-    clock = [1_700_000_000_000]
-    with DynoQueue(session, D, now_ms=lambda: clock[0]) as queue:
-        queue.push([Message(id=id, unique_s=60) for id in ("a", "b/ü")])
-        assert queue.ack(queue.pop(2, 30)) == [None, None]
-        assert len(session.children(f"{D}/windows")) == 2
-        clock[0] += 60_000
-        queue.push(one_of(b"again"))
-        queue._consumer._next_sweep_s = 0
-        queue.process_unacks()
-        queue._consumer._minder.wake()
-        eventually(lambda: session.children(f"{D}/windows") == [])
-        assert session.children(f"{D}/ids") == ["a"]
-        assert queue.get("a") is not None
-
-
 def test_of_many_that_replace_one_message_at_once_one_survives(opened: Open) -> None:
     queues = [DynoQueue(opened(), D) for _ in range(4)]
     queues[0].push(one_of(b"first"))
@@ -125,24 +105,3 @@ def test_of_many_that_replace_one_message_at_once_one_survives(opened: Open) -> 
     assert queues[0].find_stale() == []
     for queue in queues:
         queue.close()
-
-
-def test_an_id_whose_message_was_taken_away_by_hand_can_be_pushed_again(session: Session) -> None:
-    with DynoQueue(session, D) as queue:
-        queue.push(one_of(b"1"))
-        (name,) = session.children(f"{D}/shards/0/messages")
-        session.delete(f"{D}/shards/0/messages/{name}")
-        queue.push(one_of(b"2"))
-        found = queue.get("a")
-        assert found is not None
-        assert found.payload == b"2"
-
-
-def test_what_cannot_be_unique_is_refused() -> None:
-    for wrong in (
-        {"unique_s": 1},
-        {"id": "a", "unique": Unique.STARTED, "unique_s": 1},
-        {"unique": "done"},
-    ):
-        with pytest.raises(ConfigurationError):
-            Message(**wrong)  # type: ignore[arg-type]

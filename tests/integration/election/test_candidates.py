@@ -4,15 +4,11 @@ refused by the server.
 
 from __future__ import annotations
 
-import asyncio
-import threading
-
 import pytest
 
 from leaderq import Deposed, Observer
 from leaderq.election.decision import Role
-from leaderq.errors import BadVersion, LeaderqError, NoNode, RequestRefused
-from leaderq.events import Event, Stage, Standing, TermBegan, TermEnded
+from leaderq.events import Stage, Standing, TermBegan, TermEnded
 from leaderq.term import Reason
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, SessionState, SetData, end_session
@@ -34,33 +30,6 @@ def test_the_first_candidate_leads_and_the_second_waits(electorate, won):
     assert (view.leader, view.term, view.candidates) == ("a", 1, ("a", "b"))
 
 
-@pytest.mark.parametrize("raised", [SystemExit, asyncio.CancelledError])
-def test_whatever_a_listener_raises_the_leader_goes_on(electorate, won, raised):
-    def rude(_event):
-        raise raised
-
-    a = electorate.candidate("a", timeout_s=6.0)
-    electorate.buses["a"].subscribe(Event, rude)
-    a.stand()
-    term = won(a)
-    begun = term.deadline
-    eventually(lambda: term.deadline > begun + 2.0)
-    assert a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
-
-
-def test_a_candidate_whose_thread_is_interrupted_by_a_listener_leaves_the_line(electorate, won):
-    def rude(_event):
-        raise KeyboardInterrupt
-
-    a, b = electorate.candidate("a", timeout_s=6.0), electorate.candidate("b")
-    electorate.buses["a"].subscribe(TermBegan, rude)
-    a.stand()
-    with pytest.raises(LeaderqError, match="broke down: KeyboardInterrupt"):
-        a.await_term(30.0)
-    b.stand()
-    assert won(b).number == 2
-
-
 def test_after_a_clean_end_the_next_leads_under_the_next_number(electorate, won):
     a, b = electorate.candidate("a"), electorate.candidate("b")
     a.stand()
@@ -76,20 +45,6 @@ def test_after_a_clean_end_the_next_leads_under_the_next_number(electorate, won)
     waiting(a)
     assert b.conclude(second, Reason.WITHDRAWN, timeout_s=30)
     assert won(a).number == 3
-
-
-def test_nobody_is_let_in_before_the_code_of_an_ending_term_has_returned(electorate, won):
-    a, b = electorate.candidate("a"), electorate.candidate("b")
-    a.stand()
-    term = won(a)
-    b.stand()
-    waiting(b)
-    a.step_down(Reason.STEP_DOWN)
-    assert term.ending.wait(30)
-    assert b.await_term(0.5) is None
-    term.check()  # still held
-    a.conclude(term, Reason.STEP_DOWN)
-    assert won(b).number == 2
 
 
 def test_the_lease_is_kept_up_for_longer_than_the_session_time_out(electorate, won):
@@ -112,24 +67,6 @@ def test_a_fenced_write_passes_with_the_users_own_operations(electorate, won):
     assert electorate.session().get(made)[0] == b"2"
 
 
-def test_the_error_of_a_fenced_write_counts_the_users_own_operations(electorate, won):
-    a = electorate.candidate("a")
-    a.stand()
-    term = won(a)
-    with pytest.raises(BadVersion) as refused:
-        term.write(
-            [
-                SetData(electorate.path("control"), b""),
-                SetData(electorate.path("control"), b"", version=77),
-            ]
-        )
-    assert refused.value.index == 1
-    with pytest.raises(NoNode) as missing:
-        term.write([SetData(electorate.path("nothing"), b"")])
-    assert missing.value.index == 0
-    term.check()  # a refused operation of the user's is no fence
-
-
 def test_a_zombies_write_is_refused_by_the_server_when_its_znode_is_gone(electorate, won):
     session = electorate.session()
     a = electorate.candidate("a", session)
@@ -140,24 +77,6 @@ def test_a_zombies_write_is_refused_by_the_server_when_its_znode_is_gone(elector
         # around the local check
         term._fenced_write(term, (SetData(electorate.path("control"), b"zombie"),))
     assert electorate.session().get(electorate.path("control"))[0] != b"zombie"
-
-
-def test_a_zombies_write_is_refused_when_its_session_was_ended_by_another_process(electorate, won):
-    session = electorate.session()
-    a = electorate.candidate("a", session)
-    a.stand()
-    term = won(a)
-    assert end_session(session.address, session.credentials, timeout_s=30)
-
-    def is_refused() -> bool:
-        try:
-            term.write([SetData(electorate.path("control"), b"")])
-        except Deposed:
-            return True
-        return False  # a connection that breaks meanwhile is no answer either
-
-    eventually(is_refused)
-    assert term.reason in (Reason.SESSION, Reason.FENCED, Reason.NODE_DELETED)
 
 
 def test_deleting_the_leaders_znode_deposes_it_and_it_stands_again(electorate, won):
@@ -171,25 +90,6 @@ def test_deleting_the_leaders_znode_deposes_it_and_it_stands_again(electorate, w
     a.stand()
     again = won(a)
     assert (again.number, again.unclean) == (2, True)
-
-
-def test_the_election_is_made_again_when_its_parent_vanished(electorate, won):
-    a, b = electorate.candidate("a"), electorate.candidate("b")
-    a.stand()
-    term = won(a)
-    b.stand()
-    waiting(b)
-    session = electorate.session()
-    for name in session.children(electorate.path("candidates")):
-        session.delete(electorate.path("candidates", name))
-    try:
-        session.delete(electorate.path("candidates"))
-    except LeaderqError:
-        pass  # somebody stands again already
-    assert term.ending.wait(30)
-    a.conclude(term, Reason.WITHDRAWN)
-    a.stand()
-    eventually(lambda: a.await_term(0) or b.await_term(0))
 
 
 def test_a_candidate_whose_session_is_lost_while_waiting_stands_again_under_the_new_one(
@@ -221,40 +121,6 @@ def test_a_candidate_whose_session_is_lost_while_waiting_stands_again_under_the_
     won(b).check()
 
 
-def test_withdrawing_leaves_nothing_in_the_line(electorate, won):
-    a, b = electorate.candidate("a"), electorate.candidate("b")
-    a.stand()
-    won(a)
-    b.stand()
-    waiting(b)
-    assert b.withdraw(timeout_s=30)
-    assert len(electorate.session().children(electorate.path("candidates"))) == 1
-    b.stand()  # reusable after it
-    waiting(b)
-
-
-def test_a_candidate_used_as_a_context_manager_releases_its_term(electorate, won):
-    b = electorate.candidate("b")
-    with electorate.candidate("a") as a:
-        a.stand()
-        won(a)
-        b.stand()
-        waiting(b)
-    assert won(b).unclean is False
-
-
-def test_standing_and_withdrawing_many_times_leaves_no_znode_and_no_thread(electorate, won):
-    session = electorate.session()
-    before = threading.active_count()
-    for _ in range(20):
-        candidate = electorate.candidate("a", session)
-        candidate.stand()
-        candidate.close(timeout_s=30)
-    assert session.children(electorate.path("candidates")) == []
-    # fewer, if some of an earlier test's ended only now
-    eventually(lambda: threading.active_count() <= before)
-
-
 def test_a_term_record_that_is_not_ours_is_never_overwritten(electorate, won, caplog):
     session = electorate.session()
     session.ensure_path(electorate.path("term"))
@@ -265,26 +131,6 @@ def test_a_term_record_that_is_not_ours_is_never_overwritten(electorate, won, ca
     assert session.get(electorate.path("term"))[0] == b"something else"
     session.set(electorate.path("term"), b'{"number": 41}')
     assert won(a).number == 42
-
-
-def test_a_candidate_can_transfer_its_term_to_one_that_is_not_next(electorate, won):
-    a, b, c = (electorate.candidate(name) for name in "abc")
-    a.stand()
-    term = won(a)
-    for candidate in (b, c):
-        candidate.stand()
-        waiting(candidate)
-    a.transfer(to="c")
-    assert term.ending.wait(30)
-    assert term.reason is Reason.TRANSFER
-    a.conclude(term, Reason.TRANSFER)
-    assert won(c).number == 2
-    assert b.await_term(0.0) is None
-
-
-def test_a_candidate_that_does_not_lead_has_nothing_to_transfer(electorate):
-    with pytest.raises(RequestRefused, match="does not lead"):
-        electorate.candidate("a").transfer(to="b")
 
 
 def test_the_stage_is_shown_to_observers_and_outlives_the_term(electorate, won):
@@ -306,45 +152,6 @@ def test_events_tell_the_story_of_a_term(electorate, won):
     assert a.conclude(won(a), Reason.WITHDRAWN, timeout_s=30)
     told = [event for event in electorate.events if isinstance(event, (TermBegan, TermEnded))]
     assert told == [TermBegan("c", "a", 1, False), TermEnded("c", "a", 1, Reason.WITHDRAWN, True)]
-
-
-def test_two_candidates_may_share_one_session(electorate, won):
-    session = electorate.session()
-    a, b = electorate.candidate("a", session), electorate.candidate("b", session)
-    a.stand()
-    term = won(a)
-    b.stand()
-    waiting(b)
-    a.conclude(term, Reason.WITHDRAWN)
-    assert won(b).number == 2
-
-
-@pytest.mark.parametrize("end", ["replace", "close"])
-def test_a_session_given_up_by_its_own_process_ends_the_term_before_the_znode_vanishes(
-    electorate, won, end, monkeypatch
-):
-    # a busy server may need long to end a session
-    monkeypatch.setattr("leaderq.zookeeper.session.REPLACE_TIMEOUT_S", 20.0)
-    session = electorate.session()
-    a, b = electorate.candidate("a", session), electorate.candidate("b")
-    a.stand()
-    term = won(a)
-    b.stand()
-    waiting(b)
-    believed_when_next_led: list[bool] = []
-    watcher = threading.Thread(
-        target=lambda: believed_when_next_led.append(won(b) is not None and term.remaining_s() > 0)
-    )
-    watcher.start()
-    if end == "replace":
-        session.replace("a test wants it")
-    else:
-        session.close(timeout_s=20)
-    watcher.join(40)
-    assert believed_when_next_led == [False]
-    assert term.reason is Reason.SESSION
-    with pytest.raises(Deposed):
-        term.write([])
 
 
 def test_a_term_whose_record_was_deleted_is_given_back_all_the_same(electorate, won):

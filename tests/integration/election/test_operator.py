@@ -85,20 +85,6 @@ def test_a_pause_stops_new_work_and_keeps_the_leader(led):
     assert (view.paused, view.leader, view.term) == (False, "a", 1)
 
 
-def test_the_only_candidate_is_not_asked_to_step_down(electorate):
-    only = Follower(electorate.candidate("a"))
-    try:
-        with pytest.raises(RequestRefused, match="only candidate"):
-            Operator(electorate.session(), "c", root=electorate.root).step_down()
-    finally:
-        only.stop()
-
-
-def test_nobody_to_ask_is_said(electorate):
-    with pytest.raises(RequestRefused, match="nobody leads"):
-        Operator(electorate.session(), "c", root=electorate.root).step_down()
-
-
 def test_a_raised_floor_numbers_the_next_term(led):
     operator, _ = led
     operator.raise_floor(1000)

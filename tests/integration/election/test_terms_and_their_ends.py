@@ -10,14 +10,12 @@ import pytest
 
 from leaderq import Candidate, Deposed, Observer, connect
 from leaderq.clock import now_s
-from leaderq.election import Operator, campaign
+from leaderq.election import Operator
 from leaderq.election.decision import Role
-from leaderq.election.tenure import Tenure
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError, NoPermission
-from leaderq.events import Stage, WorkPaused
 from leaderq.term import Reason
 from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import Security, SessionState, SetData
+from leaderq.zookeeper import Security, SessionState
 from leaderq.zookeeper.session import Session
 
 
@@ -62,60 +60,6 @@ def test_a_time_out_cut_to_3_s_by_a_restart_shortens_the_lease_at_once_and_leave
         proxy.heal()
 
 
-def test_a_shorter_time_out_granted_before_the_term_begins_counts(electorate, won, monkeypatch):
-    """As after a reconnection between the answer to the claim and the beginning of the term."""
-
-    def granted_less(*arguments, **options):
-        tenure = Tenure(*arguments, **options)
-        monkeypatch.setattr(type(a.session), "timeout_s", property(lambda _: 3.0))
-        return tenure
-
-    monkeypatch.setattr(campaign, "Tenure", granted_less)
-    a = electorate.candidate("a", timeout_s=30.0)
-    a.stand()
-    assert won(a).remaining_s() <= 2.0
-
-
-def test_a_lease_runs_from_when_a_renewal_was_sent(electorate, won, fault_proxy):
-    proxy = fault_proxy(electorate.address)
-    a = electorate.candidate("a", address=proxy.address, timeout_s=6.0)
-    a.stand()
-    term = won(a)
-    proxy.delay(0.25)  # each way
-    deadlines = [term.deadline]
-    left: list[float] = []
-
-    def was_renewed_often() -> bool:
-        if term.deadline > deadlines[-1]:
-            deadlines.append(term.deadline)
-            left.append(term.remaining_s())
-        return len(left) > 3
-
-    eventually(was_renewed_often)
-    assert max(left[1:]) <= 6.0 * 2 / 3 - 0.5
-
-
-def test_a_renewal_that_fails_prolongs_nothing(electorate, won, fault_proxy):
-    proxy = fault_proxy(electorate.address)
-    a = electorate.candidate("a", address=proxy.address, timeout_s=4.0)
-    a.stand()
-    term = won(a)
-    proxy.refuse()
-    assert term.ending.wait(15)
-    assert term.reason is Reason.LEASE
-
-
-def test_an_ending_term_is_kept_until_its_code_has_returned(electorate, won):
-    a = electorate.candidate("a", timeout_s=4.0)
-    a.stand()
-    term = won(a)
-    begun = term.deadline
-    a.step_down(Reason.STEP_DOWN)
-    assert term.ending.wait(30)
-    eventually(lambda: term.deadline > begun + 4.0 or term.remaining_s() == 0.0)
-    term.check()
-
-
 def test_a_term_whose_release_is_not_answered_is_never_won_again(electorate, won, fault_proxy):
     proxy = fault_proxy(electorate.address)
     a = electorate.candidate("a", address=proxy.address)
@@ -150,100 +94,6 @@ def test_a_term_that_was_given_back_passes_no_check_although_the_answer_is_withh
     successor.check()
     proxy.heal()
     giving_back.join()
-
-
-def test_an_end_that_was_meant_for_one_term_does_not_end_the_next(electorate, won):
-    a = electorate.candidate("a")
-    a.stand()
-    first = won(a)
-    assert a.conclude(first, Reason.WITHDRAWN, timeout_s=30)
-    a.stand()
-    second = won(a)
-    a.step_down(Reason.HEALTH, term=first)
-    a.step_down(Reason.STEP_DOWN, term=second)
-    assert second.ending.wait(30)
-    assert second.reason is Reason.STEP_DOWN
-
-
-def test_a_new_leader_begins_its_term_paused_if_an_operator_has_paused_the_career(electorate, won):
-    a = electorate.candidate("a")
-    operator = Operator(electorate.session(), "c", root=electorate.root)
-    operator.pause()
-    for _ in range(5):
-        a.stand()
-        term = won(a)
-        assert term.paused  # at the instant at which it is handed out
-        assert a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
-    assert any(isinstance(event, WorkPaused) for event in electorate.events)
-    a.stand()
-    term = won(a)
-    operator.resume()
-    eventually(lambda: not term.paused)
-
-
-def test_wishes_that_are_spoilt_under_a_leader_leave_its_career_paused(electorate, won, caplog):
-    operator = Operator(electorate.session(), "c", root=electorate.root)
-    operator.pause()
-    a = electorate.candidate("a")
-    a.stand()
-    term = won(a)
-    electorate.session().set(electorate.path("control"), b"{")
-    eventually(lambda: "the operators' wishes are lost" in caplog.text)
-    a.announce(term, Stage.EXECUTION)  # is done after what came of the wishes
-    observer = Observer(electorate.session(), "c", root=electorate.root)
-    observer.wait_until(lambda view: view.stage == "execution", timeout_s=30)
-    assert term.paused
-
-
-def test_a_claim_without_a_znode_wins_nothing(electorate, won, monkeypatch):
-    a, beside = electorate.candidate("a"), electorate.session()
-    multi = Session.multi
-    deleted: list[str] = []
-
-    def late_deletion(self, operations, **options):
-        if self is a.session and not deleted:
-            deleted.extend(beside.children(electorate.path("candidates")))
-            beside.delete(electorate.path("candidates", *deleted))
-        return multi(self, operations, **options)
-
-    monkeypatch.setattr(Session, "multi", late_deletion)
-    a.stand()
-    assert won(a).id not in deleted
-    assert len(deleted) == 1
-
-
-def test_a_write_is_refused_in_a_later_session_although_the_old_znode_stands(
-    electorate, won, fault_proxy, monkeypatch
-):
-    proxy = fault_proxy(electorate.address)
-    a, beside = electorate.candidate("a", address=proxy.address), electorate.session()
-    a.stand()
-    term = won(a)
-    old = a.session.id
-    monkeypatch.setattr(a.session._ender, "end", lambda *_, **__: False)  # it is left to expire
-    proxy.refuse()
-    a.session.replace("a test wants it")
-    proxy.heal()
-    eventually(lambda: a.session.state is SessionState.CONNECTED and a.session.id != old)
-    with pytest.raises(Deposed):
-        # around check()
-        term._fenced_write(term, (SetData(electorate.path("control"), b"zombie"),))
-    assert beside.get(electorate.path("control"))[0] != b"zombie"
-    assert beside.exists(electorate.path("candidates", term.id))
-
-
-def test_a_deposed_leaders_stage_is_not_published_over_its_successors_record(electorate, won):
-    a, b, beside = electorate.candidate("a"), electorate.candidate("b"), electorate.session()
-    a.stand()
-    term = won(a)
-    b.stand()
-    waiting(b)
-    tenure = a._campaign.tenure
-    beside.delete(electorate.path("candidates", term.id))
-    assert won(b).number == 2
-    tenure.announce(Stage.HANDOVER)  # as if its thread had not heard of the deletion yet
-    a.session.exists("/")  # is answered after it
-    assert Observer(beside, "c", root=electorate.root).view().leader == "b"
 
 
 def test_a_wish_written_between_survey_and_claim_is_known_to_the_new_leader(
@@ -340,26 +190,6 @@ def test_a_candidate_that_broke_down_says_so_and_leaves_the_line(
         assert won(third).number == 2
 
 
-def test_a_candidate_that_cannot_even_leave_the_line_gives_up_its_session(
-    electorate, won, monkeypatch
-):
-    first, second, third = (electorate.candidate(name) for name in "abc")
-    first.stand()
-    term = won(first)
-    second.stand()
-    waiting(second)
-    third.stand()
-    waiting(third)
-
-    def fault():
-        raise ZeroDivisionError("a fault of ours")
-
-    monkeypatch.setattr(second._campaign, "leave", fault)
-    second._inbox.put(fault)
-    assert first.conclude(term, Reason.WITHDRAWN, timeout_s=30)
-    assert won(third).number == 2
-
-
 @pytest.mark.parametrize("former_terms", [0, 1])
 def test_the_znode_of_a_broken_leader_stands_until_its_code_has_returned_or_nobody_can_trust_it(
     electorate, won, former_terms
@@ -421,24 +251,6 @@ def test_a_spoilt_term_record_is_said_once_and_raise_floor_repairs_it(electorate
     operator.raise_floor(1200)
     term = won(a)
     assert (term.number, term.unclean) == (1200, True)
-
-
-def test_two_candidates_under_one_id_are_warned_about_once(electorate, won, caplog):
-    a, b = electorate.candidate("a", timeout_s=2.0), electorate.candidate("a", timeout_s=2.0)
-    a.stand()
-    won(a)
-    b.stand()
-    waiting(b)
-
-    def warnings():
-        return [r for r in caplog.records if getattr(r, "event", None) == "duplicate_id"]
-
-    eventually(warnings)
-    third = electorate.candidate("other", timeout_s=2.0)
-    third.stand()
-    waiting(third)
-    eventually(lambda: max(b._campaign._enlistment._looks.values()) > 3)
-    assert len(warnings()) == 1
 
 
 def test_users_with_credentials_of_their_own_stand_below_one_root(

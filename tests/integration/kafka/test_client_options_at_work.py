@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import kafka
 import pytest
-from driving import Driver, Recorder
+from driving import Driver
 
 from leaderq.errors import ConfigurationError, UnknownTopic
-from leaderq.kafka import Record, dead_letter
+from leaderq.kafka import dead_letter
 from leaderq.kafka.consuming import term_consumer
-from leaderq.kafka.topics import create_topics, end_offsets, produce
-from leaderq.term import Term
+from leaderq.kafka.topics import create_topics, produce
 from leaderq.testing import eventually
 
 Drive = Callable[..., Driver]
@@ -24,48 +23,6 @@ CONFLUENT = pytest.param(
     "confluent", marks=pytest.mark.skipif(NO_CONFLUENT, reason="leaderq[confluent] is not there")
 )
 every_client = pytest.mark.parametrize("client", ["kafka-python", CONFLUENT])
-OPTIONS = {
-    "kafka-python": {"client_id": "mine", "compression_type": "gzip", "client_rack": "a"},
-    "confluent": {"client.id": "mine", "compression.type": "gzip", "client.rack": "a"},
-}
-
-
-class Swelling(Recorder):
-    """Sends 100 kB of zeros on for each record."""
-
-    offsets = "transaction"
-
-    def handle(self, records: Sequence[Record], term: Term) -> None:
-        for _record in records:
-            self.produce(f"{self.topics}-out", bytes(100_000))
-        super().handle(records, term)
-
-
-@every_client
-def test_consumer_and_producer_are_made_with_the_options(
-    drive: Drive, feed, kafka_broker, four_partitions, client
-) -> None:
-    out = f"{four_partitions}-out"
-    # too few if not compressed
-    create_topics(kafka_broker.address, {out: 1}, configs={"max.message.bytes": "20000"})
-    feed(0, 3)
-    driver = drive(Swelling, client=client, client_options=OPTIONS[client]).begin()
-    driver.run_until(lambda: len(driver.career.seen) == 3)
-    eventually(lambda: end_offsets(kafka_broker.address, out)[0] >= 3, timeout_s=30)
-    admin: Any = kafka.KafkaAdminClient(bootstrap_servers=kafka_broker.address)
-    (member,) = admin.describe_groups([four_partitions])[four_partitions]["members"]
-    admin.close()
-    assert member["client_id"] == "mine"
-
-
-@pytest.mark.parametrize(
-    ("client", "name"), [("kafka-python", "compression_type"), ("confluent", "compression.type")]
-)
-def test_a_value_that_the_library_cannot_use_is_refused(drive: Drive, client, name) -> None:
-    with pytest.raises(ConfigurationError, match=r"cannot use an option.*(zip|compression)"):
-        drive(Swelling, client=client, client_options={name: "zip"}).begin().run_until(
-            lambda: False, within_s=5
-        )
 
 
 @pytest.mark.skipif(NO_CONFLUENT, reason="leaderq[confluent] is not there")

@@ -12,7 +12,7 @@ import pytest
 from leaderq import Candidate, Deposed, Session, connect
 from leaderq.election.layout import Layout
 from leaderq.events import EventBus
-from leaderq.kafka.handling.crash_marks import CrashMarks, RecordPlace, decode
+from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Reason, Term
 from leaderq.testing import eventually
@@ -87,27 +87,6 @@ def test_a_record_that_kills_again_and_again_is_known_by_its_deaths(lead):
     assert leader.marks.before(leader.term, record(41)) == 3
 
 
-def test_care_ends_after_so_many_records_as_a_batch_may_have(lead):
-    lead().die()
-    lead().die()
-    leader = lead()
-    for offset in (40, 41, 42):
-        assert leader.marks.is_careful(P)
-        leader.marks.before(leader.term, record(offset))
-        leader.marks.after(leader.term, record(offset))
-    assert not leader.marks.is_careful(P)
-
-
-def test_a_clean_end_forgets_the_deaths(lead):
-    lead().die()
-    leader = lead()
-    leader.leave()
-    leader = lead()
-    assert leader.session.get(leader.path)[0] == b""
-    leader.die()
-    assert not lead().marks.is_careful(P)
-
-
 def test_a_zombie_cannot_blame_a_record(lead):
     zombie = lead()
     zombie.die()
@@ -123,25 +102,3 @@ def test_a_zombie_cannot_blame_a_record(lead):
 
     eventually(is_deposed)
     assert leader.session.get(leader.path)[0] == before
-
-
-def test_a_mark_that_cannot_be_understood_is_begun_again(lead, caplog):
-    lead().die()
-    leader = lead()
-    leader.session.set(leader.path, b"rubbish", -1)
-    leader.die()
-    leader = lead()
-    assert not leader.marks.is_careful(P)
-    assert "b'rubbish', which is not a mark of attempts" in caplog.text
-    assert decode(leader.session.get(leader.path)[0], path="").positions == {P: (40, 1)}
-
-
-def test_a_znode_deleted_by_somebody_is_made_again(lead):
-    lead().die()
-    lead().die()
-    leader = lead()
-    leader.session.delete(leader.path, -1)
-    leader.marks.before(leader.term, record(40))
-    assert decode(leader.session.get(leader.path)[0], path="").in_hand == {
-        RecordPlace("orders", 0, 40)
-    }

@@ -9,7 +9,7 @@ import pytest
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Output
 
-from leaderq.errors import KafkaError, ServersUnreachable, UnknownTopic
+from leaderq.errors import ServersUnreachable
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
 from leaderq.kafka.clients.producer import Message, ProducerSettings
@@ -38,37 +38,6 @@ def test_what_was_sent_is_stored_in_order(sender: IdempotentSender, output: Outp
     )
     sender.send([Message(output.topic, b"last")], 15.0)
     output.shows([*values, b"last"])
-
-
-def test_a_closed_sender_connects_again(sender: IdempotentSender, output: Output) -> None:
-    sender.send([Message(output.topic, b"1")], 15.0)
-    sender.close()
-    sender.close()
-    sender.send([Message(output.topic, b"2")], 15.0)
-    output.shows([b"1", b"2"])
-
-
-def test_an_unknown_topic_is_named(sender: IdempotentSender, output: Output) -> None:
-    with pytest.raises(UnknownTopic, match="no-such-topic"):
-        sender.send([Message("no-such-topic", b"x")], 15.0)
-    sender.send([Message(output.topic, b"found")], 15.0)
-    output.shows([b"found"])
-
-
-@pytest.mark.parametrize(
-    ("message", "complaint"),
-    [
-        (Message("t", b"x" * 1_000_001), "1000001 bytes, and the limit is 1000000"),
-        (Message("t", "text"), "its value is str, not bytes"),  # type: ignore[arg-type]
-        (Message("t", None), "neither key nor value"),
-        (Message("t", b"x", headers=[("h", "text")]), "not a pair of str and bytes"),  # type: ignore[list-item]
-        (Message("t", b"x", partition=-1), "its partition is -1"),
-        (Message("", b"x"), "must be a name"),
-    ],
-)
-def test_what_cannot_be_sent_is_refused_at_once(message: Message, complaint: str) -> None:
-    with pytest.raises(KafkaError, match=complaint):
-        IdempotentSender(ProducerSettings("localhost:1")).send([message], 1.0)
 
 
 def test_nobody_there_is_said(topic_name: str) -> None:

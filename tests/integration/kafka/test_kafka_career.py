@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 import time
 from collections import defaultdict
@@ -13,28 +12,22 @@ from typing import Any
 
 import pytest
 from driving import Driver, Recorder
-from kafka import KafkaAdminClient
 
 from leaderq.clock import now_s
 from leaderq.errors import (
-    ConfigurationError,
     Deposed,
     OffsetOutOfRange,
     ServersUnreachable,
-    UnknownTopic,
 )
 from leaderq.kafka import Record, assembly
-from leaderq.kafka.assembly import transactional_id
-from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.consuming.term_consumer import CONFIRM_S
-from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
+from leaderq.kafka.topics import committed, end_offsets
 from leaderq.running import UnitAbandoned
 from leaderq.term import Reason, Term
 from leaderq.testing import eventually
 
 Drive = Callable[..., Driver]
 Feed = Callable[[int, int], list[bytes]]
-CLOSED = {"Empty", "PrepareCommit", "CompleteCommit"}
 """What a broker says of a transactional id whose transaction nobody may write to any more."""
 
 
@@ -56,65 +49,6 @@ def test_every_record_is_handled_once_and_in_order_within_its_partition(
     leader.run_until(lambda: len(leader.career.seen) >= 1000)
     assert sorted(leader.career.values(), key=int) == values
     assert in_order(leader.career.seen)
-
-
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_a_leader_of_hundreds_of_partitions_handles_and_commits_all_of_them(
-    drive: Drive, kafka_broker: Any, four_partitions: str, client: str
-) -> None:
-    topic = f"{four_partitions}-many"
-    create_topics(kafka_broker.address, {topic: 300})
-    produce(kafka_broker.address, topic, ((b"%d" % n, b"%d" % n) for n in range(3000)))
-    leader = drive(client=client, topics=topic).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 3000)
-    assert sorted(leader.career.values(), key=int) == [b"%d" % n for n in range(3000)]
-    ends = end_offsets(kafka_broker.address, topic)
-    assert committed(kafka_broker.address, four_partitions, topic) == ends
-    assert len(ends) == 300
-
-
-def test_each_batch_is_committed_before_execute_returns(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
-) -> None:
-    feed(0, 300)
-    leader = drive(max_records=50).begin()
-    for _ in range(4):
-        leader.career.execute(leader.term)
-        stored = committed(kafka_broker.address, four_partitions, four_partitions)
-        assert sum(stored.values()) == len(leader.career.seen)
-
-
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_no_transaction_is_open_while_records_are_handled(
-    drive: Drive,
-    feed: Feed,
-    kafka_broker: Any,
-    four_partitions: str,
-    znode_root: str,
-    client: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Asking(Recorder):
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            super().handle(records, term)
-            self.produce(output, b"x" * 500_000)  # more than a client would keep back
-            states.append(set())
-            for _ in range(50):  # a client begins one only when it sends, a little later
-                states[-1].add(admin.describe_transactions([own])[own].state.value)
-
-    monkeypatch.setattr(term_consumer, "CONFIRM_S", 3600.0)  # which takes a transaction of its own
-    output, states = f"{four_partitions}-out", list[set[str]]()
-    create_topics(kafka_broker.address, {output: 1})
-    own = transactional_id(four_partitions, four_partitions, znode_root)
-    admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
-    feed(0, 200)
-    leader = drive(Asking, client=client, offsets="transaction", max_records=50).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 200)
-    admin.close()
-    # Not the first, before which offsets may be placed where partitions begin.
-    assert len(states) > 3
-    assert set.union(*states[1:]) <= CLOSED
-    assert end_offsets(kafka_broker.address, output)[0] >= len(states)
 
 
 def test_a_new_leader_goes_on_at_the_record_after_the_last_committed_one(
@@ -151,46 +85,6 @@ def test_a_leader_with_a_batch_in_hand_is_fenced_by_the_next_and_does_not_commit
     assert sum(committed(kafka_broker.address, four_partitions, four_partitions).values()) == kept
     second.run_until(lambda: kept + len(second.career.seen) >= 200)
     assert sorted(first.career.values()[:kept] + second.career.values(), key=int) == values
-
-
-def test_an_idle_leader_that_was_fenced_learns_it(drive: Drive) -> None:
-    first, second = drive().begin(), drive()
-    first.career.execute(first.term)
-    second.begin()
-    assert first.run_until_deposed().reason is Reason.FENCED
-    second.career.execute(second.term)
-
-
-def test_an_idle_leader_proves_itself_by_one_partition(drive: Drive, feed: Feed) -> None:
-    feed(0, 100)
-    leader = drive().begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 100)
-    proofs: list[Any] = []
-    store = leader.career._assembly.store
-    commit_positions = store.commit_positions
-    store.commit_positions = lambda consumer, term, offsets: (
-        proofs.append(dict(offsets)) or commit_positions(consumer, term, offsets)
-    )
-    leader.run_until(lambda: len(proofs) >= 2)
-    assert [len(offsets) for offsets in proofs[:2]] == [1, 1]
-
-
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_workers_are_given_records_of_all_partitions(drive: Drive, feed: Feed, client: str) -> None:
-    values = feed(0, 8000)
-    leader = drive(workers=4, max_records=200, client=client).begin()
-    partitions: list[int] = []
-    handler = leader.career._assembly.handler
-    work = handler.work
-    handler.work = lambda batch, term: (
-        partitions.append(len(batch.ends)) or time.sleep(0.02) or work(batch, term)
-    )
-    leader.run_until(lambda: len(leader.career.seen) >= 8000)
-    assert sorted(leader.career.values(), key=int) == values
-    assert in_order(leader.career.seen)
-    # Not each of them: a fetch of one partition may be late. Filled one after the other, none has
-    # four.
-    assert partitions.count(4) >= 5
 
 
 def test_a_deposed_leader_never_fences_the_next_one(drive: Drive, feed: Feed) -> None:
@@ -259,44 +153,6 @@ def test_a_slow_handler_keeps_its_membership(
     assert len(leader.career.seen) == 20
 
 
-def test_an_abandoned_unit_leaves_the_drain_usable_and_its_batch_uncommitted(
-    drive: Drive, feed: Feed
-) -> None:
-    class Endless(Recorder):
-        spin = True
-        began = threading.Event()
-
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            self.began.set()
-            while self.spin:
-                sum(range(100))
-            super().handle(records, term)
-
-    values = feed(0, 50)
-    leader = drive(Endless, atomic=True, max_records=20).begin()
-    abandoned = threading.Event()
-
-    def unit() -> None:
-        try:
-            leader.career.execute(leader.term)
-        except UnitAbandoned:
-            abandoned.set()
-
-    thread = threading.Thread(target=unit)
-    thread.start()
-    assert leader.career.began.wait(30)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(UnitAbandoned)
-    )
-    thread.join(30)
-    assert abandoned.is_set()
-    leader.end()
-    leader.career.spin = False
-    leader.begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 50)
-    assert sorted(leader.career.values(), key=int) == values
-
-
 @pytest.mark.parametrize("delay_us", range(0, 3000, 250))
 def test_a_unit_may_be_abandoned_at_any_instant_of_the_hand_over(
     drive: Drive, feed: Feed, delay_us: int
@@ -330,48 +186,6 @@ def test_a_unit_may_be_abandoned_at_any_instant_of_the_hand_over(
     assert len(leader.career.seen) <= 200 + 5
 
 
-def test_threads_and_descriptors_do_not_grow_over_many_terms(drive: Drive, feed: Feed) -> None:
-    feed(0, 10)
-    leader = drive()
-
-    def one_term() -> tuple[int, int]:
-        leader.begin().career.execute(leader.term)
-        leader.end()
-        eventually(lambda: threading.active_count() <= threads)
-        return threading.active_count(), len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-
-    threads = threading.active_count()
-    one_term()
-    _, few = one_term()
-    counts = [one_term() for _ in range(8)]
-    assert max(count for count, _ in counts) <= threads
-    assert max(descriptors for _, descriptors in counts) <= few + 4
-
-
-def test_partitions_added_between_terms_are_read(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
-) -> None:
-    import kafka
-
-    feed(0, 10)
-    leader = drive().begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 10)
-    leader.end()
-    admin: Any = kafka.KafkaAdminClient(bootstrap_servers=kafka_broker.address)
-    admin.create_partitions({four_partitions: 6})
-    admin.close()
-    eventually(lambda: len(end_offsets(kafka_broker.address, four_partitions)) == 6, timeout_s=30)
-    feed(10, 200)
-    other = drive().begin()
-    other.run_until(lambda: len(other.career.seen) >= 190)
-    assert {record.partition for record in other.career.seen} == set(range(6))
-
-
-def test_an_unknown_topic_is_told_before_standing(drive: Drive) -> None:
-    with pytest.raises(UnknownTopic, match="no-such-topic"):
-        drive(topics=("no-such-topic",))
-
-
 def test_an_unreachable_broker_is_told_before_standing(drive: Drive) -> None:
     threads = threading.active_count()
     with pytest.raises(ServersUnreachable, match=r"127\.0\.0\.1:1"):
@@ -380,11 +194,6 @@ def test_an_unreachable_broker_is_told_before_standing(drive: Drive) -> None:
         lambda: threading.active_count() <= threads,
         message="a client that failed leaves no thread behind",
     )
-
-
-def test_a_malformed_address_is_told_before_standing(drive: Drive) -> None:
-    with pytest.raises(ConfigurationError, match="host:port"):
-        drive(address="kafka://nowhere")
 
 
 def test_an_offset_that_is_gone_stops_the_leader_instead_of_skipping(

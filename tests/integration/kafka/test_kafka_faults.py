@@ -18,8 +18,6 @@ from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused
 from leaderq.events import DrainStalled
-from leaderq.kafka.clients.consumer import ConsumerSettings
-from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.consuming import consumer_check, term_consumer
 from leaderq.kafka.consuming.consumer_check import StallLimits
 from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
@@ -104,30 +102,6 @@ def test_a_stalled_consumer_is_made_again_and_counted(
     assert len(stalls) == 1
     assert stalls[0].rebuilt == 1
     assert sorted(map(int, leader.career.values())) == list(range(40))
-
-
-def test_a_join_that_polls_are_too_short_for_is_finished_all_the_same(
-    kafka_broker: Any, four_partitions: str
-) -> None:
-    consumer = KafkaPythonConsumer(
-        ConsumerSettings(kafka_broker.address, (four_partitions,), four_partitions, "leader")
-    )
-    consumer.open()
-    try:
-        eventually(lambda: consumer.join(lambda: None, 1.0), timeout_s=30)
-        for _ in range(5):
-            joins = consumer.joins
-            consumer.seek(consumer.start_offsets(20.0))
-            consumer.rejoin()
-            # As a poll of the client itself would do that has no time to wait for the answer.
-            consumer._consumer._coordinator.poll(timeout_ms=0)
-            eventually(
-                lambda joins=joins: consumer.poll(0.0, 10) == {} and consumer.joins > joins,
-                timeout_s=30,
-            )
-            assert consumer.commit(consumer.start_offsets(20.0), "").done(30.0)
-    finally:
-        consumer.close()
 
 
 ZOMBIE = """

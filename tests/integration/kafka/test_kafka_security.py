@@ -184,15 +184,6 @@ def test_without_tokens_it_is_said_what_lacks(
         drive("OAUTH", Refusing, client=client, on_error=dead_letter())
 
 
-@pytest.mark.parametrize("listener", ["TLS", "MUTUAL", "PLAIN", "SCRAM"])
-def test_topics_are_made_where_something_is_demanded(
-    guarded: Guarded, topic_name: str, listener: str
-) -> None:
-    security, address = guarded.way_in(listener), guarded.address_of(listener)
-    create_topics(address, {topic_name: 3}, security=security)
-    assert end_offsets(address, topic_name, security=security) == {0: 0, 1: 0, 2: 0}
-
-
 def refusals(guarded: Guarded) -> dict[str, tuple[str, KafkaSecurity, type[LeaderqError], str]]:
     """By name: listener, what is shown there, the error, and a word of it that names the cause."""
     way_in, certificates = guarded.way_in, guarded.certificates
@@ -335,12 +326,6 @@ def test_files_that_cannot_be_used_are_named_at_once_and_nobody_is_asked_for_a_p
 ) -> None:
     with pytest.raises(ConfigurationError, match=named):
         check_reachable(guarded.address_of("MUTUAL"), replace(guarded.way_in("MUTUAL"), **changes))
-
-
-def test_a_certificates_host_is_not_looked_at_if_so_wished(guarded: Guarded) -> None:
-    check_reachable(
-        guarded.address_of("ELSEWHERE"), replace(guarded.way_in("ELSEWHERE"), check_hostname=False)
-    )
 
 
 CAREER = """

@@ -12,7 +12,7 @@ import pytest
 from postgres import Database
 
 from leaderq.clock import now_s
-from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
+from leaderq.errors import Deposed
 from leaderq.kafka.record import Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.term import OpenTerm, Reason
@@ -178,98 +178,6 @@ def test_a_leader_frozen_in_mid_transaction_is_ended_by_the_server_and_deposed_w
         cursor.execute("INSERT INTO results VALUES (1)")
     assert "idle-in-transaction timeout" in str(deposed.value.__cause__)
     assert results() == []
-
-
-def test_a_session_that_the_server_ended_is_replaced_at_the_next_load(
-    a_store, postgres, results
-) -> None:
-    import psycopg
-
-    store, term = a_store(), a_term(1)
-    store.load(term)
-    with postgres.connect(autocommit=True) as other:
-        other.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname ="
-            " current_database() AND pid <> pg_backend_pid()"
-        )
-    with pytest.raises(psycopg.OperationalError, match="terminating connection"):
-        write(store, records(0, 2), term)
-    assert store.load(a_term(2)) == {}
-    write(store, records(0, 2), a_term(2))
-    assert results() == [0, 1]
-
-
-def test_of_two_terms_that_load_first_at_the_same_time_both_return_and_the_newer_wins(
-    a_store,
-) -> None:
-    stores = {number: a_store() for number in range(1, 9)}
-    outcomes: dict[int, object] = {}
-    barrier = threading.Barrier(len(stores))
-
-    def load(number: int) -> None:
-        barrier.wait(20)
-        try:
-            outcomes[number] = stores[number].load(a_term(number))
-        except Deposed as exc:
-            outcomes[number] = exc.reason
-
-    threads = [threading.Thread(target=load, args=(number,)) for number in stores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert outcomes.pop(8) == {}
-    assert all(outcome in ({}, Reason.FENCED) for outcome in outcomes.values())
-    assert len(outcomes) == 7
-    with pytest.raises(Deposed):
-        stores[7].load(a_term(7))
-
-
-def test_processes_that_create_the_table_at_once_all_find_it_there(postgres) -> None:
-    for _ in range(3):
-        barrier, failed = threading.Barrier(8), []
-
-        def create(barrier=barrier, failed=failed) -> None:
-            store = DatabaseOffsets(postgres.connect, career="c")
-            barrier.wait(20)
-            try:
-                store.create_table()
-            except Exception as exc:
-                failed.append(exc)
-            store.close()
-
-        threads = [threading.Thread(target=create) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-        assert failed == []
-        with postgres.connect(autocommit=True) as connection:
-            connection.execute("DROP TABLE leaderq_offsets")
-
-
-def test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again(
-    a_store, results
-) -> None:
-    store, term = a_store(), a_term(1)
-    store.load(term)
-    write(store, records(0, 2), term)
-    with pytest.raises(AlreadyStored):
-        write(store, records(0, 2), term)
-    assert results() == [0, 1]
-
-
-def test_a_block_that_commits_by_itself_is_told_so(postgres, results) -> None:
-    with postgres.connect() as connection:
-        store = DatabaseOffsets(connection, career="c")
-        store.create_table()
-        store.load(a_term(1))
-        with (
-            pytest.raises(ConfigurationError, match="inside the 'with' block"),
-            store.transaction(records(0, 1), a_term(1)),
-        ):
-            connection.commit()
-        assert store.load(a_term(1)) == {}
 
 
 def waiting(postgres: Database) -> int:

@@ -11,20 +11,14 @@ from typing import Any, ClassVar
 
 import pytest
 from driving import Driver, Recorder
-from kafka import KafkaAdminClient, KafkaConsumer
+from kafka import KafkaConsumer
 
-from leaderq.clock import now_s
 from leaderq.election.layout import Layout
-from leaderq.errors import ConfigurationError, KafkaError, UnknownTopic
-from leaderq.events import DrainProgress, RecordDeadLettered, RecordSkipped
-from leaderq.kafka import KafkaLeaderCareer, PoisonRecord, Record, dead_letter, retry, skip
-from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
-from leaderq.kafka.clients.producer import Message, ProducerSettings
-from leaderq.kafka.consuming import term_consumer
+from leaderq.events import RecordDeadLettered
+from leaderq.kafka import KafkaLeaderCareer, PoisonRecord, Record, dead_letter, retry
 from leaderq.kafka.consuming.report import decode
 from leaderq.kafka.dead_letters.format import read_dead_letter
-from leaderq.kafka.handling.rate_limit import RateLimiter
-from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
+from leaderq.kafka.topics import create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
@@ -57,23 +51,6 @@ class Refusing(Recorder):
     def handle(self, records: Sequence[Record], term: Term) -> None:
         super().handle(records, term)
         raise ValueError("x" * 1000)
-
-
-def produce_large(address: str, topic: str, value: bytes) -> None:
-    sender = IdempotentSender(ProducerSettings(address, max_message_bytes=len(value)))
-    try:
-        sender.send([Message(topic, value)], 30.0)
-    finally:
-        sender.close()
-
-
-def delete_topic(address: str, topic: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=address)
-    try:
-        admin.delete_topics([topic])
-        eventually(lambda: topic not in admin.list_topics())
-    finally:
-        admin.close()
 
 
 def read_all(address: str, topic: str, count: int) -> list[Record]:
@@ -143,31 +120,6 @@ def eventually_done(leader: Driver, ends: dict[int, int]) -> None:
         return {where.number: offset for where, offset in draining.items()} == ends
 
     leader.run_until(held)
-
-
-def test_what_cannot_be_skipped_quietly_is_told(drive: Drive, feed: Feed) -> None:
-    feed(0, 100)
-    leader = drive(Fussy, max_records=30, on_error=skip()).begin()
-    skipped: list[RecordSkipped] = []
-    leader.career.events.subscribe(RecordSkipped, skipped.append)
-    leader.run_until(lambda: len(set(leader.career.values())) >= 98)
-    assert {str(event.error) for event in skipped} == {f"cannot do {value!r}" for value in POISON}
-
-
-def test_what_fails_for_a_while_is_tried_again(drive: Drive, feed: Feed) -> None:
-    class Recovering(Recorder):
-        left = 2
-
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            if self.left:
-                self.left -= 1
-                raise OSError("the database is away")
-            super().handle(records, term)
-
-    values = feed(0, 50)
-    leader = drive(Recovering, on_error=retry(3, backoff_s=0.01)).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 50)
-    assert sorted(leader.career.values(), key=int) == values
 
 
 def test_an_outage_of_what_the_records_need_buries_nothing_and_is_reported(
@@ -244,66 +196,6 @@ def test_a_record_of_any_size_can_be_set_aside(
     assert len(letter.record.value) == (size or 0)
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-@pytest.mark.parametrize("offsets", ["kafka", "transaction"])
-def test_a_dead_letter_topic_takes_whatever_its_source_takes(
-    drive: Drive, kafka_broker: Any, topic_name: str, offsets: str, client: str
-) -> None:
-    large = f"{topic_name}-large"
-    limit = 3_000_000
-    create_topics(kafka_broker.address, {large: 1}, configs={"max.message.bytes": str(limit)})
-    produce_large(kafka_broker.address, large, b"x" * (limit - 1024))
-    dead = f"{topic_name}-dead"
-    leader = drive(
-        Refusing, topics=large, offsets=offsets, client=client, on_error=dead_letter(dead)
-    ).begin()
-    eventually_done(leader, end_offsets(kafka_broker.address, large))
-    (letter,) = (read_dead_letter(record) for record in read_all(kafka_broker.address, dead, 1))
-    assert len(letter.record.value) == limit - 1024
-    assert letter.text.startswith("xxx")
-
-
-@pytest.mark.parametrize("offsets", ["kafka", "transaction"])
-def test_a_letter_too_large_for_a_topic_of_the_users_own_goes_without_the_errors_text(
-    drive: Drive,
-    kafka_broker: Any,
-    four_partitions: str,
-    offsets: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    dead = f"{four_partitions}-dead"
-    create_topics(kafka_broker.address, {dead: 1}, configs={"max.message.bytes": "10000"})
-    produce(kafka_broker.address, four_partitions, [(None, b"x" * 8500)])
-    with caplog.at_level(logging.WARNING):
-        leader = drive(Refusing, offsets=offsets, on_error=dead_letter(dead)).begin()
-    assert "kafka-configs --alter" in caplog.text
-    eventually_done(leader, end_offsets(kafka_broker.address, four_partitions))
-    (letter,) = (read_dead_letter(record) for record in read_all(kafka_broker.address, dead, 1))
-    assert (len(letter.record.value), letter.text) == (8500, "")
-
-
-def test_what_is_produced_may_be_as_large_as_the_career_says(
-    drive: Drive, kafka_broker: Any, feed: Feed, topic_name: str
-) -> None:
-    class Growing(Recorder):
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            for _record in records:
-                self.produce(large, b"x" * 1_500_000)
-            super().handle(records, term)
-
-    large = f"{topic_name}-large"
-    create_topics(kafka_broker.address, {large: 1}, configs={"max.message.bytes": "2000000"})
-    feed(0, 1)
-    leader = drive(Growing, offsets="transaction", max_message_bytes=1_600_000).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 1)
-    assert len(read_all(kafka_broker.address, large, 1)[0].value) == 1_500_000
-    small = drive(
-        Growing, offsets="transaction", name="small", group="small", on_error=skip()
-    ).begin()
-    eventually_done(small, end_offsets(kafka_broker.address, leader.career.topics))
-    assert len(read_all(kafka_broker.address, large, 1)) == 1
-
-
 def test_a_handler_that_hangs_makes_its_career_unhealthy_and_is_named(
     drive: Drive, feed: Feed, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -331,55 +223,6 @@ def test_a_handler_that_hangs_makes_its_career_unhealthy_and_is_named(
     assert leader.career.healthy()
 
 
-def test_deployments_of_one_class_with_other_groups_do_not_fence_each_other(
-    drive: Drive, feed: Feed, four_partitions: str
-) -> None:
-    feed(0, 20)
-    first = drive(offsets="transaction").begin()
-    second = drive(offsets="transaction", group=f"{four_partitions}-staging").begin()
-    second.run_until(lambda: len(second.career.seen) >= 20)
-    first.run_until(lambda: len(first.career.seen) >= 20)
-    feed(20, 40)
-    for leader in (second, first):
-        leader.run_until(lambda leader=leader: len(leader.career.seen) >= 40)  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("offsets", ["kafka", "transaction"])
-def test_a_dead_letter_topic_that_was_deleted_is_made_again(
-    drive: Drive, kafka_broker: Any, four_partitions: str, offsets: str
-) -> None:
-    dead = f"{four_partitions}-dead"
-    leader = drive(Refusing, offsets=offsets, on_error=dead_letter(dead)).begin()
-    delete_topic(kafka_broker.address, dead)
-    produce(kafka_broker.address, four_partitions, [(None, b"x")])
-    ends = end_offsets(kafka_broker.address, four_partitions)
-    if offsets == "transaction":  # what is missing is found out by the commit, which fails the term
-        with pytest.raises(UnknownTopic):
-            eventually_done(leader, ends)
-        leader.end()
-        leader.begin()
-    eventually_done(leader, ends)
-    assert len(read_all(kafka_broker.address, dead, 1)) == 1
-
-
-def test_a_handler_of_single_records_needs_no_loop(drive: Drive, feed: Feed) -> None:
-    from leaderq.kafka import KafkaLeaderCareer
-
-    class Single(KafkaLeaderCareer):
-        def inaugurate(self, term: Term) -> None:
-            self.seen: list[bytes] = []
-
-        def handle_record(self, record: Record, term: Term) -> None:
-            if record.value in POISON:
-                raise ValueError("no")
-            self.seen.append(record.value)
-
-    values = feed(0, 100)
-    leader = drive(Single, on_error="skip", max_records=20).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 98)
-    assert sorted(leader.career.seen, key=int) == [value for value in values if value not in POISON]
-
-
 @pytest.mark.parametrize("offsets", ["kafka", "zookeeper"])
 def test_at_most_once_commits_before_it_hands_over(drive: Drive, feed: Feed, offsets: str) -> None:
     class Dying(Recorder):
@@ -398,210 +241,3 @@ def test_at_most_once_commits_before_it_hands_over(drive: Drive, feed: Feed, off
     assert not {record.value for record in first.career.seen} & {
         record.value for record in second.career.seen
     }
-
-
-def test_partitions_are_handled_in_parallel_and_each_in_order(drive: Drive, feed: Feed) -> None:
-    class Together(Recorder):
-        """Goes on only when all four partitions are in work at once."""
-
-        all_there = threading.Barrier(4)
-
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            assert len({record.partition for record in records}) == 1
-            self.all_there.wait(60)
-            super().handle(records, term)
-
-    values = feed(0, 400)
-    # one batch, of all partitions
-    leader = drive(Together, workers=4, max_records=400, max_wait_s=60.0).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 400)
-    assert sorted(leader.career.values(), key=int) == values
-    for number in range(4):
-        offsets = [record.offset for record in leader.career.seen if record.partition == number]
-        assert offsets == list(range(len(offsets)))
-
-
-def test_of_a_failed_partition_the_done_prefix_is_committed_and_the_others_whole(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str
-) -> None:
-    class Partly(Recorder):
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            for at, record in enumerate(records):
-                if (record.partition, record.offset) == (2, 5):
-                    super().handle(records[:at], term)
-                    raise PoisonRecord(record)
-            super().handle(records, term)
-
-    feed(0, 400)
-    leader = drive(Partly, workers=4, max_records=400, max_wait_s=60.0).begin()
-    with pytest.raises(PoisonRecord):
-        leader.run_until(lambda: False)
-    stored = committed(kafka_broker.address, four_partitions, four_partitions)
-    assert stored[2] == 5
-    done = {
-        number: sum(record.partition == number for record in leader.career.seen)
-        for number in range(4)
-    }
-    assert stored == done
-
-
-def test_batches_keep_to_their_bytes(drive: Drive, feed: Feed) -> None:
-    class Sized(Recorder):
-        def inaugurate(self, term: Term) -> None:
-            self.sizes: list[int] = []
-
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            self.sizes.append(sum(record.size for record in records))
-            super().handle(records, term)
-
-    feed(0, 300)
-    leader = drive(Sized, max_bytes=64).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 300)
-    assert max(leader.career.sizes) <= 64
-    assert len(leader.career.sizes) < 300
-
-
-def test_a_batch_waits_to_be_filled_but_not_for_ever(drive: Drive, feed: Feed) -> None:
-    class Counting(Recorder):
-        def inaugurate(self, term: Term) -> None:
-            self.counts: list[int] = []
-
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            self.counts.append(len(records))
-            super().handle(records, term)
-
-    leader = drive(Counting, max_records=100, max_wait_s=60.0).begin()
-    feeding = threading.Thread(target=lambda: [feed(n, n + 25) for n in range(0, 100, 25)])
-    feeding.start()
-    leader.run_until(lambda: len(leader.career.seen) >= 100, within_s=90)
-    feeding.join()
-    assert leader.career.counts == [100]
-    leader.end()
-    hasty = drive(Counting, max_records=100, max_wait_s=0.2).begin()
-    feed(100, 110)
-    hasty.run_until(lambda: len(hasty.career.seen) >= 10)
-
-
-def test_a_key_is_not_handled_again_before_its_time(
-    drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The time counts from when a record is handed out, however late the handler then comes to look
-    at its clock.
-    """
-    given: dict[bytes, list[float]] = {}
-    hand_out = RateLimiter.handed_out
-
-    def handed_out(pace: RateLimiter) -> None:
-        for record in pace._pending:
-            given.setdefault(record.key, []).append(now_s())
-        hand_out(pace)
-
-    monkeypatch.setattr(RateLimiter, "handed_out", handed_out)
-
-    class Timed(Recorder):
-        def inaugurate(self, term: Term) -> None:
-            self.at: dict[bytes, list[float]] = {}
-
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            for record in records:
-                self.at.setdefault(record.key, []).append(now_s())
-            super().handle(records, term)
-
-    feed(0, 48)  # 16 keys
-    leader = drive(Timed, key_interval_s=0.3).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 48)
-    gaps = [
-        after - before
-        for key, at in leader.career.at.items()
-        for before, after in zip(given[key][:-1], at[1:], strict=True)
-    ]
-    assert len(gaps) == 32
-    assert min(gaps) >= 0.3
-
-
-def test_partitions_added_while_reading_are_read(
-    drive: Drive,
-    feed: Feed,
-    kafka_broker: Any,
-    four_partitions: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    import kafka
-
-    monkeypatch.setattr(term_consumer, "INSPECT_S", 0.3)
-    feed(0, 10)
-    leader = drive().begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 10)
-    admin: Any = kafka.KafkaAdminClient(bootstrap_servers=kafka_broker.address)
-    admin.create_partitions({four_partitions: 6})
-    admin.close()
-    eventually(lambda: len(end_offsets(kafka_broker.address, four_partitions)) == 6, timeout_s=30)
-    feed(10, 200)
-    # the client asks for new metadata every 10 s
-    leader.run_until(lambda: len(leader.career.seen) >= 200, within_s=60)
-    assert {record.partition for record in leader.career.seen} == set(range(6))
-
-
-def made_again(kafka_broker: Any, topic: str) -> None:
-    """Delete a topic and create it again."""
-    import kafka
-    from kafka.errors import UnknownTopicOrPartitionError
-
-    admin: Any = kafka.KafkaAdminClient(bootstrap_servers=kafka_broker.address)
-    admin.delete_topics([topic])
-
-    def is_gone() -> bool:
-        try:
-            return topic not in admin.list_topics()
-        except UnknownTopicOrPartitionError:
-            return True
-
-    eventually(is_gone, timeout_s=30)
-    admin.close()
-    create_topics(kafka_broker.address, {topic: 4})
-
-
-@pytest.mark.parametrize("offsets", ["kafka", "zookeeper"])
-def test_a_topic_made_again_stops_the_leader_unless_it_was_told_where_to_go_on(
-    drive: Drive,
-    feed: Feed,
-    kafka_broker: Any,
-    four_partitions: str,
-    offsets: str,
-    session: Any,
-    znode_root: str,
-) -> None:
-    feed(0, 40)
-    first = drive(offsets=offsets).begin()
-    first.run_until(lambda: len(first.career.seen) >= 40)
-    path = f"{znode_root}/{four_partitions}/progress"
-    first.run_until(lambda: session.exists(path) is not None)
-    first.end()
-    made_again(kafka_broker, four_partitions)
-    feed(0, 60)
-    strict = drive(offsets=offsets)
-    with pytest.raises(KafkaError, match="created again"):
-        strict.begin().run_until(lambda: False)
-    told = drive(offsets=offsets, auto_offset_reset="earliest").begin()
-    told.run_until(lambda: len(told.career.seen) >= 60)
-    assert len(told.career.seen) == 60
-
-
-def test_the_lag_is_told(drive: Drive, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(term_consumer, "INSPECT_S", 0.3)
-    feed(0, 50)
-    leader = drive().begin()
-    told: list[DrainProgress] = []
-    leader.career.events.subscribe(DrainProgress, told.append)
-    leader.run_until(
-        lambda: bool(told) and told[-1].lag == 0 and sum(told[-1].partitions.values()) == 0
-    )
-    assert len(told[-1].partitions) == 4
-
-
-def test_what_belongs_to_another_store_is_refused_by_name(drive: Drive) -> None:
-    career = drive().career
-    with pytest.raises(ConfigurationError, match="offsets='transaction'"):
-        career.produce("t", b"")
-    with pytest.raises(ConfigurationError, match="offsets='zookeeper'"):
-        career.write_with_offsets()

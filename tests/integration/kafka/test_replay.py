@@ -14,7 +14,7 @@ from leaderq.errors import KafkaError, KafkaFenced, RequestRefused, UnknownTopic
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.dead_letters.format import new_dead_letter
-from leaderq.kafka.dead_letters.replay import DeadLetterFilter, DeadLetterReplay, replay_group
+from leaderq.kafka.dead_letters.replay import DeadLetterReplay, replay_group
 from leaderq.kafka.dead_letters.topic import DeadLetterReader
 from leaderq.kafka.record import Record
 from leaderq.kafka.topics import committed, create_topics, produce
@@ -154,29 +154,6 @@ def test_a_second_replay_sends_nothing_and_kafkas_tools_see_no_lag(dead):
     assert dead.replay().sent == 1
 
 
-def test_letters_left_out_remain_for_a_later_replay_and_those_sent_are_not_sent_again(dead):
-    counts = dead.replay(selection=DeadLetterFilter(error="ODD"))
-    assert (counts.sent, counts.left) == (COUNT // 2, COUNT // 2)
-    assert dead.values() == values(range(1, COUNT, 2))
-    assert dead.replay(selection=DeadLetterFilter(error="odd")).sent == 0
-    assert dead.replay().sent == COUNT // 2
-    assert dead.values() == values(range(COUNT))
-
-
-def test_single_letters_can_be_chosen(dead):
-    with DeadLetterReader(dead.address, dead.topic, group="nobody") as reader:
-        wanted = next(iter(reader.read()))
-    with DeadLetterReader(dead.address, dead.topic, group="nobody") as reader:
-        assert reader.one(wanted.partition, wanted.offset) == wanted
-    assert (
-        dead.replay(
-            selection=DeadLetterFilter(places=frozenset({(wanted.partition, wanted.offset)}))
-        ).sent
-        == 1
-    )
-    assert dead.values() == [wanted.value]
-
-
 def test_a_replay_that_was_interrupted_goes_on_where_it_was(dead):
     def interrupt(_: float) -> None:
         raise Interrupted
@@ -221,49 +198,6 @@ def test_of_two_replays_at_once_the_later_one_goes_on_and_the_earlier_one_ends(d
     assert dead.values() == values(range(COUNT))
 
 
-def test_from_the_start_everything_is_sent_once_more(dead):
-    dead.replay()
-    assert dead.replay(from_start=True).sent == COUNT
-    assert dead.values() == sorted(values(range(COUNT)) * 2, key=lambda value: int(value[1:]))
-
-
-def test_a_dry_run_says_exactly_what_is_sent_where_and_changes_nothing(dead):
-    with DeadLetterReplay(dead.address, dead.topic, dead.career) as work:
-        said = [(each.partition, each.key, each.value) for _letter, each in work.preview()]
-    assert dead.arrived() == []
-    assert committed(dead.address, replay_group(dead.career), dead.topic) == {}
-    dead.replay()
-    assert sorted((row.partition, row.key, row.value) for row in dead.arrived()) == sorted(said)
-
-
-def test_by_key_a_record_lands_where_a_producer_would_put_it(dead):
-    dead.replay()
-    by_key = {row.key: row.partition for row in dead.arrived()}
-    produce(dead.address, dead.origin, [(key, b"v99") for key in by_key])
-    assert {row.key: row.partition for row in dead.arrived() if row.value == b"v99"} == by_key
-
-
-def test_a_record_can_be_sent_to_the_partition_it_was_read_from(dead):
-    dead.replay(same_partition=True)
-    assert {row.value: row.partition for row in dead.arrived()} == {
-        b"v%d" % n: n % 2 for n in range(COUNT)
-    }
-
-
-def test_what_is_no_letter_is_passed_over_and_counted(dead):
-    produce(dead.address, dead.topic, [(b"k", b"by hand")])
-    assert dead.replay().foreign == 1
-    assert dead.replay().foreign == 0
-
-
-def test_a_letter_whose_topic_is_gone_is_named_and_can_be_left_out(dead):
-    dead.write([1], origin="no-such-topic")
-    with pytest.raises(UnknownTopic, match=f"{dead.topic}-.*'no-such-topic'.*--origin"):
-        dead.replay()
-    dead.replay(selection=DeadLetterFilter(origin=dead.origin))
-    assert dead.values() == values(range(COUNT))
-
-
 def test_a_topic_that_is_not_there_and_a_letter_that_is_not_there_are_said(dead):
     with (
         pytest.raises(UnknownTopic, match="no dead letter was ever written there"),
@@ -275,19 +209,3 @@ def test_a_topic_that_is_not_there_and_a_letter_that_is_not_there_are_said(dead)
         pytest.raises(KafkaError, match="no letter at offset 999"),
     ):
         reader.one(0, 999)
-
-
-def test_records_can_be_sent_to_a_topic_that_nobody_else_reads(dead: Dead) -> None:
-    again = f"{dead.career}-again"
-    create_topics(dead.address, {again: 2})
-    assert dead.replay(to=again).sent == COUNT
-    assert dead.arrived() == []
-    assert sorted(row.value for row in dead.arrived(again)) == sorted(
-        b"v%d" % n for n in range(COUNT)
-    )
-    assert dead.replay().sent == 0
-
-
-def test_a_topic_to_send_to_that_does_not_exist_is_named(dead: Dead) -> None:
-    with pytest.raises(UnknownTopic, match=r"nowhere.*--to"):
-        dead.replay(to="nowhere")

@@ -16,7 +16,6 @@ from leaderq.election.layout import Layout
 from leaderq.events import EventBus
 from leaderq.kafka.consuming.report import DrainReport, PartitionLag, ProgressReports, decode
 from leaderq.term import Reason, Term
-from leaderq.testing import eventually
 
 
 @pytest.fixture
@@ -98,29 +97,3 @@ def test_a_deposed_leaders_report_does_not_replace_its_successors(
         if record.name.startswith("leaderq.kafka.consuming.report")
     ] == []
     second.check()
-
-
-def test_where_reports_cannot_be_written_the_term_goes_on_and_it_is_said_once(
-    stand: Any, place: Layout, caplog: Any
-) -> None:
-    candidate, session = stand("a")
-    term, reporter = won(candidate), reports_at(f"{place.progress}/no/such/folder", session)
-    for lag in (1, 2, 3):
-        published(reporter, term, lag)
-    term.check()
-    assert caplog.text.count("leaderq status cannot show this consumer") == 1
-
-
-def test_a_silent_zookeeper_holds_up_nobody_who_reports(
-    stand: Any, place: Layout, zookeeper_server: Any, caplog: Any
-) -> None:
-    candidate, session = stand("a")
-    term, reporter = won(candidate), reports_at(place.progress, session)
-    zookeeper_server.freeze()
-    reporter.publish(term, report(term, 7))
-    assert not is_written(reporter, 0.1)
-    reporter.publish(term, report(term, 8))  # dropped: the one before is on its way
-    zookeeper_server.thaw()
-    assert is_written(reporter, 30)
-    eventually(lambda: session.exists(place.progress) is not None, timeout_s=30)
-    assert "cannot show" not in caplog.text

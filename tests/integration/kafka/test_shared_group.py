@@ -15,7 +15,6 @@ from producer_contract import Output
 
 from leaderq.errors import OffsetOutOfRange
 from leaderq.kafka import Record
-from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.consuming.report import decode
 from leaderq.kafka.topics import committed, end_offsets, remove_static_members
 from leaderq.term import Term
@@ -193,31 +192,6 @@ def test_a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_dou
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_offsets_in_zookeeper_are_not_moved_by_members_of_the_group(
-    drive: Drive,
-    feed: Feed,
-    join_plainly: Callable[..., PlainConsumer],
-    client: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(term_consumer, "CONFIRM_S", 0.2)  # when the group is shown the offsets
-    plain = join_plainly(PlainConsumer)
-    eventually(plain.has_joined.is_set, timeout_s=60, message="the plain consumer has partitions")
-    values = feed(0, 200)
-    leader = drive(client=client, offsets="zookeeper", max_records=20).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 200 and len(plain.values) >= 200)
-    plain.leave()
-    values += feed(200, 280)
-    leader.run_until(lambda: len(leader.career.seen) >= 280)
-    leader.end()
-    values += feed(280, 300)
-    leader.begin().run_until(lambda: len(leader.career.seen) >= 300)
-    assert sorted(leader.career.values(), key=int) == values
-    assert "Kafka client failed" not in caplog.text
-
-
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 def test_of_two_careers_in_one_group_each_record_has_one_result(
     drive: Drive,
     feed: Feed,
@@ -254,38 +228,6 @@ def test_of_two_careers_in_one_group_each_record_has_one_result(
     assert leader.career.seen
     assert other.career.seen
     assert sorted(output.read(), key=int) == values
-
-
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_a_career_renamed_inside_its_group_reads_on_within_seconds(
-    drive: Drive, feed: Feed, client: str
-) -> None:
-    feed(0, 100)
-    old = drive(client=client).begin()
-    old.run_until(lambda: len(old.career.seen) >= 100)
-    old.end()
-    values = feed(100, 150)
-    new = drive(client=client, name="renamed").begin()
-    new.run_until(lambda: len(new.career.seen) >= 50, within_s=60)
-    assert sorted(new.career.values(), key=int) == values
-
-
-def test_a_member_whose_career_has_candidates_stays_in_the_group(
-    drive: Drive,
-    feed: Feed,
-    session: Session,
-    znode_root: str,
-    four_partitions: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    old = drive().begin()
-    old.run_until(lambda: bool(old.career._assembly.consumer.loaded))
-    old.end()
-    session.ensure_path(f"{znode_root}/{four_partitions}/candidates/_c_x-latch-0000000001")
-    new = drive(name="other").begin()
-    new.run_until(lambda: f"waits for {four_partitions}" in caplog.text, within_s=60)
-    assert "removed from group" not in caplog.text
-    assert "Kafka is unreachable" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -12,27 +12,19 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from driving import Driver, Recorder
-from kafka import KafkaAdminClient, TopicPartition
-from kafka_roles import group_coordinator, partition_leader, transaction_coordinator
+from kafka import KafkaAdminClient
+from kafka_roles import partition_leader
 from producer_contract import Output
-from test_confluent_producer import ConfluentMember
 
 from leaderq.errors import OffsetOutOfRange
 from leaderq.kafka import DatabaseOffsets, Partition, Record
-from leaderq.kafka.clients import confluent_producer
-from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
-from leaderq.kafka.clients.confluent_producer import ConfluentProducer
-from leaderq.kafka.clients.consumer import BatchLost, ConsumerSettings, KafkaAway
-from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
-from leaderq.kafka.clients.producer import ProducerSettings
 from leaderq.kafka.topics import (
-    committed,
     create_topics,
     describe_topics,
     end_offsets,
@@ -224,81 +216,6 @@ def test_each_broker_of_three_may_fail_in_turn_and_no_term_does(
     for leader in leaders:
         where = f"{leader.career.client} {leader.career.offsets}"
         assert sorted(leader.career.results(), key=int) == fed.values, where
-
-
-@pytest.mark.parametrize("kind", [KafkaPythonConsumer, ConfluentConsumer])
-def test_where_partitions_end_is_known_soon_after_their_leaders_have_changed(
-    kafka_cluster: Any, four_partitions: str, kind: type[Any]
-) -> None:
-    def ends() -> Mapping[Partition, int]:
-        with suppress(KafkaAway):
-            return dict(consumer.end_offsets(5.0))
-        return {}
-
-    def leaders() -> list[int]:
-        led = (partition_leader(kafka_cluster, four_partitions, number) for number in range(4))
-        return [kafka_cluster.members.index(member) + 1 for member in led]
-
-    settings = ConsumerSettings(kafka_cluster.address, (four_partitions,), four_partitions, "c")
-    with (
-        closing(kind(settings)) as consumer,
-        closing(KafkaAdminClient(bootstrap_servers=kafka_cluster.address)) as admin,
-    ):
-        consumer.open()
-        former = leaders()
-        replicas = {
-            TopicPartition(four_partitions, number): [id % 3 + 1, id, (id + 1) % 3 + 1]
-            for number, id in enumerate(former)
-        }
-        admin.alter_partition_reassignments(replicas)
-        admin.elect_leaders(0, {four_partitions: [0, 1, 2, 3]})
-        wanted = [first for first, *_others in replicas.values()]
-        eventually(lambda: leaders() == wanted, timeout_s=60, message="the leaders have changed")
-        produce(kafka_cluster.address, four_partitions, ((b"%d" % n, b"") for n in range(60)))
-        eventually(lambda: sum(ends().values()) == 60, timeout_s=30, message="the ends are known")
-
-
-def test_a_coordinator_that_librdkafka_has_forgotten_is_not_waited_for_without_end(
-    kafka_cluster: Any, four_partitions: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def producer(name: str) -> ConfluentProducer:
-        settings = ProducerSettings(address=kafka_cluster.address, transactional_id=name)
-        made = cleanup.enter_context(closing(ConfluentProducer(settings)))
-        made.open()
-        eventually(lambda: made.fence(1.0), timeout_s=30, message="the producer is fenced in")
-        return made
-
-    def commit(by: ConfluentProducer, offset: int) -> None:
-        by.begin()
-        for _attempt in range(100):
-            with suppress(KafkaAway):
-                return by.commit({Partition(four_partitions, 0): offset}, member.metadata(), 1.0)
-        raise AssertionError("Kafka stays away")
-
-    with ExitStack() as cleanup:
-        member = cleanup.enter_context(
-            closing(ConfluentMember(kafka_cluster.address, four_partitions))
-        )
-        group = group_coordinator(kafka_cluster, four_partitions)
-        for number in range(100):
-            stuck = producer(name := f"{four_partitions}-{number}")
-            if transaction_coordinator(kafka_cluster, name) is not group:
-                break
-        commit(stuck, 1)
-        group.stop(keep_data=True)
-        stopped = kafka_cluster.members.index(group) + 1
-        eventually(
-            lambda: stopped not in stuck._producer.list_topics(timeout=5).brokers,
-            timeout_s=30,
-            message="the producer forgets the coordinator",
-        )
-        monkeypatch.setattr(confluent_producer, "_LATE_S", 0.5)
-        with pytest.raises(BatchLost, match="takes too long"):
-            commit(stuck, 2)
-        stuck.close()
-        monkeypatch.undo()
-        commit(producer(name), 2)
-        assert committed(kafka_cluster.address, four_partitions, four_partitions) == {0: 2}
 
 
 def test_a_log_that_was_cut_off_and_written_again_stops_each_leader_that_had_read_further(

@@ -12,7 +12,7 @@ import pytest
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 from producer_contract import Output, stored
 
-from leaderq.errors import Deposed, KafkaError, KafkaFenced, UnknownTopic
+from leaderq.errors import Deposed, KafkaError, KafkaFenced
 from leaderq.kafka.clients.consumer import (
     BatchLost,
     ConsumerClient,
@@ -137,40 +137,6 @@ def test_offsets_and_messages_are_committed_together(
     assert leader.load() == {0: 12}
 
 
-def test_placing_offsets_leaves_messages_alone(lead: Callable[[], Leader], output: Output) -> None:
-    leader = lead().take_over()
-    leader.store.produce(Message(output.topic, b"of the batch in hand"))
-    assert leader.store.commit_positions(leader.consumer, TERM, leader.at(4)).done(30.0)
-    assert output.read() == []
-    assert leader.load() == {0: 4}
-    leader.commit(5)
-    output.shows([b"of the batch in hand"])
-
-
-def test_what_a_failed_batch_produced_is_undone(lead: Callable[[], Leader], output: Output) -> None:
-    leader = lead().take_over()
-    leader.store.produce(Message(output.topic, b"failed"))
-    leader.store.undo()
-    leader.store.produce(Message(output.topic, b"done again"))
-    leader.commit(1)
-    output.shows([b"done again"])
-
-
-def test_a_message_is_produced_within_a_term_only(
-    lead: Callable[[], Leader], output: Output
-) -> None:
-    leader = lead()
-    with pytest.raises(KafkaError, match="within a term"):
-        leader.store.produce(Message(output.topic, b"too early"))
-    leader.take_over()
-    leader.store.produce(Message(output.topic, b"left over"))
-    leader.store.close()
-    with pytest.raises(KafkaError, match="within a term"):
-        leader.store.produce(Message(output.topic, b"too late"))
-    with pytest.raises(KafkaError, match="1000001 bytes"):
-        lead().take_over().store.produce(Message(output.topic, b"x" * 1_000_001))
-
-
 def test_a_process_whose_term_is_over_fences_nobody(
     lead: Callable[[], Leader], output: Output
 ) -> None:
@@ -232,53 +198,6 @@ def test_taking_over_ends_the_transaction_that_a_zombie_left_open(
     assert output.read() == []
 
 
-def test_a_zombie_that_only_reads_is_told_when_it_places_its_offsets(
-    lead: Callable[[], Leader],
-) -> None:
-    zombie = lead().take_over()
-    zombie.commit(1)
-    successor = lead().take_over()
-    with pytest.raises(KafkaFenced):
-        zombie.store.commit_positions(zombie.consumer, TERM, zombie.at(1)).done(30.0)
-    assert successor.load() == {0: 1}
-
-
-def test_a_refused_membership_costs_no_message(lead: Callable[[], Leader], output: Output) -> None:
-    leader = lead().take_over()
-    leader.commit(1)
-    stale = leader.consumer.group_metadata()
-    leader.consumer.rejoin()
-    before = leader.consumer.joins
-    eventually(
-        lambda: leader.consumer.attend(1.0) or leader.consumer.joins > before,
-        timeout_s=30,
-        message="the group was joined again",
-    )
-    leader.store.produce(Message(output.topic, b"once"))
-    current, leader.consumer.group_metadata = leader.consumer.group_metadata, lambda: stale  # type: ignore[method-assign]
-    with pytest.raises(MembershipLost):
-        leader.store.commit(leader.consumer, TERM, leader.at(2)).done(30.0)
-    leader.consumer.group_metadata = current  # type: ignore[method-assign]
-    assert leader.load() == {0: 1}
-    leader.commit(2)
-    output.shows([b"once"])
-    assert leader.load() == {0: 2}
-
-
-def test_a_topic_that_is_not_there_fails_the_committing_and_not_the_next(
-    lead: Callable[[], Leader], output: Output
-) -> None:
-    leader = lead().take_over()
-    leader.store.produce(Message(output.topic, b"with it"))
-    leader.store.produce(Message("no-such-topic", b"lost"))
-    with pytest.raises(UnknownTopic, match="no-such-topic"):
-        leader.store.commit(leader.consumer, TERM, leader.at(1)).done(30.0)
-    leader.store.undo()
-    leader.store.produce(Message(output.topic, b"without it"))
-    leader.commit(1)
-    output.shows([b"without it"])
-
-
 def test_a_broker_restart_amid_a_committing_neither_loses_nor_repeats(
     lead: Callable[[], Leader], output: Output, kafka_broker: Any, four_partitions: str
 ) -> None:
@@ -326,49 +245,6 @@ def test_after_a_new_drain_the_offsets_tell_whether_an_unanswered_committing_hap
     assert leader.load() == {0: 2}
 
 
-@pytest.mark.parametrize("happened", [True, False])
-def test_an_unknown_outcome_is_told_and_fencing_again_settles_it(
-    lead: Callable[[], Leader], output: Output, happened: bool
-) -> None:
-    leader = lead().take_over()
-    leader.commit(1)
-    leader.store.produce(Message(output.topic, b"once"))
-    real = leader.made[-1].commit
-
-    def broken(offsets: Offsets, group: Any, timeout_s: float) -> None:
-        if happened:
-            real(offsets, group, timeout_s)
-        raise BatchLost("the client is broken")
-
-    leader.made[-1].commit = broken  # type: ignore[method-assign]
-    with pytest.raises(BatchLost):
-        leader.store.commit(leader.consumer, TERM, leader.at(2)).done(30.0)
-    leader.take_over()
-    assert leader.load() == {0: 2 if happened else 1}
-    if not happened:
-        leader.store.produce(Message(output.topic, b"once"))
-        leader.commit(2)
-    output.shows([b"once"])
-    assert leader.load() == {0: 2}
-
-
-def test_a_store_serves_one_term_after_the_other(
-    lead: Callable[[], Leader], output: Output
-) -> None:
-    first, second = lead(), lead()
-    for n in range(4):
-        leader = (first, second)[n % 2]
-        leader.consumer.close()
-        leader.consumer = leader.new_drain()
-        leader.take_over()
-        assert leader.load() == ({0: n} if n else {})
-        leader.store.produce(Message(output.topic, b"%d" % n))
-        leader.commit(n + 1)
-        leader.store.close()
-        leader.store.close()
-    output.shows([b"0", b"1", b"2", b"3"])
-
-
 @pytest.mark.parametrize(
     "said", [KafkaFenced("for its epoch"), KafkaAway("nothing, ever")], ids=["fenced", "nothing"]
 )
@@ -393,18 +269,3 @@ def test_a_transaction_that_the_broker_gave_up_does_not_end_the_term(
     leader.store.produce(Message(output.topic, b"done again"))
     leader.commit(1)
     output.shows([b"done again"])
-
-
-def test_a_committing_asked_for_again_before_its_answer_was_seen_sends_nothing_twice(
-    lead: Callable[[], Leader], output: Output
-) -> None:
-    leader = lead().take_over()
-    leader.store.produce(Message(output.topic, b"once"))
-    first = leader.store.commit(leader.consumer, TERM, leader.at(10))
-    second = leader.store.commit(leader.consumer, TERM, leader.at(10))
-    assert second.done(20.0)
-    assert first.done(20.0)
-    leader.store.produce(Message(output.topic, b"next"))
-    leader.commit(11)
-    output.shows([b"once", b"next"])
-    assert leader.load() == {0: 11}

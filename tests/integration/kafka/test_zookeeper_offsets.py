@@ -7,15 +7,12 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
 from driving import Driver, Recorder, new_term
 
-from leaderq.errors import ConnectionLost, CorruptRecord, Deposed, NodeExists
+from leaderq.errors import ConnectionLost
 from leaderq.kafka import Partition, Record
-from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
-from leaderq.kafka.topics import committed, end_offsets
-from leaderq.term import Reason, Term
+from leaderq.term import Term
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Session, SetData, connect
 
@@ -66,43 +63,6 @@ def test_offsets_and_the_users_operations_go_together(
     assert sum(leader.career.written()) == 300
 
 
-def test_a_failed_batch_leaves_no_operation_behind(drive: Drive, feed: Feed) -> None:
-    class Failing(Counting):
-        fails = True
-
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            if self.fails and len(self.seen) >= 100:
-                self.write_with_offsets(Create(f"{self.base}/never"))
-                raise ValueError("in the middle")
-            super().handle(records, term)
-
-    feed(0, 200)
-    leader = drive(Failing, offsets="zookeeper", max_records=40).begin()
-    with pytest.raises(ValueError, match="in the middle"):
-        leader.run_until(lambda: False)
-    leader.end()
-    leader.career.fails = False
-    leader.begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 200)
-    assert sum(leader.career.written()) == 200
-    assert leader.career.session.exists(f"{leader.career.base}/never") is None
-
-
-def test_an_operation_that_cannot_be_carried_out_fails_the_batch_and_commits_nothing(
-    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
-) -> None:
-    class Clashing(Recorder):
-        def handle(self, records: Sequence[Record], term: Term) -> None:
-            super().handle(records, term)
-            self.write_with_offsets(Create(f"{self.settings.root}/{four_partitions}"))
-
-    feed(0, 10)
-    leader = drive(Clashing, offsets="zookeeper").begin()
-    with pytest.raises(NodeExists):
-        leader.run_until(lambda: False)
-    assert sum(kept(session, znode_root, four_partitions).values()) == 0
-
-
 def test_a_write_whose_answer_is_lost_is_neither_lost_nor_done_twice(
     drive: Drive, feed: Feed, zookeeper_server: Any, fault_proxy: Callable[[str], Any]
 ) -> None:
@@ -127,51 +87,6 @@ def test_a_write_whose_answer_is_lost_is_neither_lost_nor_done_twice(
         assert len({(record.partition, record.offset) for record in leader.career.seen}) == len(
             leader.career.seen
         )
-
-
-def test_a_znode_deleted_under_the_leader_is_made_again(
-    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
-) -> None:
-    feed(0, 100)
-    leader = drive(Counting, offsets="zookeeper", max_records=20).begin()
-    leader.run_until(lambda: len(leader.career.seen) >= 40)
-    session.delete(f"{znode_root}/{four_partitions}/offsets/{four_partitions}")
-    leader.run_until(lambda: len(leader.career.seen) >= 100)
-    assert sum(leader.career.written()) == 100
-
-
-def test_rubbish_in_the_znode_stops_the_leader_and_says_where(
-    drive: Drive, feed: Feed, session: Session, znode_root: str, four_partitions: str
-) -> None:
-    path = f"{znode_root}/{four_partitions}/offsets"
-    leader = drive(offsets="zookeeper")
-    session.ensure_path(path)
-    session.create(f"{path}/{four_partitions}", b"{")
-    with pytest.raises(CorruptRecord, match=f"{path}/{four_partitions}"):
-        leader.begin().run_until(lambda: False)
-
-
-@pytest.mark.parametrize("offsets", ["zookeeper", "external"])
-def test_lag_tools_see_where_the_leader_stands(
-    drive: Drive,
-    feed: Feed,
-    kafka_broker: Any,
-    four_partitions: str,
-    offsets: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Outside(Recorder):
-        def load_offsets(self, term: Term) -> dict[tuple[str, int], int]:
-            return {}
-
-    monkeypatch.setattr(term_consumer, "CONFIRM_S", 0.2)
-    feed(0, 50)
-    leader = drive(Outside, offsets=offsets).begin()
-    ends = end_offsets(kafka_broker.address, four_partitions)
-    leader.run_until(
-        lambda: committed(kafka_broker.address, four_partitions, four_partitions) == ends
-    )
-    assert len(leader.career.seen) == 50
 
 
 class Assigned:
@@ -225,33 +140,4 @@ def test_the_znode_tells_whether_a_write_without_an_answer_has_happened(
         assert commit(count * 10)
         assert effects(session, znode_root) == count
         assert json.loads(session.get(f"{znode_root}/offsets/t")[0])["offsets"] == {"0": count * 10}
-    store.close()
-
-
-def test_what_the_terms_fence_refuses_is_not_stored(session: Session, znode_root: str) -> None:
-    def refused(_term: Any, _operations: Any) -> Any:
-        raise Deposed(term=1, reason=Reason.FENCED)
-
-    store, commit = begun(session, znode_root, refused)
-    with pytest.raises(Deposed):
-        commit(10)
-    assert effects(session, znode_root) == 0
-    assert session.exists(f"{znode_root}/offsets/t") is None
-    store.close()
-
-
-def test_a_committing_asked_for_again_before_its_answer_was_seen_does_no_operation_twice(
-    session: Session, znode_root: str
-) -> None:
-    where = Partition("t", 0)
-    consumer: Any = Assigned(where)
-    store, term = ZooKeeperOffsets(session, f"{znode_root}/offsets"), new_term(session)
-    session.ensure_path(f"{znode_root}/offsets")
-    assert store.fence(consumer, term, lambda: None, 1.0)
-    assert store.load(consumer, term, 1.0) == {}
-    store.add([Create(f"{znode_root}/effect-", sequential=True)])
-    savings = [store.commit(consumer, term, {where: 10}) for _ in range(3)]
-    assert all(committing.done(30.0) for committing in savings)
-    assert sum(name.startswith("effect-") for name in session.children(znode_root)) == 1
-    assert store.load(consumer, term, 1.0) == {where: 10}
     store.close()

@@ -11,16 +11,13 @@ import psycopg
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
-from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl
+from kazoo.security import READ_ACL_UNSAFE
 from outages import RECORDS, Outage, loses_nothing
 from postgres import Database
-from reading_topics import Read, taken
+from reading_topics import Read
 
-from leaderq.errors import NoPermission
-from leaderq.producing import EVERY_ITEM, BufferedProducer, CallableSink, KafkaSink, QueueSink
-from leaderq.queues import DistributedQueue
+from leaderq.producing import EVERY_ITEM, BufferedProducer, CallableSink, KafkaSink
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session, connect
 
 SENT = [b"%d" % number for number in range(RECORDS)]
 
@@ -107,54 +104,6 @@ def test_a_kazoo_client_that_may_not_write_or_is_closed_costs_no_record(
     if not is_closed:
         client.stop()
         client.close()
-
-
-def test_a_queue_that_may_not_be_written_costs_no_record(
-    zookeeper_server: Any, znode_root: str, session: Session, tmp_path: Path
-) -> None:
-    admin = KazooClient(zookeeper_server.address)
-    admin.start(30)
-    with DistributedQueue[bytes](session, "/q") as queue:
-        queue.put(b"first")
-        may_read = make_acl("world", "anyone", read=True, admin=True)
-        admin.set_acls(f"{znode_root}/q", [may_read])
-        producer = BufferedProducer(QueueSink(queue), journal=tmp_path, persistence=EVERY_ITEM)
-        for value in SENT:
-            producer.send(value, on_durable=lambda error: None)
-        eventually(lambda: NoPermission.__name__ in str(producer.snapshot().sink_error))
-        balance = producer.snapshot().balance
-        assert (balance.failed, balance.dropped, balance.pending) == ({}, {}, RECORDS)
-        admin.set_acls(f"{znode_root}/q", OPEN_ACL_UNSAFE)
-        assert producer.flush(60)
-        assert producer.close()
-        assert taken(queue, RECORDS + 1) == [b"first", *SENT]
-    admin.stop()
-    admin.close()
-
-
-@pytest.mark.parametrize("closes", ["queue", "session"])
-def test_a_queue_or_session_that_was_closed_costs_no_record(
-    zookeeper_server: Any, znode_root: str, session: Session, closes: str, tmp_path: Path
-) -> None:
-    other = connect(zookeeper_server.address + znode_root)
-    queue = DistributedQueue[bytes](other, "/q")
-    queue.start()
-    queue.put(b"first")
-    (queue if closes == "queue" else other).close()
-    producer = BufferedProducer(QueueSink(queue), journal=tmp_path, persistence=EVERY_ITEM)
-    for value in SENT:
-        producer.send(value, on_durable=lambda error: None)
-    eventually(lambda: producer.snapshot().retries >= 1)
-    settlement = producer.close(0.1)
-    assert (bool(settlement), settlement.journaled) == (True, RECORDS)
-    queue.close()
-    other.close()
-    with (
-        DistributedQueue[bytes](session, "/q") as again,
-        BufferedProducer(QueueSink(again), journal=tmp_path) as second,
-    ):
-        assert second.flush(60).confirmed == RECORDS
-        assert taken(again, RECORDS + 1) == [b"first", *SENT]
 
 
 def test_a_kafka_that_is_down_costs_no_record(

@@ -75,16 +75,6 @@ def test_exactly_what_was_not_confirmed_is_sent_in_order_and_once(
     assert len(stored()) == 2000
 
 
-def test_it_is_refused_while_a_producer_has_the_directory_open(
-    kafka_broker: Any, topic: str, stored: Read, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    left_behind(tmp_path, numbered(3), confirmed=0)
-    with Journal(tmp_path):
-        assert send(tmp_path, kafka_broker, "--topic", topic) != ExitCode.OK
-    assert "is open in process" in capfd.readouterr().err
-    assert stored() == []
-
-
 def test_what_stopped_half_way_goes_on_where_it_was(
     kafka_broker: Any, topic_name: str, tmp_path: Path
 ) -> None:
@@ -137,15 +127,3 @@ def test_interrupted_in_the_middle_of_a_batch_and_done_again_it_sends_exactly_th
     for key in range(KEYS):
         numbers = [int(one.value) for one in stored() if one.key == b"key-%d" % key]
         assert numbers == list(range(key, 2500, KEYS))
-
-
-def test_decoded_it_shows_the_requests(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    left_behind(tmp_path, [(b"k", b"text"), {"a": [1, b"\xff"]}], confirmed=0)
-    assert main(["journal", "replay", str(tmp_path), "--decode"]) == ExitCode.OK
-    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert lines == [["k", "text"], {"a": [1, {"base64": "/w=="}]}]
-    assert (
-        main(["journal", "replay", str(tmp_path), "--decode", "--json", "--limit", "1"])
-        == ExitCode.OK
-    )
-    assert json.loads(capfd.readouterr().out)["request"] == ["k", "text"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,9 @@ from reading_topics import Read, read_all
 from leaderq.errors import ConfigurationError, MessageTooLarge, RequestGivenUp, RequestsLost
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.record import Record
-from leaderq.kafka.sink import KafkaPlace, KafkaSink
+from leaderq.kafka.sink import KafkaSink
 from leaderq.kafka.topics import create_topics, produce
 from leaderq.producing import EVERY_ITEM, BufferedProducer, ProducerRetry
-from leaderq.producing import KafkaSink as Exported
 from leaderq.testing import eventually
 
 SOON = ProducerRetry(first_s=0.05, max_s=0.2)
@@ -29,10 +26,6 @@ def by_key(records: list[Record]) -> dict[bytes, list[bytes]]:
     for record in records:
         found.setdefault(record.key, []).append(record.value)
     return found
-
-
-def test_it_is_exported_where_users_look_for_it() -> None:
-    assert Exported is KafkaSink
 
 
 @pytest.fixture(params=["kafka-python", "confluent"])
@@ -55,18 +48,6 @@ def test_what_is_confirmed_is_on_the_topic_once_and_in_order(
     assert by_key(records) == {
         b"key-%d" % key: [b"%d" % number for number in range(key, 5000, 10)] for key in range(10)
     }
-
-
-def test_a_future_tells_where_the_record_is(
-    kafka_broker: Any, topic: str, stored: Read, client: str
-) -> None:
-    sink = KafkaSink(kafka_broker.address, topic, client=client)
-    with BufferedProducer(sink) as producer:
-        futures = [
-            producer.submit((b"key-%d" % (number % 5), b"%d" % number)) for number in range(50)
-        ]
-        places = {future.result(30): b"%d" % number for number, future in enumerate(futures)}
-    assert places == {KafkaPlace(topic, one.partition, one.offset): one.value for one in stored()}
 
 
 def test_keys_lie_where_other_producers_put_them(
@@ -183,31 +164,6 @@ def test_a_topic_that_is_not_there_breaks_the_sink_until_it_is_created(
     assert [record.value for record in read_all(kafka_broker.address, topic_name)] == [b"early"]
 
 
-def test_nobody_there_at_the_start_is_no_reason_to_wait_or_to_fail(
-    free_port_address: str, tmp_path: Path, client: str
-) -> None:
-    with BufferedProducer(
-        KafkaSink(free_port_address, "t", open_timeout_s=0.2, client=client),
-        retry=SOON,
-        journal=tmp_path,
-        max_items=5,
-        close_timeout_s=0.1,
-    ) as producer:
-        for number in range(100):
-            producer.send(b"%d" % number)
-        eventually(lambda: "did not answer" in str(producer.snapshot().sink_error), timeout_s=30)
-        assert producer.snapshot().journal_only == 95
-    assert producer.snapshot().balance.pending == 100
-
-
-@pytest.fixture
-def free_port_address() -> Iterator[str]:
-    """Nobody listens there, and nobody else comes to do so meanwhile."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{held.getsockname()[1]}"
-
-
 def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
     kafka_broker: Any, topic: str, stored: Read, tmp_path: Path, client: str
 ) -> None:
@@ -247,8 +203,3 @@ def test_write_ahead_and_kafka_together(
             producer.send((b"k", b"%d" % number))
         assert producer.flush(30)
     assert by_key(stored()) == {b"k": [b"%d" % number for number in range(500)]}
-
-
-def test_settings_that_cannot_be_used_are_refused(kafka_broker: Any) -> None:
-    with pytest.raises(ConfigurationError, match="client='pykafka'"):
-        KafkaSink(kafka_broker.address, client="pykafka")

@@ -6,16 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from reading_topics import taken
 
-from leaderq.errors import RequestGivenUp, TooLarge
 from leaderq.producing import BufferedProducer, ProducerRetry, QueueSink
 from leaderq.queues import (
-    DistributedIdQueue,
-    DistributedPriorityQueue,
     DistributedQueue,
-    SimpleDistributedQueue,
 )
 from leaderq.testing import FaultProxy, eventually
 from leaderq.zookeeper import Session, connect
@@ -31,45 +26,6 @@ def test_a_queue_gets_what_is_sent_once_and_in_order(session: Session) -> None:
             assert producer.flush(30)
         assert queue.depth() == 1000
         assert taken(queue, 1000) == [b"%d" % number for number in range(1000)]
-
-
-def test_options_and_pairs_go_to_the_queue_that_wants_them(session: Session) -> None:
-    with (
-        DistributedPriorityQueue[bytes](session, "/priority") as by_priority,
-        DistributedIdQueue[bytes](session, "/id") as by_id,
-        SimpleDistributedQueue(session, "/simple") as simple,
-        BufferedProducer(QueueSink(by_priority, priority=3)) as one,
-        BufferedProducer(QueueSink(by_id)) as two,
-        BufferedProducer(QueueSink(put_many=simple.offer_many)) as three,
-    ):
-        one.send(b"a")
-        two.send((b"b", "id-of-b"))
-        three.send(b"c")
-        assert one.flush(30)
-        assert two.flush(30)
-        assert three.flush(30)
-        assert taken(by_priority, 1) == [b"a"]
-        assert by_id.remove("id-of-b") == 1
-        assert simple.take(30) == b"c"
-
-
-def test_an_item_larger_than_a_request_is_refused_alone(session: Session) -> None:
-    with (
-        DistributedQueue[bytes](session, "/q") as queue,
-        SimpleDistributedQueue(session, "/simple") as simple,
-    ):
-        to_both = (QueueSink(queue), QueueSink(put_many=simple.offer_many))
-        for sink in to_both:
-            producer = BufferedProducer(sink, linger_s=0.2)
-            futures = [producer.submit(value) for value in (b"a", b"x" * 2_000_000, b"b")]
-            futures[0].result(30)
-            futures[2].result(30)
-            with pytest.raises(RequestGivenUp) as raised:
-                futures[1].result(30)
-            assert isinstance(raised.value.__cause__, TooLarge)
-            assert producer.close().lost == {"refused by the sink": 1}
-        assert taken(queue, 2) == [b"a", b"b"]
-        assert [simple.take(30), simple.take(30)] == [b"a", b"b"]
 
 
 def test_servers_that_go_away_and_come_back_have_all_once_and_in_order(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from leaderq.errors import ConfigurationError
 from leaderq.queues import (
     AsyncQueue,
     DistributedDelayQueue,
@@ -17,11 +15,9 @@ from leaderq.queues import (
     DistributedPriorityQueue,
     DistributedQueue,
     RetryPolicy,
-    SimpleDistributedQueue,
 )
 from leaderq.zookeeper import Create, Session
 
-Open = Callable[..., Session]
 LOCKS = pytest.mark.parametrize("lock_path", [None, "/locks"])
 
 
@@ -50,32 +46,6 @@ def test_every_kind_puts_and_takes(session: Session, kind: Any, more: tuple[Any,
 
     asyncio.run(run())
     assert session.children("/done") == ["one"]
-
-
-def test_a_simple_queue_offers_and_takes_and_loses_nothing_by_a_cancelled_take(
-    session: Session,
-) -> None:
-    async def run() -> None:
-        async with AsyncQueue(SimpleDistributedQueue(session, "/q")) as queue:
-            waiting = asyncio.create_task(queue.take())
-            await asyncio.sleep(0)
-            waiting.cancel()
-            await queue.put(b"one")  # whoever gets it: the task that was cancelled gives it back
-            async with await queue.take(60) as item:
-                assert item.value == b"one"
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-        async with AsyncQueue(SimpleDistributedQueue(session, "/q")) as queue:
-            await queue.put_many([b"one", b"two", b"three"])
-            first, second = await queue.take(60), await queue.take(60)
-            first._item.give_back()
-            await second.requeue()
-            with pytest.raises(ConfigurationError):
-                await queue.cancel(second.name)
-        with SimpleDistributedQueue(session, "/q") as left:
-            assert left.poll_many(5) == [b"one", b"three", b"two"]
-
-    asyncio.run(run())
 
 
 def test_a_loop_sees_every_value_and_ends_when_the_queue_is_closed(session: Session) -> None:
@@ -143,32 +113,3 @@ def test_takes_and_work_that_are_cancelled_lose_and_double_nothing(
     asyncio.run(asyncio.wait_for(run(), 90))
     assert sorted(done, key=int) == values
     assert session.children("/q") == []
-
-
-def test_puts_that_are_cancelled_are_stored_once_at_most(session: Session) -> None:
-    answered: list[bytes] = []
-
-    async def one(queue: AsyncQueue[bytes], value: bytes) -> None:
-        await queue.put(value)
-        answered.append(value)
-
-    async def run() -> None:
-        async with AsyncQueue(DistributedQueue(session, "/q", final_flush_s=30.0)) as queue:
-            for number in range(20):
-                tasks = [
-                    asyncio.create_task(one(queue, b"%d" % (10 * number + at))) for at in range(10)
-                ]
-                await asyncio.sleep(random.random() * 0.01)
-                tasks[3].cancel()
-                await asyncio.wait(tasks)
-
-    asyncio.run(run())
-    with DistributedQueue(session, "/q") as queue:
-        stored = [value for one in queue.browse() for value in (one.items or ())]
-    assert len(set(stored)) == len(stored)
-    assert set(answered) <= set(stored)
-
-
-def test_takers_that_are_not_a_number_of_tasks_are_refused(session: Session) -> None:
-    with pytest.raises(ConfigurationError, match="takers=0"):
-        AsyncQueue(DistributedQueue(session, "/q"), takers=0)

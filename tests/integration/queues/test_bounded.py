@@ -10,13 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from producing import MULTI, PATH, at_every_point, numbered, opcode, stored
+from producing import PATH, at_every_point, numbered, stored
 
-from leaderq.errors import QueueClosed, TooLarge
+from leaderq.errors import QueueClosed
 from leaderq.queues import DistributedQueue
-from leaderq.queues.wire.payload import encode
 from leaderq.testing import FaultProxy, eventually
-from leaderq.zookeeper import Session, SessionState
+from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
 LOCKS = "/q-locks"
@@ -44,63 +43,6 @@ def test_a_full_queue_lets_a_put_wait_and_takes_it_when_there_is_room(straight: 
         assert not queue.put_multi([b"3", b"4"], timeout_s=0.1)
 
 
-def test_room_for_a_few_is_given_to_the_first_and_the_others_are_given_up(
-    straight: Session,
-) -> None:
-    with DistributedQueue(straight, PATH, max_items=3) as queue:
-        # in which there must be time to store the first
-        assert queue.put_many(numbered(10), timeout_s=5.0) == 3
-        assert stored(straight) == numbered(3)
-        assert queue.flush_puts(0)
-
-
-def test_several_producers_and_a_consumer_never_exceed_the_bound(
-    opened: Open, straight: Session
-) -> None:
-    producers, each, bound = 4, 60, 10
-    depths: list[int] = []
-    straight.ensure_path(PATH)
-    seen: list[bytes] = []
-    queues = [DistributedQueue(opened(), PATH, max_items=bound) for _ in range(producers)]
-    for queue in queues:
-        queue.start()
-
-    def produce(me: int) -> None:
-        assert queues[me].put_many([b"%d-%d" % (me, turn) for turn in range(each)]) == each
-
-    with ThreadPoolExecutor(producers) as pool:
-        done = [pool.submit(produce, me) for me in range(producers)]
-        while len(seen) < producers * each:
-            stat = straight.exists(PATH)
-            assert stat is not None
-            depths.append(stat.num_children)
-            for name in sorted(straight.children(PATH))[:5]:
-                data, _ = straight.get(f"{PATH}/{name}")
-                straight.delete(f"{PATH}/{name}")
-                seen.append(data)
-        for one in done:
-            one.result(60)
-    for queue in queues:
-        queue.close()
-    assert max(depths) <= bound
-    assert max(depths) > 1
-    assert len(set(seen)) == producers * each
-    for me in range(producers):
-        assert [data for data in seen if b"%d-" % me in data] == [
-            encode([b"%d-%d" % (me, turn)]) for turn in range(each)
-        ]
-
-
-def test_what_others_put_counts_but_does_not_wait(straight: Session) -> None:
-    with DistributedQueue(straight, PATH, max_items=2) as queue:
-        for _ in range(3):
-            straight.create(f"{PATH}/queue-", encode([b"from Java"]), sequential=True)
-        assert not queue.put(b"a", timeout_s=0.1)
-        for _ in range(2):
-            remove_first(straight)
-        assert queue.put(b"a", timeout_s=60)
-
-
 def test_whichever_reply_is_lost_each_item_is_stored_once_in_order_and_the_bound_holds(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
@@ -124,26 +66,6 @@ def test_whichever_reply_is_lost_each_item_is_stored_once_in_order_and_the_bound
     assert at_every_point(proxy, scenario, session) >= 10
 
 
-def test_bound_and_queue_deleted_by_hand_are_made_again(straight: Session) -> None:
-    with DistributedQueue(straight, PATH, max_items=2) as queue:
-        assert queue.put(b"a")
-        straight.delete(f"{PATH}-meta/bound")
-        assert queue.put(b"b", timeout_s=60)
-        assert not queue.put(b"c", timeout_s=0.1)
-        for _ in range(2):
-            remove_first(straight)
-        straight.delete(PATH)
-        assert queue.put(b"d", timeout_s=60)
-        assert stored(straight) == [b"d"]
-
-
-def test_an_item_that_fails_by_itself_harms_no_other(straight: Session) -> None:
-    with DistributedQueue(straight, PATH, max_items=5) as queue:
-        with pytest.raises(TooLarge):
-            queue.put(b"x" * 2_000_000)
-        assert queue.put(b"a")
-
-
 def test_closing_wakes_a_put_that_waits_for_room(straight: Session) -> None:
     queue = DistributedQueue(straight, PATH, max_items=1, final_flush_s=60.0)
     queue.start()
@@ -154,56 +76,6 @@ def test_closing_wakes_a_put_that_waits_for_room(straight: Session) -> None:
         queue.close()
         assert all(isinstance(one.exception(60), QueueClosed) for one in waiting)
     assert stored(straight) == [b"a"]
-
-
-def test_puts_in_the_background_into_a_full_queue_are_reported_at_the_close(
-    straight: Session,
-) -> None:
-    queue = DistributedQueue(straight, PATH, max_items=1, put_in_background=True, final_flush_s=0.1)
-    queue.start()
-    queue.put_many([b"a", b"b", b"c"])
-    eventually(lambda: queue._putter.unsettled == 2)  # the first is stored, and known to be
-    with pytest.raises(Exception, match="2 of 3 items"):
-        queue.close()
-    assert stored(straight) == [b"a"]
-
-
-def test_a_bounded_queue_waits_through_an_outage(
-    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
-) -> None:
-    session = opened(proxy.address)
-    with DistributedQueue(session, PATH, max_items=2) as queue, ThreadPoolExecutor(1) as pool:
-        queue.put(b"0")
-        queue.put(b"1")
-        waiting = pool.submit(queue.put, b"2")
-        eventually(lambda: queue._putter.unsettled == 1)
-        proxy.refuse()
-        eventually(lambda: session.state is not SessionState.CONNECTED)
-        assert not queue.put(b"in vain", timeout_s=0.2)
-        remove_first(straight)
-        proxy.heal()
-        assert waiting.result(60)
-    assert stored(straight) == [b"1", b"2"]
-
-
-def test_idle_bounded_queues_ask_nothing_and_a_full_one_lists_nothing(
-    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
-) -> None:
-    session = opened(proxy.address)
-    asked: list[int] = []
-
-    def note(request: bytes) -> bool:
-        if opcode(request) != 8 or b"/tallies" not in request:  # listed to be swept, at the start
-            asked.append(opcode(request))
-        return False
-
-    with DistributedQueue(session, PATH, max_items=3) as queue:
-        proxy.drop_reply_to(note)
-        assert queue.put_many(numbered(5), timeout_s=5.0) == 3
-        assert 8 not in asked  # getChildren
-        assert 12 not in asked
-        assert asked.count(MULTI) == 1
-        proxy.heal()
 
 
 # -- Curator's own tests

@@ -4,29 +4,20 @@ that end.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from consumption import LOCKS, PATH, Held, Seen, Stuck, consuming, fill, is_empty
 
-from leaderq.clock import now_s
-from leaderq.errors import ConnectionLost
 from leaderq.queues.consumers import QueueConsumer, QueueOptions
-from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption
-from leaderq.queues.consuming.claims import Claim, ClaimAttempt, ClaimResult
+from leaderq.queues.consuming import Consumption
 from leaderq.queues.wire.names import QueueKind
-from leaderq.queues.wire.payload import encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import RetryPolicy
 from leaderq.testing import FaultProxy, eventually
-from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import Session, SessionState, end_session
 
-QUICK = RetryPolicy(attempts=3, backoff_s=0.01, jitter=0)
 LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
 
 
@@ -38,41 +29,6 @@ def end(session: Session, address: str) -> None:
 
 
 # ---- many at once
-
-
-def test_a_slow_item_does_not_hold_up_others(session: Session) -> None:
-    fill(session, [b"slow", *[b"%d" % number for number in range(30)]])
-    seen, released = Seen(), threading.Event()
-
-    def work(value: bytes) -> None:
-        if value == b"slow":
-            released.wait(120)
-        seen(value)
-
-    with consuming(session, work, concurrency=3):
-        assert b"slow" not in seen.wait_for(30)
-        released.set()
-        assert seen.wait_for(31)[-1] == b"slow"
-
-
-def test_what_a_stuck_consumer_has_claimed_ahead_goes_to_others(
-    opened: Callable[[], Session],
-) -> None:
-    mine, other = opened(), opened()
-    fill(other, [b"%03d" % number for number in range(300)])
-    seen, stuck, released = Seen(), threading.Event(), threading.Event()
-
-    def get_stuck(value: bytes) -> None:
-        seen(value)
-        if len(seen.values) == 100:
-            stuck.set()
-            released.wait(60)
-
-    with consuming(mine, get_stuck):
-        assert stuck.wait(60)
-        with consuming(other, seen):
-            assert len(set(seen.wait_for(300, timeout_s=60))) == 300
-            released.set()
 
 
 def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session: Session) -> None:
@@ -153,14 +109,6 @@ def test_a_queue_whose_path_is_deleted_and_made_again_is_heard_again(session: Se
         assert seen.wait_for(2) == [b"a", b"b"]
 
 
-def test_the_lock_path_may_vanish(session: Session) -> None:
-    seen = Seen()
-    with consuming(session, seen):
-        session.delete(LOCKS)
-        fill(session, [b"a"])
-        assert seen.wait_for(1) == [b"a"]
-
-
 def test_pausing_stops_what_is_not_begun_and_an_operator_can_do_it_too(session: Session) -> None:
     fill(session, [b"%d" % number for number in range(10)])
     held = Held()
@@ -196,49 +144,6 @@ def test_closing_gives_back_what_was_claimed_ahead(session: Session) -> None:
     assert len(session.children(PATH)) == 250
     with consuming(session, seen):
         assert sorted(seen.wait_for(300)) == [b"%03d" % number for number in range(300)]
-
-
-def test_closing_without_locks_loses_nothing_that_was_not_begun(session: Session) -> None:
-    fill(session, [b"%03d" % number for number in range(300)])
-    stuck = Stuck(50)
-    seen = stuck.seen
-    queue: Consumption[bytes] = Consumption(
-        session, QueuePaths(PATH), QueueKind.PLAIN, QueueOptions(consumer=stuck)
-    )
-    queue.start()
-    assert stuck.entered.wait(60)
-    assert not queue.close(0.01)
-    stuck.released.set()
-    with consuming(session, seen, lock=False):
-        assert sorted(seen.wait_for(300)) == [b"%03d" % number for number in range(300)]
-        eventually(lambda: is_empty(session))
-    assert len(seen.values) == 300
-
-
-@pytest.mark.parametrize("locks", [None, LOCKS])
-def test_what_is_claimed_when_closing_is_over_goes_back(
-    session: Session, monkeypatch: pytest.MonkeyPatch, locks: str | None
-) -> None:
-    begun, closed = threading.Event(), threading.Event()
-    finish = ClaimAttempt.finish
-
-    def finish_late(claiming: ClaimAttempt) -> ClaimResult:
-        begun.set()
-        assert closed.wait(60)
-        return finish(claiming)
-
-    monkeypatch.setattr(ClaimAttempt, "finish", finish_late)
-    fill(session, [b"1", b"2"])
-    seen = Seen()
-    queue: Consumption[bytes] = Consumption(
-        session, QueuePaths(PATH, locks), QueueKind.PLAIN, QueueOptions(consumer=Held())
-    )
-    queue.start()
-    assert begun.wait(60)
-    assert not queue.close(0.01)
-    closed.set()
-    with consuming(session, seen, lock=locks is not None):
-        assert sorted(seen.wait_for(2)) == [b"1", b"2"]
 
 
 def test_closing_does_not_wait_for_a_consumer_that_hangs_and_what_it_does_is_acknowledged_later(
@@ -299,151 +204,6 @@ def test_a_session_that_expires_is_followed_by_another_and_consuming_goes_on(
         eventually(lambda: is_empty(other))
 
 
-def test_the_warden_pokes_when_a_member_vanishes_and_items_lie_free(
-    opened: Callable[[], Session], address: str
-) -> None:
-    dying, watching = opened(), opened()
-    fill(watching, [b"a"])
-    warden = ConsumerDeathWatcher(watching, QueuePaths(PATH, LOCKS), QueueKind.PLAIN)
-    warden.start()
-    held = Held()
-    with consuming(dying, held):
-        assert held.entered.wait(60)
-        eventually(lambda: bool(warden._members))
-        fired = threading.Event()
-        watching.children(PATH, lambda _event: fired.set())
-        end(dying, address)
-        eventually(lambda: not watching.children(LOCKS) or warden.wake_ups)
-        held.released.set()
-        assert fired.wait(60)
-    warden.close()
-    assert "poke" not in watching.children(PATH)
-
-
-def losing(monkeypatch: pytest.MonkeyPatch, session: Session, ask: str, path: str) -> list[str]:
-    """From now on the answer to the first ``ask`` about ``path`` is lost; what was lost is
-    noted.
-    """
-    lost: list[str] = []
-    request = getattr(session, ask)
-
-    def asked(about: str, *rest: Any, **more: Any) -> Any:
-        if about.startswith(path) and not lost:
-            lost.append(about)
-            raise ConnectionLost("the answer was lost", path=about)
-        return request(about, *rest, **more)
-
-    monkeypatch.setattr(session, ask, asked)
-    return lost
-
-
-def test_other_consumers_are_counted_although_the_first_answer_was_lost(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session.ensure_path(f"{PATH}-meta/members/another")
-    lost = losing(monkeypatch, session, "children", f"{PATH}-meta/members")
-    with consuming(session, Seen()) as queue:
-        eventually(lambda: queue.engine._members.share is not None)
-    assert lost
-
-
-def test_an_operators_pause_is_heeded_although_the_first_answer_was_lost(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session.ensure_path(f"{PATH}-meta/control")
-    session.set(f"{PATH}-meta/control", b'{"paused": true}')
-    lost = losing(monkeypatch, session, "get", f"{PATH}-meta/control")
-    with consuming(session, Seen()) as queue:
-        eventually(lambda: queue.engine.pause_switch.is_paused)
-    assert lost
-
-
-def test_java_is_woken_although_an_answer_about_the_dead_consumer_was_lost(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(session, [b"a"])
-    session.ensure_path(f"{PATH}-meta/members/dying")
-    session.ensure_path(f"{PATH}-meta/claims/dying")
-    session.ensure_path(LOCKS)
-    watcher = ConsumerDeathWatcher(session, QueuePaths(PATH, LOCKS), QueueKind.PLAIN)
-    watcher.start()
-    try:
-        eventually(lambda: bool(watcher._members))
-        lost = losing(monkeypatch, session, "exists", f"{PATH}-meta/claims")
-        session.delete(f"{PATH}-meta/members/dying")
-        eventually(lambda: watcher.wake_ups == 1)
-        assert lost
-    finally:
-        watcher.close()
-
-
-def test_a_consumer_that_could_not_enter_a_new_session_at_once_enters_it_later(
-    opened: Callable[[], Session], address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine, other = opened(), opened()
-    with consuming(mine, Seen(), lock=False):
-        lost = losing(monkeypatch, mine, "create", f"{PATH}-meta/members")
-        end(mine, address)
-        eventually(lambda: lost and len(other.children(f"{PATH}-meta/members")) == 1)
-
-
-def test_no_claim_stands_from_the_moment_on_when_the_end_of_its_session_is_heard_of(
-    opened: Callable[[], Session], address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine = opened()
-    stood: list[bool] = []
-    with consuming(mine, Seen()) as queue:
-        membership = queue.engine._membership
-        claim = Claim("queue-0000000000", b"", 0, 0, membership)
-        assert queue.engine.is_ours(claim)
-        # a thread that comes late
-        monkeypatch.setattr(membership.writer, "_in_background", lambda job: None)
-        mine.add_listener(
-            lambda state: (
-                stood.append(queue.engine.is_ours(claim)) if state is SessionState.LOST else None
-            )
-        )
-        end(mine, address)
-        eventually(lambda: stood == [False])
-        monkeypatch.undo()
-
-
-@pytest.mark.parametrize(("lock", "proofs"), [(True, 1), (False, 0)], ids=["with-locks", "without"])
-def test_what_was_claimed_long_ago_is_begun_once_the_session_is_known_to_stand(
-    session: Session, monkeypatch: pytest.MonkeyPatch, lock: bool, proofs: int
-) -> None:
-    late, sent = [0.0], []
-    monkeypatch.setattr("leaderq.clock.now_s", lambda: now_s() + late[0])
-    session.create(PATH)
-    session.create(f"{PATH}/queue-", encode([b"a", b"b", b"c"]), sequential=True)
-    with consuming(session, lock=lock) as queue:
-        first = queue.take(60.0)
-        late[0] = session.timeout_s
-        submit = SequencedWriter.submit
-        monkeypatch.setattr(
-            SequencedWriter,
-            "submit",
-            lambda *args, **how: (sent.append(args), submit(*args, **how))[1],
-        )
-        others = [queue.take(60.0), queue.take(60.0)]
-        assert len(sent) == proofs
-        assert [item.value for item in (first, *others)] == [b"a", b"b", b"c"]
-        for item in (first, *others):
-            item.ack()
-    assert is_empty(session)
-
-
-def test_an_item_deleted_behind_the_consumers_back_leaves_no_lock(session: Session) -> None:
-    first, *_ = fill(session, [b"a", b"b", b"c"])
-    held = Held()
-    with consuming(session, held):
-        assert held.entered.wait(60)
-        session.delete(f"{PATH}/{first}")
-        held.released.set()
-        assert held.seen.wait_for(3) == [b"a", b"b", b"c"]
-        eventually(lambda: is_empty(session) and session.children(LOCKS) == [])
-
-
 # ---- two of Curator's windows
 
 
@@ -468,19 +228,3 @@ def test_nothing_is_handed_out_while_the_connection_is_away(
             everything = lambda: held.seen.values + seen.values  # noqa: E731
             eventually(lambda: len(everything()) >= 201, timeout_s=60)
             assert sorted(set(everything())) == sorted(everything())
-
-
-def test_a_due_item_goes_although_those_before_it_are_held_by_others(
-    opened: Callable[..., Session],
-) -> None:
-    """F15: Curator's delay queue sleeps without limit after a batch in which it got nothing."""
-    holding, mine = opened(), opened()
-    held, seen = Held(), Seen()
-    now_ms = int(time.time() * 1000)
-    fill(holding, [b"held"], QueueKind.DELAY, due_ms=now_ms - 1000)
-    with consuming(holding, held, kind=QueueKind.DELAY):
-        assert held.entered.wait(60)
-        fill(mine, [b"later"], QueueKind.DELAY, due_ms=now_ms + 700)
-        with consuming(mine, seen, kind=QueueKind.DELAY):
-            assert seen.wait_for(1) == [b"later"]
-            held.released.set()

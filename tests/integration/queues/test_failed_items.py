@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from consumption import LOCKS, PATH, Flaky, Seen, consuming, fill, is_empty
+from consumption import PATH, Flaky, Seen, consuming, fill, is_empty
 
 from leaderq.queues import DistributedQueue
-from leaderq.queues.consumers import ErrorMode
 from leaderq.queues.serializers import JSON
-from leaderq.queues.wire.names import QueueKind, id_of, prefix_of, priority_of
+from leaderq.queues.wire.names import QueueKind, id_of, prefix_of
 from leaderq.queues.wire.payload import decode, encode
 from leaderq.retrying import RetryPolicy
 from leaderq.testing import eventually
@@ -21,24 +19,6 @@ from leaderq.zookeeper import Session
 
 QUICK = RetryPolicy(attempts=3, backoff_s=0.01, jitter=0)
 LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
-
-
-@LOCKING
-def test_a_failed_item_goes_to_the_tail_and_keeps_its_priority(
-    session: Session, lock: bool
-) -> None:
-    fill(session, [b"bad"], QueueKind.PRIORITY, priority=3)
-    fill(session, [b"good"], QueueKind.PRIORITY, priority=3)
-    flaky = Flaky(1)
-    names: list[str] = []
-    with (
-        session.watch_tree(PATH, lambda event: names.append(event.path.rpartition("/")[2])),
-        consuming(session, flaky, lock=lock, kind=QueueKind.PRIORITY, retry=QUICK),
-    ):
-        assert flaky.seen.wait_for(3) == [b"bad", b"good", b"bad"]
-        eventually(lambda: is_empty(session) and len(set(names)) == 3)
-    assert {priority_of(name) for name in names} == {3}
-    assert len({len(name) for name in names}) == 1
 
 
 @LOCKING
@@ -67,54 +47,6 @@ def test_what_fails_too_often_goes_to_the_dead_letters_with_the_reason(
 
 
 @LOCKING
-def test_of_several_put_as_one_only_what_is_left_is_tried_again(
-    session: Session, lock: bool
-) -> None:
-    session.ensure_path(PATH)
-    session.create(f"{PATH}/queue-", encode([b"1", b"2", b"bad", b"4"]), sequential=True)
-    flaky = Flaky(1)
-    with consuming(session, flaky, lock=lock, retry=QUICK):
-        assert flaky.seen.wait_for(5) == [b"1", b"2", b"bad", b"bad", b"4"]
-        eventually(lambda: is_empty(session))
-
-
-@LOCKING
-def test_in_keep_mode_nothing_overtakes_what_is_tried_again(session: Session, lock: bool) -> None:
-    fill(session, [b"1", b"bad", b"3", b"4"])
-    flaky = Flaky(2)
-    with consuming(session, flaky, lock=lock, retry=QUICK, error_mode=ErrorMode.KEEP):
-        assert flaky.seen.wait_for(6) == [b"1", b"bad", b"bad", b"bad", b"3", b"4"]
-        eventually(lambda: is_empty(session))
-
-
-def test_in_keep_mode_attempts_are_counted_across_consumers(opened: Callable[[], Session]) -> None:
-    first, second = opened(), opened()
-    fill(second, [b"bad"])
-    flaky = Flaky(99)
-    with consuming(
-        first, flaky, retry=RetryPolicy(attempts=10, backoff_s=30), error_mode=ErrorMode.KEEP
-    ):
-        flaky.seen.wait_for(1)
-    with consuming(second, retry=QUICK) as queue:
-        eventually(lambda: not second.children(LOCKS))
-        assert decode(second.get(f"{PATH}/{second.children(PATH)[0]}")[0]).note.attempt == 1
-        assert not queue.engine.pause_switch.is_paused
-
-
-@LOCKING
-def test_in_delete_mode_a_failed_item_is_done_with_and_the_rest_of_its_znode_is_not(
-    session: Session, lock: bool
-) -> None:
-    session.ensure_path(PATH)
-    session.create(f"{PATH}/queue-", encode([b"1", b"bad", b"3"]), sequential=True)
-    flaky = Flaky(99)
-    with consuming(session, flaky, lock=lock, error_mode=ErrorMode.DELETE):
-        assert flaky.seen.wait_for(3) == [b"1", b"bad", b"3"]
-        eventually(lambda: is_empty(session))
-    assert session.exists(f"{PATH}-dead") is None
-
-
-@LOCKING
 def test_corrupt_items_are_set_aside_with_their_bytes(session: Session, lock: bool) -> None:
     session.ensure_path(PATH)
     session.create(f"{PATH}/queue-", b"garbage", sequential=True)
@@ -133,15 +65,6 @@ def test_corrupt_items_are_set_aside_with_their_bytes(session: Session, lock: bo
         (b"garbage", True, "corrupt"),
         (b"{not json", False, "corrupt"),
     }
-
-
-def test_foreign_children_are_left_alone(session: Session) -> None:
-    session.ensure_path(f"{PATH}/stranger")
-    fill(session, [b"a"])
-    seen = Seen()
-    with consuming(session, seen):
-        seen.wait_for(1)
-        eventually(lambda: session.children(PATH) == ["stranger"])
 
 
 class Reluctant(Executor):

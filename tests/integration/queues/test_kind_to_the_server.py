@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from consumption import Stuck
 
 from leaderq.queues import (
     DistributedIdQueue,
@@ -18,7 +17,6 @@ from leaderq.queues import (
     RetryPolicy,
     SimpleDistributedQueue,
 )
-from leaderq.queues.consuming import engine
 from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.testing.java import find_java
 from leaderq.zookeeper import Session, connect
@@ -85,31 +83,6 @@ def test_traffic_leaves_a_server_at_most_100_mb_more_than_single_creates_do(
     traffic: Callable[[Session], None], heap_mb: int
 ) -> None:
     assert left_by(traffic, heap_mb) - left_by(single_creates, heap_mb) < 100
-
-
-def creates_of(count: int) -> Callable[[Session], None]:
-    def create(session: Session) -> None:
-        session.ensure_path("/q")
-        for _ in range(count):
-            session.create("/q/queue-", bytes(LARGE), sequential=True)
-
-    return create
-
-
-def puts_of(count: int) -> Callable[[Session], None]:
-    def put(session: Session) -> None:
-        with DistributedQueue(session, "/q") as queue:
-            assert queue.put_many([bytes(LARGE)] * count, timeout_s=40) == count
-
-    return put
-
-
-@pytest.mark.parametrize(("heap_mb", "count"), [(256, 80), (512, 220), (1000, 480)][: len(HEAPS)])
-def test_large_items_that_stay_cost_a_server_no_more_than_single_creates_do(
-    heap_mb: int, count: int
-) -> None:
-    """The counts are about what the server bears of single creates."""
-    assert left_by(puts_of(count), heap_mb) - left_by(creates_of(count), heap_mb) < 100
 
 
 @pytest.mark.parametrize("lock_path", [None, "/locks"])
@@ -186,120 +159,3 @@ def test_a_writer_has_at_most_4_mb_and_one_multi_under_way(session: Session) -> 
     with DistributedQueue(session, "/q") as queue:
         assert queue.put_many([bytes(LARGE)] * 20) == 20
     assert 3 * LARGE < max(under_way) <= 5 << 20
-
-
-def test_nothing_is_claimed_ahead_while_4_mb_wait_to_be_begun(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine, "HANGS_S", 60.0)
-    stuck = Stuck(20)
-    with DistributedQueue(session, "/q") as producer:
-        producer.put_many([bytes(100_000)] * 220)
-    options: Any = {"consumer": stuck, "claim_ahead": 1000, "final_flush_s": 60.0}
-    with DistributedQueue(session, "/q", lock_path="/locks", **options) as queue:
-        assert stuck.entered.wait(60)
-        one = queue._consumption.engine
-        try:
-            eventually(
-                lambda: one.ready.bytes > 4 << 20 and one._wanted() == 0 and not one._under_way
-            )
-            ahead = one.ready.bytes
-        finally:
-            stuck.released.set()
-    assert ahead <= 8 << 20
-
-
-def note_reads(session: Session) -> list[int]:
-    """The bytes of each read of items, from now on."""
-    asked: list[int] = []
-    read = session.child_data_async
-
-    def noted(parent: str, names: Any) -> Any:
-        answer = read(parent, names)
-        answer.add_done_callback(
-            lambda one: asked.append(
-                sum(len(item[0]) for item in one.result() if isinstance(item, tuple))
-            )
-        )
-        return answer
-
-    session.child_data_async = noted  # type: ignore[method-assign]
-    return asked
-
-
-def test_taking_from_a_simple_queue_and_browsing_ask_for_a_megabyte_at_a_time(
-    session: Session,
-) -> None:
-    with (
-        DistributedQueue(session, "/q") as queue,
-        SimpleDistributedQueue(session, "/simple") as simple,
-    ):
-        values = [b"small"] * 1000 + [bytes(200_000)] * 40 + [b"small"] * 100
-        queue.put_many(values)
-        simple.offer_many(values)
-        asked = note_reads(session)
-        assert sum(1 for _ in queue.browse()) == len(values)
-        taken: list[bytes] = []
-        while found := simple.poll_many(50):
-            taken += found
-    assert taken == values
-    assert max(asked) <= 1 << 20
-
-
-@pytest.mark.parametrize("small", [0, 6])
-def test_large_items_that_come_before_their_sizes_are_known_are_read_one_by_one(
-    session: Session, small: int
-) -> None:
-    asked = note_reads(session)
-    done: list[int] = []
-    with DistributedQueue(session, "/q") as queue:
-        for _ in range(small):
-            queue.put(b"small")
-            queue.take(60).ack()
-        queue.put_many([bytes(LARGE)] * 8)
-        while len(done) < 8:
-            with queue.take(60) as item:
-                done.append(len(item.value))
-    assert LARGE <= max(asked) <= 1 << 20
-
-
-@pytest.mark.parametrize("lock_path", [None, "/locks"])
-def test_what_another_was_quicker_with_is_found_out_without_reading_its_neighbours_again(
-    session: Session, opened: Callable[[], Session], lock_path: str | None
-) -> None:
-    other, done = opened(), list[bytes]()
-    with DistributedQueue(session, "/q") as producer:
-        names = [str(producer.put(bytes([number]) * 1000)) for number in range(10)]
-    read, read_many, read_again = session.child_data_async, session.multi_read_async, list[str]()
-
-    def late(parent: str, asked: Any) -> Any:
-        answer = read(parent, asked)
-        if names[3] in asked and other.exists(f"/q/{names[3]}"):
-            answer.add_done_callback(lambda _: other.delete(f"/q/{names[3]}"))
-        return answer
-
-    def noted(reads: Any) -> Any:
-        read_again.extend(one.path for one in reads if one.path.startswith("/q/"))
-        return read_many(reads)
-
-    session.child_data_async = late  # type: ignore[method-assign]
-    session.multi_read_async = noted  # type: ignore[method-assign]
-    with DistributedQueue(session, "/q", consumer=done.append, lock_path=lock_path):
-        eventually(lambda: len(done) == 9)
-    assert sorted(value[0] for value in done) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
-    assert not read_again
-
-
-def test_what_did_not_fit_into_a_read_is_claimed_next_and_does_not_rest(session: Session) -> None:
-    values = [bytes([n]) * 200_000 for n in range(20)]
-    with DistributedQueue(session, "/q") as queue, SimpleDistributedQueue(session, "/s") as simple:
-        simple.offer_many(values)
-        taken: list[bytes] = []
-        while found := simple.poll_many(50):
-            taken += found
-        assert [value[0] for value in taken] == list(range(20))
-        queue.put_many(values)
-        done: list[bytes] = []
-        with DistributedQueue(session, "/q", consumer=done.append):
-            eventually(lambda: len(done) == len(values))
-        assert [value[0] for value in done] == list(range(20))

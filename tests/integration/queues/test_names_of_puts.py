@@ -6,11 +6,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from consumption import Held, Slow
+from consumption import Held
 
 from leaderq.errors import QueueClosed
 from leaderq.queues import DistributedIdQueue, DistributedPriorityQueue, DistributedQueue
-from leaderq.testing import FaultProxy, eventually
+from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
@@ -40,24 +40,6 @@ def test_an_item_is_taken_back_by_its_name_unless_somebody_has_begun_it(
         producer.cancel(str(other))
 
 
-@LOCKS
-def test_what_is_claimed_ahead_is_not_taken_back_and_everything_else_is(
-    opened: Open, lock_path: str | None
-) -> None:
-    busy = Slow(0.01)
-    with (
-        DistributedQueue(opened(), "/q", lock_path=lock_path) as producer,
-        DistributedQueue(opened(), "/q", consumer=busy, lock_path=lock_path) as queue,
-    ):
-        ready = queue._consumption.engine.ready
-        names = [str(producer.put(b"%d" % number)) for number in range(40)]
-        eventually(lambda: ready.values > 0)
-        cancelled = {b"%d" % at for at, name in enumerate(names) if producer.cancel(name)}
-        eventually(lambda: producer.depth() == 0 and not ready)
-    assert sorted([*busy.seen.values, *cancelled]) == sorted(b"%d" % at for at in range(40))
-    assert cancelled
-
-
 def test_every_kind_returns_the_whole_name(session: Session) -> None:
     with (
         DistributedIdQueue(session, "/ids") as ids,
@@ -68,17 +50,6 @@ def test_every_kind_returns_the_whole_name(session: Session) -> None:
         assert name == "queue-1000000050000000000"
         assert urgent.cancel(str(name))
         assert urgent.depth() == 0
-
-
-def test_a_name_that_is_not_known_is_true(
-    session: Session, proxy: FaultProxy, opened: Open
-) -> None:
-    with DistributedQueue(session, "/q", put_in_background=True) as background:
-        assert background.put(b"one") is True
-    with DistributedQueue(opened(proxy.address), "/q", max_items=None) as queue:
-        proxy.drop_reply_to(lambda request: b"two" in request)
-        assert queue.put(b"two") is True
-    assert len(session.children("/q")) == 2
 
 
 def test_a_queue_can_be_iterated_until_it_is_closed(session: Session) -> None:

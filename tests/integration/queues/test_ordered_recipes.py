@@ -6,28 +6,19 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 import pytest
-from consumption import LOCKS, PATH, Held, Seen, hear_all
+from consumption import PATH, Held, Seen, hear_all
 
 from leaderq.errors import ConfigurationError
 from leaderq.queues import (
     JSON,
-    TEXT,
     DistributedDelayQueue,
     DistributedPriorityQueue,
-    RetryPolicy,
 )
-from leaderq.queues.wire.names import MAX_PRIORITY, MIN_PRIORITY, due_ms_of, priority_of
-from leaderq.testing import eventually
+from leaderq.queues.wire.names import MAX_PRIORITY, MIN_PRIORITY, due_ms_of
 from leaderq.zookeeper import Session
-
-Open = Callable[..., Session]
-QUICK = RetryPolicy(backoff_s=0.01)
-
 
 # -- TestDistributedPriorityQueue
 
@@ -45,34 +36,6 @@ def test_a_hundred_and_one_random_priorities_come_in_order(session: Session) -> 
         assert gate.seen.wait_for(102)[1:] == sorted(priorities)
 
 
-def test_an_urgent_item_comes_right_after_the_one_being_worked_on(session: Session) -> None:
-    gate = Held()
-    with DistributedPriorityQueue(session, PATH, serializer=TEXT, consumer=gate) as queue:
-        queue.put_many([f"slow {number}" for number in range(20)], 10)
-        assert gate.entered.wait(60)
-        queue.put("urgent", -10)
-        hear_all(session)
-        gate.released.set()
-        assert "urgent" in gate.seen.wait_for(21)[:3]
-    assert [priority_of(name) for name in session.children(PATH)] == []
-
-
-def test_a_failed_item_keeps_its_priority(session: Session) -> None:
-    priorities: list[Any] = []
-
-    def consume(value: bytes) -> None:
-        priorities.extend(map(priority_of, session.children(PATH)))
-        if len(priorities) == 1:
-            raise ValueError("once")
-
-    with DistributedPriorityQueue(
-        session, PATH, consumer=consume, lock_path=LOCKS, retry=QUICK
-    ) as queue:
-        queue.put(b"a", 1000)
-        eventually(lambda: len(priorities) == 2)
-    assert priorities == [1000, 1000]
-
-
 def test_a_priority_that_java_cannot_hold_is_refused(session: Session) -> None:
     with DistributedPriorityQueue(session, PATH) as queue:
         for bad in (2**31, -(2**31) - 1, 1.5, True):
@@ -85,39 +48,6 @@ def test_a_priority_that_java_cannot_hold_is_refused(session: Session) -> None:
 
 
 # -- TestDistributedDelayQueue
-
-
-def test_a_due_item_overtakes_one_of_the_far_future_which_stays(session: Session) -> None:
-    seen = Seen()
-    with DistributedDelayQueue(session, PATH, serializer=TEXT, consumer=seen) as queue:
-        queue.put("far", delay_s=3600)
-        queue.put("late addition", delay_s=0.05)
-        assert seen.wait_for(1) == ["late addition"]
-        eventually(lambda: queue.depth() == 1)
-        assert seen.values == ["late addition"]
-
-
-def test_nothing_is_given_out_before_it_is_due(session: Session) -> None:
-    given: list[float] = []
-    with DistributedDelayQueue(
-        session, PATH, consumer=lambda _: given.append(time.time())
-    ) as queue:
-        begun = time.time()
-        queue.put(b"a", delay_s=0.5)
-        eventually(lambda: given)
-    assert given[0] - begun >= 0.499
-
-
-def test_ten_random_delays_come_in_the_order_of_time(session: Session) -> None:
-    seen = Seen()
-    dues = [time.time() + 0.5 + random.random() / 10 for _ in range(10)]
-    with DistributedDelayQueue(session, PATH, serializer=JSON) as queue:
-        for due in dues:
-            queue.put(due, due=due)
-    # Only now: one that is put late, for want of a processor, cannot be given out before those that
-    # were due already.
-    with DistributedDelayQueue(session, PATH, serializer=JSON, consumer=seen):
-        assert seen.wait_for(10) == sorted(dues, key=lambda due: round(due * 1000))
 
 
 def test_three_hundred_shuffled_times_come_exactly_in_order_and_equal_ones_in_order_of_put(

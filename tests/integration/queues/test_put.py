@@ -4,18 +4,14 @@ the way.
 
 from __future__ import annotations
 
-import contextlib
 import gzip
-import os
-import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
-from producing import MULTI, PATH, at_every_point, numbered, opcode, stored
+from producing import PATH, at_every_point, numbered, stored
 
 from leaderq.errors import (
     ConfigurationError,
@@ -25,11 +21,10 @@ from leaderq.errors import (
     QueueClosed,
     TooLarge,
 )
-from leaderq.queues import BYTES, JSON, TEXT, DistributedIdQueue, DistributedQueue, PutListener
-from leaderq.queues.wire.payload import decode
+from leaderq.queues import TEXT, DistributedIdQueue, DistributedQueue, PutListener
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.threads import Capacity
-from leaderq.zookeeper import Session, SessionState, end_session
+from leaderq.zookeeper import Session, SessionState
 
 Open = Callable[..., Session]
 
@@ -130,21 +125,6 @@ def test_compressed_items_are_one_gzip_member_each(straight: Session) -> None:
         assert item.value == b"x" * 1000
 
 
-def test_a_kazoo_client_will_do_and_stays_the_callers(
-    zookeeper_server: ZooKeeperServer, straight: Session, znode_root: str
-) -> None:
-    client = KazooClient(zookeeper_server.address + znode_root)
-    client.start()
-    try:
-        with DistributedQueue(client, PATH) as queue:
-            assert queue.put(b"a")
-        assert client.connected
-        assert len(client.get_children(PATH)) == 1
-    finally:
-        client.stop()
-        client.close()
-
-
 def test_what_cannot_be_used_is_refused_all_at_once(straight: Session) -> None:
     with pytest.raises(ConfigurationError, match=r"max_items=0.*final_flush_s=-1"):
         DistributedQueue(straight, PATH, max_items=0, final_flush_s=-1)
@@ -154,43 +134,6 @@ def test_what_cannot_be_used_is_refused_all_at_once(straight: Session) -> None:
         DistributedIdQueue(straight, "/a|b")
     with pytest.raises(ConfigurationError, match="absolute"):
         DistributedQueue(straight, "q")
-
-
-def test_large_znodes_that_wait_for_others_are_stored_whole_and_in_order(straight: Session) -> None:
-    with DistributedQueue(straight, PATH, put_in_background=True, final_flush_s=60.0) as queue:
-        for number in range(60):  # more than may be under way
-            assert queue.put_multi([b"%d-%d " % (number, at) * 2000 for at in range(10)])
-    names = sorted(straight.children(PATH))
-    data = [straight.get(f"{PATH}/{name}")[0] for name in names]
-    assert [decode(one).items for one in data] == [
-        [b"%d-%d " % (number, at) * 2000 for at in range(10)] for number in range(60)
-    ]
-
-
-class Reusing:
-    """A serializer that gives the same buffer each time."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray(4)
-
-    def serialize(self, value: int) -> Any:
-        self._buffer[:] = b"%04d" % value
-        return self._buffer
-
-    def deserialize(self, data: bytes) -> int:
-        return int(data)
-
-
-def test_what_a_serializer_gave_may_change_after_the_put(straight: Session) -> None:
-    with DistributedQueue(
-        straight, PATH, serializer=Reusing(), put_in_background=True, final_flush_s=60.0
-    ) as queue:
-        for number in range(0, 3000, 3):
-            assert queue.put(number)
-            assert queue.put_multi([number + 1, number + 2])
-    names = sorted(straight.children(PATH))
-    items = [item for name in names for item in decode(straight.get(f"{PATH}/{name}")[0]).items]
-    assert items == [b"%04d" % number for number in range(3000)]
 
 
 # -- failures reach whom they concern
@@ -274,20 +217,6 @@ def test_failures_in_the_background_reach_listeners_or_else_the_flush_and_the_cl
     assert "leaderq-unheard-listeners" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_a_failure_after_the_end_of_the_session_is_told_to_listeners(straight: Session) -> None:
-    ledger = Ledger()
-    queue = DistributedQueue(straight, PATH, put_in_background=True)
-    queue.start()
-    queue.add_put_listener(ledger)
-    straight.close()
-    queue.put(b"lost")
-    queue.close()
-    # the close does not wait for listeners for ever
-    ((items, error),) = eventually(lambda: ledger.failed)
-    assert items == [b"lost"]
-    assert "closed" in str(error)
-
-
 # -- faults
 
 
@@ -309,16 +238,6 @@ def test_whichever_reply_is_lost_each_item_is_stored_once_in_order(
     assert at_every_point(proxy, scenario, proxied) >= (10 if background else 14)
 
 
-def test_a_queue_deleted_by_hand_is_made_again_by_the_next_put(straight: Session) -> None:
-    with DistributedQueue(straight, PATH) as queue:
-        queue.put(b"a")
-        for item in queue.browse():
-            straight.delete(f"{PATH}/{item.name}")
-        straight.delete(PATH)
-        assert queue.put(b"b")
-        assert stored(straight) == [b"b"]
-
-
 @pytest.mark.parametrize("fault", ["cut", "black_hole", "refuse"])
 def test_nothing_is_lost_doubled_or_reordered_when_connections_end(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, fault: str
@@ -337,95 +256,7 @@ def test_nothing_is_lost_doubled_or_reordered_when_connections_end(
     assert stored(straight) == numbered(1800)
 
 
-def test_puts_outlive_the_end_of_the_session(
-    zookeeper_server: ZooKeeperServer, straight: Session, proxy: FaultProxy, proxied: Session
-) -> None:
-    with DistributedQueue(proxied, PATH) as queue, ThreadPoolExecutor(1) as pool:
-        queue.put(b"0")
-        proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
-        waiting = pool.submit(queue.put_many, numbered(3, 1))
-        eventually(lambda: proxy.dropped == 1)
-        if (credentials := proxied.credentials) is not None:
-            assert end_session(zookeeper_server.address, credentials, timeout_s=60.0)
-        assert waiting.result(60) == 3
-        assert queue.put(b"4")
-    assert stored(straight) == numbered(5)
-
-
-def weather(
-    proxy: FaultProxy, session: Session, dice: random.Random, pause: threading.Event
-) -> None:
-    """One fault of the network, and its end."""
-    kind = dice.choice(["cut", "drop", "drop", "black_hole", "refuse", "freeze"])
-    if kind == "cut":
-        proxy.cut()
-    elif kind == "drop":
-        proxy.drop_replies(1)
-    elif kind == "freeze":
-        proxy.freeze_direction("to_client")
-    else:
-        getattr(proxy, kind)()
-    pause.wait(dice.random() * 0.3)
-    if kind != "drop":
-        proxy.heal()
-    pause.wait(dice.random() * 0.2)
-
-
-def test_a_storm_of_faults_loses_nothing_doubles_nothing_and_reorders_nothing(
-    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
-) -> None:
-    session = opened(proxy.address, timeout_s=6.0)
-    dice, over = random.Random(int(os.environ.get("LEADERQ_TEST_SEED", "5"))), threading.Event()
-    queues: dict[str, DistributedQueue[bytes]] = {
-        "/foreground": DistributedQueue(session, "/foreground"),
-        "/background": DistributedQueue(session, "/background", put_in_background=True),
-        "/bounded": DistributedQueue(session, "/bounded", max_items=1_000_000),
-    }
-    counts: dict[str, int] = dict.fromkeys(queues, 0)
-
-    def produce(path: str) -> None:
-        while not over.is_set():
-            assert queues[path].put_many(numbered(20, counts[path])) == 20
-            counts[path] += 20
-            over.wait(0.005)
-
-    with contextlib.ExitStack() as stack, ThreadPoolExecutor(3) as pool:
-        for queue in queues.values():
-            stack.enter_context(queue)
-        producing = [pool.submit(produce, path) for path in queues]
-        for _ in range(12):
-            weather(proxy, session, dice, over)
-        proxy.heal()
-        over.set()
-        for one in producing:
-            one.result(60)
-        assert all(queue.flush_puts(60) for queue in queues.values())
-    for path, count in counts.items():
-        assert stored(straight, path) == numbered(count), path
-
-
 # -- time-outs and closing
-
-
-def test_a_put_that_could_not_be_sent_in_time_gives_false_and_is_never_stored(
-    straight: Session, proxy: FaultProxy, proxied: Session
-) -> None:
-    with DistributedQueue(proxied, PATH) as queue:
-        queue.put(b"before")
-        cut_off(proxy, proxied)
-        outcomes = []
-        for _ in range(5):
-            try:
-                outcomes.append(queue.put(b"in vain", timeout_s=0.1))
-            except ConnectionLost:  # sent at the very moment the connection was lost
-                outcomes.append(None)
-        assert outcomes[1:] == [False] * 4
-        assert queue.put_many(numbered(3), timeout_s=0.1) == 0
-        proxy.heal()
-        assert queue.put(b"after")
-        assert queue.flush_puts(60)
-    assert [item for item in stored(straight) if item != b"in vain"] == [b"before", b"after"]
-    assert len(stored(straight)) == 2 + (outcomes[0] is None)
 
 
 def test_a_put_that_was_sent_and_not_answered_in_time_says_that_the_outcome_is_unknown(
@@ -482,41 +313,3 @@ def test_closing_wakes_whoever_waits_and_is_bounded_although_the_servers_are_awa
     with pytest.raises(QueueClosed):
         queue.start()
     queue.close()
-
-
-def test_a_queue_that_was_not_started_says_so(straight: Session) -> None:
-    queue = DistributedQueue(straight, PATH)
-    for act in (lambda: queue.put(b"a"), lambda: queue.put_many([b"a"]), lambda: queue.take(0)):
-        with pytest.raises(QueueClosed, match="not started"):
-            act()
-    queue.close()
-
-
-def test_closing_gives_puts_in_the_background_their_time(
-    straight: Session, proxy: FaultProxy, proxied: Session
-) -> None:
-    queue = DistributedQueue(proxied, PATH, put_in_background=True, final_flush_s=30.0)
-    queue.start()
-    cut_off(proxy, proxied)
-    queue.put_many(numbered(5))
-    healing = threading.Thread(target=proxy.heal)
-    with contextlib.ExitStack() as stack:
-        healing.start()
-        stack.callback(healing.join)
-        queue.close()
-    assert stored(straight) == numbered(5)
-
-
-def test_many_threads_put_at_once_and_each_keeps_its_order(straight: Session) -> None:
-    with DistributedQueue(straight, PATH, serializer=JSON) as queue, ThreadPoolExecutor(8) as pool:
-        for done in [
-            pool.submit(lambda me=me: [queue.put([me, turn]) for turn in range(50)])
-            for me in range(8)
-        ]:
-            assert all(done.result(60))
-        found = [item.items for item in queue.browse()]
-    values = [JSON.deserialize(items[0]) for items in found if items]
-    for me in range(8):
-        assert [turn for one, turn in values if one == me] == list(range(50))
-    assert len(values) == 400
-    assert BYTES.serialize(b"x") == b"x"

@@ -4,7 +4,6 @@ connections break.
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -12,18 +11,14 @@ from typing import Any
 import pytest
 from producing import create_all
 
-from leaderq import retrying
-from leaderq.errors import ConfigurationError, ConnectionLost, NoNode
-from leaderq.queues import TEXT, DistributedPriorityQueue, RetryPolicy
-from leaderq.queues.admin import DeadItem, Moved, Purged, QueueAdmin, queues_below
+from leaderq.errors import NoNode
+from leaderq.queues.admin import Moved, Purged, QueueAdmin, queues_below
 from leaderq.queues.wire.names import QueueKind, prefix_for
 from leaderq.queues.wire.payload import Note, compressed, encode
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.testing import eventually
 from leaderq.zookeeper import Session, connect
 
 MULTI = 14
-SHARD = "queue-00000000-0000-4000-8000-000000000000"
 
 
 @pytest.fixture
@@ -88,15 +83,6 @@ def test_the_kind_and_what_lies_there_are_told_by_the_names(session, places, put
     }.get(kind)
 
 
-def test_items_of_a_simple_and_another_queue_side_by_side_ask_for_the_kind(session, places, put):
-    put(b"framed")
-    put(b"raw", prefix="qn-", framed=False)
-    with pytest.raises(ConfigurationError, match="say which kind"):
-        QueueAdmin(session, places).detect()
-    (found,) = QueueAdmin(session, places, QueueKind.SIMPLE).browse()
-    assert found.data == b"raw"
-
-
 def test_browsing_shows_items_in_their_order_with_what_is_known_and_takes_nothing(
     session, places, put
 ):
@@ -129,30 +115,6 @@ def test_browsing_shows_items_in_their_order_with_what_is_known_and_takes_nothin
     }
 
 
-def test_items_taken_while_one_looks_are_left_out(session, places, put):
-    names = put(*[b"%d" % n for n in range(60)])
-    looking = QueueAdmin(session, places).browse()
-    assert next(looking).name == names[0]
-    session.delete(places.item(names[-1]))
-    assert len(list(looking)) == 58
-
-
-def test_large_items_are_read_a_few_at_a_time(session, places, put, monkeypatch):
-    put(*[bytes(200_000)] * 40)
-    asked: list[int] = []
-    read = session.child_data_async
-    monkeypatch.setattr(
-        session,
-        "child_data_async",
-        lambda parent, names: asked.append(len(names)) or read(parent, names),
-    )
-    assert (
-        sum(len(one.data) for one in QueueAdmin(session, QueuePaths(places.path)).browse())
-        > 8_000_000
-    )
-    assert max(asked) <= 5
-
-
 def test_a_purge_deletes_what_is_free_and_leaves_foreign_and_locked_ones(session, places, put):
     names = put(*[b"%d" % n for n in range(700)])
     session.create(f"{places.path}/stray")
@@ -168,27 +130,6 @@ def test_a_purge_deletes_what_is_free_and_leaves_foreign_and_locked_ones(session
     assert keeper.purge() == Purged(deleted=0)
     assert session.children(places.path) == ["stray"]
     assert session.exists(places.meta) is None
-
-
-def test_a_purge_makes_the_lock_path_that_nobody_used_yet(session, places, put):
-    put(b"a", b"b")
-    session.delete(places.lock_path or "")
-    assert QueueAdmin(session, places).purge() == Purged(deleted=2)
-
-
-def test_the_queues_of_a_sharder_are_no_items(session, places, put):
-    session.create(f"{places.path}/{SHARD}")
-    put(b"a", path=f"{places.path}/{SHARD}")
-    with pytest.raises(ConfigurationError, match=f"as {places.path}/{SHARD}"):
-        QueueAdmin(session, places).purge()
-    with pytest.raises(ConfigurationError, match="path of a sharder"):
-        list(QueueAdmin(session, places).browse())
-    seen = QueueAdmin(session, places).overview()
-    assert seen is not None
-    assert (seen.kind, seen.depth, seen.shards) == (None, 0, (SHARD,))
-    assert [
-        one.data for one in QueueAdmin(session, QueuePaths(f"{places.path}/{SHARD}")).browse()
-    ] == [encode([b"a"])]
 
 
 def bury(session: Session, places: QueuePaths, name: str, items: list[bytes], **said: Any) -> str:
@@ -234,58 +175,6 @@ def test_letters_are_shown_and_go_back_once_as_they_were(session, places):
     assert back["queue-0000000001"].data == b"\0garbage"
 
 
-def test_letters_are_dropped_one_by_one_and_one_rewritten_meanwhile_stays(session, places):
-    names = [bury(session, places, f"queue-000000000{n}", [b"%d" % n]) for n in range(3)]
-    letters = QueueAdmin(session, places).dead_letters
-    found: list[DeadItem] = list(letters.browse(names[:2]))
-    session.set(f"{places.dead}/{names[1]}", b"")
-    assert letters.drop(found) == Moved(1, gone=1)
-    assert letters.count() == 2
-
-
-def test_a_letter_goes_back_to_a_queue_whose_path_has_vanished(session, places):
-    bury(session, places, "queue-0000000000", [b"a"])
-    session.delete(places.path)
-    keeper = QueueAdmin(session, places)
-    assert keeper.dead_letters.requeue(keeper.dead_letters.browse()) == Moved(1)
-    assert keeper.depth() == 1
-
-
-def test_a_pause_is_written_beside_the_queue(session, places):
-    keeper = QueueAdmin(session, places)
-    assert (keeper.is_paused(), keeper.resume()) == (False, False)
-    assert (keeper.pause(), keeper.pause(), keeper.is_paused()) == (True, False, True)
-    assert (keeper.resume(), keeper.is_paused()) == (True, False)
-    assert json.loads(session.get(places.control)[0]) == {"paused": False}
-    session.set(places.control, b"\xff")
-    assert (keeper.is_paused(), keeper.pause(), keeper.is_paused()) == (False, True, True)
-
-
-def test_an_overview_tells_all_about_a_queue(session, places, put):
-    names = put(b"a", b"b", b"c", prefix=prefix_for(QueueKind.ID, id="x"))
-    session.create(places.lock(names[0]), ephemeral=True)
-    session.create(f"{places.path}/stray")
-    bury(session, places, names[0], [b"z"])
-    keeper = QueueAdmin(session, places)
-    keeper.pause()
-    seen = keeper.overview()
-    assert seen is not None
-    assert (seen.kind, seen.depth, seen.held, seen.dead, seen.next_sequence) == (
-        QueueKind.ID,
-        3,
-        1,
-        1,
-        4,
-    )
-    assert (seen.is_paused, seen.foreign, seen.exists, seen.consumers) == (
-        True,
-        ("stray",),
-        True,
-        0,
-    )
-    assert seen.oldest_ms == session.exists(places.item(names[0])).ctime_ms
-
-
 def test_queues_are_found_below_a_path_even_when_they_are_empty_and_have_a_dead_letter(
     session, places, put, znode_root
 ):
@@ -319,79 +208,3 @@ def test_lost_answers_lose_and_double_nothing(zookeeper_server, fault_proxy, ses
         proxy.drop_reply_to(is_multi)
         assert keeper.purge() == Purged(deleted=30)
         assert session.children(places.path) == []
-
-
-def test_without_servers_every_call_ends(zookeeper_server, fault_proxy, places, monkeypatch):
-    monkeypatch.setattr(retrying, "PATIENCE_S", 0.5)
-    proxy = fault_proxy(zookeeper_server.address)
-    with connect(proxy.address) as cut:
-        keeper = QueueAdmin(cut, places)
-        proxy.refuse()
-        proxy.cut()
-        eventually(lambda: cut.state.name == "SUSPENDED")
-        for call in (
-            keeper.depth,
-            keeper.detect,
-            keeper.overview,
-            keeper.pause,
-            lambda: keeper.dead_letters.names(),
-        ):
-            with pytest.raises(ConnectionLost):
-                call()
-
-
-def test_items_that_consumers_gave_up_are_sent_back_to_them_and_an_operator_ends_their_pause(
-    session, zookeeper_server, places
-):
-    seen: list[tuple[str, int]] = []
-    is_broken = [True]
-
-    def consume(item: str) -> None:
-        seen.append((item, len(seen)))
-        if is_broken[0]:
-            raise KeyError(item)
-
-    keeper = QueueAdmin(session, places)
-    with connect(zookeeper_server.address) as theirs:
-        once = RetryPolicy(attempts=1)
-        queue = DistributedPriorityQueue(
-            theirs,
-            places.path,
-            consumer=consume,
-            serializer=TEXT,
-            lock_path=places.lock_path,
-            retry=once,
-        )
-        with queue:
-            keeper.pause()
-            eventually(lambda: queue.is_paused)
-            queue.put("iban", 7)
-            session.create(
-                f"{places.path}/{prefix_for(QueueKind.PRIORITY, priority=8)}",
-                b"odd",
-                sequential=True,
-            )
-            assert (keeper.depth(), seen) == (2, [])
-            keeper.resume()
-            eventually(lambda: keeper.dead_letters.count() == 2)
-            first, second = sorted(
-                keeper.dead_letters.browse(), key=lambda letter: letter.note.reason or ""
-            )
-            assert (first.note.reason, first.note.attempt, first.data) == (
-                "attempts",
-                1,
-                encode([b"iban"], first_note(first)),
-            )
-            assert first.says("KeyError: 'iban'")
-            assert (second.note.reason, second.note.raw, second.data) == ("corrupt", True, b"odd")
-            is_broken[0] = False
-            assert keeper.dead_letters.requeue([first]) == Moved(1)
-            eventually(lambda: len(seen) == 2 and keeper.depth() == 0)
-            assert keeper.dead_letters.drop([second]) == Moved(1)
-    assert [item for item, _ in seen] == ["iban", "iban"]
-
-
-def first_note(letter: DeadItem) -> Note:
-    """What goes back with it: when it was put."""
-    assert letter.note.enqueued_ms is not None
-    return Note(enqueued_ms=letter.note.enqueued_ms)

@@ -4,12 +4,11 @@ closing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from consumption import LOCKS, PATH, Held, Seen
+from consumption import LOCKS, PATH, Seen
 from producing import numbered, stored
 
 from leaderq.errors import QueueClosed
@@ -19,13 +18,11 @@ from leaderq.queues import (
     DistributedQueue,
     ErrorMode,
     QueueBuilder,
-    QueueConsumer,
     RetryPolicy,
 )
-from leaderq.testing import FaultProxy, eventually
-from leaderq.zookeeper import Session, SessionState
+from leaderq.testing import eventually
+from leaderq.zookeeper import Session
 
-Open = Callable[..., Session]
 QUICK = RetryPolicy(backoff_s=0.01)
 
 
@@ -45,63 +42,6 @@ def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(
             blocking.task_done()
         eventually(lambda: queue.depth() == 0)
         assert blocking.take(0.05) is None
-
-
-def test_a_blocking_consumer_holds_as_many_as_the_queue_works_on_and_loses_none_when_full(
-    session: Session,
-) -> None:
-    blocking: BlockingQueueConsumer[bytes] = BlockingQueueConsumer(capacity=2)
-    with DistributedQueue(
-        session, PATH, consumer=blocking, lock_path=LOCKS, concurrency=4
-    ) as queue:
-        queue.put_many(numbered(6))
-        eventually(lambda: blocking.size() == 2)
-        assert len(blocking.items()) == 2
-        drained: list[bytes] = []
-        while len(drained) < 6:
-            for _ in range(blocking.drain_to(drained, max_items=1)):
-                blocking.task_done()
-        assert sorted(drained) == numbered(6)
-        eventually(lambda: queue.depth() == 0)
-        with pytest.raises(ValueError, match="more often"):
-            blocking.task_done()
-
-
-def test_a_task_that_failed_is_tried_again_and_closing_gives_back_what_is_not_done(
-    session: Session,
-) -> None:
-    blocking: BlockingQueueConsumer[bytes] = BlockingQueueConsumer()
-    with (
-        DistributedQueue(session, PATH, consumer=blocking, lock_path=LOCKS, retry=QUICK) as queue,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        queue.put(b"a")
-        assert blocking.take(60) == b"a"
-        blocking.task_failed(ValueError("not this time"))
-        assert blocking.take(60) == b"a"
-        waiting = pool.submit(blocking.take)
-        queue.close()
-        assert isinstance(waiting.exception(60), QueueClosed)
-        with pytest.raises(QueueClosed):
-            blocking.task_done()
-    assert stored(session) == [b"a"]
-    eventually(lambda: session.children(LOCKS) == [])
-
-
-def test_a_queue_consumer_hears_of_the_connection(
-    proxy: FaultProxy, znode_root: str, opened: Open, session: Session
-) -> None:
-    states: list[SessionState] = []
-
-    class Consumer(QueueConsumer[bytes]):
-        def consume(self, value: bytes) -> None: ...
-
-        def state_changed(self, state: SessionState) -> None:
-            states.append(state)
-
-    with DistributedQueue(opened(proxy.address), PATH, consumer=Consumer()):
-        proxy.cut()
-        eventually(lambda: states[-2:] == [SessionState.SUSPENDED, SessionState.CONNECTED])
 
 
 def test_the_builder_builds_all_four_with_the_same_settings(session: Session) -> None:
@@ -176,31 +116,3 @@ def test_a_paused_queue_begins_nothing_until_it_is_resumed(session: Session) -> 
         assert queue.is_paused
         queue.resume()
         assert seen.wait_for(1) == [b"b"]
-
-
-def test_depth_browse_purge_and_dead_letters(session: Session) -> None:
-    with DistributedQueue(session, PATH, lock_path=LOCKS, retry=RetryPolicy(attempts=1)) as queue:
-        queue.put_many(numbered(5))
-        assert queue.depth() == 5
-        assert [item.items for item in queue.browse(2)] == [[b"0"], [b"1"]]
-        with pytest.raises(ValueError, match="poison"), queue.take(60):
-            raise ValueError("poison")
-        eventually(lambda: queue.dead_letters.count() == 1)
-        assert queue.purge().deleted == 4
-        assert queue.depth() == 0
-        assert "closed" not in repr(queue)
-    assert "closed" in repr(queue)
-
-
-def test_closing_finishes_what_is_begun_and_an_error_inside_wins(session: Session) -> None:
-    gate = Held()
-    gate.released.set()
-    with (
-        pytest.raises(RuntimeError, match="mine"),
-        DistributedQueue(session, PATH, consumer=gate) as queue,
-    ):
-        queue.put(b"a")
-        gate.seen.wait_for(1)
-        raise RuntimeError("mine")
-    assert gate.seen.values == [b"a"]
-    queue.close()

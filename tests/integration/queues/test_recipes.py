@@ -4,26 +4,23 @@ promises beyond them.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from consumption import LOCKS, PATH, Held, Seen
-from producing import at_every_point, numbered, stored
+from producing import numbered, stored
 
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues import (
     DistributedIdQueue,
     DistributedQueue,
     ErrorMode,
-    PutListener,
     RetryPolicy,
 )
 from leaderq.queues.wire.names import id_of
-from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
-from leaderq.zookeeper import Session, SessionState, end_session
+from leaderq.testing import FaultProxy, eventually
+from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
 QUICK = RetryPolicy(backoff_s=0.01)
@@ -48,55 +45,6 @@ def test_a_hundred_items_of_one_znode_arrive_in_order(session: Session) -> None:
         assert seen.wait_for(100) == numbered(100)
 
 
-def test_a_failed_item_is_delivered_again_and_its_name_does_not_grow(session: Session) -> None:
-    names: list[str] = []
-    calls: list[bytes] = []
-
-    def consume(value: bytes) -> None:
-        names.extend(session.children(PATH))
-        calls.append(value)
-        if len(calls) == 1:
-            raise ValueError("once")
-
-    with DistributedQueue(session, PATH, consumer=consume, lock_path=LOCKS, retry=QUICK) as queue:
-        queue.put(b"test")
-        eventually(lambda: len(calls) == 2 and not session.children(PATH))
-    assert calls == [b"test", b"test"]
-    assert len({len(name) for name in names}) == 1
-    assert session.children(LOCKS) == []
-
-
-def test_a_thousand_items_on_an_executor_are_consumed_once_each(session: Session) -> None:
-    seen = Seen()
-    with (
-        ThreadPoolExecutor(8) as pool,
-        DistributedQueue(
-            session, PATH, consumer=seen, lock_path=LOCKS, executor=pool, concurrency=8
-        ) as queue,
-    ):
-        queue.put_many(numbered(1000))
-        assert sorted(seen.wait_for(1000), key=int) == numbered(1000)
-        eventually(lambda: queue.depth() == 0)
-    assert len(seen.values) == 1000
-
-
-def test_a_put_listener_is_called_once_for_each_of_ten_puts(session: Session) -> None:
-    heard: list[Any] = []
-
-    class Listener(PutListener):
-        def put_completed(self, item: Any) -> None:
-            heard.append(item)
-
-    seen = Seen()
-    with DistributedQueue(session, PATH, consumer=seen) as queue:
-        queue.add_put_listener(Listener())
-        for item in numbered(10):
-            queue.put(item)
-        assert queue.flush_puts(60)
-        assert seen.wait_for(10) == numbered(10)
-    assert heard == numbered(10)
-
-
 @pytest.mark.parametrize(
     "mode, calls", [(ErrorMode.REQUEUE, 2), (ErrorMode.KEEP, 2), (ErrorMode.DELETE, 1)]
 )
@@ -117,43 +65,6 @@ def test_the_error_mode_says_whether_a_failed_item_comes_again(
         queue.put(b"good")
         eventually(lambda: b"good" in seen.values and not session.children(PATH))
     assert seen.values.count(b"bad") == calls
-
-
-def test_four_clients_process_a_thousand_items_without_a_duplicate(
-    opened: Open, session: Session
-) -> None:
-    seen = Seen()
-    with DistributedQueue(session, PATH) as queue:
-        queue.put_many(numbered(1000))
-    queues = [DistributedQueue(opened(), PATH, consumer=seen, lock_path=LOCKS) for _ in range(4)]
-    for one in queues:
-        one.start()
-    eventually(lambda: len(seen.values) >= 1000 and not session.children(PATH), timeout_s=60)
-    for one in queues:
-        one.close()
-    assert sorted(seen.values, key=int) == numbered(1000)
-
-
-def test_what_a_crashed_consumer_was_at_goes_to_the_other_and_everything_is_seen(
-    zookeeper_server: ZooKeeperServer, opened: Open, session: Session
-) -> None:
-    doomed_session = opened()
-    doomed, other = Held(), Seen()
-    first = DistributedQueue(doomed_session, PATH, consumer=doomed, lock_path=LOCKS)
-    first.start()
-    first.put_many(numbered(100))
-    assert doomed.entered.wait(60)
-    with DistributedQueue(session, PATH, consumer=other, lock_path=LOCKS):
-        credentials = doomed_session.credentials
-        assert credentials is not None
-        assert end_session(zookeeper_server.address, credentials, timeout_s=60.0)
-        doomed_session.close()
-        eventually(lambda: set(doomed.seen.values[:1]) <= set(other.values), timeout_s=60)
-        doomed.released.set()
-        eventually(lambda: len(other.values) == 100 and not session.children(PATH), timeout_s=60)
-    first.close()
-    assert sorted(other.values, key=int) == numbered(100)
-    assert doomed.seen.values == [b"0"]
 
 
 def test_two_producers_and_one_getter_see_a_hundred_items_once_each(
@@ -186,15 +97,6 @@ def test_a_flush_says_whether_all_is_stored(
 
 
 # -- TestDistributedIdQueue
-
-
-def test_items_of_an_id_queue_go_by_their_put_and_not_by_their_id(session: Session) -> None:
-    seen = Seen()
-    with DistributedIdQueue(session, PATH) as queue:
-        items = numbered(100)
-        assert queue.put_many([(item, str(random.randrange(10**6))) for item in items]) == 100
-    with DistributedIdQueue(session, PATH, consumer=seen):
-        assert seen.wait_for(100) == items
 
 
 def test_an_item_in_process_is_not_removed_and_others_are(session: Session) -> None:
@@ -252,39 +154,3 @@ def test_removing_fixes_the_id_as_putting_does_counts_exactly_and_removes_rewrit
         assert queue.remove("multi") == 1
     with pytest.raises(QueueClosed):
         queue.remove("a")
-
-
-@pytest.mark.parametrize("locks", [None, LOCKS], ids=["without", "with-locks"])
-def test_whichever_reply_is_lost_removing_counts_what_it_removed(
-    session: Session, proxy: FaultProxy, znode_root: str, opened: Open, locks: str | None
-) -> None:
-    doubtful = opened(proxy.address)
-    with DistributedIdQueue(doubtful, PATH, lock_path=locks) as queue:
-
-        def scenario(point: int) -> None:
-            eventually(lambda: doubtful.state is SessionState.CONNECTED)
-            queue.put_many([(item, "x") for item in numbered(3)] + [(b"keep", "y")])
-            assert queue.remove("x") == 3
-            assert queue.remove("y") == 1
-            assert session.children(PATH) == []
-
-        assert at_every_point(proxy, scenario, doubtful) >= 4
-
-
-def test_who_watches_for_deaths_hears_of_each_beside_a_consumer_of_its_session(
-    session: Session, opened: Open
-) -> None:
-    """Before ZooKeeper 3.9 one kind of watch takes the place of another at the same path."""
-    other = opened()
-    with DistributedQueue(session, PATH, lock_path=LOCKS) as queue:
-        watcher = queue._death_watcher
-        assert watcher is not None
-        with DistributedQueue(session, PATH, lock_path=LOCKS) as consumer:
-            consumer.take(0.05)
-            eventually(lambda: len(watcher._members) == 1)
-        eventually(lambda: watcher._members == set())
-        for _ in range(2):
-            with DistributedQueue(other, PATH, lock_path=LOCKS) as another:
-                another.take(0.05)
-                eventually(lambda: len(watcher._members) == 1)
-            eventually(lambda: watcher._members == set())

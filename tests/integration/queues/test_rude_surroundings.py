@@ -4,22 +4,18 @@ a request may be. One item may suffer; its neighbours may not, and nothing is lo
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from consumption import LOCKS, PATH, Held, Seen, consuming, fill, is_empty
+from consumption import LOCKS, PATH, Seen, consuming, fill, is_empty
 from kazoo.client import KazooClient
-from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl
+from kazoo.security import make_acl
 
 from leaderq.clock import now_s
-from leaderq.errors import QueueClosed, TooLarge
-from leaderq.queues import TEXT, AsyncQueue, DistributedQueue, ErrorMode
-from leaderq.queues.consuming import claims, engine
+from leaderq.errors import TooLarge
+from leaderq.queues import DistributedQueue, ErrorMode
+from leaderq.queues.consuming import claims
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.payload import decode
 from leaderq.retrying import RetryPolicy
@@ -27,11 +23,9 @@ from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
 DEAD = f"{PATH}-dead"
-ONCE = RetryPolicy(attempts=1)
 LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
 SetAcl = Callable[[str, Any], None]
 NOBODY = [make_acl("digest", "nobody:x", read=True)]
-FORKER = Path(__file__).parent / "forking_consumer.py"
 
 
 @pytest.fixture
@@ -41,12 +35,6 @@ def set_acl(address: str) -> Iterator[SetAcl]:
     yield client.set_acls
     client.stop()
     client.close()
-
-
-def delete_tree(session: Session, path: str) -> None:
-    for child in session.children(path):
-        delete_tree(session, f"{path}/{child}")
-    session.delete(path)
 
 
 @LOCKING
@@ -78,24 +66,6 @@ def test_an_item_that_cannot_be_had_or_removed_does_not_stop_its_neighbours(
 
 
 @LOCKING
-def test_who_has_items_keeps_them_when_all_side_data_is_deleted(
-    opened: Callable[[], Session], lock: bool
-) -> None:
-    mine, other = opened(), opened()
-    fill(other, [b"a", b"b", b"c"])
-    held = Held()
-    with consuming(mine, held, lock=lock):
-        assert held.entered.wait(60)
-        delete_tree(other, f"{PATH}-meta")
-        held.released.set()
-        eventually(lambda: is_empty(other))
-        assert held.seen.values == [b"a", b"b", b"c"]
-        fill(other, [b"d"])
-        eventually(lambda: is_empty(other))
-    assert not lock or other.children(LOCKS) == []
-
-
-@LOCKING
 @pytest.mark.parametrize("mode", [ErrorMode.REQUEUE, ErrorMode.KEEP])
 def test_the_largest_item_of_all_is_tried_again_and_set_aside_like_others(
     session: Session, lock: bool, mode: ErrorMode
@@ -117,62 +87,6 @@ def test_the_largest_item_of_all_is_tried_again_and_set_aside_like_others(
     payload = decode(session.get(f"{DEAD}/{letter}")[0])
     assert [len(item) for item in payload.items] == [calls[0]]
     assert (payload.note.reason, payload.note.attempt, len(calls)) == ("attempts", 2, 2)
-
-
-@LOCKING
-def test_what_may_not_be_set_aside_goes_back_and_is_not_lost(
-    session: Session, set_acl: SetAcl, monkeypatch: pytest.MonkeyPatch, lock: bool
-) -> None:
-    for module in (claims, engine):
-        monkeypatch.setattr(module, "TROUBLE_S", 0.2)
-    fill(session, [b"bad"])
-    session.create(DEAD)
-    set_acl(DEAD, [*READ_ACL_UNSAFE, make_acl("world", "anyone", admin=True)])
-    seen = Seen()
-
-    def work(value: bytes) -> None:
-        seen(value)
-        raise ValueError("not this one")
-
-    with consuming(session, work, lock=lock, retry=ONCE):
-        seen.wait_for(2)
-        set_acl(DEAD, OPEN_ACL_UNSAFE)
-        eventually(lambda: is_empty(session) and session.children(DEAD))
-    assert len(session.children(DEAD)) == 1
-
-
-async def coroutine(_value: object) -> None:
-    raise AssertionError("nobody runs it")
-
-
-def generator(_value: object) -> Iterator[None]:
-    yield
-
-
-@pytest.mark.parametrize("work", [coroutine, generator], ids=["coroutine", "generator"])
-@pytest.mark.parametrize("keyword", ["consumer", "consume_batch"])
-def test_work_that_nobody_has_done_is_a_failure(
-    session: Session, work: Callable[[object], object], keyword: str
-) -> None:
-    fill(session, [b"a"])
-    consumer: Any = {keyword: lambda value: work(value)}
-    with consuming(session, retry=ONCE, **consumer):
-        eventually(lambda: session.exists(DEAD) and session.children(DEAD))
-    assert is_empty(session)
-
-
-@LOCKING
-def test_a_child_that_comes_back_from_a_consumer_ends_and_does_nothing(
-    session: Session, address: str, lock: bool
-) -> None:
-    with DistributedQueue(session, PATH, serializer=TEXT) as queue:
-        queue.put_multi(list("abc"))
-        queue.put_many(list("defghi"))
-    command = [sys.executable, str(FORKER), address, LOCKS if lock else ""]
-    # the child holds the pipe as well: this returns when it has ended
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert run.stdout.split() == [*"abcdefghi", "child", "0"]
-    assert is_empty(session)
 
 
 class Interrupted:
@@ -203,37 +117,3 @@ def test_ctrl_c_while_an_item_is_read_is_heard_and_costs_no_item(
             assert item.value == b"a"
     assert is_empty(session)
     assert session.exists(DEAD) is None
-
-
-def test_a_task_that_is_cancelled_as_the_queue_starts_leaves_nothing_that_consumes(
-    opened: Callable[[], Session],
-) -> None:
-    mine, other = opened(), opened()
-    members = f"{PATH}-meta/members"
-
-    async def use(queue: AsyncQueue[bytes]) -> None:
-        async with queue:
-            raise AssertionError("cancelled before")
-
-    recipe = DistributedQueue(mine, PATH, lock_path=LOCKS, consumer=lambda _: None)
-
-    async def cancelled() -> None:
-        task = asyncio.create_task(use(AsyncQueue(recipe)))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    def is_closed() -> bool:
-        try:
-            recipe.start()
-        except QueueClosed:
-            return True
-        return False
-
-    asyncio.run(cancelled())
-    eventually(is_closed)
-    eventually(lambda: not mine.children(members))
-    fill(other, [b"a"])
-    with DistributedQueue(other, PATH, lock_path=LOCKS) as queue, queue.take(60.0) as item:
-        assert item.value == b"a"

@@ -4,7 +4,6 @@ hand, whoever expires.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -13,19 +12,15 @@ import pytest
 from producing import MULTI, at_every_point, opcode
 
 from leaderq.errors import (
-    ConfigurationError,
     ConnectionLost,
-    LeaderqError,
     NodeExists,
     QueueClosed,
-    SessionClosed,
     SessionExpired,
-    TooLarge,
 )
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.writing import SequencedWriter
 from leaderq.writing.writer import sweep
-from leaderq.zookeeper import Create, Delete, Session, SessionState, connect, end_session
+from leaderq.zookeeper import Create, Delete, Session, SessionState, end_session
 
 OWN = "/meta/tally"
 KINDS = pytest.mark.parametrize("ephemeral", [False, True], ids=["persistent", "ephemeral"])
@@ -91,41 +86,6 @@ def test_a_refused_group_fails_alone_with_its_own_error_and_the_others_keep_thei
     tally.close(5)
 
 
-def test_what_cannot_be_written_down_or_is_too_large_or_empty_harms_nobody_else(
-    straight: Session,
-) -> None:
-    tally = SequencedWriter(straight, OWN)
-    bad: Any = Create("/q/bad", "text")  # type: ignore[arg-type]
-    groups: list[Any] = [
-        [bad],
-        *creates(0, 2),
-        [],
-        [Create("/q/big", b"x" * 2_000_000)],
-        *creates(2, 1),
-    ]
-    futures = tally.submit_all(groups)
-    tally.open()
-    assert tally.flush(60)
-    kinds = [type(future.exception(0)) for future in futures]
-    assert kinds == [ConfigurationError, type(None), type(None), type(None), TooLarge, type(None)]
-    too_large: Any = futures[4].exception(0)
-    assert too_large.size > 2_000_000 > too_large.limit == tally.limit
-    assert lying(straight) == [0, 1, 2]
-    with pytest.raises(ConfigurationError):
-        tally.submit([Create("no")])
-    tally.close(5)
-
-
-def test_a_missing_parent_is_made_again(straight: Session) -> None:
-    tally = SequencedWriter(straight, OWN)
-    tally.open()
-    straight.delete("/q")
-    assert results(tally.submit_all(creates(0, 3))) == [
-        [f"/q/n-{number:010}"] for number in range(3)
-    ]
-    tally.close(5)
-
-
 @KINDS
 def test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, ephemeral: bool
@@ -170,22 +130,6 @@ def test_groups_outlive_a_connection_that_ends(
     assert [future.exception(0) for future in futures] == [None] * 500
     assert lying(straight) == list(range(500))
     tally.close(5)
-
-
-def test_groups_outlive_a_restart_of_the_server() -> None:
-    with ZooKeeperServer() as server, connect(server.address) as session:
-        session.ensure_path("/q")
-        tally = SequencedWriter(session, OWN, max_ops=5, window=4)
-        tally.open()
-        futures = tally.submit_all(creates(0, 200))
-        server.kill()
-        futures += tally.submit_all(creates(200, 50))
-        server.start()
-        assert tally.flush(60)
-        assert [future.exception(0) for future in futures] == [None] * 250
-        assert lying(session) == list(range(250))
-        tally.close(5)
-        session.close()
 
 
 def test_a_persistent_tally_goes_on_in_the_next_session_knowing_what_the_last_one_did(
@@ -238,83 +182,6 @@ def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(
     tally.close(1)
 
 
-def test_an_idle_ephemeral_tally_learns_that_its_session_is_over(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Open
-) -> None:
-    session = opened()
-    tally = SequencedWriter(session, OWN, ephemeral=True)
-    tally.open()
-    assert session.credentials is not None
-    assert end_session(zookeeper_server.address, session.credentials, timeout_s=60.0)
-    eventually(lambda: tally.is_over)
-
-
-def test_a_tally_deleted_by_hand_is_made_again_and_nothing_certain_is_lost(
-    straight: Session,
-) -> None:
-    tally = SequencedWriter(straight, OWN)
-    tally.open()
-    for turn in range(3):
-        results(tally.submit_all(creates(10 * turn, 10)))
-        straight.delete(OWN)
-    results(tally.submit_all(creates(30, 10)))
-    assert lying(straight) == list(range(40))
-    assert tally.close(30)
-    assert straight.children("/meta") == []
-
-
-@pytest.mark.parametrize("again", [False, True], ids=["deleted", "deleted-and-made-again"])
-def test_a_tally_deleted_while_in_doubt_makes_the_doubt_final_and_doubles_nothing(
-    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, again: bool
-) -> None:
-    session = opened(proxy.address)
-    tally = SequencedWriter(session, OWN, window=1)
-    tally.open()
-    proxy.freeze_direction("to_client")
-    doubtful = tally.submit_all(creates(0, 3))
-    later = tally.submit_all(creates(3, 3))
-    eventually(lambda: lying(straight) == [0, 1, 2])
-    proxy.refuse()  # its answer is lost, and the tally cannot ask
-    straight.delete(OWN)
-    if again:
-        straight.create(OWN)
-    proxy.heal()
-    assert tally.flush(60)
-    assert {type(future.exception(0)) for future in doubtful} == {ConnectionLost}
-    assert [future.exception(0) for future in later] == [None] * 3
-    assert lying(straight) == list(range(6))
-    tally.close(5)
-
-
-def test_closing_settles_everything_although_the_servers_are_away(
-    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
-) -> None:
-    session = opened(proxy.address)
-    tally = SequencedWriter(session, OWN)
-    tally.open()
-    proxy.refuse()
-    eventually(lambda: session.state is SessionState.SUSPENDED)
-    futures = tally.submit_all(creates(0, 10))
-    assert not tally.close(0.1)
-    assert all(isinstance(future.exception(0), LeaderqError) for future in futures)
-    assert not any(isinstance(future.exception(0), ConnectionLost) for future in futures)
-    proxy.heal()
-    eventually(lambda: session.state is SessionState.CONNECTED)
-    assert lying(straight) == []
-
-
-def test_a_closed_session_settles_everything(
-    straight: Session, zookeeper_server: ZooKeeperServer, znode_root: str, opened: Open
-) -> None:
-    session = opened()
-    tally = SequencedWriter(session, OWN)
-    tally.open()
-    session.close()
-    futures = tally.submit_all(creates(0, 3))
-    assert all(isinstance(future.exception(60), SessionClosed) for future in futures)
-    assert tally.close(1)
-
-
 def test_a_group_is_given_up_before_it_is_sent_but_not_after(
     straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
 ) -> None:
@@ -339,36 +206,6 @@ def test_a_group_is_given_up_before_it_is_sent_but_not_after(
     late = tally.submit_all(creates(0, 1))[0]
     late.result(60)
     assert not late.cancel()
-    tally.close(5)
-
-
-def test_many_threads_may_submit_while_replies_are_lost(
-    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open
-) -> None:
-    session = opened(proxy.address)
-    tally = SequencedWriter(session, OWN, max_ops=10, window=4)
-    tally.open()
-    futures: dict[int, list[Future[Any]]] = {}
-
-    def submit(me: int) -> None:
-        futures[me] = [
-            future
-            for turn in range(20)
-            for future in tally.submit_all(creates(1000 * me + 5 * turn, 5))
-        ]
-
-    threads = [threading.Thread(target=submit, args=(me,)) for me in range(4)]
-    for thread in threads:
-        thread.start()
-        proxy.drop_reply_to(lambda request: opcode(request) == MULTI)
-    for thread in threads:
-        thread.join(30)
-    assert tally.flush(60)
-    found = lying(straight)
-    for me in range(4):
-        assert [number for number in found if number // 1000 == me] == list(
-            range(1000 * me, 1000 * me + 100)
-        )
     tally.close(5)
 
 

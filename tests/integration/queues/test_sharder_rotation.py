@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from producing import create_all
 
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues.sharding import QueueSharder
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session
-
-Open = Callable[..., Session]
-Make = Callable[..., QueueSharder[Any]]
-
-
-def test_full_shards_are_put_into_only_while_there_is_no_other(sharder_of):
-    one = sharder_of(new_queue_threshold=10, max_queues=2)
-    one.start()
-    (first,) = one._queues.values()
-    first.offer_many([b"x"] * 10)
-    eventually(lambda: one.shard_count == 2)
-    eventually(lambda: len(one._plan.full) == 1)
-    assert all(one.get_queue() is not first for _ in range(50))
-    one.get_queue().offer_many([b"x"] * 10)
-    eventually(lambda: len(one._plan.full) == 2)
-    eventually(lambda: any(one.get_queue() is first for _ in range(50)))
-    assert one.shard_count == 2
-    first.poll_many(6)
-    eventually(lambda: one._plan.fit)
-    assert all(one.get_queue() is first for _ in range(50))
 
 
 def test_a_retired_shard_is_put_into_no_more_and_goes_when_it_is_empty(sharder_of, opened, session):
@@ -102,25 +79,3 @@ def _polled(queue: Any) -> list[bytes]:
         return list(queue.poll_many(500))
     except QueueClosed:
         return []
-
-
-def test_a_retired_shard_that_is_put_into_after_all_stays_until_that_is_consumed(
-    sharder_of, session
-):
-    one = sharder_of(retire_grace_s=0.05, threshold_check_s=1000.0)
-    one.start()
-    (old,) = one.queue_paths
-    session.create(f"{old}/qn-", b"java's", sequential=True)
-    one.retire(old)
-    eventually(lambda: old.rpartition("/")[2] in one._plan.retired)
-    one._remove_shard(old.rpartition("/")[2], one._latch.node)
-    assert session.exists(old) is not None
-    assert one._queues[old.rpartition("/")[2]].poll() == b"java's"
-
-
-def test_a_great_backlog_written_by_others_is_seen_without_listing_it(sharder_of, session):
-    one = sharder_of(new_queue_threshold=1000)
-    one.start()
-    (path,) = one.queue_paths
-    create_all(session, f"{path}/qn-", [b"x"] * 1500)
-    eventually(lambda: one.shard_count == 2)

@@ -17,7 +17,6 @@ from leaderq.testing import eventually
 from leaderq.zookeeper import Session, SessionState, end_session
 
 PING, MULTI, CLOSE = 11, 14, -11
-Open = Callable[..., Session]
 
 
 @pytest.fixture
@@ -125,37 +124,6 @@ def test_an_item_is_taken_once_although_the_session_ends_while_it_is(
         assert queue.take(timeout_s=60) == b"2"
 
 
-def test_a_taker_waits_through_an_outage(proxy, opened, queue):
-    session = opened(proxy.address, timeout_s=10.0)
-    with SimpleDistributedQueue(session, "/queue") as far, ThreadPoolExecutor(1) as pool:
-        assert far.poll() is None
-        taken = pool.submit(far.take)
-        proxy.refuse()
-        eventually(lambda: session.state is SessionState.SUSPENDED)
-        queue.offer(b"a")
-        assert not taken.done()
-        with pytest.raises(ConnectionLost):
-            far.poll(timeout_s=0.05)
-        proxy.heal()
-        assert taken.result(60) == b"a"
-
-
-def test_an_offer_without_a_connection_is_known_not_to_be_stored(proxy, opened, queue):
-    session = opened(proxy.address, timeout_s=10.0)
-    for is_used in (False, True):
-        with SimpleDistributedQueue(session, "/queue") as far:
-            if is_used:
-                far.offer(b"first")
-            proxy.refuse()
-            eventually(lambda: session.state is SessionState.SUSPENDED)
-            with pytest.raises(NotConnected):
-                far.offer(b"a", timeout_s=0.1)
-            proxy.heal()
-            eventually(lambda: session.state is SessionState.CONNECTED)
-            far.offer(b"b", timeout_s=60)
-    assert queue.poll_many(10) == [b"b", b"first", b"b"]
-
-
 def test_an_offer_whose_reply_does_not_come_in_time_is_in_doubt_and_stored_once(
     proxy, opened, queue
 ):
@@ -171,55 +139,3 @@ def test_an_offer_whose_reply_does_not_come_in_time_is_in_doubt_and_stored_once(
         proxy.heal()
         far.offer(b"third")
     assert queue.poll_many(10) == [b"first", b"second", b"third"]
-
-
-def test_an_item_claimed_for_a_caller_whose_time_was_up_goes_to_the_next(proxy, opened):
-    session = opened(proxy.address, timeout_s=30.0)
-    with SimpleDistributedQueue(session, "/queue") as queue:
-        queue.offer_many(numbered(4))
-        assert queue.poll() == b"0"
-        settle(session)
-        proxy.freeze_direction("to_client")
-        with pytest.raises(ConnectionLost, match="go to the next take"):
-            queue.poll(timeout_s=0.01)
-        proxy.heal()
-        eventually(lambda: len(session.children("/queue")) == 2)
-        assert queue.take(timeout_s=60) == b"1"
-        assert queue.take(timeout_s=60) == b"2"
-
-
-def test_an_item_claimed_for_nobody_goes_back_to_its_place(proxy, opened, queue):
-    session = opened(proxy.address, timeout_s=30.0)
-    queue.offer_many(numbered(4))
-    with SimpleDistributedQueue(session, "/queue") as far:
-        assert far.poll() == b"0"
-        settle(session)
-        proxy.freeze_direction("to_client")
-        with pytest.raises(ConnectionLost):
-            far.poll_many(2, timeout_s=0.01)
-        proxy.heal()
-        assert far.close(timeout_s=60)
-    assert queue.poll_many(5) == numbered(4)[1:]
-
-
-def test_items_claimed_ahead_come_in_order_and_the_rest_goes_back(session, queue):
-    queue.offer_many(numbered(50))
-    with SimpleDistributedQueue(session, "/queue", claim_ahead=7) as ahead:
-        assert [ahead.take() for _ in range(12)] == numbered(12)
-        assert len(session.children("/queue")) == 34
-        assert ahead.peek() == b"12"
-    assert queue.poll_many(50) + queue.poll_many(50) == numbered(50)[12:]
-
-
-def test_items_claimed_ahead_are_taken_once_whichever_reply_is_lost(proxy, opened):
-    session = opened(proxy.address, timeout_s=30.0)
-    for nth in range(1, 20):
-        queue = SimpleDistributedQueue(session, f"/ahead{nth}", claim_ahead=3)
-        proxy.drop_reply_to(Nth(nth))
-        queue.offer_many(numbered(10))
-        got = [queue.take(timeout_s=60) for _ in range(6)]
-        assert queue.close(timeout_s=60)
-        proxy.heal()
-        eventually(lambda: session.state is SessionState.CONNECTED)
-        with Patient(session, f"/ahead{nth}") as after:
-            assert got + after.poll_many(10) == numbered(10)

@@ -37,34 +37,6 @@ class Failing(Job):
         raise ValueError("no such table")
 
 
-class Slow(Job):
-    """Inaugurated when ``go_on`` is set."""
-
-    def __init__(self) -> None:
-        self.go_on = threading.Event()
-
-    def inaugurate(self, term) -> None:
-        self.go_on.wait(60)
-
-
-class Checking(Job):
-    """Asks for trust again and again, and lets what it is told pass."""
-
-    def execute(self, term) -> None:
-        while True:
-            term.check()
-
-
-class Stubborn(Slow):
-    """Looks at nothing until ``go_on`` is set."""
-
-    def inaugurate(self, term) -> None:
-        """At once."""
-
-    def execute(self, term) -> None:
-        self.go_on.wait(60)
-
-
 class Served:
     """A runner on a thread of its own, and its endpoint."""
 
@@ -164,29 +136,6 @@ def test_a_follower_is_ready_and_leads_when_the_leadership_is_transferred(serve,
     assert 2 < b.metric('lease_margin_seconds{career="job"}') <= 20 * 2 / 3
 
 
-def test_a_leader_whose_work_an_operator_pauses_leads_on(serve, znode_root):
-    a = serve(Job())
-    a.becomes(200, 200, 200)
-    operator = Operator(a.session, "job", root=znode_root)
-    operator.pause()
-    eventually(lambda: a.status()["term"]["paused"])
-    a.becomes(200, 200, 200)
-    units = a.status()["units"]
-    assert a.metric('work_paused{career="job"}') == 1
-    assert a.metric('work_pauses_total{career="job"}') == 1
-    operator.resume()
-    eventually(lambda: a.status()["units"] > units)
-    assert a.metric('work_paused{career="job"}') == 0
-
-
-def test_no_leader_answers_before_it_is_inaugurated(serve):
-    career = Slow()
-    a = serve(career)
-    a.becomes(200, 200, 503, "term 1 is not inaugurated yet")
-    career.go_on.set()
-    a.becomes(200, 200, 200)
-
-
 def test_a_process_without_zookeeper_is_live_and_not_ready_and_leads_no_longer_than_its_lease(
     serve, zookeeper_server, fault_proxy
 ):
@@ -211,38 +160,3 @@ def test_a_career_that_fails_is_live_and_not_ready_and_its_status_says_why(serve
     assert (status["last_term"]["reason"], status["last_term"]["error"]) == ("failed", "ValueError")
     assert a.metric('career_errors_total{career="job",stage="execution"}') == 1
     assert a.metric('cool_offs_total{career="job"}') == 1
-
-
-def test_a_check_that_is_refused_because_the_znode_is_gone_is_counted(serve, znode_root):
-    a = serve(Checking())
-    a.becomes(200, 200, 200)
-    folder = f"{znode_root}/job/candidates"
-    for name in a.session.children(folder):
-        a.session.delete(f"{folder}/{name}")
-    refusals = 'fence_refusals_total{career="job",reason="node-deleted"}'
-    eventually(lambda: a.metric(refusals) == 1)
-
-
-def test_how_long_a_candidate_has_not_answered_is_told_until_it_does(serve):
-    a = serve(Job())
-    a.becomes(200, 200, 200)
-    go_on = threading.Event()
-    a.runner._candidate._inbox.put(lambda: go_on.wait(60))
-    try:
-        eventually(lambda: a.status()["silent_s"] > 1.0)
-        assert a.get("/livez") == (200, "live\n")  # not yet
-    finally:
-        go_on.set()
-    eventually(lambda: a.status()["silent_s"] < 1.0)
-
-
-def test_a_candidate_that_broke_while_the_career_hangs_is_dead(serve):
-    career = Stubborn()
-    a = serve(career)
-    a.becomes(200, 200, 200)
-    a.runner._candidate._inbox.put(lambda: 1 / 0)
-    eventually(lambda: a.get("/livez")[0] == 503)
-    assert "would never lead again" in a.get("/livez")[1]
-    assert a.get("/leader")[0] == 503
-    career.go_on.set()
-    eventually(lambda: "the runner has ended" in a.get("/livez")[1])

@@ -8,20 +8,16 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from kazoo.client import KazooClient
 
 from leaderq import LeaderCareer, Observer, Runner, connect
 from leaderq.config import Settings
-from leaderq.election import Candidate, Operator
-from leaderq.errors import CareerFailed, ConfigurationError
+from leaderq.election import Operator
 from leaderq.events import (
     BudgetMissed,
-    CareerError,
     CoolingOff,
     Event,
     EventBus,
     StageBegan,
-    Standing,
     TermEnding,
     WorkPaused,
 )
@@ -142,62 +138,6 @@ def test_a_career_lives_through_its_stages_on_one_thread(run):
     assert len(career.threads) == 1
 
 
-def test_the_name_on_the_command_line_wins_over_the_classs_own(run, session, znode_root):
-    running = run(Counting(), career="another")
-    executing(running)
-    assert Observer(session, "another", root=znode_root).view().leader == "a"
-
-
-def test_a_runner_takes_a_started_kazoo_client(run, zookeeper_server):
-    client = KazooClient(zookeeper_server.address, timeout=30)
-    client.start()
-    try:
-        running = run(Counting(), session=client)
-        executing(running)
-        assert running.stop() is ExitCode.OK
-        assert client.connected  # still its owner's
-    finally:
-        client.stop()
-        client.close()
-
-
-def test_a_waiting_runner_stops_at_once(run, zookeeper_server):
-    first = run(Counting())
-    executing(first)
-    with connect(zookeeper_server.address) as other:
-        second = run(Counting(), session=other, id="b")
-        eventually(lambda: second.seen(Standing))
-        assert second.stop() is ExitCode.OK
-        assert not second.seen(StageBegan)
-
-
-def test_stopping_twice_and_before_it_began_is_harmless(run):
-    running = run(Counting())
-    running.runner.stop()
-    running.runner.stop()
-    assert running.stop() is ExitCode.OK
-
-
-def test_what_prepare_raises_ends_the_run(run):
-    class Unprepared(Counting):
-        def prepare(self) -> None:
-            raise OSError("no such disk")
-
-    running = run(Unprepared())
-    outcome = eventually(lambda: running.outcome)[0]
-    assert isinstance(outcome, CareerFailed)
-    assert "failed in prepare: OSError: no such disk" in str(outcome)
-
-
-def test_an_error_of_leaderqs_own_in_prepare_is_kept_as_it_is(run):
-    class Misconfigured(Counting):
-        def prepare(self) -> None:
-            raise ConfigurationError("topics is empty")
-
-    running = run(Misconfigured())
-    assert isinstance(eventually(lambda: running.outcome)[0], ConfigurationError)
-
-
 def test_an_unhealthy_leader_steps_down_and_cools_off(run, often_asked):
     class Ill(Counting):
         def healthy(self) -> bool:
@@ -207,53 +147,6 @@ def test_an_unhealthy_leader_steps_down_and_cools_off(run, often_asked):
     running = run(career, session=often_asked)
     eventually(lambda: running.seen(CoolingOff, failures=1), timeout_s=30)
     assert career.reasons[0] is Reason.HEALTH
-
-
-def test_a_health_check_that_hangs_is_an_illness(run, often_asked):
-    class Hanging(Counting):
-        def healthy(self) -> bool:
-            hanging.wait(60)
-            return True
-
-    hanging = threading.Event()
-    career = Hanging()
-    running = run(career, session=often_asked)
-    try:
-        eventually(lambda: running.seen(TermEnding, reason=Reason.HEALTH), timeout_s=30)
-    finally:
-        hanging.set()
-
-
-def test_a_late_verdict_on_the_health_in_one_term_does_not_end_the_next(
-    often_asked, run, monkeypatch
-):
-    class LateToSay(Counting):
-        def healthy(self) -> bool:
-            if asked.is_set():
-                return True
-            asked.set()
-            led_again.wait(30)
-            return False
-
-    asked, led_again = threading.Event(), threading.Event()
-    reasons: list[Reason] = []
-    step_down = Candidate.step_down
-
-    def heard(self, reason, **more) -> None:
-        step_down(self, reason, **more)
-        reasons.append(reason)
-
-    monkeypatch.setattr(Candidate, "step_down", heard)
-    career = LateToSay()
-    running = run(career, session=often_asked)
-    assert asked.wait(30)
-    running.runner._candidate.step_down(Reason.STEP_DOWN)
-    executing(running, 2)
-    led_again.set()
-    eventually(lambda: Reason.HEALTH in reasons)
-    running.runner._candidate.step_down(Reason.TRANSFER)
-    executing(running, 3)
-    assert career.reasons == [Reason.STEP_DOWN, Reason.TRANSFER]
 
 
 def test_an_atomic_unit_is_abandoned_at_the_end_of_its_term(run):
@@ -331,55 +224,6 @@ def test_a_deposed_leader_has_a_quarter_of_its_time_out_whatever_the_budget(
         released.set()
 
 
-def test_the_code_of_a_candidate_that_broke_down_has_a_quarter_of_the_time_out_too(
-    often_asked, run
-):
-    class Endless(Counting):
-        def execute(self, term) -> None:
-            released.wait(120)
-
-    def fault() -> None:
-        raise ZeroDivisionError
-
-    released = threading.Event()
-    left: list[int] = []
-    running = run(Endless(), session=often_asked, handover_budget_s=600, leave=left.append)
-    executing(running)
-    running.runner._candidate._inbox.put(fault)
-    try:
-        assert eventually(lambda: left, timeout_s=15) == [ExitCode.HANDOVER_MISSED]
-    finally:
-        released.set()
-
-
-def test_a_term_that_ended_before_it_is_served_has_its_time_too(
-    often_asked, run, session, znode_root, monkeypatch
-):
-    class Endless(Counting):
-        def handOver(self, term) -> None:  # noqa: N802
-            released.wait(120)
-
-    released = threading.Event()
-    left: list[int] = []
-    await_term = Candidate.await_term
-
-    def ended(self, *arguments):
-        term = await_term(self, *arguments)
-        if term is not None:
-            session.delete(f"{znode_root}/counting/candidates/{term.id}")
-            assert term.ending.wait(30)
-        return term
-
-    monkeypatch.setattr(Candidate, "await_term", ended)
-    running = run(Endless(), session=often_asked, leave=left.append)
-    try:
-        assert eventually(lambda: left, timeout_s=15) == [ExitCode.HANDOVER_MISSED]
-        assert running.seen(BudgetMissed, stage="hand-over")
-    finally:
-        released.set()
-        monkeypatch.undo()
-
-
 def test_an_operators_pause_lets_no_new_unit_begin_and_keeps_the_term(run, session, znode_root):
     class Units(Counting):
         units = 0
@@ -406,37 +250,6 @@ def _still(career) -> bool:
     before = career.units
     time.sleep(0.2)  # the fact waited for is that nothing happens
     return career.units == before
-
-
-def test_failed_terms_in_a_row_yield(run):
-    class Failing(Counting):
-        def execute(self, term) -> None:
-            raise RuntimeError("no")
-
-    career = Failing()
-    running = run(career, max_failures=2, yield_s=600)
-    cooling = eventually(lambda: running.seen(CoolingOff, failures=2))[0]
-    assert "yields to the others" in cooling.why
-    assert len(running.seen(CareerError)) == 2
-
-
-def test_after_an_unclean_end_only_the_next_leader_settles(run, zookeeper_server):
-    class Settling(Counting):
-        unclean: list[bool]
-
-        def inaugurate(self, term) -> None:
-            super().inaugurate(term)
-            self.unclean = [*getattr(self, "unclean", []), term.unclean]
-
-    with connect(zookeeper_server.address, timeout_s=30) as other:
-        first = run(Counting(), session=other, id="first")
-        executing(first)
-        career = Settling()
-        second = run(career, settle_s=0.05)
-        eventually(lambda: second.seen(Standing))
-        other.delete(_line(first, _node(other, first)))
-        executing(second)
-        assert career.unclean == [True]
 
 
 def _line(running: Running, node: str) -> str:
@@ -486,24 +299,6 @@ def test_a_career_ends_its_own_terms_and_its_own_process(run, kind):
     assert career.calls[-1] == "retire"
     assert [one.reason for one in running.seen(TermEnding)] == career.reasons
     assert running.seen(CoolingOff) == []
-
-
-def test_a_career_that_resigns_stands_again_when_it_said(run, session, znode_root):
-    running = run(Ending(lambda term: term.resign(stand_again_after_s=3600.0)))
-    eventually(lambda: running.seen(TermEnding, reason=Reason.RESIGNED))
-    observer = Observer(session, "counting", root=znode_root)
-    view = observer.wait_until(lambda seen: seen.reason == "resigned", timeout_s=60)
-    assert view.candidates == ()
-    assert running.stop() is ExitCode.OK
-
-
-def test_a_career_that_fails_on_its_way_out_has_not_ended_well(run):
-    error = ValueError("not closed")
-    running = run(Ending(at_hand_over=error))
-    running._thread.join(60)
-    (failed,) = running.outcome
-    assert isinstance(failed, CareerFailed)
-    assert failed.__cause__ is error
 
 
 def test_a_runner_logs_what_happens_by_itself(session, znode_root, caplog):

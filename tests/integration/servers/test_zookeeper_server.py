@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from certificates import secure_zookeeper, self_signed
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoAuthError
+from kazoo.exceptions import KazooException
 
 from leaderq.errors import ServerFailed
 from leaderq.testing import ZooKeeperEnsemble, ZooKeeperServer, eventually
-from leaderq.testing.waiting import patience
-from leaderq.zookeeper import connect
 
 
 @contextlib.contextmanager
@@ -52,19 +47,6 @@ def test_what_was_written_before_a_kill_is_there_after_the_start(server: ZooKeep
         assert kazoo.get("/kept")[0] == b"content"
 
 
-def test_a_server_that_is_stopped_while_it_starts_is_not_waited_for(tmp_path: Path) -> None:
-    """As when Ctrl-C strikes ``leaderq servers up``, whose servers start on threads."""
-    paused = tmp_path / "paused"
-    pause = ("-XX:+UnlockDiagnosticVMOptions", "-XX:+PauseAtStartup")
-    server = ZooKeeperServer(jvm_options=(*pause, f"-XX:PauseAtStartupFile={paused}"))
-    with ThreadPoolExecutor(1) as pool:
-        starting = pool.submit(server.start)
-        eventually(paused.exists)
-        server.stop()
-        with pytest.raises(ServerFailed):
-            starting.result(30 * patience())
-
-
 def test_a_restart_keeps_data_and_port_and_a_stop_removes_them() -> None:
     server = ZooKeeperServer().start()
     address, folder = server.address, server.folder
@@ -93,24 +75,6 @@ def test_a_frozen_server_is_silent_and_a_thawed_one_goes_on(server: ZooKeeperSer
         assert asked.get(timeout=30)
 
 
-def test_a_frozen_server_can_be_stopped_and_healed(server: ZooKeeperServer) -> None:
-    server.freeze()
-    server.heal()
-    assert eventually(lambda: server.ask("ruok")) == "imok"
-    server.kill()
-    server.heal()
-    assert eventually(lambda: server.ask("ruok")) == "imok"
-    server.freeze()
-    server.stop()
-    assert not server.alive
-
-
-def test_sessions_between_one_second_and_a_minute_can_be_had(server: ZooKeeperServer) -> None:
-    for asked_s, granted_s in ((0.5, 1.0), (1.0, 1.0), (60.0, 60.0), (61.0, 60.0)):
-        with connect(server.address, timeout_s=asked_s) as session:
-            assert session.timeout_s == granted_s
-
-
 def test_a_data_folder_of_the_user_is_kept(tmp_path: Path) -> None:
     with ZooKeeperServer(data_dir=tmp_path) as server, client(server.address) as kazoo:
         kazoo.create("/kept")
@@ -125,24 +89,6 @@ def test_a_taken_port_is_a_clear_error() -> None:
         holder.listen()
         with pytest.raises(ServerFailed, match="is taken"):
             ZooKeeperServer(port=holder.getsockname()[1]).start()
-
-
-def test_another_port_is_chosen_when_one_is_taken_while_the_server_starts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with socket.socket() as thief:
-
-        class Late(ZooKeeperServer):
-            def _command(self) -> list[str]:
-                if thief.fileno() >= 0 and not getattr(self, "stolen", 0):
-                    self.stolen = self.port
-                    thief.bind(("127.0.0.1", self.stolen))
-                    thief.listen()
-                return super()._command()
-
-        with Late() as server:
-            assert server.port != server.stolen
-            assert eventually(lambda: server.ask("ruok")) == "imok"
 
 
 def test_a_server_that_cannot_start_says_why_with_its_log_and_leaves_nothing() -> None:
@@ -176,26 +122,6 @@ time.sleep(600)
         assert not Path(folder).exists(), "the next server sweeps what the killed one left"
 
 
-def test_a_forked_child_neither_stops_a_server_nor_keeps_it(server: ZooKeeperServer) -> None:
-    child = os.fork()
-    if child == 0:
-        server.kill()
-        server.stop()
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert server.alive
-    assert eventually(lambda: server.ask("ruok")) == "imok"
-
-
-def test_several_servers_run_side_by_side() -> None:
-    with ZooKeeperServer() as one, ZooKeeperServer() as two:
-        assert one.address != two.address
-        with client(one.address) as kazoo:
-            kazoo.create("/only-here")
-        with client(two.address) as kazoo:
-            assert not kazoo.exists("/only-here")
-
-
 def test_an_ensemble_survives_its_leader(
     zookeeper_ensemble: ZooKeeperEnsemble, znode_root: str
 ) -> None:
@@ -221,34 +147,6 @@ def _written(kazoo: KazooClient, path: str) -> bool:
         kazoo.set(path, b"2")
         return True
     return False
-
-
-def test_a_server_that_wants_a_password_can_be_had() -> None:
-    pytest.importorskip("puresasl")
-    jaas = """
-Server {
-    org.apache.zookeeper.server.auth.DigestLoginModule required
-    user_alice="wonderland";
-};
-"""
-    login = {"mechanism": "DIGEST-MD5", "username": "alice", "password": "wonderland"}
-    with ZooKeeperServer(jaas=jaas) as server, client(server.address, sasl_options=login) as kazoo:
-        kazoo.create("/hers", acl=[_sasl_acl("alice")])
-        with client(server.address) as stranger, pytest.raises(NoAuthError):
-            stranger.get("/hers")
-
-
-def _sasl_acl(user: str) -> object:
-    from kazoo.security import make_acl
-
-    return make_acl("sasl", user, all=True)
-
-
-def test_a_server_with_a_secure_port_can_be_had(tmp_path: Path) -> None:
-    pem = self_signed(tmp_path, "server", "DNS:localhost,IP:127.0.0.1")
-    trusting = {"use_ssl": True, "verify_certs": True, "ca": str(pem.certificate)}
-    with secure_zookeeper(pem) as address, client(address, **trusting) as kazoo:
-        assert kazoo.exists("/zookeeper")
 
 
 def is_running(pid: int) -> bool:

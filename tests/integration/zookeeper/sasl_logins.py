@@ -12,4 +12,3 @@ Server {
 };
 """
 ALICE = Security(user="alice", password="wonderland", mechanism="DIGEST-MD5")
-BOB = Security(user="bob", password="builder", mechanism="DIGEST-MD5")

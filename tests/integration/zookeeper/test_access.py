@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from sasl_logins import ALICE, BOB, JAAS
+from sasl_logins import ALICE
 
 from leaderq.errors import (
     AccessRefused,
-    ConfigurationError,
     NoPermission,
-    NotConnected,
     ServersUnreachable,
 )
 from leaderq.testing import ZooKeeperServer, eventually
@@ -48,33 +45,12 @@ def test_znodes_made_with_credentials_are_closed_to_others(
     eventually(lambda: again.get(f"{znode_root}/hers"))
 
 
-def test_open_znodes_are_made_if_wanted(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
-) -> None:
-    alice = opened(
-        zookeeper_server.address, security=Security(user="alice", password="one", open_acl=True)
-    )
-    alice.create(znode_root, b"x")
-    assert opened(zookeeper_server.address).get(znode_root)[0] == b"x"
-
-
 def test_a_chroot_of_someone_else_is_refused_with_its_path(
     zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
 ) -> None:
     opened(zookeeper_server.address + znode_root, security=Security(user="alice", password="one"))
     with pytest.raises(AccessRefused, match=znode_root):
         connect(f"{zookeeper_server.address}{znode_root}/below")
-
-
-def test_sasl_lets_in_who_knows_the_password(
-    sasl_server: ZooKeeperServer, znode_root: str, opened: Connect
-) -> None:
-    alice = opened(sasl_server.address + znode_root, security=ALICE)
-    alice.create("/hers")
-    with pytest.raises(AccessRefused):
-        opened(sasl_server.address + znode_root, security=BOB).get("/hers")
-    alice.drop_connection()
-    eventually(lambda: alice.state is SessionState.CONNECTED and alice.get("/hers"))
 
 
 def test_sasl_refuses_a_wrong_password_at_once(
@@ -86,36 +62,6 @@ def test_sasl_refuses_a_wrong_password_at_once(
             security=Security(user="alice", password="hunter2", mechanism="DIGEST-MD5"),
         )
     assert "hunter2" not in caplog.text + str(caught.value)
-
-
-def test_a_login_refused_at_a_reconnection_is_tried_until_it_is_accepted(
-    znode_root: str, opened: Connect, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The servers' password is changed, and changed back."""
-    heard: list[SessionState] = []
-    requests: list[Future[object]] = []
-    with ZooKeeperServer(jaas=JAAS) as server:
-        session = opened(server.address + znode_root, timeout_s=60.0, security=ALICE)
-        session.add_listener(heard.append)
-        session.add_listener(lambda _: requests.append(session.get_async("/")))
-        session.create("/e", ephemeral=True)
-        first = session.id
-        server.jaas = JAAS.replace("wonderland", "looking glass")
-        server.restart()
-        eventually(lambda: "credentials refused" in caplog.text)
-        eventually(lambda: caplog.text.count("credentials refused") > 1)
-        # nobody is told to work before the login is accepted
-        assert SessionState.CONNECTED not in heard
-        requests.append(session.get_async("/"))
-        server.jaas = JAAS
-        server.restart()
-        eventually(lambda: session.state is SessionState.CONNECTED, timeout_s=90)
-        eventually(lambda: len(requests) == 4)  # the second listener is told after the first
-        assert heard == [SessionState.SUSPENDED, SessionState.LOST, SessionState.CONNECTED]
-        assert session.id not in (None, first)
-        assert {type(request.exception(30)) for request in requests} == {NotConnected, type(None)}
-        session.create("/again")
-        eventually(lambda: session.exists("/e") is None)  # long before the old session expires
 
 
 def test_a_session_with_sasl_can_be_ended_from_outside(
@@ -215,10 +161,6 @@ def test_a_server_with_an_unknown_certificate_is_not_trusted(
     eventually(lambda: "certificate" in reason(), timeout_s=30)
 
 
-def test_a_certificate_is_not_looked_at_if_so_wished(tls_address: str, opened: Connect) -> None:
-    assert opened(tls_address, security=Security(tls=True, verify=False)).exists("/") is not None
-
-
 def test_a_shared_parent_shuts_out_no_second_user_and_stays_its_creators(
     zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
 ) -> None:
@@ -251,23 +193,3 @@ def test_without_shared_a_path_is_its_creators_alone(
     )
     with pytest.raises(NoPermission):
         opened(zookeeper_server.address).create(f"{znode_root}/b")
-
-
-def test_a_shared_parent_must_be_one(session: Session) -> None:
-    for shared in ("/b", "/a/b/c", "/a/bc", "a"):
-        with pytest.raises(ConfigurationError, match="'a'" if shared == "a" else shared):
-            session.ensure_path("/a/b", shared=shared)
-    session.ensure_path("/a/b", shared="/")
-    session.ensure_path("/a/b/c", shared="/a/b/c")
-    assert session.children("/a/b") == ["c"]
-
-
-def test_what_is_above_a_chroot_is_shared_and_the_chroot_is_its_creators(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
-) -> None:
-    above = zookeeper_server.address + znode_root
-    opened(f"{above}/first", security=Security(user="first", password="1"))
-    second = opened(f"{above}/second", security=Security(user="second", password="2"))
-    second.create("/a")
-    with pytest.raises(NoPermission):
-        opened(f"{above}/first", security=Security(user="second", password="2")).create("/a")

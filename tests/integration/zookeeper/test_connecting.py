@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -17,8 +16,8 @@ from leaderq.zookeeper.wire import MultiRead
 Connect = Callable[..., Session]
 
 
-def our_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("leaderq-")]
+def our_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("leaderq-")}
 
 
 def test_a_missing_chroot_is_made(
@@ -33,28 +32,10 @@ def test_a_server_that_is_too_old_is_refused_and_the_version_needed_is_told(
     zookeeper_server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MultiRead, "type", 99)  # which is to this server what 22 is to one of 3.5
+    before = our_threads()
     with pytest.raises(ZooKeeperError, match=r"must be 3\.6 or newer"):
         connect(zookeeper_server.address)
-    assert our_threads() == []
-
-
-def told(address: str) -> str:
-    """Why nobody is reached at ``address``, which is never reached however often it is tried."""
-    with pytest.raises(ServersUnreachable) as caught:
-        connect(address, connect_timeout_s=0.5)
-    assert address in str(caught.value)
-    return str(caught.value)
-
-
-def test_a_closed_port_is_unreachable_and_the_reason_is_told(closed_port: str) -> None:
-    # half a second may pass without an attempt
-    eventually(lambda: "refused" in told(closed_port), timeout_s=30)
-    eventually(lambda: our_threads() == [])
-
-
-def test_a_name_nobody_knows_is_unreachable_and_the_reason_is_told() -> None:
-    eventually(lambda: "Cannot resolve" in told("no-such-host.invalid"), timeout_s=30)
-    eventually(lambda: our_threads() == [])
+    assert our_threads() <= before
 
 
 @pytest.mark.parametrize("fault", ["black_hole", "refuse"])
@@ -63,9 +44,10 @@ def test_a_server_that_does_not_answer_is_unreachable(
 ) -> None:
     proxy = fault_proxy(zookeeper_server.address)
     getattr(proxy, fault)()
+    before = our_threads()
     with pytest.raises(ServersUnreachable):
         connect(proxy.address, timeout_s=4.0, connect_timeout_s=0.5)
-    eventually(lambda: our_threads() == [])
+    eventually(lambda: our_threads() <= before)
 
 
 def test_a_server_that_comes_up_meanwhile_is_found(
@@ -97,40 +79,9 @@ def test_a_server_that_comes_up_meanwhile_is_found(
     found[0].close()
 
 
-def test_a_connection_that_breaks_before_the_chroot_is_there_is_made_again(
-    zookeeper_server: ZooKeeperServer,
-    fault_proxy: Callable[[str], FaultProxy],
-    znode_root: str,
-    opened: Connect,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    tried: list[str] = []
-    create = Session.ensure_path
-
-    def create_after_a_cut(session: Session, path: str, **options: Any) -> None:
-        tried.append(path)
-        if len(tried) == 1:
-            proxy.cut()
-        create(session, path, **options)
-
-    monkeypatch.setattr(Session, "ensure_path", create_after_a_cut)
-    session = opened(f"{proxy.address}{znode_root}/cut", connect_timeout_s=30)
-    assert session.children("/") == []
-    assert len(tried) > 1
-
-
 @pytest.mark.parametrize("address", ["", "a,,b", "a:x", "a:0", "a b", "a:1/x//y"])
 def test_a_malformed_address_is_refused_before_anything_is_tried(address: str) -> None:
     before = set(our_threads())  # of an earlier test, on their way out
     with pytest.raises(ConfigurationError):
         connect(address)
     assert set(our_threads()) <= before
-
-
-@pytest.mark.parametrize(
-    "options", [{"timeout_s": 0}, {"timeout_s": -1}, {"timeout_s": 1e10}, {"connect_timeout_s": 0}]
-)
-def test_times_out_of_range_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(ConfigurationError, match="time-out"):
-        connect("localhost", **options)  # type: ignore[arg-type]

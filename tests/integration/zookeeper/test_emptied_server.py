@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from leaderq.clock import now_s
 from leaderq.queues import DistributedQueue
 from leaderq.term import Reason
 from leaderq.testing import ZooKeeperServer, eventually
@@ -47,20 +46,6 @@ def test_a_session_with_servers_that_were_emptied_is_over_and_another_begins(
     eventually(lambda: session.state is SessionState.CONNECTED and session.id != former)
     assert heard.index(SessionState.LOST) < heard.index(SessionState.CONNECTED)
     assert session.exists("/seen") is None
-
-
-def test_nobody_gives_up_a_session_that_a_server_still_knows(
-    server: ZooKeeperServer, session: Session
-) -> None:
-    former = session.id
-    server.kill()
-    eventually(lambda: session.state is SessionState.SUSPENDED)
-    down_s = now_s()
-    eventually(lambda: now_s() > down_s + 3 * T)
-    server.start()
-    eventually(lambda: session.state is SessionState.CONNECTED)
-    assert session.id == former
-    assert session.exists("/seen") is not None
 
 
 def test_who_led_before_the_servers_were_emptied_leads_again_under_a_higher_number(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -17,7 +16,7 @@ import pytest
 from leaderq.clock import now_s
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.testing.waiting import patience
-from leaderq.zookeeper import Credentials, Session, SessionEnder, SessionState, end_session
+from leaderq.zookeeper import Credentials, Session, SessionEnder, end_session
 
 Connect = Callable[..., Session]
 OWNER = """
@@ -93,32 +92,6 @@ def test_a_stranger_at_the_port_of_a_server_has_ended_no_session_and_holds_nobod
         peer.close()
 
 
-def sessions_of(server: ZooKeeperServer) -> set[str]:
-    """The ids of all sessions that the server knows."""
-    return set(
-        re.findall(r"^\s+(0x[0-9a-f]+)$", eventually(lambda: server.ask("dump")), re.MULTILINE)
-    )
-
-
-def test_ending_begins_no_session_of_its_own(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    opened: Connect,
-    fault_proxy: Callable[[str], FaultProxy],
-) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address + znode_root, timeout_s=30.0)
-    assert session.credentials is not None
-    credentials = session.credentials
-    proxy.refuse()  # or the owner, deprived of its session, begins another
-    eventually(lambda: session.state is SessionState.SUSPENDED)
-    before = sessions_of(zookeeper_server)
-    assert hex(credentials.session_id) in before
-    for _ in range(2):  # the second time there is none to be ended
-        assert end_session(zookeeper_server.address, credentials, timeout_s=30)
-        assert sessions_of(zookeeper_server) <= before - {hex(credentials.session_id)}
-
-
 def test_a_wrong_password_ends_nothing(zookeeper_server: ZooKeeperServer, session: Session) -> None:
     session.create("/e", ephemeral=True)
     assert session.id is not None
@@ -146,40 +119,6 @@ def test_a_dead_server_and_a_silent_one_do_not_keep_the_living_from_being_asked(
     ender = SessionEnder(f"{closed_port},{silent.address},{zookeeper_server.address}/some/chroot")
     assert ender.end(session.credentials, timeout_s=30)
     assert watcher.exists("/e") is None
-
-
-def test_with_nobody_to_ask_the_answer_is_no(session: Session, closed_port: str) -> None:
-    assert session.credentials is not None
-    assert not end_session(closed_port, session.credentials, timeout_s=0.3)
-    assert not SessionEnder(closed_port).end(session.credentials, timeout_s=60, patient=False)
-    assert not end_session("no-such-host.invalid", session.credentials, timeout_s=0.3)
-
-
-def test_a_server_that_comes_back_in_time_is_asked_again(
-    zookeeper_server: ZooKeeperServer, session: Session, fault_proxy: Callable[[str], FaultProxy]
-) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    proxy.refuse()
-    assert session.credentials is not None
-    outcome: list[bool] = []
-    credentials = session.credentials
-    thread = threading.Thread(
-        target=lambda: outcome.append(end_session(proxy.address, credentials, timeout_s=30))
-    )
-    thread.start()
-    proxy.heal()
-    thread.join(60)
-    assert outcome == [True]
-
-
-def test_the_owner_of_an_ended_session_hears_of_it(
-    zookeeper_server: ZooKeeperServer, session: Session
-) -> None:
-    heard: list[SessionState] = []
-    session.add_listener(heard.append)
-    assert session.credentials is not None
-    assert end_session(zookeeper_server.address, session.credentials, timeout_s=30)
-    eventually(lambda: SessionState.LOST in heard)
 
 
 def test_any_member_of_an_ensemble_can_end_a_session(
@@ -233,19 +172,3 @@ def test_ending_needs_neither_kazoo_nor_ssl_nor_a_name_server(
     assert "leaderq.zookeeper.ending" in loaded
     assert {"kazoo", "ssl", "leaderq.zookeeper.session"} & loaded == set()
     assert [name for name in loaded if name.startswith("later:")] == []
-
-
-def test_a_name_server_that_does_not_answer_holds_up_nobody(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    answered = threading.Event()
-    monkeypatch.setattr(
-        "leaderq.zookeeper.ending.socket.getaddrinfo", lambda *_, **__: answered.wait(60) and []
-    )
-    ender, before = SessionEnder("zookeeper.example"), threading.active_count()
-    for _ in range(3):
-        assert not ender.end(Credentials(1, b"x" * 16), timeout_s=0.1)
-    # one waits for the answer, however often it is asked
-    assert threading.active_count() == before + 1
-    answered.set()
-    eventually(lambda: threading.active_count() == before)

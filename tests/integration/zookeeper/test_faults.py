@@ -13,7 +13,7 @@ import pytest
 
 from leaderq.errors import ConnectionLost, LeaderqError, NotConnected
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
-from leaderq.zookeeper import Create, GetData, Session, SessionState, connect
+from leaderq.zookeeper import Create, Session, SessionState
 
 Connect = Callable[..., Session]
 CREATE, MULTI = 1, 14
@@ -78,21 +78,6 @@ def test_a_black_hole_is_noticed_in_use_or_idle(
         eventually(lambda: session.exists("/"), timeout_s=20)
 
 
-def test_one_direction_alone_is_noticed_too(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    opened: Connect,
-    fault_proxy: Callable[[str], FaultProxy],
-) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address + znode_root, timeout_s=2.0)
-    with in_use(session):
-        proxy.freeze_direction("to_client")
-        eventually(lambda: session.state is SessionState.SUSPENDED, timeout_s=20)
-        proxy.heal()
-        eventually(lambda: session.exists("/"), timeout_s=20)
-
-
 def test_a_full_socket_holds_up_nobody(
     zookeeper_server: ZooKeeperServer,
     znode_root: str,
@@ -149,23 +134,6 @@ def test_a_lost_reply_leaves_the_outcome_unknown_and_says_so(
     eventually(lambda: session.exists("/a"))
 
 
-def test_a_slow_network_is_no_fault(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    opened: Connect,
-    fault_proxy: Callable[[str], FaultProxy],
-) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address + znode_root, timeout_s=15.0)
-    heard: list[SessionState] = []
-    session.add_listener(heard.append)
-    session.create("/big", b"x" * 400_000)
-    proxy.delay(0.05)
-    answers = [session.multi_read_async([GetData("/big")] * 5) for _ in range(5)]
-    assert all(len(answer.result(30)) == 5 for answer in answers)
-    assert heard == []
-
-
 def test_a_dead_host_costs_a_part_of_the_time_out_and_not_all_of_it(
     zookeeper_server: ZooKeeperServer,
     znode_root: str,
@@ -193,20 +161,3 @@ def test_a_dead_host_costs_a_part_of_the_time_out_and_not_all_of_it(
         eventually(lambda: heard.count(SessionState.CONNECTED) >= number, timeout_s=30)  # noqa: B023
     assert SessionState.LOST not in heard
     assert session.id == first
-
-
-def test_a_quorum_that_goes_and_comes_back_keeps_the_session(
-    zookeeper_ensemble: object, znode_root: str
-) -> None:
-    members = zookeeper_ensemble.members  # type: ignore[attr-defined]
-    with connect(zookeeper_ensemble.address + znode_root, timeout_s=30.0) as session:  # type: ignore[attr-defined]
-        first = session.id
-        session.create("/e", ephemeral=True)
-        for member in members[:2]:
-            member.kill()
-        eventually(lambda: session.state is SessionState.SUSPENDED, timeout_s=30)
-        for member in members[:2]:
-            member.start()
-        assert eventually(lambda: session.exists("/"), timeout_s=60)
-        assert session.id == first
-        assert eventually(lambda: session.exists("/e")).ephemeral_owner == first

@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-import gc
-import logging
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hearing import without_resumptions
 from kazoo.client import KazooClient
-from kazoo.protocol.states import KazooState
-from kazoo.security import ACL, Id, make_digest_acl
 
-from leaderq import Candidate, Observer
+from leaderq import Candidate
 from leaderq.clock import now_s
 from leaderq.errors import (
-    AccessRefused,
     ConfigurationError,
     Deposed,
     NoNode,
-    ServersUnreachable,
-    SessionClosed,
 )
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import (
     Create,
-    Credentials,
     GetData,
     Session,
     SessionState,
     WatchEvent,
     WatchKind,
     as_session,
-    end_session,
 )
 
-Connect = Callable[..., Session]
 MakeClient = Callable[..., KazooClient]
 
 
@@ -69,14 +55,6 @@ def client(zookeeper_server: ZooKeeperServer, session: Session, started: MakeCli
     return started(zookeeper_server.address + session.chroot, timeout=100.0)
 
 
-def our_threads() -> list[str]:
-    return sorted(one.name for one in threading.enumerate() if one.name.startswith("leaderq-kazoo"))
-
-
-def test_a_session_is_a_session_already(session: Session) -> None:
-    assert as_session(session) is session
-
-
 def test_a_client_gets_a_session_of_its_own_that_does_what_all_do(client: KazooClient) -> None:
     session = as_session(client)
     assert session.state is SessionState.CONNECTED
@@ -89,51 +67,6 @@ def test_a_client_gets_a_session_of_its_own_that_does_what_all_do(client: KazooC
     assert sorted(client.get_children("/")) == ["a", "b-0000000001"]
     session.replace("a session of its own can be replaced")
     eventually(lambda: session.state is SessionState.CONNECTED)
-
-
-def test_all_users_of_a_client_share_its_session_and_another_client_has_another(
-    client: KazooClient, started: MakeClient, zookeeper_server: ZooKeeperServer
-) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        sessions = set(pool.map(lambda _: as_session(client), range(8)))
-    assert sessions == {as_session(client)}
-    assert as_session(started(zookeeper_server.address)) not in sessions
-
-
-def test_the_time_out_is_the_granted_one_and_not_the_one_asked_for(client: KazooClient) -> None:
-    assert as_session(client).timeout_s == 60.0
-
-
-def test_the_credentials_and_the_acl_of_the_client_are_used(
-    zookeeper_server: ZooKeeperServer, session: Session, started: MakeClient
-) -> None:
-    where = zookeeper_server.address + session.chroot
-    bobs = [make_digest_acl("bob", "2", all=True)]
-    bob = started(where, auth_data=[("digest", "bob:2")], default_acl=bobs)
-    bob.create("/bobs", b"x")
-    both = as_session(
-        started(where, auth_data=[("digest", "alice:1"), ("digest", "bob:2")], default_acl=bobs)
-    )
-    assert both.get("/bobs")[0] == b"x"
-    both.create("/also bobs")
-    assert bob.get_acls("/also bobs")[0] == bobs
-    with pytest.raises(AccessRefused):
-        as_session(started(where)).get("/also bobs")
-
-
-def test_a_client_with_sasl_gets_a_session_with_sasl(
-    sasl_server: ZooKeeperServer, znode_root: str, opened: Connect, started: MakeClient
-) -> None:
-    opened(sasl_server.address + znode_root)
-    options = {"mechanism": "DIGEST-MD5", "username": "alice", "password": "wonderland"}
-    alices = [ACL(31, Id("sasl", "alice"))]
-    session = as_session(
-        started(sasl_server.address + znode_root, sasl_options=options, default_acl=alices)
-    )
-    session.create("/hers", b"x")
-    assert session.get("/hers")[0] == b"x"
-    with pytest.raises(AccessRefused):
-        opened(sasl_server.address + znode_root).get("/hers")
 
 
 def test_a_client_with_tls_gets_a_session_with_tls(
@@ -163,57 +96,6 @@ def test_the_watches_of_both_are_their_own_and_the_client_is_not_changed(
     assert vars(client._connection).keys() == attributes.keys()
 
 
-def test_closing_by_one_user_deafens_no_other(client: KazooClient) -> None:
-    heard: list[object] = []
-    with as_session(client) as outer:
-        outer.create("/e", ephemeral=True)
-        with outer.watch_tree("/t", heard.append):
-            with as_session(client) as inner:
-                assert not inner.close()
-            outer.create("/t")
-            eventually(lambda: heard == [WatchEvent(WatchKind.CREATED, "/t")])
-    assert outer.state is SessionState.CONNECTED
-    assert client.exists("/e") is not None
-
-
-def test_fifty_observers_leave_nothing_behind(
-    client: KazooClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    def left_behind() -> tuple[int, int, int]:
-        descriptors = len(list(Path("/proc/self/fd").iterdir()))
-        return len(client.state_listeners), threading.active_count(), descriptors
-
-    Observer.careers(client)
-    gc.collect()
-    before = left_behind()
-    with caplog.at_level(logging.DEBUG, "leaderq"):
-        for _ in range(50):
-            assert Observer.careers(client) == []
-            Observer(client, "c").view()
-    assert caplog.records == []
-    gc.collect()
-    assert left_behind() == before
-    assert before[0] == 1
-
-
-def test_when_the_client_has_stopped_its_session_is_over(
-    client: KazooClient, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("leaderq.zookeeper.kazoo_clients.STOP_S", 60.0)
-    own, heard = as_session(client), []
-    own.add_listener(heard.append)
-    # so that the end takes longer than the client's
-    own.add_listener(lambda _: threading.Event().wait(0.3))
-    own.create("/e", ephemeral=True)
-    client.stop()
-    assert session.exists("/e") is None
-    assert heard == [SessionState.CLOSED]
-    assert own.close()
-    assert isinstance(own.get_async("/").exception(0), SessionClosed)
-    eventually(lambda: our_threads() == [])
-    assert len(client.state_listeners) == 0
-
-
 def test_a_client_that_is_started_again_gets_a_new_session(client: KazooClient) -> None:
     first = as_session(client)
     for _ in range(3):
@@ -224,84 +106,6 @@ def test_a_client_that_is_started_again_gets_a_new_session(client: KazooClient) 
         assert second.exists("/") is not None
         first = second
     assert len(client.state_listeners) == 1
-
-
-def test_a_client_whose_session_expires_keeps_ours(
-    client: KazooClient, zookeeper_server: ZooKeeperServer
-) -> None:
-    session, heard, theirs = as_session(client), [], []
-    session.add_listener(heard.append)
-    client.add_listener(theirs.append)
-    assert end_session(zookeeper_server.address, Credentials(*client.client_id), timeout_s=30)
-    eventually(lambda: KazooState.LOST in theirs and theirs[-1] == KazooState.CONNECTED)
-    assert as_session(client) is session
-    assert heard == []
-
-
-def stopped_unheard(
-    server: ZooKeeperServer, session: Session, proxy: FaultProxy
-) -> tuple[KazooClient, Session]:
-    """A client stopped between the loss of its session and the next one: kazoo tells no listener of
-    that stop.
-    """
-    client = KazooClient(server.address + session.chroot, timeout=30.0)
-    client.start(timeout=60)
-    own, lost = as_session(client), threading.Event()
-
-    def on_state(state: str) -> None:
-        if state == KazooState.LOST:
-            proxy.refuse()
-            lost.set()
-
-    client.add_listener(on_state)
-    # for its next connection; our session's is direct
-    client.set_hosts(proxy.address + session.chroot)
-    assert end_session(server.address, Credentials(*client.client_id), timeout_s=30)
-    assert lost.wait(60)
-    client.stop()
-    client.close()
-    assert own.state is SessionState.CONNECTED
-    return client, own
-
-
-def test_a_client_that_is_forgotten_ends_its_session_however_it_was_stopped(
-    zookeeper_server: ZooKeeperServer,
-    session: Session,
-    fault_proxy: Callable[[str], FaultProxy],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.CRITICAL, "kazoo.client")  # or the errors logged keep the client
-    client, own = stopped_unheard(zookeeper_server, session, fault_proxy(zookeeper_server.address))
-    own.create("/e", ephemeral=True)
-    del client
-    eventually(lambda: gc.collect() is not None and own.state is SessionState.CLOSED)
-    eventually(lambda: session.exists("/e") is None)
-    eventually(lambda: our_threads() == [])
-
-
-def test_a_stop_that_nobody_told_us_of_is_found_at_the_next_change(
-    zookeeper_server: ZooKeeperServer, session: Session, fault_proxy: Callable[[str], FaultProxy]
-) -> None:
-    client, own = stopped_unheard(zookeeper_server, session, fault_proxy(zookeeper_server.address))
-    own.drop_connection()
-    eventually(lambda: own.state is SessionState.CLOSED)
-    assert own.close()
-    assert client.state == KazooState.LOST
-
-
-def test_changes_of_state_are_heard(client: KazooClient, zookeeper_server: ZooKeeperServer) -> None:
-    session, heard = as_session(client), []
-    session.add_listener(heard.append)
-    first = session.id
-    assert session.credentials is not None
-    assert end_session(zookeeper_server.address, session.credentials, timeout_s=30)
-    eventually(lambda: SessionState.LOST in heard and heard[-1] is SessionState.CONNECTED)
-    assert without_resumptions(heard) == [
-        SessionState.SUSPENDED,
-        SessionState.LOST,
-        SessionState.CONNECTED,
-    ]
-    assert session.id not in (None, first)
 
 
 def test_a_silent_server_is_noticed_in_use_and_the_lease_follows_the_time_out_of_our_own_session(
@@ -343,62 +147,6 @@ def test_only_a_started_threaded_client_will_do(closed_port: str, client: KazooC
     client.handler = SimpleNamespace(name="sequential_gevent_handler", stop=client.handler.stop)
     with pytest.raises(ConfigurationError, match="threading handler"):
         as_session(client)
-
-
-def test_a_session_that_cannot_be_opened_leaves_nothing_and_is_tried_again(
-    zookeeper_server: ZooKeeperServer,
-    started: MakeClient,
-    fault_proxy: Callable[[str], FaultProxy],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    client = started(proxy.address)
-    proxy.refuse()
-    with monkeypatch.context() as impatient:
-        impatient.setattr("leaderq.zookeeper.kazoo_clients.DEFAULT_CONNECT_TIMEOUT_S", 0.5)
-        with pytest.raises(ServersUnreachable):
-            as_session(client)
-    eventually(lambda: our_threads() == [])
-    assert len(client.state_listeners) == 0
-    proxy.heal()
-    assert as_session(client).exists("/") is not None
-
-
-def test_a_client_that_is_stopped_while_its_session_is_opened_gets_none(
-    client: KazooClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin = Session._begin
-
-    def begin_and_stop(session: Session, timeout_s: float) -> None:
-        begin(session, timeout_s)
-        client.stop()
-
-    monkeypatch.setattr(Session, "_begin", begin_and_stop)
-    with pytest.raises(ConfigurationError, match=r"start\(\)"):
-        as_session(client)
-    eventually(lambda: our_threads() == [])
-
-
-ENDING = """
-import sys
-from kazoo.client import KazooClient
-from leaderq.zookeeper import as_session
-client = KazooClient(sys.argv[1], timeout=30.0)
-client.start(timeout=60)
-as_session(client).create("/e", ephemeral=True)
-if "stop" in sys.argv:
-    client.stop()
-"""
-
-
-@pytest.mark.parametrize("how", ["stop", "leave"])
-def test_the_session_does_not_keep_the_interpreter_alive(
-    zookeeper_server: ZooKeeperServer, session: Session, how: str
-) -> None:
-    command = [sys.executable, "-c", ENDING, zookeeper_server.address + session.chroot, how]
-    subprocess.run(command, check=True, timeout=120)
-    # A stop takes both sessions along, although the process ends right after it.
-    assert (session.exists("/e") is None) is (how == "stop")
 
 
 def test_a_fork_gets_a_session_of_its_own(client: KazooClient) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from time import monotonic
 
 import pytest
@@ -15,10 +13,9 @@ from kazoo.protocol.serialization import Sync
 
 from leaderq.errors import ConnectionLost, NotConnected, SessionClosed
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
-from leaderq.zookeeper import Session, SessionState, connect, end_session
+from leaderq.zookeeper import Session, SessionState, end_session
 from leaderq.zookeeper.client import TimeWithoutAttempt
 from leaderq.zookeeper.connection import ServerConnection
-from leaderq.zookeeper.private_api import server_socket
 
 CONNECTED, SUSPENDED, LOST, CLOSED = (
     SessionState.CONNECTED,
@@ -33,39 +30,6 @@ def heard_by(session: Session) -> list[SessionState]:
     heard: list[SessionState] = []
     session.add_listener(heard.append)
     return heard
-
-
-def our_threads() -> list[str]:
-    return sorted(
-        thread.name for thread in threading.enumerate() if thread.name.startswith("leaderq-")
-    )
-
-
-def test_a_session_knows_what_was_granted(
-    zookeeper_server: ZooKeeperServer, opened: Connect
-) -> None:
-    assert opened(zookeeper_server.address, timeout_s=4.0).timeout_s == 4.0
-    assert opened(zookeeper_server.address, timeout_s=1000.0).timeout_s == 60.0
-    session = opened(zookeeper_server.address)
-    assert session.address == zookeeper_server.address
-    assert session.credentials is not None
-    assert session.credentials.session_id == session.id
-
-
-def test_the_time_out_granted_at_a_reconnection_is_known_before_the_reconnection_is_told(
-    opened: Connect,
-) -> None:
-    with ZooKeeperServer() as server:
-        session, seen = opened(server.address, timeout_s=30.0), []
-        session.add_listener(lambda state: seen.append((state, session.timeout_s, session.id)))
-        for longest_ms in (20_000, 3_000, 6_000):
-            server.settings["maxSessionTimeout"] = str(longest_ms)
-            server.restart()
-            wanted = (CONNECTED, longest_ms / 1000)
-            eventually(lambda: seen[-1:] and seen[-1][:2] == wanted, timeout_s=60)  # noqa: B023
-        told = [one[1] for one in seen if one[0] is CONNECTED]
-        assert told == [20.0, 3.0, 6.0]
-        assert session.resolved_servers == [("127.0.0.1", server.port)]
 
 
 def test_an_ended_session_is_lost_and_the_next_one_has_a_new_id(
@@ -141,15 +105,6 @@ def test_an_expired_session_is_lost_and_begun_again(
     assert session.id != first
 
 
-def test_a_dropped_connection_is_resumed_with_the_same_session(session: Session) -> None:
-    heard, first = heard_by(session), session.id
-    session.create("/e", ephemeral=True)
-    session.drop_connection()
-    eventually(lambda: heard == [SUSPENDED, CONNECTED])
-    assert session.id == first
-    assert session.exists("/e") is not None
-
-
 def test_without_a_connection_requests_fail_at_once_and_are_never_sent_later(
     zookeeper_server: ZooKeeperServer,
     znode_root: str,
@@ -198,21 +153,6 @@ def test_a_request_never_outlives_the_connection_it_was_made_on(session: Session
     assert [name for name, _ in failed if name[1:] in there] == []
     assert [name for name, error in made if error is None and name[1:] not in there] == []
     assert all(error is None or isinstance(error, ConnectionLost) for _, error in made)
-
-
-def test_a_server_that_restarts_finds_the_session_back(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
-) -> None:
-    session = opened(zookeeper_server.address + znode_root, timeout_s=30.0)
-    heard, first = heard_by(session), session.id
-    session.create("/e", ephemeral=True)
-    zookeeper_server.kill()
-    eventually(lambda: session.state is SUSPENDED)
-    zookeeper_server.restart()
-    eventually(lambda: session.state is CONNECTED, timeout_s=30)
-    assert heard == [SUSPENDED, CONNECTED]
-    assert session.id == first
-    assert session.exists("/e") is not None
 
 
 def test_a_replaced_session_is_lost_its_znodes_go_and_a_new_one_begins(
@@ -285,99 +225,6 @@ def test_closing_ends_the_session_at_once(
     assert (session.state, session.id, session.credentials) == (CLOSED, None, None)
 
 
-def test_closing_without_a_connection_ends_the_session_through_another_one(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    opened: Connect,
-    fault_proxy: Callable[[str], FaultProxy],
-) -> None:
-    other = opened(zookeeper_server.address + znode_root)
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(f"{proxy.address},{zookeeper_server.address}{znode_root}", timeout_s=30.0)
-    while server_socket(session._client.connection).getpeername()[1] != int(
-        proxy.address.rpartition(":")[2]
-    ):
-        session.replace("it must be on the proxy")
-        eventually(lambda: session.state is CONNECTED)
-    session.create("/e", ephemeral=True)
-    proxy.black_hole()
-    assert session.close(timeout_s=10.0)
-    assert other.exists("/e") is None
-
-
-def test_closing_while_suspended_and_nobody_answers_returns(
-    zookeeper_server: ZooKeeperServer, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
-) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address, timeout_s=4.0)
-    proxy.refuse()
-    eventually(lambda: session.state is SUSPENDED)
-    assert not session.close(timeout_s=1.0)
-    assert not session.close()  # it may live on: asking again does not change that
-    assert session.state is CLOSED
-    assert isinstance(session.get_async("/").exception(0), SessionClosed)
-
-
-def test_closing_a_black_holed_session_returns(
-    zookeeper_server: ZooKeeperServer, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
-) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address, timeout_s=20.0)
-    pending = session.get_async("/")
-    pending.result(10)
-    proxy.black_hole()
-    pending = session.get_async("/")
-    assert not session.close(timeout_s=1.0)
-    assert isinstance(pending.exception(5), ConnectionLost)
-
-
-def test_closing_a_session_that_has_expired_is_no_failure_although_nobody_answers(
-    zookeeper_server: ZooKeeperServer, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
-) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    session, lost = opened(proxy.address, timeout_s=30.0), threading.Event()
-
-    def on_state(state: SessionState) -> None:
-        if state is LOST:
-            proxy.refuse()
-            lost.set()
-
-    session.add_listener(on_state)
-    assert session.credentials is not None
-    assert end_session(zookeeper_server.address, session.credentials, timeout_s=30)
-    assert lost.wait(60)
-    assert session.close(timeout_s=1.0)
-
-
-def test_a_replaced_session_that_nobody_could_end_then_is_ended_when_a_server_answers_again(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    opened: Connect,
-    fault_proxy: Callable[[str], FaultProxy],
-) -> None:
-    other = opened(zookeeper_server.address + znode_root)
-    proxy = fault_proxy(zookeeper_server.address)
-    session, at_loss = opened(proxy.address + znode_root, timeout_s=100.0), []
-    session.create("/e", ephemeral=True)
-    session.add_listener(lambda _: at_loss.append((session.timeout_s, session.resolved_servers)))
-    proxy.refuse()
-    session.replace("the test wants it")
-    host, _, port = proxy.address.rpartition(":")
-    assert set(map(repr, at_loss)) == {repr((60.0, [(host, int(port))]))}  # as last heard of
-    proxy.heal()
-    eventually(lambda: other.exists("/e") is None)
-
-
-def test_closing_after_a_replacement_that_reached_nobody_does_not_claim_the_old_session_over(
-    zookeeper_server: ZooKeeperServer, opened: Connect, fault_proxy: Callable[[str], FaultProxy]
-) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address, timeout_s=30.0)
-    proxy.refuse()
-    session.replace("the test wants it")
-    assert not session.close(timeout_s=1.0)
-
-
 @pytest.mark.parametrize("where", ["listener", "watch", "answer"])
 def test_a_session_may_be_closed_from_its_own_threads(session: Session, where: str) -> None:
     def close(_: object) -> None:
@@ -413,24 +260,3 @@ def test_a_fork_must_not_use_its_parents_session(session: Session) -> None:
     assert b"over: False" in told
     assert session.exists("/") is not None
     assert session.state is CONNECTED
-
-
-def test_fifty_sessions_leave_no_thread_and_no_descriptor(
-    zookeeper_server: ZooKeeperServer,
-) -> None:
-    def open_descriptors() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    for number in range(52):
-        with connect(zookeeper_server.address, timeout_s=10.0) as session:
-            if number % 3 == 1:
-                session.drop_connection()
-            if number % 3 == 2:
-                session.replace("the test wants it")
-        if number == 1:
-            gc.collect()
-            eventually(lambda: our_threads() == [])
-            before = open_descriptors()
-    eventually(lambda: our_threads() == [])
-    gc.collect()
-    eventually(lambda: open_descriptors() <= before)

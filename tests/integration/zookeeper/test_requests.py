@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
 from leaderq.errors import (
     BadVersion,
-    ConfigurationError,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -15,7 +13,7 @@ from leaderq.errors import (
     TooLarge,
     ZooKeeperError,
 )
-from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.testing import eventually
 from leaderq.zookeeper import (
     Check,
     Create,
@@ -27,7 +25,6 @@ from leaderq.zookeeper import (
     SetData,
     Stat,
 )
-from leaderq.zookeeper.paths import join
 from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Multi
 
 
@@ -69,26 +66,6 @@ def test_refusals_say_what_and_where(session: Session) -> None:
         assert type(failure) is error
         assert isinstance(failure, ZooKeeperError)
         assert failure.path in str(failure)
-
-
-def test_an_ephemeral_znode_takes_no_children(session: Session) -> None:
-    session.create("/e", ephemeral=True)
-    with pytest.raises(ZooKeeperError, match="ephemeral"):
-        session.create("/e/c")
-
-
-def test_a_bad_path_is_refused_at_the_call(session: Session) -> None:
-    with pytest.raises(ConfigurationError):
-        session.get_async("relative")
-    with pytest.raises(ConfigurationError):
-        session.multi_async([Create("/a//b")])
-
-
-def test_a_path_is_made_with_its_parents_and_may_exist(session: Session) -> None:
-    session.ensure_path("/a/b/c")
-    session.ensure_path("/a/b/c")
-    session.ensure_path("/")
-    assert session.children("/a/b") == ["c"]
 
 
 def test_a_multi_gives_a_result_for_each_operation(session: Session) -> None:
@@ -142,24 +119,6 @@ def test_a_multi_read_gives_each_read_its_own_outcome(session: Session) -> None:
     assert session.multi_read([]) == []
 
 
-@pytest.mark.parametrize("parent", ["/", "/q"])
-def test_children_are_read_and_measured_by_name(session: Session, parent: str) -> None:
-    session.ensure_path(parent)
-    path, empty = join(parent, "a"), join(parent, "empty")
-    session.create(path, b"12345")
-    session.create(empty)
-    session.set(path, b"1234567")
-    names = ["a", "gone", "empty"]
-    read = session.child_data_async(parent, names).result(5)
-    assert read[0] == (b"1234567", session.get(path)[1].ctime_ms, 1)
-    assert isinstance(read[1], NoNode)
-    assert read[1].path == join(parent, "gone")
-    assert read[2] == (b"", session.get(empty)[1].ctime_ms, 0)
-    assert session.child_sizes_async(parent, names).result(5) == [7, 0, 0]
-    session.close()
-    assert isinstance(session.child_sizes_async(parent, names).exception(5), SessionClosed)
-
-
 def test_a_multi_read_brings_more_than_a_request_may_hold(session: Session) -> None:
     block = b"x" * 500_000
     for name in "abcdef":
@@ -188,20 +147,6 @@ def test_the_largest_request_passes_and_one_byte_more_is_refused_unsent(session:
     assert session.children("/") == ["big"]
 
 
-def test_paths_are_seen_without_the_chroot(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    session: Session,
-    opened: Callable[..., Session],
-) -> None:
-    outside = opened(zookeeper_server.address)
-    session.create("/a", b"x")
-    assert outside.get(f"{znode_root}/a")[0] == b"x"
-    assert session.exists("/") == outside.exists(znode_root)
-    assert session.multi([Create("/b")]) == ["/b"]
-    assert sorted(outside.children(znode_root)) == ["a", "b"]
-
-
 def test_callbacks_of_futures_do_not_run_on_the_connection_thread_and_may_wait_for_requests(
     session: Session,
 ) -> None:
@@ -217,18 +162,6 @@ def test_callbacks_of_futures_do_not_run_on_the_connection_thread_and_may_wait_f
     ((name, stat),) = seen
     assert "answers" in name
     assert stat is not None
-
-
-def test_thousands_of_requests_at_once_are_all_answered_in_order(session: Session) -> None:
-    session.create("/n")
-    futures = [session.set_async("/n", b"x") for _ in range(5000)]
-    assert [future.result(30).version for future in futures] == list(range(1, 5001))
-
-
-def test_a_cancelled_request_does_no_harm(session: Session) -> None:
-    for _ in range(50):
-        session.exists_async("/").cancel()
-    assert session.exists("/") is not None
 
 
 def test_a_listener_that_waits_for_an_answer_is_told_not_to(session: Session) -> None:

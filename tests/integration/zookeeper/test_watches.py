@@ -18,10 +18,6 @@ CREATED, DELETED, CHANGED, CHILDREN, SESSION = (
 )
 
 
-def reconnected(session: Session) -> bool:
-    return session.state is SessionState.CONNECTED
-
-
 def test_a_watch_fires_once_with_the_path_as_the_session_sees_it(session: Session) -> None:
     heard: list[WatchEvent] = []
     session.exists("/a", heard.append)
@@ -36,17 +32,6 @@ def test_a_watch_fires_once_with_the_path_as_the_session_sees_it(session: Sessio
     session.get("/a", heard.append)
     session.delete("/a")
     eventually(lambda: heard[3:] == [WatchEvent(DELETED, "/a")])
-
-
-def test_the_same_watch_asked_for_often_fires_once(session: Session) -> None:
-    heard: list[WatchEvent] = []
-    for _ in range(20):
-        session.exists("/a", heard.append)
-    session.create("/a")
-    session.exists("/b", heard.append)
-    session.create("/b")
-    eventually(lambda: WatchEvent(CREATED, "/b") in heard)  # and all that came before it
-    assert heard == [WatchEvent(CREATED, "/a"), WatchEvent(CREATED, "/b")]
 
 
 def test_a_watch_lost_with_the_connection_says_so(session: Session) -> None:
@@ -102,14 +87,6 @@ def test_a_tree_is_watched_for_as_long_as_wanted(session: Session) -> None:
     eventually(lambda: len(heard) == len(wanted) + 1)
 
 
-def test_the_whole_chroot_can_be_watched(session: Session) -> None:
-    heard: list[WatchEvent] = []
-    with session.watch_tree("/", heard.append):
-        session.create("/a")
-        session.set("/", b"x")
-        eventually(lambda: heard == [WatchEvent(CREATED, "/a"), WatchEvent(CHANGED, "/")])
-
-
 def test_a_node_is_watched_with_its_children_but_not_below(session: Session) -> None:
     heard: list[WatchEvent] = []
     with session.watch_node("/n", heard.append):
@@ -127,57 +104,6 @@ def test_a_node_is_watched_with_its_children_but_not_below(session: Session) -> 
                 ]
             )
         )
-
-
-def test_one_shot_and_persistent_watches_do_not_take_each_others_events(session: Session) -> None:
-    tree: list[WatchEvent] = []
-    once: list[WatchEvent] = []
-    session.create("/t")
-    session.create("/t/a")
-    with session.watch_tree("/t", tree.append):
-        session.get("/t/a", once.append)
-        session.children("/t", once.append)
-        session.set("/t/a", b"1")
-        session.set("/t/a", b"2")
-        session.create("/t/b")
-        eventually(
-            lambda: (
-                tree
-                == [
-                    WatchEvent(CHANGED, "/t/a"),
-                    WatchEvent(CHANGED, "/t/a"),
-                    WatchEvent(CREATED, "/t/b"),
-                ]
-            )
-        )
-        # The last event goes to those who watch once after it went to those who watch on.
-        eventually(lambda: once == [WatchEvent(CHANGED, "/t/a"), WatchEvent(CHILDREN, "/t")])
-
-
-def test_closing_a_persistent_watch_leaves_one_shot_watches_and_its_twins_alone(
-    session: Session,
-) -> None:
-    once: list[WatchEvent] = []
-    twin: list[WatchEvent] = []
-    session.create("/t")
-    closing = session.watch_tree("/t", print)
-    node = session.watch_node("/t", print)
-    session.get("/t", once.append)
-    staying = session.watch_tree("/t", twin.append)
-    closing.close()
-    node.close()
-    session.sync()
-    session.set("/t", b"x")
-    eventually(lambda: once == twin == [WatchEvent(CHANGED, "/t")])
-    staying.close()
-
-
-def test_the_server_forgets_a_watch_that_is_closed(
-    zookeeper_server: ZooKeeperServer, session: Session, znode_root: str
-) -> None:
-    with session.watch_tree("/t", print), session.watch_node("/t", print):
-        eventually(lambda: f"{znode_root}/t" in zookeeper_server.ask("wchp"))
-    eventually(lambda: f"{znode_root}/t" not in zookeeper_server.ask("wchp"))
 
 
 def test_a_tree_watch_stands_again_after_a_reconnection_and_says_that_it_was_away(

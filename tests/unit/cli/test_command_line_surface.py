@@ -17,10 +17,9 @@ import pytest
 
 from leaderq.cli import main
 from leaderq.cli.entry import exit_code
-from leaderq.cli.options import SettingOption, takes_value
+from leaderq.cli.options import SettingOption
 from leaderq.cli.verbs import leaderq
 from leaderq.config import TABLE
-from leaderq.config.loading import FOREIGN_VARIABLES
 from leaderq.errors import (
     AccessRefused,
     ConfigurationError,
@@ -84,20 +83,6 @@ LEAVES = [
     "journal send",
     "journal truncate",
 ]
-READS = [
-    "status",
-    "members",
-    "history",
-    "dead ls",
-    "dead show",
-    "queue ls",
-    "queue peek",
-    "queue dead",
-    "analyze",
-    "config show",
-    "doctor",
-    "version",
-]
 
 
 def commands(
@@ -140,15 +125,6 @@ def test_the_help_of_every_verb_says_what_it_does_with_an_example(words):
     assert "Example" in text
 
 
-def test_what_one_call_is_told_has_no_variable_so_that_none_confirms_or_aims_it():
-    """One ``export LEADERQ_QUEUE_YES=1`` in a profile would disarm every guard."""
-    for path, found in commands():
-        for option in found.params:
-            allowed = {"LEADERQ_JSON", "LEADERQ_DEBUG", "LEADERQ_ON_EXIT"}
-            assert option.envvar is None or option.envvar in allowed, f"{path} {option.opts[0]}"
-            assert option.envvar is None or option.envvar in FOREIGN_VARIABLES
-
-
 def test_a_confirmation_by_a_variable_is_refused_rather_than_followed(
     capsys, monkeypatch, tmp_path
 ):
@@ -158,35 +134,6 @@ def test_a_confirmation_by_a_variable_is_refused_rather_than_followed(
     assert (code, "give --yes" in err) == (2, True)
     code, _, err = run(capsys, "status")
     assert (code, "LEADERQ_QUEUE_YES is not a setting of leaderq" in err) == (2, True)
-
-
-def test_before_a_replay_its_help_says_who_else_is_given_the_records():
-    text = help_of(command("dead replay"))
-    assert (
-        "Every group that reads those topics gets the records again, also groups that have handled"
-        " them. Where that is wrong, send them to a topic of their own with --to" in text
-    )
-
-
-@pytest.mark.parametrize("words", ["queue resume", "status", "dead ls", "transfer"])
-def test_help_shows_what_the_verb_itself_takes_and_folds_how_to_reach_servers(words):
-    text = command(words).get_help(click.Context(command(words), info_name="x", terminal_width=80))
-    own, _, folded = text.partition("Settings (leaderq config show --help explains them):")
-    assert "--zookeeper" not in own
-    assert ("--zookeeper --root" in folded) is not words.startswith("queue")  # which lie anywhere
-    assert len(folded.splitlines()) <= 12
-    assert not any(line.endswith("-") for line in folded.splitlines())
-
-
-@pytest.mark.parametrize(
-    "group", [[], ["queue"], ["dead"], ["journal"], ["config"], ["servers"], ["topics"]]
-)
-def test_a_group_alone_shows_its_verbs_each_with_a_whole_line(capsys, group):
-    code, out, err = run(capsys, *group)
-    assert (code, err) == (0, "")
-    lines = out.partition("Verbs:\n")[2].splitlines()
-    assert lines
-    assert all(line.endswith(".") and not line.endswith("..") for line in lines)
 
 
 def test_run_and_config_show_take_every_setting_that_is_no_secret():
@@ -239,11 +186,6 @@ def test_a_verb_asks_only_for_options_that_it_takes(words):
     assert asked <= own | {"settings", "load"}
 
 
-@pytest.mark.parametrize("words", READS)
-def test_verbs_that_read_can_write_json(words):
-    assert "--json" in {name for option in command(words).params for name in option.opts}
-
-
 def test_the_list_of_settings_is_generated_from_the_table():
     text = help_of(command("config show"))
     for row in TABLE:
@@ -251,42 +193,10 @@ def test_the_list_of_settings_is_generated_from_the_table():
         assert row.help in text
 
 
-@pytest.mark.parametrize(
-    ("argument", "answer"),
-    [
-        ("--zookeeper", True),
-        ("--zookeeper=a", False),
-        ("--no-guardian", False),
-        ("--guardian", False),
-        ("--config", True),
-        ("--debug", False),
-        ("--kafka-password-file", True),
-        ("--kafka-password", None),
-        ("--json", None),
-        ("status", None),
-    ],
-)
-def test_options_before_the_verb_are_known_with_their_values(argument, answer):
-    assert takes_value(argument) is answer
-
-
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = main(arguments)
     out, err = capsys.readouterr()
     return code, out, err
-
-
-def test_settings_may_stand_before_the_verb_and_the_later_one_wins(capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    for arguments in (
-        ["--id", "a", "config", "show"],
-        ["config", "--id=a", "show"],
-        ["config", "show", "--id", "a"],
-        ["--id", "b", "config", "show", "--id", "a"],
-    ):
-        code, out, _ = run(capsys, *arguments)
-        assert code == 0
-        assert re.search(r"^id +a +--id$", out, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -330,34 +240,6 @@ def test_wrong_usage_is_one_clear_line_and_exit_code_2(
     assert err.count("\n") == 1
 
 
-def test_alone_it_shows_help(capsys):
-    code, out, err = run(capsys)
-    assert code == 0
-    assert "Verbs:" in out
-    assert err == ""
-
-
-def test_every_problem_of_the_configuration_has_a_line_of_its_own(capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LEADERQ_KAFKA", "a:b")
-    code, _, err = run(capsys, "config", "show", "--root", "x")
-    assert code == 2
-    assert [line.split(":")[2].strip() for line in err.splitlines()] == ["--root", "LEADERQ_KAFKA"]
-
-
-def test_debug_adds_the_traceback(capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    for arguments in (
-        ["--debug", "config", "show", "--root", "x"],
-        ["config", "show", "--root", "x", "--debug"],
-    ):
-        assert "Traceback" in run(capsys, *arguments)[2]
-    monkeypatch.setenv("LEADERQ_DEBUG", "1")
-    assert "Traceback" in run(capsys, "config", "show", "--root", "x")[2]
-    monkeypatch.setenv("LEADERQ_DEBUG", "0")
-    assert "Traceback" not in run(capsys, "config", "show", "--root", "x")[2]
-
-
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -396,28 +278,3 @@ def test_help_loads_neither_client_library_nor_the_verbs():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stderr.split()
     assert {"kazoo", "kafka", "logging", "leaderq.cli.run"} & set(loaded) == set()
-
-
-def test_versions_name_what_is_optional_too(capsys):
-    code, out, _ = run(capsys, "version", "--json")
-    assert code == 0
-    assert {"leaderq", "kazoo", "kafka-python", "confluent-kafka", "prometheus-client"} <= set(
-        json.loads(out)
-    )
-
-
-def test_doctor_takes_a_career_that_drains_nothing(capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "counting_for_doctor.py").write_text(
-        "from leaderq import LeaderCareer\n\nclass Counting(LeaderCareer):\n    def execute(self,"
-        " term): ...\n"
-    )
-    nowhere = ["--zookeeper", "127.0.0.1:1", "--connect-timeout-s", "0.1"]
-    _, out, _ = run(
-        capsys, "doctor", "--quick", "--json", "--career", "counting_for_doctor:Counting", *nowhere
-    )
-    found = {each["check"]: each for each in map(json.loads, out.splitlines())}
-    assert found["career"]["verdict"] == "ok"
-    assert found["career"]["detail"].startswith(
-        "counting can be made from counting_for_doctor:Counting"
-    )

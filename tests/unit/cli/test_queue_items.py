@@ -10,29 +10,22 @@ import signal
 import sys
 import termios
 import threading
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.cli.output import json_value, local, write_table
 from leaderq.cli.queue.drain import ItemWriter, Outlet
 from leaderq.cli.queue.put import (
     BadEntry,
     Entry,
     Keys,
-    from_base64,
     from_json,
-    grouped,
-    numbered,
     pieces,
 )
-from leaderq.cli.queue.showing import brief, item_json, item_row, queue_row
+from leaderq.cli.queue.showing import brief, item_json
 from leaderq.cli.signals import Stopping
-from leaderq.errors import ConfigurationError
-from leaderq.queues.admin import Browsed, Overview
+from leaderq.queues.admin import Browsed
 from leaderq.queues.admin.contents import read
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.payload import encode
@@ -60,26 +53,6 @@ def item(name: str, *values: bytes) -> Browsed:
 def test_lines_are_what_they_were_however_they_come(values, size):
     data = b"".join(value + b"\n" for value in values)
     assert [one for batch in pieces(Trickle(data, size), b"\n") for one in batch] == values
-
-
-def test_the_last_item_needs_no_end_and_a_line_without_end_is_refused():
-    assert list(pieces(io.BytesIO(b"a\n\nb"), b"\n")) == [[b"a", b""], [b"b"]]
-    assert list(pieces(io.BytesIO(b"a\0\n\0"), b"\0")) == [[b"a", b"\n"]]
-    with pytest.raises(ConfigurationError, match="item 2 is longer than 4194304 bytes"):
-        list(pieces(io.BytesIO(b"a\n" + bytes(5 << 20)), b"\n"))
-
-
-def test_values_share_znodes_across_what_comes_at_a_time_and_pauses_are_told():
-    batches = [[b"a", b"b", b"c"], [b"d"], [b"e"]]
-    entries = list(grouped(numbered(batches), 2, Keys))
-    assert entries == [
-        Entry(1, (b"a", b"b"), Keys()),
-        None,
-        Entry(3, (b"c", b"d"), Keys()),
-        None,
-        None,
-        Entry(5, (b"e",), Keys()),
-    ]
 
 
 def test_what_one_verb_writes_the_other_reads():
@@ -112,12 +85,6 @@ def test_a_line_that_is_no_item_says_why(line, said):
         from_json(1, line)
 
 
-def test_base64_is_taken_exactly():
-    assert from_base64(b"/wo=") == b"\xff\n"
-    with pytest.raises(BadEntry):
-        from_base64(b"/w o=")
-
-
 @pytest.mark.parametrize(
     ("data", "shown"),
     [
@@ -133,26 +100,6 @@ def test_base64_is_taken_exactly():
 )
 def test_an_item_is_shown_on_one_short_line_that_harms_no_terminal(data, shown):
     assert brief(data) == shown
-
-
-def test_values_are_text_where_they_are_some_and_marked_where_not():
-    assert json_value("ä".encode()) == "ä"
-    assert json_value(b"\xff") == {"base64": "/w=="}
-
-
-def test_times_that_no_calendar_holds_are_shown_as_numbers():
-    far = item("queue-|7FFFFFFFFFFFFFFF|0000000001", b"a")
-    assert item_row(far, QueueKind.DELAY, with_locks=False)[1] == "9223372036854775807 ms"
-    said = item_json(far, QueueKind.DELAY)
-    assert (said["due"], said["due_ms"]) == (None, 9223372036854775807)
-    assert local(None) is None
-
-
-def test_a_queue_near_the_end_of_its_numbers_says_so():
-    row = queue_row(
-        Overview("/q", True, QueueKind.PLAIN, 1, next_sequence=2**31 - 5, oldest_ms=0), 61_000
-    )
-    assert row[7:] == ("1 m 1 s", "its numbers run out at 2147483647")
 
 
 def test_the_writer_counts_what_a_reader_will_take_for_several():
@@ -199,15 +146,3 @@ def test_a_signal_prevents_a_piece_or_lets_it_be_written_to_its_end():
     finally:
         os.close(source)
         os.close(sink)
-
-
-def test_a_long_table_is_as_wide_as_its_first_rows_and_written_as_it_comes(capsys):
-    def rows() -> Iterator[tuple[Any, ...]]:
-        for n in range(150):
-            if n == 120:
-                assert capsys.readouterr().out.count("\n") > 110
-            yield n, "x" * (n // 100 * 9)
-
-    assert write_table(("N", "X"), rows()) == 150
-    assert write_table(("N",), []) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "149  xxxxxxxxx"

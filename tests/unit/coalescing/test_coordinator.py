@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import pytest
 
@@ -69,14 +68,6 @@ def test_a_key_that_cannot_be_hashed_is_refused_and_leaves_nothing():
     assert coordinator.stats().running == 0
 
 
-def test_without_waiters_the_second_is_declined():
-    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
-    first = coordinator.enqueue("k")
-    assert coordinator.enqueue("k").refusal is Refusal.FULL
-    coordinator.dequeue(first)
-    assert coordinator.enqueue("k").outcome is EnqueueOutcome.ACCEPT
-
-
 def test_several_wait_and_run_in_the_order_in_which_they_came(pool):
     coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=3)
     ran = []
@@ -95,15 +86,6 @@ def test_several_wait_and_run_in_the_order_in_which_they_came(pool):
     for each in done:
         each.result()
     assert ran == [0, 1, 2]
-
-
-def test_dequeuing_twice_or_for_another_changes_nothing(pool):
-    coordinator: QueueCoordinator[str] = QueueCoordinator()
-    first = coordinator.enqueue("k")
-    assert coordinator.dequeue(first)
-    second = coordinator.enqueue("k")
-    assert not coordinator.dequeue(first)
-    assert second.is_current and not first.is_current
 
 
 def test_a_key_is_dequeued_by_the_thread_that_runs_on_it_and_no_other(pool):
@@ -137,16 +119,6 @@ def test_whoever_gives_up_tells_how_many_relied_on_it(pool, monkeypatch):
     with pytest.raises(WaitTimedOut, match="3 that relied on it") as caught:
         patient.result()
     assert caught.value.covers == 3
-
-
-def test_trying_never_waits_and_leaves_nothing_behind():
-    coordinator: QueueCoordinator[str] = QueueCoordinator()
-    token = coordinator.try_enqueue("k")
-    assert token
-    assert coordinator.try_enqueue("k").refusal is Refusal.BUSY
-    assert coordinator.state("k") is TrafficState.PROCESS
-    coordinator.dequeue(token)
-    assert coordinator.state("k") is TrafficState.INIT
 
 
 class TestOffers:
@@ -186,13 +158,6 @@ class TestOffers:
         assert coordinator.dequeue(first)
         assert called == [third] and third
         assert "the key goes to the next" in caplog.text
-
-    def test_a_long_line_of_calls_that_dequeue_at_once_does_not_exhaust_the_stack(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=20_000)
-        head = coordinator.offer("k", coordinator.dequeue)
-        tokens = [coordinator.offer("k", coordinator.dequeue) for _ in range(3_000)]
-        coordinator.dequeue(head)
-        assert {token.stage for token in tokens} == {TokenStage.ENDED}
 
     def test_a_call_may_ask_again(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator()
@@ -259,12 +224,6 @@ class TestAskingForWhatOneHolds:
             assert token and coordinator.state("k") is TrafficState.PROCESS
         assert coordinator.state("k") is TrafficState.INIT
 
-    def test_where_another_waits_already_one_is_declined_like_anybody(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        with coordinator.hold("k"):
-            coordinator.offer("k", coordinator.dequeue)
-            assert coordinator.enqueue("k").refusal is Refusal.FULL
-
     def test_to_replace_whoever_waits_would_be_to_wait(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=Overflow.REPLACE_OLDEST)
         with coordinator.hold("k"):
@@ -280,14 +239,6 @@ class TestAskingForWhatOneHolds:
             assert not coordinator.try_enqueue("k")
             later = coordinator.offer("k", print)
         assert later
-
-    def test_a_request_of_nobody_waits_for_whoever_will_dequeue(self, pool):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        first = coordinator.enqueue("k", owner=None)
-        second = pool.submit(coordinator.enqueue, "k", owner=None)
-        waiting(coordinator)
-        coordinator.dequeue(first)
-        assert second.result()
 
 
 class TestOverflow:
@@ -317,16 +268,6 @@ class TestOverflow:
         coordinator.dequeue(middle)
         assert new
 
-    def test_a_thread_that_waits_is_replaced_and_told(self, pool):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=Overflow.REPLACE_OLDEST)
-        head = coordinator.enqueue("k", owner=None)
-        old = pool.submit(coordinator.enqueue, "k")
-        waiting(coordinator)
-        new = pool.submit(coordinator.enqueue, "k")
-        assert old.result(60).refusal is Refusal.REPLACED
-        coordinator.dequeue(head)
-        assert new.result(60)
-
     def test_values_are_merged_into_that_of_the_newest_who_waits(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator(
             overflow=lambda waiting, new: waiting | new
@@ -348,32 +289,6 @@ class TestOverflow:
         with pytest.raises(TypeError):
             coordinator.enqueue("k", "x", owner=None)
         assert tail.value == 1 and coordinator.dequeue(head)
-
-    def test_if_whoever_waited_begins_during_the_merge_the_newcomer_asks_again(self):
-        def merge(waiting: int, new: int) -> int:
-            coordinator.dequeue(head)
-            return waiting + new
-
-        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=merge)
-        head = coordinator.offer("k", print, 1)
-        tail = coordinator.offer("k", lambda token: None, 10)
-        late = coordinator.offer("k", print, 100)
-        assert tail and tail.value == 10
-        assert late.outcome is EnqueueOutcome.BLOCK and late.value == 100
-
-    def test_if_another_newcomer_merges_meanwhile_nothing_of_it_is_lost(self):
-        def merge(waiting: set[int], new: set[int]) -> set[int]:
-            if new == {100} and not merges:
-                coordinator.offer("k", print, {10})
-            merges.append(new)
-            return waiting | new
-
-        merges: list[set[int]] = []
-        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=merge)
-        coordinator.offer("k", print, {0})
-        tail = coordinator.offer("k", print, {1})
-        coordinator.offer("k", print, {100})
-        assert tail.value == {1, 10, 100} and merges[0] == {10}
 
 
 class TestIdleKeys:
@@ -403,27 +318,6 @@ class TestIdleKeys:
         coordinator.enqueue("c")
         coordinator.sweep()
         assert [key for key in "abc" if coordinator.counts_of(key)] == ["b", "c"]
-
-    def test_never_more_idle_keys_are_kept_than_the_cap(self):
-        coordinator: QueueCoordinator[int] = QueueCoordinator(idle=KeepIdle(cap=100))
-        for key in range(300):
-            coordinator.dequeue(coordinator.enqueue(key))
-            assert coordinator.stats().idle <= 100
-
-    def test_keys_idle_for_long_are_forgotten_without_anybody_sweeping(self):
-        coordinator: QueueCoordinator[int] = QueueCoordinator(idle=KeepIdle(cap=1000, idle_s=0.05))
-        for key in range(100):
-            coordinator.dequeue(coordinator.enqueue(key))
-        eventually(lambda: coordinator.stats().idle == 0)
-        assert coordinator.stats().forgotten == 100
-
-    def test_numbers_rise_although_the_key_was_forgotten(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        numbers = []
-        for _ in range(3):
-            with coordinator.hold("k") as token:
-                numbers.append(token.number)
-        assert numbers == sorted(set(numbers))
 
 
 class TestDraining:
@@ -503,12 +397,6 @@ def test_rules_that_do_not_fit_together_are_refused(rules, problem):
         QueueCoordinator(**rules)
 
 
-def test_all_that_is_wrong_is_said_at_once():
-    with pytest.raises(ConfigurationError) as caught:
-        QueueCoordinator(waiters=-2, idle=KeepIdle(0), timeout_s=-3)
-    assert len(caught.value.problems) == 3
-
-
 class TestFinalizers:
     """The garbage collector may close a generator at any moment, even while its own thread holds
     the lock.
@@ -551,36 +439,3 @@ def test_a_thread_interrupted_while_it_waits_leaves_the_line():
     helper.join()
     assert coordinator.state("k") is TrafficState.PROCESS and head
     assert coordinator.dequeue(head) and coordinator.state("k") is TrafficState.INIT
-
-
-async def _async_function(key: str = "") -> None: ...
-
-
-def _generator(key: str = ""):
-    yield
-
-
-@pytest.mark.parametrize("given", [_async_function, _generator, 7, partial(_async_function, "k")])
-def test_what_would_not_run_when_it_is_called_is_refused(given):
-    coordinator: QueueCoordinator[str] = QueueCoordinator()
-    for use in (
-        lambda: QueueCoordinator(cover=given),
-        lambda: QueueCoordinator(on_evicted=given),
-        lambda: QueueCoordinator(overflow=given),
-        lambda: coordinator.offer("k", given),
-        lambda: coordinator.run("k", given),
-        lambda: coordinator.coalesced(key=given),
-        lambda: coordinator.coalesced(key=str)(given),
-    ):
-        with pytest.raises(ConfigurationError):
-            use()
-    assert coordinator.stats().running == 0
-
-
-def test_a_time_out_is_a_time_out_like_any_other():
-    coordinator: QueueCoordinator[str] = QueueCoordinator()
-    coordinator.enqueue("k", owner=None)
-    with pytest.raises(TimeoutError):
-        coordinator.enqueue("k", timeout_s=0)
-    with pytest.raises(ConfigurationError, match="timeout_s is 'soon'"):
-        coordinator.enqueue("k", timeout_s="soon")

@@ -6,23 +6,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
-import threading
 
 import pytest
 
 from leaderq.clock import now_s
 from leaderq.coalescing import (
     AsyncQueueCoordinator,
-    Debounce,
     EnqueueOutcome,
     QueueCoordinator,
     Refusal,
-    TokenStage,
     TrafficState,
 )
-from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
-from leaderq.testing import eventually
+from leaderq.errors import WouldDeadlock
 
 
 async def until(fact) -> None:
@@ -50,20 +45,6 @@ def test_one_task_runs_one_waits_and_the_rest_are_declined():
     asyncio.run(main())
 
 
-def test_a_task_cancelled_while_it_waits_leaves_the_line():
-    async def main() -> None:
-        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
-        first = await coordinator.enqueue("k")
-        second = asyncio.create_task(coordinator.enqueue("k"))
-        await until(lambda: coordinator.coordinator.state("k") is TrafficState.BLOCK)
-        second.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await second
-        assert coordinator.coordinator.state("k") is TrafficState.PROCESS and first
-
-    asyncio.run(main())
-
-
 def test_a_task_cancelled_just_when_its_turn_has_come_gives_it_to_the_next():
     async def main() -> None:
         coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(waiters=2)
@@ -78,17 +59,6 @@ def test_a_task_cancelled_just_when_its_turn_has_come_gives_it_to_the_next():
         assert token and second.cancelled()
         coordinator.dequeue(token)
         assert coordinator.coordinator.state("k") is TrafficState.INIT
-
-    asyncio.run(main())
-
-
-def test_a_task_waits_no_longer_than_it_may():
-    async def main() -> None:
-        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
-        first = await coordinator.enqueue("k")
-        with pytest.raises(WaitTimedOut):
-            await asyncio.create_task(coordinator.enqueue("k", timeout_s=0.01))
-        assert first
 
     asyncio.run(main())
 
@@ -130,28 +100,6 @@ def test_tasks_share_a_result_and_an_exception():
     asyncio.run(main())
 
 
-def test_the_cancellation_of_whoever_runs_is_not_shared_another_runs_instead():
-    async def main() -> None:
-        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(waiters=0)
-
-        async def hang() -> str:
-            await asyncio.Event().wait()
-            return "never"
-
-        async def work() -> str:
-            return "done"
-
-        first = asyncio.create_task(coordinator.run("k", hang))
-        await until(lambda: coordinator.coordinator.state("k") is TrafficState.PROCESS)
-        others = [asyncio.create_task(coordinator.run("k", work)) for _ in range(3)]
-        await until(lambda: coordinator.coordinator.stats().declined == 3)
-        first.cancel()
-        assert await asyncio.gather(*others) == ["done"] * 3
-        assert first.cancelled()
-
-    asyncio.run(main())
-
-
 def test_a_decorated_coroutine_function_is_coalesced():
     async def main() -> None:
         coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(waiters=0)
@@ -177,73 +125,6 @@ def test_a_decorated_coroutine_function_is_coalesced():
     asyncio.run(main())
 
 
-def test_threads_and_tasks_compete_for_the_same_key():
-    shared: QueueCoordinator[str] = QueueCoordinator()
-    inside = []
-    faults = []
-
-    def in_a_thread() -> None:
-        for _ in range(100):
-            with shared.hold("k") as token:
-                if token:
-                    inside.append(1)
-                    faults.extend([1] * (len(inside) > 1))
-                    inside.pop()
-
-    async def in_a_task(coordinator: AsyncQueueCoordinator[str]) -> None:
-        for _ in range(100):
-            async with coordinator.hold("k") as token:
-                if token:
-                    inside.append(1)
-                    faults.extend([1] * (len(inside) > 1))
-                    inside.pop()
-            await asyncio.sleep(0)
-
-    async def main() -> None:
-        coordinator = AsyncQueueCoordinator(shared)
-        threads = [threading.Thread(target=in_a_thread) for _ in range(4)]
-        for each in threads:
-            each.start()
-        await asyncio.gather(*(in_a_task(coordinator) for _ in range(10)))
-        for each in threads:
-            await asyncio.to_thread(each.join)
-        assert await coordinator.drain(10) == ()
-
-    asyncio.run(main())
-    assert not faults
-
-
-def test_cancellations_at_random_leave_no_key_behind():
-    async def main() -> None:
-        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator(waiters=2)
-        running = dict.fromkeys("ab", 0)
-
-        async def live() -> None:
-            for _ in range(30):
-                key = random.choice("ab")
-                async with coordinator.hold(key) as token:
-                    if token:
-                        running[key] += 1
-                        assert running[key] == 1
-                        try:
-                            await asyncio.sleep(random.choice([0, 0, 0.000_1]))
-                        finally:
-                            running[key] -= 1
-                await asyncio.sleep(0)
-
-        for _ in range(20):
-            tasks = [asyncio.create_task(live()) for _ in range(20)]
-            for each in random.sample(tasks, 15):
-                await asyncio.sleep(random.choice([0, 0.000_1]))
-                each.cancel()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-            assert {type(each) for each in results} <= {type(None), asyncio.CancelledError}
-        counters = coordinator.coordinator.stats()
-        assert (counters.running, counters.waiting) == (0, 0)
-
-    asyncio.run(main())
-
-
 def test_a_loop_that_is_closed_while_its_task_waits_holds_up_nobody(caplog):
     coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=2)
     head = coordinator.enqueue("k")
@@ -256,55 +137,3 @@ def test_a_loop_that_is_closed_while_its_task_waits_holds_up_nobody(caplog):
     task._log_destroy_pending = False
     assert coordinator.dequeue(head)
     assert next_one and "event loop closed while a task waited" in caplog.text
-
-
-def test_those_who_wait_are_told_when_all_is_closed():
-    async def main() -> None:
-        async with AsyncQueueCoordinator() as coordinator:
-            head = await coordinator.enqueue("k")
-            waits = asyncio.create_task(coordinator.enqueue("k"))
-            await until(lambda: coordinator.coordinator.state("k") is TrafficState.BLOCK)
-            assert await coordinator.drain(0.01) == (head,)
-            with pytest.raises(CoordinatorClosed):
-                await waits
-            coordinator.dequeue(head)
-
-    asyncio.run(main())
-
-
-def test_of_debounced_tasks_one_runs_once_it_is_quiet():
-    async def main() -> None:
-        now = [0.0]
-        shared: QueueCoordinator[str] = QueueCoordinator(
-            debounce=Debounce(1, 5), clock=lambda: now[0], background=False
-        )
-        coordinator = AsyncQueueCoordinator(shared)
-        tasks = [asyncio.create_task(coordinator.enqueue("k")) for _ in range(20)]
-        await until(lambda: shared.stats().declined == 19)
-        now[0] = 1.0
-        shared.sweep()
-        assert sum(map(bool, await asyncio.gather(*tasks))) == 1
-
-    asyncio.run(main())
-
-
-def test_the_rules_of_a_given_coordinator_stand():
-    with pytest.raises(TypeError, match="waiters"):
-        AsyncQueueCoordinator(QueueCoordinator(), waiters=3)
-
-
-def test_a_withdrawn_task_is_withdrawn_once():
-    coordinator: QueueCoordinator[str] = QueueCoordinator()
-    head = coordinator.enqueue("k", owner=None)
-
-    async def main() -> None:
-        task = asyncio.create_task(AsyncQueueCoordinator(coordinator).enqueue("k"))
-        await until(lambda: coordinator.state("k") is TrafficState.BLOCK)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert coordinator.stats().withdrawn == 1
-    assert head.stage is TokenStage.RUNNING
-    eventually(lambda: coordinator.dequeue(head))

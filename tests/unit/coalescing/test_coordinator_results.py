@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from leaderq.coalescing import Overflow, QueueCoordinator, TrafficState
-from leaderq.errors import CoordinatorClosed, WaitTimedOut
+from leaderq.coalescing import QueueCoordinator, TrafficState
+from leaderq.errors import WaitTimedOut
 from leaderq.testing import eventually
 
 
@@ -106,17 +106,6 @@ def test_the_followers_of_one_that_gives_up_waiting_ask_again(pool, monkeypatch)
     assert follower.result(60) == "follower"
 
 
-def test_the_followers_of_one_that_is_replaced_follow_the_one_that_replaces_it(pool):
-    coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=Overflow.REPLACE_OLDEST)
-    head = coordinator.enqueue("k", owner=None)
-    callers = []
-    for number in range(6):
-        callers.append(pool.submit(coordinator.run, "k", lambda number=number: number))
-        eventually(lambda number=number: coordinator.stats().blocked == number + 1)
-    coordinator.dequeue(head)
-    assert [caller.result(60) for caller in callers] == [5] * 6
-
-
 def test_a_run_by_hand_has_no_result_to_share_so_its_followers_run(pool):
     coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
     head = coordinator.enqueue("k", owner=None)
@@ -124,15 +113,6 @@ def test_a_run_by_hand_has_no_result_to_share_so_its_followers_run(pool):
     asked(coordinator, 1)
     coordinator.dequeue(head)
     assert follower.result(60) == "own"
-
-
-def test_merged_requests_share_too(pool):
-    coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=lambda waiting, new: None)
-    head = coordinator.enqueue("k", owner=None)
-    callers = [pool.submit(coordinator.run, "k", lambda: object()) for _ in range(4)]
-    eventually(lambda: coordinator.stats().merged == 3)
-    coordinator.dequeue(head)
-    assert len({id(caller.result(60)) for caller in callers}) == 1
 
 
 def test_followers_of_an_evicted_run_ask_again_and_its_own_caller_still_gets_its_result(pool):
@@ -150,24 +130,6 @@ def test_followers_of_an_evicted_run_ask_again_and_its_own_caller_still_gets_its
     assert follower.result(60) == "own"
     slow.outcome.set_result("late")
     assert one.result(60) == "late"
-
-
-def test_a_follower_waits_no_longer_than_it_may_and_is_not_kept(pool):
-    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
-    head = coordinator.enqueue("k", owner=None)
-    with pytest.raises(WaitTimedOut):
-        coordinator.run("k", lambda: None, timeout_s=0.01)
-    assert not head.followers and coordinator.dequeue(head)
-
-
-def test_followers_are_told_when_all_is_closed(pool):
-    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
-    coordinator.enqueue("k", owner=None)
-    follower = pool.submit(coordinator.run, "k", lambda: None)
-    asked(coordinator, 1)
-    coordinator.drain(0.01)
-    with pytest.raises(CoordinatorClosed):
-        follower.result(60)
 
 
 def test_a_decorated_function_gives_everybody_the_shared_result(pool):

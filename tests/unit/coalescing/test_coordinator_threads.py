@@ -14,19 +14,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from leaderq.coalescing import (
-    Debounce,
     EnqueueOutcome,
-    KeepIdle,
-    Overflow,
     QueueCoordinator,
     Refusal,
     Token,
-    TokenStage,
     key_table,
 )
 from leaderq.coalescing.key_table import KeyState
-from leaderq.errors import WaitTimedOut
-from leaderq.testing import eventually
 
 KEYS = "abcde"
 Line = tuple[Token[str], ...]
@@ -160,37 +154,6 @@ def in_a_scope(crowd: Crowd, key: str) -> None:
         crowd.work(token, asked)
 
 
-def without_waiting(crowd: Crowd, key: str) -> None:
-    token = crowd.coordinator.try_enqueue(key, {next(crowd.ticks)})
-    if token:
-        crowd.work(token, next(crowd.ticks))
-        crowd.coordinator.dequeue(token)
-
-
-def called_back(crowd: Crowd, key: str) -> None:
-    def turn(token: Token[str]) -> None:
-        crowd.work(token, asked)
-        crowd.coordinator.dequeue(token)
-
-    asked = next(crowd.ticks)
-    token = crowd.coordinator.offer(key, turn, {asked})
-    if not token.has_waited:
-        turn(token)
-
-
-def impatiently(crowd: Crowd, key: str) -> None:
-    asked = next(crowd.ticks)
-    try:
-        token = crowd.coordinator.enqueue(key, {asked}, timeout_s=0.000_1)
-    except WaitTimedOut:
-        return
-    crowd.work(token, asked)
-    crowd.coordinator.dequeue(token)
-
-
-ALL_WAYS = [by_hand, in_a_scope, without_waiting, called_back, impatiently]
-
-
 @pytest.mark.parametrize("waiters", [0, 1, 3])
 def test_a_hundred_threads_never_run_two_at_once_nor_wait_more_than_they_may(history, waiters):
     coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=waiters)
@@ -215,107 +178,3 @@ def test_a_hundred_threads_never_run_two_at_once_nor_wait_more_than_they_may(his
                 for ran in crowd.seen
                 if ran.key == key and ran.refusal is Refusal.FULL
             )
-
-
-@pytest.mark.parametrize(
-    "rules",
-    [
-        {},
-        {"waiters": 2, "overflow": Overflow.REPLACE_OLDEST},
-        {"overflow": lambda waiting, new: waiting | new},
-        {"idle": KeepIdle(cap=4)},
-        {"debounce": Debounce(0.000_2, 0.001)},
-    ],
-    ids=["plain", "replace", "merge", "idle", "debounce"],
-)
-def test_all_forms_compete_for_the_same_keys(history, rules):
-    coordinator: QueueCoordinator[str] = QueueCoordinator(**rules)
-    crowd = Crowd(coordinator, ALL_WAYS)
-    crowd.run(threads=30, rounds=40)
-    assert coordinator.drain(30) == ()
-    if "debounce" not in rules:  # the quiet is put first between two events
-        check(history, rules.get("waiters", 1))
-    counters = coordinator.stats()
-    assert (counters.running, counters.waiting) == (0, 0)
-
-
-def test_evicted_owners_lose_their_token_exactly_once_and_nobody_is_stuck():
-    """Owners outlive the safe time-out, or forget to dequeue, at random."""
-    evicted: list[Token[str]] = []
-    coordinator: QueueCoordinator[str] = QueueCoordinator(
-        safe_timeout_s=0.002, on_evicted=evicted.append
-    )
-    refused: list[Token[str]] = []
-    forgotten: list[Token[str]] = []
-
-    def carelessly(crowd: Crowd, key: str) -> None:
-        token = coordinator.enqueue(key, owner=None)
-        if token.outcome is EnqueueOutcome.DECLINE:  # it may be evicted before we even look
-            return
-        fate = random.random()
-        if fate < 0.2:
-            forgotten.append(token)
-            return
-        if fate < 0.4:
-            time.sleep(0.003)
-        if not coordinator.dequeue(token):
-            refused.append(token)
-
-    Crowd(coordinator, [carelessly]).run(threads=30, rounds=30)
-    time.sleep(0.003)  # nobody's wait: what was forgotten is to be older than the safe time-out
-    coordinator.sweep()
-    assert coordinator.drain(10) == ()
-    assert {token.stage for token in evicted} == {TokenStage.EVICTED}
-    assert sorted(map(id, evicted)) == sorted(map(id, [*refused, *forgotten]))
-    assert coordinator.stats().evicted == len(evicted) > 0
-
-
-def test_every_caller_gets_the_result_of_a_run_that_began_after_it_asked():
-    coordinator: QueueCoordinator[str] = QueueCoordinator()
-    ticks = itertools.count()
-    faults: list[tuple[int, int]] = []
-    runs: list[int] = []
-
-    def compute() -> int:
-        began = next(ticks)
-        runs.append(began)
-        if len(runs) == 1:  # however the threads are scheduled, somebody is to share
-            eventually(lambda: coordinator.stats().declined)
-        time.sleep(0.000_1)
-        return began
-
-    def ask(_: Crowd, key: str) -> None:
-        asked = next(ticks)
-        began = coordinator.run(key, compute)
-        if began < asked:
-            faults.append((asked, began))
-
-    Crowd(coordinator, [ask]).run(threads=50, rounds=20)
-    assert len(runs) < 1_000
-    assert faults == []
-    assert coordinator.drain(10) == ()
-    assert len(runs) + coordinator.stats().shared == 1_000
-
-
-def test_closing_in_the_middle_lets_nobody_wait_for_ever():
-    for _ in range(10):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=3)
-        ended = []
-
-        def live(
-            coordinator: QueueCoordinator[str] = coordinator, ended: list[object] = ended
-        ) -> None:
-            try:
-                while True:
-                    with coordinator.hold(random.choice(KEYS)):
-                        time.sleep(0)
-            except Exception as exc:
-                ended.append(type(exc).__name__)
-
-        threads = [threading.Thread(target=live, daemon=True) for _ in range(12)]
-        for each in threads:
-            each.start()
-        assert coordinator.drain(30) == ()
-        for each in threads:
-            each.join(30)
-        assert ended == ["CoordinatorClosed"] * 12

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -17,7 +16,6 @@ from leaderq.coalescing import (
     TokenStage,
     TrafficState,
 )
-from leaderq.coalescing.timer import KeyTimer
 from leaderq.errors import ConfigurationError
 from leaderq.testing import eventually
 
@@ -52,18 +50,6 @@ class TestSafeTimeout:
         assert tail.is_current and tail.number > head.number
         assert not coordinator.dequeue(head) and tail.is_current
 
-    def test_the_evicted_owner_itself_can_be_called(self, clock):
-        called = []
-        coordinator: QueueCoordinator[str] = QueueCoordinator(
-            safe_timeout_s=5, clock=clock, background=False
-        )
-        with coordinator.hold("k") as token:
-            token.on_evicted = called.append
-            clock.now += 5
-            assert coordinator.try_enqueue("k")
-            assert called == [token] and not token
-        assert coordinator.state("k") is TrafficState.PROCESS
-
     def test_a_newcomer_evicts_at_once_what_nobody_has_looked_at(self, clock):
         coordinator: QueueCoordinator[str] = QueueCoordinator(
             safe_timeout_s=5, clock=clock, background=False
@@ -91,16 +77,6 @@ class TestSafeTimeout:
         clock.now += 1e9
         coordinator.sweep()
         assert head and not coordinator.try_enqueue("k")
-
-    def test_a_listener_that_fails_is_logged_and_the_next_one_runs(self, clock, caplog):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(
-            safe_timeout_s=5, on_evicted=lambda token: 1 / 0, clock=clock, background=False
-        )
-        coordinator.enqueue("k")
-        tail = coordinator.offer("k", lambda token: None)
-        clock.now += 5
-        coordinator.sweep()
-        assert tail and "ZeroDivisionError" in caplog.text
 
     def test_a_thread_that_waits_need_not_do_anything_for_it(self, clock):
         evicted: list[Token[str]] = []
@@ -170,22 +146,6 @@ class TestDebounce:
         coordinator.sweep()
         assert second
 
-    def test_a_quiet_that_nobody_waits_for_any_more_is_over(self, clock):
-        coordinator = self.make(clock)
-        token = coordinator.offer("k", lambda token: None)
-        coordinator.dequeue(token)
-        assert coordinator.state("k") is TrafficState.INIT and coordinator.stats().running == 0
-
-    def test_nobody_who_does_not_wait_is_served(self, clock):
-        coordinator = self.make(clock)
-        assert coordinator.try_enqueue("k").refusal is Refusal.BUSY
-        assert coordinator.state("k") is TrafficState.INIT
-
-    def test_closing_cuts_it_short(self, clock):
-        coordinator = self.make(clock)
-        token = coordinator.offer("k", coordinator.dequeue)
-        assert coordinator.drain(10) == () and token.stage is TokenStage.ENDED
-
     def test_it_happens_by_itself(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator(debounce=Debounce(0.02, 0.1))
 
@@ -209,119 +169,3 @@ class TestDebounce:
     def test_what_cannot_be_is_refused(self, rules):
         with pytest.raises(ConfigurationError):
             QueueCoordinator(**rules)
-
-
-class TestKeyTimer:
-    def test_keys_are_looked_at_in_the_order_of_their_times(self):
-        seen, entered, gate = [], threading.Event(), threading.Event()
-
-        def tend(key: str) -> None:
-            entered.set()
-            gate.wait(60)
-            seen.append(key)
-
-        timer = KeyTimer(lambda: 0.0, tend)
-        timer.watch(-9.0, "first")
-        assert entered.wait(60)  # else the timer may take two of them at once
-        timer.watch(-1.0, "late")
-        timer.watch(-2.0, "early")
-        gate.set()
-        eventually(lambda: seen == ["first", "early", "late"])
-        timer.stop()
-
-    def test_a_key_is_looked_at_again_if_that_is_asked_for_meanwhile(self):
-        seen = []
-
-        def tend(key: str) -> None:
-            seen.append(key)
-            if len(seen) < 3:
-                timer.watch(-1.0, key)
-
-        timer = KeyTimer(lambda: 0.0, tend)
-        timer.watch(0.0, "k")
-        eventually(lambda: seen == ["k"] * 3)
-        timer.stop()
-
-    def test_a_key_that_is_due_sooner_is_not_held_up_by_one_that_is_due_later(self):
-        seen = []
-        timer = KeyTimer(lambda: 0.0, seen.append)
-        timer.watch(1e6, "late")
-        timer.watch(1e5, "a little sooner")
-        eventually(lambda: timer._service is not None and timer._service.is_running)  # it sleeps
-        timer.watch(0.0, "now")
-        eventually(lambda: seen == ["now"])
-        timer.stop()
-
-    def test_its_thread_is_there_only_while_something_is_awaited(self):
-        def threads() -> list[threading.Thread]:
-            mine = [each for each in threading.enumerate() if "timer" in each.name]
-            return [each for each in mine if each not in of_others]
-
-        def tend(key: str) -> None:
-            assert gate.wait(60)  # else the thread might have ended before it is looked for
-
-        of_others = [each for each in threading.enumerate() if "timer" in each.name]
-        gate = threading.Event()
-        timer = KeyTimer(lambda: 0.0, tend)
-        assert not threads()
-        timer.watch(0.0, "k")
-        assert len(threads()) == 1
-        gate.set()
-        eventually(lambda: not threads())
-        gate.clear()
-        timer.watch(0.0, "k")
-        assert len(threads()) == 1
-        gate.set()
-        timer.stop(60)
-        assert not threads()
-        timer.watch(0.0, "k")
-        assert not threads()
-
-    def test_a_key_that_cannot_be_looked_after_does_not_stop_the_others(self, caplog):
-        seen = []
-
-        def tend(key: str) -> None:
-            seen.append(key)
-            if key == "bad":
-                raise ValueError(key)
-
-        timer = KeyTimer(lambda: 0.0, tend)
-        timer.watch(-1.0, "bad")
-        timer.watch(0.0, "good")
-        eventually(lambda: seen == ["bad", "good"])
-        timer.stop()
-        assert "key not tended key='bad'" in caplog.text
-
-    def test_it_may_be_stopped_by_what_it_calls_and_twice(self):
-        timer = KeyTimer(lambda: 0.0, lambda key: timer.stop())
-        timer.watch(0.0, "k")
-        timer.stop()
-        timer.stop()
-
-
-def test_a_timer_keeps_one_entry_a_key_and_none_for_what_is_forgotten():
-    timer = KeyTimer(lambda: 0.0, lambda key: None)
-    for _ in range(500):
-        for key in range(100):
-            timer.watch(60.0, key)
-            timer.watch(50.0, key)
-    assert len(timer._heap) <= 200 and len(timer._due) == 100
-    for _ in range(500):
-        for key in range(100):
-            timer.forget(key)
-            timer.watch(60.0, key)
-    assert len(timer._heap) <= 2 * 100 + 64 + 1
-    for key in range(100):
-        timer.forget(key)
-    assert not timer._due and len(timer._heap) <= 64
-    timer.stop()
-
-
-def test_contended_keys_that_are_idle_again_are_not_kept_for_the_safe_time_out():
-    coordinator: QueueCoordinator[int] = QueueCoordinator(safe_timeout_s=600)
-    for number in range(5_000):
-        head, tail = (coordinator.offer(number % 100, lambda token: None) for _ in range(2))
-        coordinator.dequeue(head)
-        coordinator.dequeue(tail)
-    assert len(coordinator._keys.timer._heap) <= 64
-    assert coordinator.drain(0) == ()

@@ -53,23 +53,6 @@ def test_no_znode_of_one_key_is_taken_for_that_of_another(one, other):
         assert not ours.owns(theirs.new_token())
 
 
-def test_short_keys_can_be_read_by_operators():
-    assert encoded("user-42") == "s-user-42"
-    assert encoded("user:42/a~0") == "s-user%3A42%2Fa%7E0"
-    assert encoded(b"\x00k") == "b-%00k"
-    assert encoded("x" * 1000).startswith("S-")
-    assert encoded("x" * 1000) != encoded("x" * 1001)
-
-
-def test_the_longest_key_that_is_kept_whole_and_the_first_that_is_not():
-    assert encoded("x" * LONGEST) == "s-" + "x" * LONGEST
-    assert encoded("x" * (LONGEST + 1)).startswith("S-")
-
-
-def test_bytes_in_other_clothes_are_the_same_key():
-    assert encoded(b"k") == encoded(bytearray(b"k")) == encoded(memoryview(b"k"))
-
-
 @pytest.mark.parametrize("key", [None, 1, 1.5, ("a", "b"), [b"a"]])
 def test_a_key_that_is_neither_text_nor_bytes_is_refused_with_its_type(key):
     with pytest.raises(ConfigurationError, match=type(key).__name__):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +39,6 @@ def test_a_secret_is_masked_where_it_is_shown_and_absent_from_the_repr(tmp_path)
         assert "hunter2" not in text
 
 
-def test_a_secret_has_no_flag():
-    assert all(row.flag.endswith("-file") for row in SECRETS)
-    assert {row.name for row in SECRETS} == {row.name for row in TABLE if "password" in row.name}
-
-
 @pytest.mark.parametrize("secret", [row.name for row in SECRETS])
 def test_an_unfit_secret_is_complained_about_without_being_shown(tmp_path, secret):
     (tmp_path / "leaderq.toml").write_text(f"{secret} = 271828\n")
@@ -59,17 +53,6 @@ def test_a_secret_may_be_kept_in_a_file_next_to_the_configuration_file(tmp_path)
     found = load(environ=SASL, folder=tmp_path / "..", config=tmp_path / "leaderq.toml")
     assert found.settings.kafka_password == "hunter2"
     assert found.source("kafka_password") == str(tmp_path / "leaderq.toml")
-
-
-def test_a_later_layer_wins_over_a_file_of_an_earlier_one(tmp_path):
-    (tmp_path / "s").write_text("from file")
-    environ = SASL | {"LEADERQ_KAFKA_PASSWORD": "from variable"}
-    assert (
-        load({"kafka_password_file": "s"}, environ=environ, folder=tmp_path).settings.kafka_password
-        == "from file"
-    )
-    (tmp_path / "leaderq.toml").write_text("kafka_password_file = 'missing'")
-    assert load(environ=environ, folder=tmp_path).settings.kafka_password == "from variable"
 
 
 def test_a_secret_and_its_file_in_the_same_place_are_refused(tmp_path):
@@ -112,30 +95,6 @@ def test_a_malformed_file_is_refused_with_its_line(tmp_path, content, why):
     (said,) = problems(tmp_path)
     assert str(tmp_path / "leaderq.toml") in said
     assert why in said
-
-
-def test_a_named_file_must_exist_and_an_unnamed_one_need_not(tmp_path):
-    assert load(environ={}, folder=tmp_path).file is None
-    (said,) = problems(tmp_path, config="no.toml")
-    assert (
-        f"'{tmp_path}/no.toml' cannot be read: No such file or directory; name another with"
-        " --config" in said
-    )
-    (said,) = problems(tmp_path, environ={"LEADERQ_CONFIG": "."})
-    assert "Is a directory" in said
-
-
-def test_the_option_wins_over_the_variable_that_names_a_file(tmp_path):
-    (tmp_path / "a").write_text("id = 'a'")
-    (tmp_path / "b").write_text("id = 'b'")
-    assert load(config="b", environ={"LEADERQ_CONFIG": "a"}, folder=tmp_path).settings.id == "b"
-    assert load(environ={"LEADERQ_CONFIG": "a"}, folder=tmp_path).settings.id == "a"
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_without_permission_is_named(tmp_path):
-    (tmp_path / "leaderq.toml").touch(mode=0)
-    assert "Permission denied" in problems(tmp_path)[0]
 
 
 def test_certificates_that_cannot_be_read_are_named_with_their_place(tmp_path):

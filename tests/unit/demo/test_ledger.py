@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from leaderq.cli.demo.ad_billing import ledger as module
-from leaderq.cli.demo.ad_billing.audit import audit, entries_of
-from leaderq.cli.demo.ad_billing.billing import bill_for, open_ledger
+from leaderq.cli.demo.ad_billing.audit import entries_of
+from leaderq.cli.demo.ad_billing.billing import bill_for
 from leaderq.cli.demo.ad_billing.ledger import Bill, Ledger, TermRefused
-from leaderq.errors import ConfigurationError, Deposed
+from leaderq.errors import Deposed
 from leaderq.kafka import Record
 from leaderq.term import Reason
 
@@ -103,34 +103,6 @@ def test_the_wait_for_a_locked_ledger_has_an_end(
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             ledger.post(bills(0), 1, "a", checks)
-
-
-def test_a_ledger_goes_on_when_it_is_opened_again(path: Path) -> None:
-    with closing(Ledger(path)) as first:
-        first.post(bills(0), 4, "a", checks)
-    with closing(Ledger(path)) as second:
-        with pytest.raises(TermRefused):
-            second.post(bills(1), 3, "b", checks)
-        second.post(bills(0, 1), 4, "a", checks)
-    assert audit(entries_of(path), 2).problems == []
-
-
-@pytest.mark.parametrize("where", ["missing/ledger.sqlite3", "."])
-def test_a_ledger_that_cannot_be_written_is_named_with_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
-    monkeypatch.setenv("AD_BILLING_LEDGER", str(tmp_path / where))
-    with pytest.raises(ConfigurationError, match="set AD_BILLING_LEDGER"):
-        open_ledger()
-
-
-def test_a_file_that_is_no_ledger_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "notes").write_text("not a database, and long enough to be looked at as one" * 100)
-    monkeypatch.setenv("AD_BILLING_LEDGER", str(tmp_path / "notes"))
-    with pytest.raises(ConfigurationError, match="notes"):
-        open_ledger()
 
 
 def test_a_record_becomes_a_bill() -> None:

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Sequence
 
 import pytest
-from fake_career import A, B, Bad, FakeCareer, a_batch, a_handler, a_term, records, where
+from fake_career import A, Bad, FakeCareer, a_batch, a_handler, a_term, where
 
 from leaderq.errors import Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.on_error import PoisonRecord, dead_letter, retry, skip
-from leaderq.kafka.record import Batch, Partition, Record
+from leaderq.kafka.record import Batch, Record
 from leaderq.running import UnitAbandoned
 from leaderq.term import Reason
 
@@ -48,13 +48,6 @@ def test_the_common_case_looks_at_no_record() -> None:
         assert career.committed == {A: 1000}
 
 
-def test_what_is_committed_is_the_end_of_the_batch_which_may_lie_behind_its_last_record() -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
-    batch = Batch({A: records(A, 0, 1)}, {A: 5, B: 9})
-    assert a_handler(career, "skip").work(batch, a_term())
-    assert career.log == ["handle A0 A1", "commit A=1", "commit A=5", "commit B=9"]
-
-
 def test_an_empty_batch_is_handed_to_nobody() -> None:
     career = FakeCareer()
     assert a_handler(career).work(Batch({}, {A: 3}), a_term())
@@ -65,14 +58,6 @@ def test_by_partition_is_one_call_each_and_one_commit() -> None:
     career = FakeCareer()
     assert a_handler(career, batches=BY_PARTITION).work(a_batch(B=[5], A=[0, 1]), a_term())
     assert career.log == ["handle A0 A1", "handle B5", "commit A=2 B=6"]
-
-
-def test_records_are_decoded_before_they_are_handed_over() -> None:
-    career = FakeCareer(undecodable=frozenset({(B, 99)}))
-    seen: list[object] = []
-    career.before_handle = lambda handed: seen.extend(record.value for record in handed)
-    assert a_handler(career).work(a_batch(A=[0]), a_term())
-    assert seen == [("decoded", b"v0")]
 
 
 # -- raise
@@ -86,52 +71,6 @@ def test_an_error_is_raised_as_it_is_and_nothing_is_committed() -> None:
     assert raised.value.__context__ is None
 
 
-def test_with_a_named_culprit_what_precedes_it_is_committed_and_its_cause_raised() -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
-    with pytest.raises(Bad) as raised:
-        a_handler(career).work(a_batch(A=[0, 1, 2]), a_term())
-    assert career.log == ["handle A0 A1 A2", "commit A=1"]
-    assert raised.value.__cause__ is None
-
-
-def test_a_poison_record_without_a_cause_is_raised_itself() -> None:
-    career = FakeCareer()
-
-    def refuse(handed: Sequence[Record]) -> None:
-        raise PoisonRecord(handed[0], "bad day")
-
-    career.before_handle = refuse
-    with pytest.raises(PoisonRecord, match="bad day"):
-        a_handler(career).work(a_batch(A=[0, 1]), a_term())
-
-
-def test_a_poison_record_that_was_not_handed_over_names_no_culprit() -> None:
-    career = FakeCareer()
-
-    def refuse(handed: Sequence[Record]) -> None:
-        raise PoisonRecord(records(B, 77)[0]) from Bad("elsewhere")
-
-    career.before_handle = refuse
-    with pytest.raises(Bad, match="elsewhere"):
-        a_handler(career).work(a_batch(A=[0, 1]), a_term())
-    assert career.log == ["handle A0 A1"]
-
-
-def test_partitions_that_are_done_are_committed_before_the_error_of_another_is_raised() -> None:
-    career = FakeCareer(fails={(B, 5): ALWAYS})
-    with pytest.raises(Bad):
-        a_handler(career, batches=BY_PARTITION).work(a_batch(A=[0, 1], B=[5]), a_term())
-    assert career.log == ["handle A0 A1", "handle B5", "commit A=2"]
-
-
-def test_where_effects_are_undone_nothing_is_committed_before_the_error_is_raised() -> None:
-    career = FakeCareer(fails={(B, 5): ALWAYS}, undoes=True, names=True)
-    with pytest.raises(Bad):
-        a_handler(career, batches=BY_PARTITION).work(a_batch(A=[0, 1], B=[4, 5]), a_term())
-    assert career.log == ["handle A0 A1", "handle B4 B5", "undo"]
-    assert career.effects == []
-
-
 @pytest.mark.parametrize("undoes", [False, True])
 def test_records_before_an_undecodable_value_are_handled_and_committed_before_the_error(
     undoes: bool,
@@ -142,51 +81,7 @@ def test_records_before_an_undecodable_value_are_handled_and_committed_before_th
     assert career.log == ["handle A0 A1", "commit A=2"]
 
 
-def test_if_what_is_done_cannot_be_committed_that_error_passes_and_the_users_is_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
-
-    def away() -> None:
-        raise KafkaError("away")
-
-    career.before_commit = away
-    with pytest.raises(KafkaError, match="away"):
-        a_handler(career).work(a_batch(A=[0, 1, 2]), a_term())
-    said = "before them was not committed career=billing records=t-0@1 error=Bad: A1"
-    assert said in caplog.text
-
-
-def test_a_handler_may_empty_the_list_it_was_given() -> None:
-    career = FakeCareer(undoes=True)
-    given: list[int] = []
-
-    def empty(handed: Sequence[Record]) -> None:
-        given.append(len(handed))
-        if len(given) == 1:
-            handed.clear()  # type: ignore[attr-defined]
-            raise Bad("once")
-
-    career.before_handle = empty
-    assert a_handler(career, retry(1, backoff_s=0)).work(a_batch(A=[0, 1]), a_term())
-    assert given == [2, 2]
-    assert career.effects == [(A, 0), (A, 1)]
-
-
 # -- retry
-
-
-def test_a_part_that_fails_is_tried_again_as_a_whole() -> None:
-    career = FakeCareer(fails={(A, 1): 2})
-    assert a_handler(career, retry(2, backoff_s=0)).work(a_batch(A=[0, 1, 2]), a_term())
-    assert career.log == ["handle A0 A1 A2"] * 3 + ["commit A=3"]
-
-
-def test_where_effects_are_undone_each_attempt_in_vain_is() -> None:
-    career = FakeCareer(fails={(A, 1): 1}, undoes=True)
-    assert a_handler(career, retry(2, backoff_s=0)).work(a_batch(A=[0, 1, 2]), a_term())
-    assert career.log == ["handle A0 A1 A2", "undo", "handle A0 A1 A2", "commit A=3"]
-    assert career.effects == [(A, 0), (A, 1), (A, 2)]
 
 
 def test_with_a_named_culprit_only_it_is_tried_again_then_the_rest() -> None:
@@ -201,51 +96,6 @@ def test_with_a_named_culprit_only_it_is_tried_again_then_the_rest() -> None:
         "handle A2 A3",
         "commit A=4",
     ]
-
-
-def test_where_effects_are_undone_what_precedes_a_named_culprit_is_done_again_first() -> None:
-    career = FakeCareer(fails={(A, 1): 2}, names=True, undoes=True)
-    assert a_handler(career, retry(2, backoff_s=0)).work(a_batch(A=[0, 1, 2]), a_term())
-    assert career.log == [
-        "handle A0 A1 A2", "undo", "handle A0", "commit A=1", "handle A1", "undo", "handle A1",
-        "commit A=2", "handle A2", "commit A=3",
-    ]  # fmt: skip
-    assert career.effects == [(A, 0), (A, 1), (A, 2)]
-
-
-def test_a_retry_in_vain_raises_the_error() -> None:
-    career = FakeCareer(fails={(A, 0): ALWAYS})
-    with pytest.raises(Bad):
-        a_handler(career, retry(2, backoff_s=0)).work(a_batch(A=[0, 1]), a_term())
-    assert career.log == ["handle A0 A1"] * 3
-
-
-def test_a_term_that_ends_in_a_back_off_is_not_waited_out() -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
-    term = a_term()
-    career.before_handle = lambda handed: (
-        term.wind_up(Reason.STEP_DOWN) if len(handed) == 1 else None
-    )
-    assert not a_handler(career, retry(2, backoff_s=0, then="skip")).work(
-        a_batch(A=[0, 1, 2]), term
-    )
-    assert career.log == ["handle A0 A1 A2", "commit A=1", "handle A1"]
-
-
-def test_the_last_attempt_of_a_term_is_judged_even_if_the_term_is_ending() -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS})
-    term = a_term()
-    career.before_handle = lambda _handed: term.wind_up(Reason.STEP_DOWN)
-    with pytest.raises(Bad):
-        a_handler(career).work(a_batch(A=[0, 1]), term)
-
-
-def test_a_back_off_wakes_up_at_the_end_of_the_term_and_judges_nothing() -> None:
-    career = FakeCareer(fails={(A, 0): ALWAYS})
-    term = a_term()
-    career.before_handle = lambda _handed: term.wind_up(Reason.STEP_DOWN)
-    assert not a_handler(career, retry(5, backoff_s=30, then="skip")).work(a_batch(A=[0]), term)
-    assert career.log == ["handle A0"]
 
 
 # -- skip and dead letters
@@ -286,26 +136,6 @@ def test_a_dead_letter_is_set_aside_before_the_offset_passes_over_its_record() -
     assert told == [((A, 1), "A1", 2, "billing-dead")]
 
 
-def test_a_letter_keeps_the_raw_record() -> None:
-    career = FakeCareer(undecodable=frozenset({(A, 1)}))
-    assert a_handler(career, dead_letter("graveyard")).work(a_batch(A=[0, 1, 2]), a_term())
-    assert career.log == [
-        "handle A0",
-        "commit A=1",
-        "dead letter A1 on graveyard after 1: not decodable",
-        "commit A=2",
-        "handle A2",
-        "commit A=3",
-    ]
-    assert career.letters[0].value == b"v1"
-
-
-def test_a_culprit_named_by_its_decoded_record_is_found() -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS}, names=True, undecodable=frozenset({(B, 99)}))
-    assert a_handler(career, dead_letter()).work(a_batch(A=[0, 1]), a_term())
-    assert career.letters[0].value == b"v1"
-
-
 @pytest.mark.parametrize("undoes", [False, True])
 def test_an_unknown_culprit_is_looked_for_one_by_one_and_what_follows_goes_together_again(
     undoes: bool,
@@ -338,13 +168,6 @@ def test_a_record_that_only_fails_in_company_of_an_outage_is_not_set_aside() -> 
         "handle A1",
         "commit A=2",
     ]
-
-
-def test_two_culprits_in_one_batch_are_both_found() -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS, (A, 3): ALWAYS}, undoes=True)
-    assert a_handler(career, skip()).work(a_batch(A=[0, 1, 2, 3, 4]), a_term())
-    assert career.effects == [(A, 0), (A, 2), (A, 4)]
-    assert career.committed == {A: 5}
 
 
 def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record() -> None:
@@ -400,20 +223,3 @@ def test_an_error_that_is_not_about_records_passes_whatever_the_policy(
     handler.close()
     assert raised.value is error
     assert career.committed == {}
-
-
-def test_a_part_that_was_passed_over_is_not_handled_again_when_a_later_one_is_undone() -> None:
-    career = FakeCareer(fails={(A, 0): 1, (B, 0): 1}, undoes=True)
-    handler = a_handler(career, skip(), batches=BY_PARTITION)
-    assert handler.work(a_batch(A=[0], B=[0]), a_term())
-    assert career.log == ["handle A0", "undo", "commit A=1", "handle B0", "undo", "commit B=1"]
-    assert career.effects == []
-
-
-def test_partitions_are_keyed_by_topic_and_number() -> None:
-    career = FakeCareer(fails={(A, 0): ALWAYS}, names=True)
-    other = Partition("u", 0)
-    batch = Batch({A: records(A, 0), other: records(other, 0, 1)}, {A: 1, other: 2})
-    career.undoes = False
-    assert a_handler(career, "skip").work(batch, a_term())
-    assert career.committed == {A: 1, other: 2}

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
 from test_declaration import Sums, dressed
 
 from leaderq.config import Settings
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.client_options import (
-    REFUSED,
     CallbackTokens,
     ClientLibrary,
     option_problems,
 )
-from leaderq.kafka.clients.consumer import ConsumerSettings, TopicPattern
-from leaderq.kafka.clients.kafka_python_consumer import consumer_options
-from leaderq.kafka.clients.kafka_python_producer import producer_options
-from leaderq.kafka.clients.producer import ProducerSettings
-from leaderq.kafka.sink import KafkaSink
+from leaderq.kafka.clients.consumer import TopicPattern
 
 PYTHON, CONFLUENT = ClientLibrary
 PROMISES = {
@@ -72,12 +65,6 @@ def test_what_breaks_no_promise_passes(client: ClientLibrary) -> None:
     )
 
 
-def test_no_row_refuses_what_kafka_python_does_not_have() -> None:
-    known = KafkaConsumer.DEFAULT_CONFIG.keys() | KafkaProducer.DEFAULT_CONFIG.keys()
-    for name in " ".join(names.split("/")[0] for names in REFUSED.values()).split():
-        assert any(re.fullmatch(name.replace("*", ".*"), each) for each in known), name
-
-
 def test_an_option_that_kafka_python_does_not_have_is_refused_with_the_nearest() -> None:
     (problem,) = option_problems(PYTHON, {"compression.type": "gzip"}, "client_options")
     assert (
@@ -96,33 +83,6 @@ def test_all_options_that_a_career_may_not_set_are_told_at_once() -> None:
         "acks",
         "no_such",
     ]
-
-
-@pytest.mark.parametrize("options", [None, ["client_rack"], {1: 2}])
-def test_what_is_no_mapping_of_names_is_refused(options: Any) -> None:
-    with pytest.raises(ConfigurationError, match="is not a mapping of names to values"):
-        dressed(type("Wrong", (Sums,), {"client_options": options}))._declared()
-
-
-def test_a_sink_refuses_them_as_well() -> None:
-    with pytest.raises(ConfigurationError, match="stored by all replicas"):
-        KafkaSink("localhost:1", "t", acks=0)
-
-
-def test_the_consumer_takes_what_a_consumer_has_and_the_producer_what_a_producer_has() -> None:
-    options = {"client_rack": "a", "compression_type": "gzip", "client_id": "mine"}
-    reading = consumer_options(ConsumerSettings("k:1", ("t",), "g", "m", options=options))
-    sending = producer_options(ProducerSettings("k:1", options=options))
-    assert (reading["client_rack"], reading["client_id"], "compression_type" in reading) == (
-        "a",
-        "mine",
-        False,
-    )
-    assert (sending["compression_type"], sending["client_id"], "client_rack" in sending) == (
-        "gzip",
-        "mine",
-        False,
-    )
 
 
 @pytest.mark.parametrize(
@@ -155,13 +115,3 @@ def test_a_pattern_means_whole_names_but_neither_kafkas_own_topics_nor_its_own_d
     names = ["clicks-2", "clicks", "my-clicks", "__consumer_offsets", "_mine", "clicks-dead"]
     # nothing is sent there: it raises
     assert pattern.among(names) == ("_mine", "clicks", "clicks-2", "clicks-dead")
-
-
-def test_where_dead_letters_go_is_left_out_of_a_pattern_and_refused_as_a_topic() -> None:
-    from leaderq.kafka import dead_letter, retry
-
-    burying = {"on_error": retry(1, then=dead_letter()), "name": "clicks"}
-    career = dressed(type("All", (Sums,), {"topics": re.compile("clicks.*"), **burying}))
-    assert career._declared().topics.among(["clicks-1", "clicks-dead"]) == ("clicks-1",)
-    with pytest.raises(ConfigurationError, match="where its own dead letters go"):
-        dressed(type("Loop", (Sums,), {"topics": ["clicks", "clicks-dead"], **burying}))._declared()

@@ -15,7 +15,7 @@ import pytest
 
 from leaderq.clock import now_s
 from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
-from leaderq.kafka.record import Partition, Record, epoch_of
+from leaderq.kafka.record import Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets, checked_table
 from leaderq.term import OpenTerm, Reason
 
@@ -90,15 +90,6 @@ def test_results_and_offsets_are_stored_together_however_the_connection_is_set(
     assert a_store().load(a_term(2)) == {Partition("t", 0): 5, Partition("t", 1): 6}
 
 
-def test_the_epoch_of_the_leader_who_wrote_the_last_record_is_kept_beside_the_offset(
-    a_store: Callable[..., DatabaseOffsets],
-) -> None:
-    store, term = a_store(), a_term(1)
-    decoded = [row.replace(leader_epoch=4).replace(value="text") for row in records(0, 3)]
-    write(store, [*decoded, *records(0, 2, partition=1)], term)
-    assert {where.number: epoch_of(at) for where, at in store.load(term).items()} == {0: 4, 1: -1}
-
-
 @pytest.mark.parametrize("options", CONTROLS, ids=str)
 def test_a_zombie_is_refused_whole_once_its_successor_has_loaded(
     a_store: Callable[..., DatabaseOffsets], path: Path, options: dict[str, Any]
@@ -114,12 +105,6 @@ def test_a_zombie_is_refused_whole_once_its_successor_has_loaded(
     assert old.reason is Reason.FENCED
     write(successor, records(2, 3), new)
     assert results(path) == [0, 1, 2]
-
-
-def test_a_zombie_cannot_load_after_its_successor(a_store: Callable[..., DatabaseOffsets]) -> None:
-    a_store().load(a_term(2))
-    with pytest.raises(Deposed):
-        a_store().load(a_term(1))
 
 
 def test_a_successor_waits_for_the_open_transaction_and_an_impatient_one_hears_the_drivers_error(
@@ -149,65 +134,6 @@ def test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again(
     assert results(path) == [0, 1, 2, 3, 7]
 
 
-def test_a_term_that_is_over_begins_nothing(
-    a_store: Callable[..., DatabaseOffsets], path: Path
-) -> None:
-    store, term = a_store(), a_term(1)
-    store.load(term)
-    term.wind_up(Reason.SESSION)
-    with pytest.raises(Deposed):
-        write(store, records(0, 1), term)
-    with pytest.raises(Deposed):
-        store.load(term)
-    assert results(path) == []
-
-
-def test_a_drivers_error_passes_through_in_a_term_and_is_the_cause_of_deposed_after_it(
-    a_store: Callable[..., DatabaseOffsets],
-) -> None:
-    store, term = a_store(), a_term(1)
-    store.load(term)
-    with (
-        pytest.raises(sqlite3.OperationalError, match="no such table"),
-        store.transaction(records(0, 1), term) as cursor,
-    ):
-        cursor.execute("INSERT INTO nowhere VALUES (1)")
-    with pytest.raises(Deposed) as refused, store.transaction(records(0, 1), term) as cursor:
-        term.wind_up(Reason.LEASE)
-        cursor.execute("INSERT INTO nowhere VALUES (1)")
-    assert isinstance(refused.value.__cause__, sqlite3.OperationalError)
-
-
-def test_careers_share_a_table_without_meeting(a_store: Callable[..., DatabaseOffsets]) -> None:
-    one, other = a_store("one"), a_store("other")
-    one.load(a_term(9))
-    other.load(a_term(1))
-    write(one, records(0, 2), a_term(9))
-    write(other, records(0, 5), a_term(1))
-    assert one.load(a_term(10)) == {Partition("t", 0): 2}
-    assert other.load(a_term(2)) == {Partition("t", 0): 5}
-
-
-def test_a_broken_connection_does_not_outlive_its_term(path: Path) -> None:
-    opened: list[sqlite3.Connection] = []
-
-    def connect() -> sqlite3.Connection:
-        opened.append(sqlite3.connect(path))
-        return opened[-1]
-
-    store = DatabaseOffsets(connect, career="c")
-    store.create_table()
-    store.load(a_term(1))
-    opened[-1].close()
-    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        write(store, records(0, 1), a_term(1))
-    store.load(a_term(2))
-    write(store, records(0, 1), a_term(2))
-    store.close()
-    store.close()
-    assert results(path) == [0]
-
-
 def test_a_given_connection_is_used_and_left_open_and_what_was_left_undone_on_it_is_rolled_back(
     path: Path,
 ) -> None:
@@ -221,17 +147,6 @@ def test_a_given_connection_is_used_and_left_open_and_what_was_left_undone_on_it
         assert connection.execute("SELECT number FROM results").fetchall() == [(0,)]
 
 
-def test_a_transaction_that_is_open_already_is_refused(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        store = DatabaseOffsets(connection, career="c")
-        store.create_table()
-        store.load(a_term(1))
-        connection.execute("INSERT INTO results VALUES (99)")
-        with pytest.raises(ConfigurationError, match="open on the database connection already"):
-            write(store, records(0, 1), a_term(1))
-        connection.rollback()
-
-
 def test_a_block_that_commits_by_itself_is_told_so(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         store = DatabaseOffsets(connection, career="c")
@@ -243,18 +158,6 @@ def test_a_block_that_commits_by_itself_is_told_so(path: Path) -> None:
         ):
             connection.commit()
         assert store.load(a_term(1)) == {}
-
-
-def test_what_is_no_connection_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="neither a database connection"):
-        DatabaseOffsets("dbname=clicks", career="c")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="must return a DB-API connection"):
-        DatabaseOffsets(lambda: "dbname=clicks", career="c").create_table()  # type: ignore[arg-type, return-value]
-
-
-@pytest.mark.parametrize("name", ["offsets", "leaderq_offsets", "billing.offsets", "_t1"])
-def test_a_plain_table_name_is_taken(name: str) -> None:
-    assert checked_table(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "1t", "a b", "a;drop", "a.b.c", "a'", 'a"b"', "tä"])

@@ -16,7 +16,6 @@ from leaderq.kafka.dead_letters.format import (
     NewDeadLetter,
     new_dead_letter,
     read_dead_letter,
-    shortened,
 )
 from leaderq.kafka.record import Partition, Record
 
@@ -45,15 +44,6 @@ def read(letter: NewDeadLetter) -> DeadLetter:
     return read_dead_letter(found(letter))
 
 
-def raised(
-    kind: type[BaseException], *args: object, cause: BaseException | None = None
-) -> BaseException:
-    try:
-        raise kind(*args) from cause
-    except kind as error:
-        return error
-
-
 def test_key_value_and_headers_are_kept_byte_for_byte_and_the_letter_bears_the_time_of_death():
     letter = written()
     assert (letter.key, letter.value, letter.timestamp_ms) == (RECORD.key, RECORD.value, AT_MS)
@@ -78,49 +68,6 @@ def test_a_letter_says_which_record_died_where_when_and_of_what():
     )
     assert dead.headers == list(RECORD.headers)
     assert dead.place == "billing-dead-0@5"
-
-
-def test_headers_are_plain_words_for_other_tools():
-    said = dict(written(error=ValueError("x")).headers)
-    assert said["leaderq-dead-error"] == b"ValueError"
-    assert said["leaderq-dead-at"] == b"2026-09-21T14:13:20.123+00:00"
-    assert {name for name in said if name != "trace"} == {
-        f"leaderq-dead-{name}"
-        for name in [
-            "topic",
-            "partition",
-            "offset",
-            "timestamp",
-            "error",
-            "text",
-            "attempts",
-            "term",
-            "at",
-            "career",
-            "times",
-        ]
-    }
-
-
-def test_the_line_that_raised_and_the_causes_are_told():
-    error = raised(UnknownAccountError, "no account", cause=raised(KeyError, "id"))
-    dead = read(written(error=error))
-    assert dead.text == "no account: caused by KeyError: 'id'"
-    assert dead.where.startswith(f"{__file__}:")
-
-
-def test_causes_that_go_round_in_a_circle_are_told_once():
-    first, second = ValueError("first"), ValueError("second")
-    first.__cause__, second.__cause__ = second, first
-    assert read(written(error=first)).text == "first: caused by ValueError: second"
-
-
-def test_an_error_whose_text_raises_is_told_all_the_same():
-    class Poisonous(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError
-
-    assert "RuntimeError" in read(written(error=Poisonous())).text
 
 
 @given(text=st.text(alphabet=st.characters(exclude_categories=()), max_size=3000))
@@ -174,30 +121,6 @@ def test_a_letter_that_dies_again_replaces_what_was_said_and_counts():
     assert len(again.record.headers) == len(written().headers)
 
 
-def test_a_replayed_record_that_dies_again_counts_its_deaths():
-    progress_noted = RECORD.replace(
-        headers=(
-            *RECORD.headers,
-            ("leaderq-replayed-from", b"d-0@1"),
-            ("leaderq-replayed-times", b"2"),
-        )
-    )
-    dead = read(written(progress_noted))
-    assert (dead.times, dead.headers) == (3, list(RECORD.headers))
-
-
-def test_the_shortened_letter_still_says_which_record_and_why():
-    dead = read(shortened(written()))
-    assert (dead.origin, dead.offset, dead.error, dead.attempts) == (
-        Partition("orders", 3),
-        41,
-        read(written()).error,
-        4,
-    )
-    assert (dead.text, dead.career, dead.timestamp_ms) == ("", None, -1)
-    assert dead.at_ms == AT_MS  # from the letter's own timestamp
-
-
 @pytest.mark.parametrize(
     "headers",
     [
@@ -241,11 +164,3 @@ def test_whatever_headers_a_stranger_writes_they_are_read_or_refused(headers):
         read_dead_letter(record)
     except CorruptRecord:
         pass
-
-
-def test_the_reason_is_one_line():
-    assert read(written(error=ValueError("a\nb\n  c"))).reason == "ValueError: a b c"
-
-
-def test_a_header_without_a_value_gets_an_empty_one_since_no_client_writes_none():
-    assert written(RECORD.replace(headers=(("bare", None),))).headers[0] == ("bare", b"")

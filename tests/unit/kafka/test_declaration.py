@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-import pickle
 import sys
 import threading
 from pathlib import Path
@@ -18,14 +17,12 @@ from leaderq.clock import now_s
 from leaderq.config import TABLE, KafkaSecurity, Section, Settings, load
 from leaderq.errors import ConfigurationError, MissingPiece
 from leaderq.events import EventBus
-from leaderq.kafka import Batch, KafkaLeaderCareer, Partition, Record
+from leaderq.kafka import KafkaLeaderCareer, Record
 from leaderq.kafka.assembly import consumer_settings, transactional_id
 from leaderq.kafka.clients.client_options import bootstrap_servers
 from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.kafka_python_connection import connection_options
 from leaderq.kafka.clients.kafka_python_consumer import consumer_options
-from leaderq.kafka.declaration import deserializer_of
-from leaderq.kafka.record import deserialized
 from leaderq.running.supervision import watch_health
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.testing import eventually
@@ -47,70 +44,12 @@ def dressed(kind: type[KafkaLeaderCareer], career: str | None = None) -> Any:
     return made
 
 
-def test_an_address_gets_the_usual_port_and_may_name_several_brokers() -> None:
-    assert bootstrap_servers("one, two:1234,[::1]:9") == ["one:9092", "two:1234", "[::1]:9"]
-
-
 @pytest.mark.parametrize(
     "bad", ["", " ", "host:port", "kafka://host:9092", "host:0", "host:70000", "a:1,,b:2"]
 )
 def test_a_malformed_address_is_refused_with_value_and_remedy(bad: str) -> None:
     with pytest.raises(ConfigurationError, match="--kafka"):
         bootstrap_servers(bad)
-
-
-def test_a_partition_is_its_pair_and_reads_as_tools_write_it() -> None:
-    assert Partition("t", 3) == ("t", 3)
-    assert str(Partition("t", 3)) == "t-3"
-
-
-def test_a_batch_merges_partition_by_partition_in_order() -> None:
-    rows = {Partition("t", n): [Record("t", n, at, 0, None, b"") for at in (5, 6)] for n in (1, 0)}
-    assert [(r.partition, r.offset) for r in Batch(rows, {}).merged()] == [
-        (1, 5),
-        (1, 6),
-        (0, 5),
-        (0, 6),
-    ]
-
-
-def test_missing_keys_and_values_are_not_given_to_a_deserialiser() -> None:
-    record = deserialized(Record("t", 0, 0, 0, None, b"[1]"), key=json.loads, value=json.loads)
-    assert (record.key, record.value) == (None, [1])
-
-
-def plain(raw: bytes) -> str:
-    return raw.decode()
-
-
-class WithFunction(Sums):
-    value_deserializer = plain
-
-
-class WithStatic(Sums):
-    value_deserializer = staticmethod(plain)
-
-
-class WithCallable(Sums):
-    value_deserializer = str.upper  # type: ignore[assignment]
-
-
-class WithMethod(Sums):
-    def value_deserializer(self, raw: bytes) -> str:  # type: ignore[override]
-        return raw.decode()
-
-
-@pytest.mark.parametrize("kind", [WithFunction, WithStatic, WithMethod])
-def test_a_deserialiser_may_be_declared_in_any_way(kind: type[KafkaLeaderCareer]) -> None:
-    found = deserializer_of(kind(), "value_deserializer")
-    assert found is not None
-    assert found(b"x") == "x"
-    assert deserializer_of(kind(), "key_deserializer") is None
-
-
-def test_a_built_in_is_a_deserialiser_too() -> None:
-    found = deserializer_of(WithCallable(), "value_deserializer")
-    assert found is str.upper
 
 
 def read_as(career: Any) -> Any:
@@ -145,21 +84,6 @@ def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
     assert all("Wrong" in problem or "no spaces" in problem for problem in refused.value.problems)
 
 
-def test_a_career_without_a_handler_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="neither handle"):
-        dressed(type("Idle", (KafkaLeaderCareer,), {"topics": "t"}))._declared()
-
-
-def test_external_offsets_ask_for_their_loader() -> None:
-    with pytest.raises(ConfigurationError, match="load_offsets"):
-        dressed(type("Outside", (Sums,), {"offsets": "external"}))._declared()
-
-
-def test_a_unit_on_several_threads_is_not_atomic() -> None:
-    with pytest.raises(ConfigurationError, match="abandoned"):
-        dressed(type("Parallel", (Sums,), {"workers": 2, "atomic": True}))._declared()
-
-
 @pytest.mark.parametrize("offsets", ["kafka", "zookeeper", "transaction"])
 def test_a_plain_declaration_is_sound_with_every_store(offsets: str) -> None:
     assert dressed(type("Sound", (Sums,), {"offsets": offsets}))._declared().offsets == offsets
@@ -176,28 +100,6 @@ def test_a_client_that_is_not_installed_is_told_with_the_command_that_installs_i
     career = dressed(type("Fast", (Sums,), {"client": "confluent"}))
     with pytest.raises(MissingPiece, match=r"leaderq\[confluent\]"):
         career.prepare()
-
-
-def test_records_are_equal_by_their_fields_whatever_keeps_them() -> None:
-    class Mirrored(Record):
-        __slots__ = ()
-        topic, partition, offset = Record.headers, Record.value, Record.key
-        timestamp_ms, key, value, headers = (
-            Record.timestamp_ms,
-            Record.offset,
-            Record.partition,
-            Record.topic,
-        )
-        leader_epoch = None
-
-    record = Record("t", 1, 2, 3, b"k", b"v", (("h", b"x"),))
-    other = tuple.__new__(Mirrored, tuple(reversed(tuple.__new__(tuple, tuple(record)))))
-    assert other == record
-    assert hash(other) == hash(record)
-    assert repr(other) == repr(record)
-    assert pickle.loads(pickle.dumps(other)) == record
-    assert other.replace(value=b"w") == Record("t", 1, 2, 3, b"k", b"w", (("h", b"x"),))
-    assert record != Record("t", 1, 3, 3, b"k", b"v")
 
 
 def test_the_consumer_never_commits_or_jumps_by_itself() -> None:
@@ -220,11 +122,6 @@ def test_security_is_passed_through_and_secrets_stay_out_of_sight() -> None:
         address="a:1", topics=("t",), group="g", member="m", security=security
     )
     assert "geheim" not in repr(settings)
-
-
-def test_a_certificate_that_is_not_there_is_told_before_connecting() -> None:
-    with pytest.raises(ConfigurationError, match=r"no-such\.pem"):
-        connection_options("a:1", KafkaSecurity(protocol="SSL", ca="/no-such.pem"))
 
 
 def test_the_transactional_id_tells_apart_careers_groups_and_roots() -> None:
@@ -315,13 +212,6 @@ def test_a_setting_of_a_career_is_checked_like_every_other(tmp_path: Path) -> No
         "--max-bytes-per-s: 'fast' is not a number",
     ):
         assert part in told
-
-
-def test_what_the_settings_say_must_fit_the_rest_of_the_class() -> None:
-    career = dressed(type("Abandoned", (Sums,), {"atomic": True}))
-    career.settings = Settings(workers=4)
-    with pytest.raises(ConfigurationError, match="atomic and has workers=4"):
-        career._declared()
 
 
 class Checked(Sums):

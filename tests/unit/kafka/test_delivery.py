@@ -55,9 +55,3 @@ def test_a_contradiction_is_refused_with_its_remedy(
         delivery_of(delivery, store, "Billing")  # type: ignore[arg-type]
     assert remedy in str(refused.value)
     assert "of Billing" in str(refused.value)
-
-
-def test_two_unknown_names_are_told_at_once() -> None:
-    with pytest.raises(ConfigurationError) as refused:
-        delivery_of("once", "redis", "Billing")
-    assert len(refused.value.problems) == 2

@@ -8,7 +8,6 @@ import logging
 import socket
 import sqlite3
 import ssl
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from contextlib import closing
@@ -19,9 +18,8 @@ from fake_career import A, B, Bad, FakeCareer, a_batch, a_handler, a_term, recor
 
 from leaderq.errors import ConfigurationError
 from leaderq.kafka import DependencyUnavailable, PoisonRecord, Record, dead_letter, retry, skip
-from leaderq.kafka.handling.on_error import LONGEST_S, Ending, HoldUp, HoldUps, OnError, policy
+from leaderq.kafka.handling.on_error import OnError, policy
 from leaderq.kafka.record import batch_of
-from leaderq.term import Reason
 
 OUTAGES = [
     OSError("no route"),
@@ -95,20 +93,6 @@ def test_what_precedes_the_record_in_hand_is_committed_meanwhile(
     assert all(each[A] == 1 for each in seen[1:])
 
 
-def test_no_attempt_counts_against_a_record_that_was_held_up() -> None:
-    career = FakeCareer(fails={(A, 1): 2}, names=True)
-    career.before_handle = Outage(OSError(), 10, names=True)
-    assert a_handler(career, retry(2, 0.0, then=dead_letter())).work(a_batch(A=[1, 2]), a_term())
-    assert career.letters == []
-
-
-def test_plain_raise_raises_it_at_once() -> None:
-    career = FakeCareer()
-    career.before_handle = Outage(OSError("away"), 1)
-    with pytest.raises(OSError, match="away"):
-        a_handler(career).work(a_batch(A=[0, 1]), a_term())
-
-
 @pytest.mark.parametrize(
     ("on_error", "error", "is_outage"),
     [
@@ -165,25 +149,6 @@ def test_what_they_cannot_be_is_refused(on_error: Any, says: str) -> None:
     assert says in str(refused.value)
 
 
-def test_with_at_most_once_an_outage_is_waited_for_only_where_retry_allows_it() -> None:
-    for on_error, letters in ((dead_letter(), 2), (retry(1, 0.0, then=dead_letter()), 0)):
-        career = FakeCareer()
-        career.before_handle = Outage(OSError(), 5)
-        assert a_handler(career, on_error, delivery="at_most_once").work(
-            a_batch(A=[0, 1]), a_term()
-        )
-        assert len(career.letters) == letters
-
-
-def test_the_term_may_end_while_the_work_is_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OnError, "pause_s", lambda _self, _times: 60.0)
-    career, term = FakeCareer(), a_term()
-    career.before_handle = Outage(OSError(), 10**9)
-    threading.Timer(0.05, lambda: term.wind_up(Reason.STEP_DOWN)).start()
-    assert not a_handler(career, skip()).work(a_batch(A=[0, 1]), term)
-    assert career.committed == {}
-
-
 def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -193,32 +158,6 @@ def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(
     with pytest.raises(OSError, match="away"):
         a_handler(career, skip()).work(a_batch(A=[0, 1]), a_term())
     assert career.committed == {}
-
-
-def test_it_is_told_while_it_lasts_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
-    career = FakeCareer()
-    career.before_handle = Outage(OSError("away"), 2)
-    told: list[str | None] = []
-    with caplog.at_level(logging.WARNING):
-        assert a_handler(career, skip(), on_held_up=told.append).work(a_batch(A=[1]), a_term())
-    assert told == ["t-0@1: OSError: away"] * 2 + [None]
-    assert "records held up, none is passed over career=billing records=t-0@1 " in caplog.text
-
-
-def test_the_pauses_grow_and_the_clock_runs_from_the_first_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.undo()
-    held = HoldUps(policy(retry(1, backoff_s=0.0, max_backoff_s=0.3), "Billing"))
-    assert [held.decision(now) for now in (0.0, 1.0, 2.0)] == [
-        HoldUp(0.1, 0.0),
-        HoldUp(0.2, 1.0),
-        HoldUp(0.3, 2.0),
-    ]
-    assert held.decision(LONGEST_S) is Ending.RAISE
-    assert held.decision(LONGEST_S + 1.0) == HoldUp(0.1, 0.0)
-    held.handled()
-    assert held.decision(1000.0) == HoldUp(0.1, 0.0)
 
 
 # -- too many in a row ----------------------------------------------------------------------------
@@ -256,15 +195,6 @@ def test_so_many_in_a_row_that_fail_alike_stop_the_passing_over(
     assert "records=t-0@4 most_in_a_row=4" in caplog.text
 
 
-def test_they_are_tried_again_and_go_on_when_it_is_over() -> None:
-    career = FakeCareer(fails={**{(A, n): 1 for n in range(4)}, (A, 4): 50}, names=True)
-    assert a_handler(career, dead_letter(most_in_a_row=4)).work(
-        keyed([b"%d" % n for n in range(9)]), a_term()
-    )
-    assert len(career.letters) == 4
-    assert career.effects == [(A, n) for n in range(4, 9)]
-
-
 @pytest.mark.usefixtures("no_patience")
 @pytest.mark.parametrize(
     ("keys", "fails", "errors"),
@@ -289,10 +219,3 @@ def test_others_are_passed_over_however_many(
     career.handle = lambda rows, _term: fail(rows)  # type: ignore[method-assign]
     assert a_handler(career, skip(most_in_a_row=5)).work(keyed(keys), a_term())
     assert career.committed == {A: 9}
-
-
-def test_with_none_there_is_no_limit() -> None:
-    career = FakeCareer(fails={(A, n): 10**9 for n in range(300)}, names=True)
-    assert a_handler(career, dead_letter(most_in_a_row=None)).work(keyed([None] * 300), a_term())
-    assert len(career.letters) == 300
-    assert B not in career.committed

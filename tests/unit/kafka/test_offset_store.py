@@ -54,14 +54,6 @@ def test_the_next_term_asks_again_and_forgets_what_the_former_committed() -> Non
     assert store.load(NO_CONSUMER, a_term(2), 1.0) == {Partition("t", 0): 5}
 
 
-def test_an_error_of_the_users_code_comes_out_as_it_is() -> None:
-    def load(term: object) -> dict[Any, int]:
-        raise OSError("the database is away")
-
-    with pytest.raises(OSError, match="the database is away"):
-        ExternalOffsets(load).begin(a_term())
-
-
 @pytest.mark.parametrize(
     ("answer", "named"),
     [
@@ -84,9 +76,3 @@ def test_an_unusable_answer_is_refused_with_the_value_and_the_place(
         checked_offsets(answer, "Clicks")
     assert named in str(refused.value)
     assert "'load_offsets' of Clicks" in str(refused.value)
-
-
-def test_all_problems_of_an_answer_are_told_at_once() -> None:
-    with pytest.raises(ConfigurationError) as refused:
-        checked_offsets({("t", 0): -1, "x": 4}, "Clicks")
-    assert len(refused.value.problems) == 2

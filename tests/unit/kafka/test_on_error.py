@@ -19,8 +19,6 @@ from leaderq.errors import (
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.on_error import (
     Ending,
-    OnError,
-    PoisonRecord,
     ProcessDied,
     RetryAfter,
     dead_letter,
@@ -30,19 +28,12 @@ from leaderq.kafka.handling.on_error import (
     retry,
     skip,
 )
-from leaderq.kafka.record import Record
 from leaderq.running import UnitAbandoned
 from leaderq.term import Reason
 
 
 def verdicts(value: object, attempts: int) -> list[object]:
     return [policy(value, "Billing").decision(attempt) for attempt in range(1, attempts + 1)]
-
-
-def test_raise_is_the_verdict_at_once_and_no_number_of_deaths_changes_it() -> None:
-    assert policy("raise", "Billing") == OnError(Ending.RAISE)
-    assert verdicts("raise", 2) == [Ending.RAISE, Ending.RAISE]
-    assert policy("raise", "Billing").deaths is None
 
 
 @pytest.mark.parametrize("value", ["skip", skip()])
@@ -74,11 +65,6 @@ def test_retry_waits_twice_as_long_each_time_up_to_its_cap_then_does_what_it_end
     assert verdicts(retry(1), 2) == [RetryAfter(0.5), Ending.RAISE]
     assert policy(retry(1, then=skip(deaths=7)), "Billing").deaths == 7
     assert policy(retry(1), "Billing").deaths is None
-
-
-def test_a_retry_beyond_counting_still_has_a_back_off() -> None:
-    assert policy(retry(10**6), "Billing").decision(10**5) == RetryAfter(30.0)
-    assert policy(retry(3, backoff_s=0), "Billing").decision(3) == RetryAfter(0.0)
 
 
 @pytest.mark.parametrize(
@@ -123,14 +109,6 @@ def test_what_is_no_policy_is_refused_with_value_place_and_remedy(value: object,
     assert "on_error of Billing" in str(refused.value)
 
 
-def test_a_function_got_from_an_object_is_recognised_too() -> None:
-    class Career:
-        on_error = skip
-
-    with pytest.raises(ConfigurationError, match=r"call it: skip\(\)"):
-        policy(Career().on_error, "Career")
-
-
 def test_all_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(ConfigurationError) as refused:
         policy(retry(0, backoff_s=-1, then=dead_letter("a b", deaths=0)), "Billing")
@@ -151,9 +129,3 @@ def test_errors_about_leadership_and_servers_are_never_blamed_on_a_record() -> N
         assert not is_about_records(error)
     for blamed in (ValueError("x"), NodeExists("there"), KafkaError("too large"), ProcessDied(2)):
         assert is_about_records(blamed)
-
-
-def test_a_poison_record_says_where_it_lies() -> None:
-    error = PoisonRecord(Record("orders", 3, 17, 0, None, b"x"), "no such account")
-    assert str(error) == "the record at orders-3@17 cannot be handled: no such account"
-    assert str(ProcessDied(3)) == "the process died 3 times while handling this record"

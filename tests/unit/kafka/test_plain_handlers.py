@@ -4,23 +4,20 @@ batch.
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from fake_career import A, Bad, FakeCareer, a_batch, a_handler, a_term
 from test_declaration import Sums, dressed
 
 from leaderq.errors import ConfigurationError
-from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter, retry, skip
-from leaderq.kafka.record import deserialized
+from leaderq.kafka import KafkaLeaderCareer, dead_letter, retry, skip
 from leaderq.plain import NotAPlainFunction
-from leaderq.term import Term
 
 
 async def coroutine(*_given: Any) -> None:
@@ -56,24 +53,6 @@ def test_nor_may_a_deserialiser(name: str, written: Any) -> None:
         dressed(kind)._declared()
 
 
-def test_a_deserialiser_that_cannot_be_called_is_refused_too() -> None:
-    class Wrong(Sums):
-        value_deserializer: ClassVar[Any] = "json"
-
-    with pytest.raises(
-        ConfigurationError, match=r"value_deserializer of .*Wrong is 'json', which cannot be called"
-    ):
-        dressed(Wrong)._declared()
-
-
-def test_what_is_plain_passes() -> None:
-    class Right(Sums):
-        value_deserializer: ClassVar[Any] = json.loads
-        key_deserializer: ClassVar[Any] = staticmethod(partial(int, base=16))
-
-    assert dressed(Right)._declared().value_deserializer is not None
-
-
 @pytest.mark.parametrize("on_error", ["raise", skip(), dead_letter(), retry(3, 0.0, then=skip())])
 @pytest.mark.parametrize("hidden", [coroutine, generator, both, Future])
 def test_a_handler_that_returns_work_to_do_fails_the_batch_and_nothing_is_passed_over(
@@ -85,35 +64,6 @@ def test_a_handler_that_returns_work_to_do_fails_the_batch_and_nothing_is_passed
         a_handler(career, on_error).work(a_batch(A=[0, 1]), a_term())
     assert career.committed == {}
     assert career.log == []
-
-
-def test_the_same_with_handle_record() -> None:
-    class Records(KafkaLeaderCareer):
-        topics: ClassVar[str] = "t"
-
-        def handle_record(self, record: Record, term: Term) -> None:
-            return generator()  # type: ignore[return-value]
-
-    career = FakeCareer()
-    career.handle = Records().handle  # type: ignore[method-assign,assignment]
-    with pytest.raises(NotAPlainFunction, match="handle_record returned"):
-        a_handler(career, skip()).work(a_batch(A=[0, 1]), a_term())
-    assert career.committed == {}
-
-
-def test_and_with_a_deserialiser() -> None:
-    career = FakeCareer(undecodable=frozenset({(A, 99)}))
-    career.decode = partial(deserialized, key=None, value=lambda raw: coroutine(raw))  # type: ignore[method-assign]
-    with pytest.raises(NotAPlainFunction, match="value_deserializer returned"):
-        a_handler(career, skip()).work(a_batch(A=[0]), a_term())
-    assert career.committed == {}
-
-
-def test_a_handler_may_return_anything_else() -> None:
-    career = FakeCareer()
-    career.handle = lambda rows, _term: len(rows)  # type: ignore[method-assign,assignment,return-value]
-    assert a_handler(career).work(a_batch(A=[0, 1]), a_term())
-    assert career.committed == {A: 2}
 
 
 def _lines(caplog: pytest.LogCaptureFixture) -> str:
@@ -136,23 +86,3 @@ def test_the_log_names_what_failed_where_the_error_is_raised(
     ):
         handler.work(a_batch(A=[0, 1], B=[5]), a_term())
     assert place in _lines(caplog)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_it_also_names_what_was_handled_when_an_error_about_no_record_came(
-    workers: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    career = FakeCareer()
-
-    def misconfigured(_records: Sequence[Record]) -> None:
-        raise ConfigurationError("no such table")
-
-    career.before_handle = misconfigured
-    with (
-        closing(a_handler(career, skip(), workers=workers)) as handler,
-        caplog.at_level(logging.WARNING),
-        pytest.raises(ConfigurationError),
-    ):
-        handler.work(a_batch(A=[0, 1], B=[5]), a_term())
-    lines = _lines(caplog)
-    assert "records=t-0@0..t-0@1 " in lines or "records=t-0@0..t-1@5 " in lines

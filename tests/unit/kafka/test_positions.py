@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leaderq.kafka.consuming.positions import Positions, forgotten, resets, rest_of
+from leaderq.kafka.consuming.positions import Positions, forgotten, resets
 from leaderq.kafka.record import Batch, Partition, Record, batch_of
 
 A, B = Partition("t", 0), Partition("t", 1)
@@ -55,19 +55,6 @@ def test_offsets_moved_by_somebody_else_are_the_truth_and_the_batch_is_abandoned
     assert progress.handed == {A: 3, B: 0}
 
 
-def test_letting_go_of_a_batch_takes_back_all_its_partitions() -> None:
-    progress = Positions({A: 10, B: 0})
-    progress.hand(Batch(records={}, ends={A: 15, B: 5}))
-    progress.resume({A: 3, B: 0}, {A, B}, {})
-    assert progress.handed == {A: 3, B: 0}
-
-
-def test_a_partition_lost_to_another_member_is_not_read_on() -> None:
-    progress = Positions({A: 10, B: 0})
-    progress.resume({A: 10}, {A}, {})
-    assert progress.handed == {A: 10}
-
-
 def test_positions_past_markers_are_taken_over_but_never_backwards() -> None:
     progress = Positions({A: 10, B: 7})
     progress.advance({A: 12, B: 5})
@@ -84,25 +71,6 @@ def test_a_batch_committed_in_part_keeps_its_rest_in_hand() -> None:
     assert [record.offset for record in progress.in_hand.records[A]] == [14]
     progress.settle({A: 17})
     assert progress.in_hand is None
-
-
-def test_nothing_is_copied_of_a_batch_of_which_nothing_is_committed() -> None:
-    whole = batch(A, 10, 14)
-    assert rest_of(whole, {A: 10}) is whole
-
-
-def test_letting_go_of_a_batch_committed_in_part_goes_on_behind_that_part() -> None:
-    progress = Positions({A: 10})
-    progress.hand(batch(A, 10, 14))
-    progress.settle({A: 12})
-    progress.drop()
-    assert progress.handed == {A: 12}
-
-
-def test_what_comes_back_begins_at_what_the_group_has_committed_meanwhile() -> None:
-    progress = Positions({A: 10})
-    assert progress.resume({A: 10, B: 70}, {A, B}, {}) == frozenset()
-    assert progress.handed == progress.committed == {A: 10, B: 70}
 
 
 def test_a_batch_with_a_partition_that_was_taken_away_is_abandoned() -> None:

@@ -4,7 +4,6 @@ stream and any window.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -30,10 +29,6 @@ class Clock:
 
 def record(offset: int, key: bytes | None = None, value: bytes = b"") -> Record:
     return Record("t", 0, offset, 0, key, value)
-
-
-def plain(count: int) -> list[Record]:
-    return [record(offset) for offset in range(count)]
 
 
 def hand_out(
@@ -124,41 +119,6 @@ def test_over_any_stream_and_any_window_the_limits_hold_and_nothing_is_lost_or_r
             assert all(later - sooner >= interval_s - LITTLE for sooner, later in pairwise(times))
 
 
-@pytest.mark.parametrize("rate", [0.5, 3, 100, 12_345])
-def test_a_long_stream_takes_the_time_that_its_limit_asks_for(rate: float) -> None:
-    clock = Clock()
-    began = clock.at
-    count = math.ceil(rate * 20)
-    hand_out(RateLimiter(rate, None, None, clock), clock, plain(count))
-    assert clock.at - began == pytest.approx((count - max(1, rate)) / rate, abs=0.2)
-
-
-def test_time_spent_on_the_work_is_not_waited_for_again() -> None:
-    clock = Clock()
-    began = clock.at
-    hand_out(RateLimiter(10, None, None, clock), clock, plain(200), work_s=0.1)
-    assert clock.at - began == pytest.approx(19.1, abs=0.3)
-
-
-def test_a_high_rate_is_not_handed_out_record_by_record() -> None:
-    clock = Clock()
-    pace = RateLimiter(1000, None, None, clock)
-    hand_out(pace, clock, plain(1000))
-    sizes = []
-    for wait_s, part in pace.parts(plain(500)):
-        clock.at += wait_s
-        pace.handed_out()
-        sizes.append(len(part))
-    assert sizes == [100] * 5
-
-
-def test_what_fits_is_handed_out_whole_without_a_copy() -> None:
-    batch = plain(50)
-    ((wait_s, part),) = RateLimiter(100, 10_000, None, Clock()).parts(batch)
-    assert wait_s == 0
-    assert part is batch
-
-
 def test_a_record_larger_than_a_seconds_bytes_passes_alone_and_is_paid_off_after() -> None:
     clock = Clock()
     pace = RateLimiter(None, 100, None, clock)
@@ -188,18 +148,6 @@ def test_a_key_waits_and_makes_what_is_behind_it_wait() -> None:
     ]
 
 
-def test_records_without_a_key_are_free_of_the_interval() -> None:
-    assert [wait_s for wait_s, _ in RateLimiter(None, None, 5, Clock()).parts(plain(10))] == [0]
-
-
-def test_the_interval_counts_across_batches() -> None:
-    clock = Clock()
-    pace = RateLimiter(None, None, 5, clock)
-    hand_out(pace, clock, [record(0, b"a")])
-    clock.at += 2
-    assert [wait_s for wait_s, _ in pace.parts([record(1, b"a")])] == [pytest.approx(3)]
-
-
 def test_keys_are_forgotten_when_their_interval_is_over() -> None:
     clock = Clock()
     pace = RateLimiter(None, None, 5, clock)
@@ -208,36 +156,3 @@ def test_keys_are_forgotten_when_their_interval_is_over() -> None:
     hand_out(pace, clock, [record(1000, b"new")])
     (keys,) = pace._limits
     assert len(keys._last) == 1
-
-
-def test_what_was_broken_off_in_the_wait_has_used_up_nothing() -> None:
-    clock = Clock()
-    pace = RateLimiter(None, None, 5, clock)
-    hand_out(pace, clock, [record(0, b"a")])
-    for _ in range(3):
-        wait_s, _part = next(pace.parts([record(1, b"a")]))
-        assert wait_s == pytest.approx(5)
-    assert [at - 1000 for at, _ in hand_out(pace, clock, [record(1, b"a")])] == [5]
-
-
-def test_a_part_whose_handling_raised_counts_as_handed_out() -> None:
-    clock = Clock()
-    pace = RateLimiter(1, None, None, clock)
-    parts = pace.parts(plain(1))
-    next(parts)
-    pace.handed_out()
-    assert next(pace.parts(plain(1)))[0] == pytest.approx(1)
-
-
-def test_keys_that_a_deserialiser_made_unhashable_are_told_apart() -> None:
-    clock = Clock()
-    batch = [
-        record(0).replace(key={"id": 1}),
-        record(1).replace(key={"id": 2}),
-        record(2).replace(key={"id": 1}),
-    ]
-    assert [at - 1000 for at, _ in hand_out(RateLimiter(None, None, 4, clock), clock, batch)] == [
-        0,
-        0,
-        4,
-    ]

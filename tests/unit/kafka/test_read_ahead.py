@@ -53,13 +53,6 @@ def test_records_of_one_partition_leave_room_for_others_until_all_workers_have_s
     assert ReadAhead(BatchLimits(max_records=100, max_bytes=10, workers=3)).room <= 10
 
 
-def test_partitions_that_had_no_place_in_a_batch_are_in_the_next() -> None:
-    ahead = ReadAhead(BatchLimits(max_records=2, workers=2))
-    ahead.add({where: rows(where, 0, 3) for where in PARTITIONS}, 0.0)
-    taken = [set(batch.ends) for batch in (ahead.take(0.0), ahead.take(0.0)) if batch is not None]
-    assert taken == [set(PARTITIONS[:2]), set(PARTITIONS[2:])]
-
-
 def test_a_batch_waits_for_more_only_as_long_as_it_may() -> None:
     ahead = ReadAhead(BatchLimits(max_records=10, max_wait_s=1.0, workers=2))
     assert ahead.wait_s(0.0) is None
@@ -107,12 +100,3 @@ def test_every_record_comes_out_once_and_in_order_within_the_limits(
     assert went == came
     assert ahead.is_empty
     assert 0 < ahead.room <= (most if workers == 1 else MOST_SPREAD_RECORDS)
-
-
-def test_one_worker_reads_no_more_ahead_than_a_batch_and_no_more_than_fits() -> None:
-    assert ReadAhead(BatchLimits(max_records=10)).room == 10
-    ahead = ReadAhead(BatchLimits(max_records=10, max_bytes=100))
-    ahead.add({PARTITIONS[0]: rows(PARTITIONS[0], 0, 2, b"x" * 20)}, 0.0)
-    assert ahead.room == 3
-    ahead.add({PARTITIONS[0]: rows(PARTITIONS[0], 2, 3, b"x" * 20)}, 0.0)
-    assert ahead.room == 0

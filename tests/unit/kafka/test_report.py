@@ -43,12 +43,6 @@ def test_lag_is_what_lies_between_committed_and_end_for_each_partition_and_toget
     assert report.lag == 4
 
 
-def test_after_one_look_the_rates_are_not_known_yet() -> None:
-    report = after([(0, {A: 5}, {A: 9})])
-    assert (report.rate_per_s, report.arriving_per_s, report.catch_up_s) == (None, None, None)
-    assert after([]).lag == 0
-
-
 def test_the_time_to_catch_up_is_the_lag_divided_by_what_is_gained_each_second() -> None:
     report = after(steady(100, 60, lag=800))
     assert (report.rate_per_s, report.arriving_per_s, report.lag, report.catch_up_s) == (
@@ -57,69 +51,6 @@ def test_the_time_to_catch_up_is_the_lag_divided_by_what_is_gained_each_second()
         800,
         20,
     )
-
-
-@pytest.mark.parametrize(("rate", "arriving"), [(60, 100), (100, 100), (0, 0)])
-def test_who_gains_nothing_does_not_catch_up(rate: int, arriving: int) -> None:
-    assert after(steady(rate, arriving, lag=800)).catch_up_s is None
-
-
-def test_without_lag_there_is_nothing_to_catch_up() -> None:
-    assert after(steady(100, 100, lag=0)).catch_up_s == 0
-
-
-def test_the_rate_follows_a_change_within_half_a_minute() -> None:
-    looks: Looks = steady(100, 0, lag=100_000)
-    end = looks[-1]
-    looks += [(end[0] + 5 * n, {A: end[1][A] + 5 * n * 10}, end[2]) for n in range(1, 8)]
-    assert after(looks).rate_per_s == 10
-
-
-def test_a_gap_between_looks_is_averaged_over() -> None:
-    assert (
-        after(
-            [(0, {A: 0}, {A: 9000}), (5, {A: 500}, {A: 9000}), (305, {A: 500 + 300}, {A: 9000})]
-        ).rate_per_s
-        == 1
-    )
-    assert after([(0, {A: 0}, {A: 9000}), (300, {A: 600}, {A: 9000})]).rate_per_s == 2
-
-
-def test_offsets_that_go_back_are_a_new_beginning_and_never_a_negative_rate() -> None:
-    report = after([(0, {A: 5000}, {A: 5000}), (10, {A: 0}, {A: 100}), (20, {A: 100}, {A: 300})])
-    assert (report.rate_per_s, report.arriving_per_s) == (5, 10)
-    assert report.partitions["t-0"] == PartitionLag(100, 300, 200)
-
-
-def test_a_new_partition_counts_from_when_it_was_seen() -> None:
-    report = after(
-        [
-            (0, {A: 0}, {A: 0}),
-            (10, {A: 10, B: 7000}, {A: 10, B: 9000}),
-            (20, {A: 20, B: 7010}, {A: 20, B: 9000}),
-        ]
-    )
-    assert report.rate_per_s == 1.5
-    assert report.lag == 1990
-
-
-def test_a_partition_missing_from_a_look_is_as_it_was() -> None:
-    report = after(
-        [
-            (0, {A: 0, B: 0}, {A: 50, B: 50}),
-            (10, {A: 10}, {A: 50}),
-            (20, {A: 20, B: 20}, {A: 50, B: 50}),
-        ]
-    )
-    assert (report.rate_per_s, report.lag) == (2, 60)
-
-
-def test_an_end_asked_for_before_the_last_commit_makes_no_negative_lag() -> None:
-    assert after([(0, {A: 12}, {A: 9})]).partitions["t-0"] == PartitionLag(12, 12, 0)
-
-
-def test_two_looks_at_one_instant_divide_nothing_by_zero() -> None:
-    assert after([(1, {A: 0}, {A: 5}), (1, {A: 5}, {A: 5})]).rate_per_s is None
 
 
 offsets = st.dictionaries(st.sampled_from([A, B]), st.integers(0, 10_000))
@@ -173,9 +104,3 @@ def test_a_report_of_a_newer_version_is_read_without_what_is_not_known() -> None
 def test_what_is_no_report_is_said_to_be_none_with_its_place_and_what_to_do(data: bytes) -> None:
     with pytest.raises(CorruptRecord, match=r"/leaderq/c/progress.*delete it"):
         decode(data, path="/leaderq/c/progress")
-
-
-def test_a_report_is_told_as_an_event_too() -> None:
-    event = after(steady(100, 60, lag=800)).as_event("c", "me")
-    assert (event.career, event.candidate, event.term, event.lag) == ("c", "me", 3, 800)
-    assert (event.rate_per_s, event.arriving_per_s, event.partitions) == (100, 60, {"t-0": 800})

@@ -68,25 +68,6 @@ def test_where_nobody_knows_the_culprit_the_whole_part_of_its_partition_is_tried
     ]
 
 
-def test_what_is_undone_is_committed_before_the_partition_rests() -> None:
-    career, term = FakeCareer(fails={(A, 1): 1}, names=True, undoes=True), a_term()
-    handler = resting(career)
-    assert handler.work(a_batch(A=[0, 1, 2], B=[0]), term)
-    assert career.effects == [(A, 0), (B, 0)]
-    assert handler.work(a_batch(A=[1, 2]), term)
-    assert career.effects == [(A, 0), (B, 0), (A, 1), (A, 2)]
-
-
-def test_another_term_counts_from_the_beginning() -> None:
-    career = FakeCareer(fails={(A, 0): 2}, names=True)
-    handler = resting(career)
-    handler.work(a_batch(A=[0]), a_term())
-    later = a_term()
-    later.id = "y"  # type: ignore[misc]
-    handler.work(a_batch(A=[0]), later)
-    assert career.log == ["handle A0", "rest A 0.5", "handle A0", "rest A 0.5"]
-
-
 def test_offsets_that_somebody_has_moved_are_begun_from_scratch() -> None:
     career, term = FakeCareer(fails={(A, 0): 1}, names=True), a_term()
     handler = resting(career)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
-from fake_career import A, B, Bad, FakeCareer, FakeRateLimiter, a_batch, a_handler, a_term, where
+from fake_career import A, B, Bad, FakeCareer, a_batch, a_handler, a_term, where
 
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.on_error import dead_letter, retry, skip
@@ -59,12 +59,6 @@ def test_no_task_begins_once_it_may_not_even_if_it_might_again() -> None:
     assert [outcome.began for outcome in outcomes] == [True, True, False, False]
 
 
-def test_nothing_to_do_is_done_at_once_if_somebody_is_there_to_say_so() -> None:
-    workers = PartitionWorkers(1, "test")
-    assert workers.run([lambda: 1], lambda: False)[0].began is False
-    workers.close()
-
-
 def test_threads_end_when_closed_and_are_made_again_when_needed() -> None:
     workers = PartitionWorkers(2, "test-closing")
     for _ in range(2):
@@ -74,14 +68,6 @@ def test_threads_end_when_closed_and_are_made_again_when_needed() -> None:
         assert not [
             thread for thread in threading.enumerate() if thread.name.startswith("test-closing")
         ]
-
-
-def test_jobs_in_quick_succession_do_not_disturb_each_other() -> None:
-    workers = PartitionWorkers(4, "test")
-    for size in [1, 2, 3, 7] * 100:
-        tasks = [partial(int, index) for index in range(size)]
-        assert [outcome.value for outcome in workers.run(tasks, yes)] == list(range(size))
-    workers.close()
 
 
 def test_a_thread_interrupted_in_its_wait_begins_no_task_and_leaves_when_begun_ones_are_done() -> (
@@ -145,16 +131,6 @@ def test_partitions_are_handled_at_the_same_time_and_committed_once() -> None:
     ]
 
 
-def test_a_single_partition_needs_no_worker() -> None:
-    career = FakeCareer()
-    threads: list[str] = []
-    career.before_handle = lambda _handed: threads.append(threading.current_thread().name)
-    handler = a_parallel(career)
-    assert handler.work(a_batch(A=[0, 1]), a_term())
-    assert threads == [threading.current_thread().name]
-    handler.close()
-
-
 def test_finished_records_are_committed_once_then_the_first_error_in_order_is_raised(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -197,27 +173,6 @@ def test_where_effects_are_undone_all_is_done_again_one_partition_after_the_othe
     assert career.effects == [(A, 0), (A, 1), (B, 5)]
 
 
-def test_where_effects_are_undone_and_the_error_is_to_be_raised_nothing_is_committed() -> None:
-    career = FakeCareer(fails={(B, 6): ALWAYS}, undoes=True, names=True)
-    handler = a_parallel(career)
-    with pytest.raises(Bad, match="B6"):
-        handler.work(a_batch(A=[0, 1], B=[5, 6]), a_term())
-    handler.close()
-    assert sorted_until_committed(career.log) == ["handle A0 A1", "handle B5 B6", "undo"]
-
-
-def test_a_term_that_ends_begins_no_further_partition_and_commits_what_is_done() -> None:
-    career = FakeCareer()
-    term = a_term()
-    career.before_handle = lambda _handed: term.wind_up(Reason.STEP_DOWN)
-    handler = a_handler(career, workers=2)
-    assert not handler.work(a_batch(A=[0], B=[0], C=[0]), term)
-    handler.close()
-    done = {each for each, _offset in career.effects}
-    assert career.committed == dict.fromkeys(done, 1)
-    assert 1 <= len(done) <= 2
-
-
 def test_at_most_once_commits_all_partitions_at_once_and_handles_all_though_the_term_ends() -> None:
     career = FakeCareer()
     term = a_term()
@@ -245,19 +200,6 @@ def test_an_undecodable_value_holds_up_its_own_partition_only() -> None:
     ]
 
 
-def test_parts_of_a_pace_are_split_by_partition_too() -> None:
-    career = FakeCareer()
-    handler = a_parallel(career, rate_limit=FakeRateLimiter(career, 3, 0.0))
-    assert handler.work(a_batch(A=[0, 1], B=[5, 6]), a_term())
-    handler.close()
-    assert career.effects.count((B, 5)) == 1
-    assert career.log[-2:] == ["handle B6", "commit B=7"]
-    assert [line for line in career.log if line.startswith("commit")] == [
-        "commit A=2 B=6",
-        "commit B=7",
-    ]
-
-
 def test_the_records_of_a_partition_are_in_order_on_one_thread() -> None:
     career = FakeCareer()
     threads: dict[object, set[str]] = {}
@@ -271,21 +213,3 @@ def test_the_records_of_a_partition_are_in_order_on_one_thread() -> None:
     handler.close()
     assert [offset for each, offset in career.effects if each == A] == list(range(50))
     assert [len(names) for names in threads.values()] == [1, 1]
-
-
-def test_handling_closed_twice_goes_on_with_new_threads() -> None:
-    career = FakeCareer()
-    handler = a_parallel(career)
-    handler.close()
-    handler.close()
-    assert handler.work(a_batch(A=[0], B=[0]), a_term())
-    handler.close()
-    eventually(
-        lambda: (
-            not [
-                thread
-                for thread in threading.enumerate()
-                if thread.name.startswith("leaderq-billing")
-            ]
-        )
-    )

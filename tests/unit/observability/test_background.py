@@ -9,9 +9,7 @@ import os
 import subprocess
 import sys
 
-from leaderq.observability import logging as ours
 from leaderq.observability.logging import BackgroundHandler
-from leaderq.testing import eventually
 
 UNREAD = """
 import logging, sys
@@ -49,24 +47,6 @@ def test_a_pipe_that_nobody_reads_stops_neither_the_program_nor_its_end():
         assert process.wait(60) == 0
 
 
-def test_dropped_lines_are_counted_and_said(monkeypatch):
-    monkeypatch.setattr(ours, "MOST_LINES", 10)
-    reading, writing = os.pipe()
-    os.set_blocking(writing, True)
-    with os.fdopen(writing, "w") as stream:
-        handler = BackgroundHandler(stream)
-        log = logger(handler)
-        for _ in range(200):
-            log.info("x" * 10_000)
-        assert handler._dropped
-        with os.fdopen(reading, "rb", buffering=0) as reader:
-            seen = b""
-            while b"log lines dropped, because nobody read them: " not in seen:
-                seen = seen[-100:] + reader.read(1 << 16)
-                log.info("again")
-            handler.close()
-
-
 def test_a_forked_child_logs_too():
     reading, writing = os.pipe()
     stream = os.fdopen(writing, "w")
@@ -85,12 +65,3 @@ def test_a_forked_child_logs_too():
     stream.close()
     with os.fdopen(reading) as reader:
         assert reader.read().split() == ["parent", "child"]
-
-
-def test_a_stream_that_was_closed_is_no_trouble():
-    stream = io.StringIO()
-    handler = BackgroundHandler(stream)
-    stream.close()
-    logger(handler).info("x")
-    eventually(lambda: not handler._lines)
-    handler.close()

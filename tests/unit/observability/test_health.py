@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from leaderq.errors import Reason
-from leaderq.events import CareerError, CoolingOff, DrainProgress, EventBus, Stage, TermEnded
+from leaderq.events import CareerError, CoolingOff, EventBus, Stage, TermEnded
 from leaderq.observability.health import (
     DEAD_AFTER_S,
     Health,
@@ -77,14 +77,6 @@ def test_a_healthy_follower_is_ready_and_who_cannot_lead_is_not(state, ready):
     assert (why_unready(state) is None) is ready
 
 
-def test_every_role_of_a_candidate_is_judged():
-    from leaderq.election.decision import Role
-
-    states = [replace(FOLLOWER, role=role.name.lower()) for role in Role]
-    ready = {state.role for state in states if why_unready(state) is None}
-    assert ready == {"waiting", "claiming", "leading"}
-
-
 @pytest.mark.parametrize(
     ("state", "leads"),
     [
@@ -120,32 +112,6 @@ def test_the_status_tells_how_the_last_term_ended_and_why_nobody_leads():
     assert "cools off" in status["why"]
     assert (status["live"], status["ready"], status["leader"]) == (True, False, False)
     assert "secret" not in str(status)
-
-
-def test_an_error_of_an_earlier_term_is_not_told_of_the_last_one():
-    events = EventBus()
-    health = Health(events, lambda: FOLLOWER)
-    events.publish(CareerError("c", "a", 6, "execution", ValueError()))
-    events.publish(TermEnded("c", "a", 7, Reason.TRANSFER, True))
-    assert health.status()["last_term"]["error"] is None
-
-
-def test_a_cool_off_that_is_over_keeps_nobody_from_being_ready():
-    events = EventBus()
-    health = Health(events, lambda: FOLLOWER)
-    events.publish(CoolingOff("c", "a", 0.0, 1, "x"))
-    assert health.why_unready() is None
-    assert health.status()["cool_off"] is None
-
-
-def test_the_lag_is_that_of_the_present_term():
-    events = EventBus()
-    state = LEADER
-    health = Health(events, lambda: state)
-    events.publish(DrainProgress("c", "a", 7, 5, None, None, {"clicks-0": 5}))
-    assert health.status()["kafka"] == {"lag": 5, "partitions": {"clicks-0": 5}}
-    state = replace(LEADER, term=replace(TERM, number=8))
-    assert health.status()["kafka"] is None
 
 
 def test_several_careers_answer_together_and_by_name():

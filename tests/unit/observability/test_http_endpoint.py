@@ -72,17 +72,6 @@ def test_it_answers_what_the_route_says(endpoint):
     assert asked(endpoint, "/big") == (200, BIG)
 
 
-def test_head_is_answered_without_a_body(endpoint):
-    answer = sent(endpoint, b"HEAD /ok HTTP/1.0\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.0 200 OK\r\n")
-    assert b"Content-Length: 5\r\n" in answer
-    assert answer.endswith(b"\r\n\r\n")
-
-
-def test_an_unknown_path_is_told_the_known_ones(endpoint):
-    assert asked(endpoint, "/") == (404, b"404 not here; there are /ok, /broken, /big, /huge\n")
-
-
 def test_a_route_that_raises_is_answered_and_logged_and_no_more(endpoint, caplog):
     status, body = asked(endpoint, "/broken")
     assert status == 500
@@ -110,20 +99,6 @@ def test_garbage_and_giants_are_refused_with_a_status(endpoint, request_bytes, s
     assert status in answer.partition(b"\r\n")[0]
     assert answer.count(b"HTTP/1.0") <= 1
     assert asked(endpoint) == (200, b"fine\n")
-
-
-def test_a_client_that_sends_on_behind_its_request_gets_its_answer_all_the_same(endpoint):
-    body = b"x" * 8_000_000
-    answer = sent(endpoint, b"POST /ok HTTP/1.1\r\nContent-Length: 8000000\r\n\r\n" + body)
-    assert b"501" in answer.partition(b"\r\n")[0]
-
-
-def test_a_client_that_has_said_all_gets_all_of_its_answer(endpoint):
-    with connected(endpoint) as client:
-        client.sendall(b"GET /huge HTTP/1.0\r\n\r\n")
-        client.shutdown(socket.SHUT_WR)
-        answer = b"".join(iter(lambda: client.recv(5000), b""))
-    assert answer.endswith(b"\r\n\r\n" + BIG * 10)
 
 
 def test_idle_connections_do_not_shut_a_probe_out_and_cost_no_threads(endpoint):
@@ -189,42 +164,6 @@ def test_a_flood_takes_no_more_than_its_share_of_a_processor(endpoint):
     assert has_worked_s - worked_s < 2 * endpoint_module.SHARE * (to_s - from_s)
 
 
-def test_a_route_that_waits_in_the_background_holds_up_no_other_and_serves_all_that_asked():
-    go_on, calls = threading.Event(), []
-
-    def slow() -> HttpReply:
-        calls.append(go_on.wait(60))
-        return HttpReply(200, "slow\n")
-
-    with HttpEndpoint("127.0.0.1:0") as endpoint, ExitStack() as waiting:
-        background = InBackground(slow)
-        endpoint.start({"/ok": fine, "/slow": background})
-        clients = [waiting.enter_context(connected(endpoint)) for _ in range(10)]
-        for client in clients:
-            client.sendall(b"GET /slow HTTP/1.0\r\n\r\n")
-        eventually(lambda: len(background._asked) == 10)
-        assert asked(endpoint) == (200, b"fine\n")
-        go_on.set()
-        for client in clients:
-            answer = b"".join(iter(lambda client=client: client.recv(65536), b""))
-            assert answer.endswith(b"slow\n")
-        assert len(calls) <= 2
-
-
-def test_a_later_question_to_a_background_route_gets_an_answer_of_its_own():
-    calls = iter(range(10))
-    with HttpEndpoint("127.0.0.1:0") as endpoint:
-        endpoint.start({"/next": InBackground(lambda: HttpReply(200, f"{next(calls)}"))})
-        assert [asked(endpoint, "/next")[1] for _ in range(3)] == [b"0", b"1", b"2"]
-
-
-def test_a_background_route_that_raises_is_answered(caplog):
-    with HttpEndpoint("127.0.0.1:0") as endpoint:
-        endpoint.start({"/broken": InBackground(broken)})
-        assert asked(endpoint, "/broken")[0] == 500
-        assert asked(endpoint, "/broken")[0] == 500
-
-
 def test_a_process_without_files_left_answers_again_when_it_has_some(endpoint):
     with connected(endpoint) as waiting:
         eventually(lambda: endpoint._clients)
@@ -264,10 +203,3 @@ def test_stop_frees_the_port_and_ends_the_threads_and_may_be_called_in_any_order
     with client:
         assert client.recv(1) == b""
     eventually(lambda: threading.active_count() == before)
-
-
-def test_a_port_is_free_again_although_a_forked_child_has_a_copy_of_the_socket():
-    endpoint = HttpEndpoint("127.0.0.1:0")
-    with endpoint._listener.dup():
-        endpoint.stop()  # never started
-        HttpEndpoint(endpoint.address).stop()

@@ -7,17 +7,14 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import leaderq
 from leaderq import events
-from leaderq.errors import CareerFailed, ConfigurationError, Deposed
+from leaderq.errors import ConfigurationError, Deposed
 from leaderq.events import CareerError, Event, EventBus, Stage, StageBegan
-from leaderq.observability.logging import PHRASES, configure, log_events, log_failure, message
+from leaderq.observability.logging import PHRASES, configure, log_events, message
 from leaderq.term import Reason
 
 SAMPLES: dict[str, Any] = {
@@ -89,13 +86,6 @@ def test_no_field_of_an_event_collides_with_one_of_a_log_record(kind):
     assert not set(inspect.signature(kind).parameters) & set(vars(logging.makeLogRecord({})))
 
 
-def test_an_unknown_event_is_told_by_its_name():
-    class SomethingNew(Event):
-        pass
-
-    assert message(SomethingNew("c", "a")) == (logging.INFO, "something new career=c id=a")
-
-
 @pytest.mark.parametrize(
     ("event", "said"),
     [
@@ -153,14 +143,6 @@ def test_a_change_of_stage_carries_event_career_candidate_term_and_stage(capsys)
     }
 
 
-def test_in_text_a_line_is_time_level_and_message(capsys):
-    line = logged(capsys, StageBegan("c", "a", 3, Stage.EXECUTION), "text")
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d{3}[+-]\d\d:?\d\d ", line[:29]), (
-        line
-    )
-    assert line[29:] == "INFO    stage began career=c id=a term=3 stage=execution\n"
-
-
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_an_error_of_the_career_is_logged_with_the_traceback_of_its_code(capsys, form):
     try:
@@ -176,109 +158,9 @@ def test_an_error_of_the_career_is_logged_with_the_traceback_of_its_code(capsys,
         assert 'term=1 stage=execution error="ZeroDivisionError: division by zero"' in said
 
 
-def test_frames_of_leaderq_before_those_of_the_user_are_left_out(capsys):
-    ours: dict[str, Any] = {}
-    exec(
-        compile(
-            "def call(code):\n    code()\n",
-            str(Path(leaderq.__file__).with_name("calling.py")),
-            "exec",
-        ),
-        ours,
-    )
-
-    def fail() -> None:
-        raise RuntimeError("mine")
-
-    try:
-        ours["call"](fail)
-    except RuntimeError as exc:
-        error = exc.with_traceback(exc.__traceback__.tb_next if exc.__traceback__ else None)
-    said = logged(capsys, CareerError("c", "a", 1, "execution", error), "text")
-    assert "test_logging.py" in said
-    assert "calling.py" not in said
-
-
 def test_a_stage_that_noticed_the_end_of_its_term_is_no_traceback(capsys):
     event = CareerError("c", "a", 1, "execution", Deposed(term=1, reason=Reason.LEASE))
     assert "Traceback" not in logged(capsys, event, "text")
-
-
-def test_a_failure_outside_any_term_is_logged_with_its_cause(capsys):
-    configure("json", "info")
-    try:
-        raise CareerFailed("c", "prepare", ValueError("x")) from ValueError("x")
-    except CareerFailed as error:
-        log_failure(error)
-    found = json.loads(written(capsys))
-    assert (found["event"], found["stage"], found["level"]) == ("career_failed", "prepare", "error")
-    assert "ValueError: x" in found["traceback"]
-
-
-def test_client_libraries_are_kept_quiet(capsys):
-    configure("text", "debug")
-    logging.getLogger("kazoo.client").log(5, "password")
-    logging.getLogger("kazoo.client").info("chatter")
-    logging.getLogger("kafka.conn").info("chatter")
-    logging.getLogger("kazoo.client").warning("heard")
-    logging.getLogger("user.code").debug("heard too")
-    assert [line[37:] for line in written(capsys).splitlines()] == [
-        "kazoo.client: heard",
-        "user.code: heard too",
-    ]
-    configure("text", "info")
-    logging.getLogger("kafka.conn").error("chatter, many times a second")
-    assert written(capsys) == ""
-
-
-def test_what_a_line_cannot_hold_is_written_as_text(capsys):
-    configure("json", "info")
-    logging.getLogger("user").info("two\nlines", extra={"thing": object(), "job": "é"})
-    err = written(capsys)
-    assert err.count("\n") == 1
-    assert json.loads(err)["job"] == "é"
-
-
-def test_warnings_of_python_are_log_lines_too(capsys):
-    import warnings
-
-    configure("json", "info")
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        logging.captureWarnings(True)
-        warnings.warn("old thing", DeprecationWarning, stacklevel=1)
-    assert "old thing" in json.loads(written(capsys))["message"]
-
-
-class Kept(logging.Handler):
-    """As a module puts it on the root logger: of a file, a collector of errors, a tracer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
-
-
-def test_handlers_that_a_module_has_set_stay_and_ours_joins_them(capsys):
-    root, own = logging.getLogger(), Kept()
-    root.handlers[:], root.level = [own], logging.WARNING
-    configure("text", "info")
-    configure("text", "info")
-    logging.getLogger("leaderq.x").info("one")
-    assert own.said == ["one"]
-    assert written(capsys).count("one") == 1
-
-
-def test_a_module_that_writes_to_standard_error_itself_is_not_doubled(capsys):
-    root = logging.getLogger()
-    root.handlers[:] = [logging.StreamHandler()]
-    root.setLevel("DEBUG")
-    configure("text", "info")
-    logging.getLogger("user").debug("theirs")
-    logging.getLogger("leaderq.x").debug("not asked for")
-    assert written(capsys) == "theirs\n"
 
 
 FILES = {

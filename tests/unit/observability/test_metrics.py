@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_health import FOLLOWER, LEADER, TERM
+from test_health import FOLLOWER, LEADER
 
 from leaderq.errors import Reason
 from leaderq.events import (
@@ -176,45 +175,6 @@ def test_of_several_careers_each_has_values_of_its_own(client, no_offers):
     assert both("stage_duration_seconds_count", stage="execution") == [1, 0]
 
 
-def test_every_value_of_a_closed_label_is_there_from_the_start(scraped):
-    for row in TABLE:
-        if row.label and row is not metrics.LAG and row is not metrics.STAGES:
-            for value in row.values:
-                labels = {"career": "c", row.label: value}
-                assert scraped.registry.get_sample_value(row.name, labels) == 0
-
-
-def test_a_stage_counts_in_the_bucket_of_its_length(scraped, monkeypatch):
-    clock = [100.0]
-    monkeypatch.setattr("leaderq.clock.now_s", lambda: clock[0])
-    scraped.events.publish(StageBegan(*ME, 7, Stage.EXECUTION))
-    clock[0] = 130.0
-    scraped.events.publish(StageBegan(*ME, 7, Stage.HANDOVER))
-    clock[0] = 1e9
-    scraped.events.publish(TermEnded(*ME, 7, Reason.WITHDRAWN, True))
-
-    def cell(stage: str, bound: str) -> float | None:
-        name = "stage_duration_seconds_bucket"
-        return scraped.value(name, career="c", stage=stage, le=bound)
-
-    bounds = ("0.01", "10.0", "60.0", "86400.0", "+Inf")
-    assert [cell("execution", bound) for bound in bounds] == [0, 0, 1, 1, 1]
-    assert [cell("hand-over", bound) for bound in bounds] == [0, 0, 0, 0, 1]
-    assert scraped.value("stage_duration_seconds_sum", career="c", stage="execution") == 30.0
-
-
-def test_what_is_read_when_scraped_is_that_of_the_moment(scraped):
-    scraped.state = replace(LEADER, units=5, term=replace(TERM, paused=True))
-    names = ("leader", "ready", "work_paused", "units_total")
-    assert [scraped.value(name) for name in names] == [1, 1, 1, 5]
-    assert scraped.value("lease_margin_seconds") == 5.0
-    assert scraped.value("session_timeout_seconds") == 10.0
-    scraped.state = replace(FOLLOWER, session="suspended")
-    assert [scraped.value(name) for name in ("leader", "ready", "work_paused")] == [0, 0, 0]
-    assert scraped.value("session_connected") == 0
-    assert scraped.value("lease_margin_seconds") is None
-
-
 def test_all_that_is_served_is_read_by_the_clients_parser(client, scraped):
     for event in HAPPENED:
         scraped.events.publish(event)
@@ -232,38 +192,6 @@ def test_all_that_is_served_is_read_by_the_clients_parser(client, scraped):
         kind = "counter" if row.name.endswith("_total") else kind
         assert (family.type, family.documentation) == (kind, row.help)
         assert all(set(sample.labels) - {"le"} == set(row.labels) for sample in family.samples)
-
-
-def test_the_cardinality_of_a_process_is_low(scraped):
-    for event in HAPPENED:
-        scraped.events.publish(event)
-    lines = [line for line in scraped.text().splitlines() if not line.startswith("#")]
-    assert len(lines) < 100
-
-
-def test_figures_are_read_at_a_scrape_and_their_owner_is_not_kept_alive(scraped):
-    class Owner:
-        puts = 3
-
-    owner, other = Owner(), Owner()
-    offer_figures(FigureSource.QUEUE, "/mail", owner, lambda one: {"put": one.puts, "nonsense": 1})
-    offer_figures(FigureSource.QUEUE, "/mail", other, lambda one: {"put": one.puts})
-    owner.puts = 4
-    assert scraped.value("queue_put_items_total", queue="/mail") == 7
-    assert scraped.value("queue_taken_items_total", queue="/mail") is None
-    del owner
-    gc.collect()
-    assert scraped.value("queue_put_items_total", queue="/mail") == 3
-    offer_figures(FigureSource.QUEUE, "/mail", other, lambda one: {})
-    assert len(figures._offers) == 2
-
-
-def test_an_owner_that_cannot_be_read_is_left_out_and_logged(scraped, caplog):
-    owner = type("Owner", (), {})()
-    offer_figures(FigureSource.QUEUE, "/bad", owner, lambda _: 1 / 0)
-    offer_figures(FigureSource.QUEUE, "/good", owner, lambda _: {"put": 1})
-    assert scraped.value("queue_put_items_total", queue="/good") == 1
-    assert "figures cannot be read queue=/bad" in caplog.text
 
 
 def test_a_buffered_producer_offers_every_figure_of_the_table(scraped, tmp_path):
@@ -301,19 +229,6 @@ def test_a_buffered_producer_offers_every_figure_of_the_table(scraped, tmp_path)
     assert told["pending_requests"] == told["memory_requests"] == told["spills_total"] == 0
     assert told["batches_total"] >= 1
     assert told["journal_bytes"] > 0
-
-
-def test_a_careers_own_metrics_are_served_beside_ours(client, no_offers):
-    events = EventBus()
-    registry = client.CollectorRegistry()
-    client.Counter("orders_total", "Orders.", registry=registry).inc()
-    route = Metrics(Health(events, lambda: LEADER)).route(registry)._route
-    for _ in range(2):
-        reply = route()
-        assert reply.status == 200
-        assert b"orders_total 1.0" in reply.body
-        assert b'leaderq_leader{career="c"} 1.0' in reply.body
-    assert reply.kind.startswith("text/plain; version=")
 
 
 def test_without_the_extra_one_sentence_says_what_is_missing(monkeypatch):

@@ -6,30 +6,23 @@ import asyncio
 import os
 import threading
 import time
-from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any
 
 import pytest
-from scripted_sink import AT_ONCE, Make, ScriptedSink, is_away, is_broken, refuses, takes
+from scripted_sink import AT_ONCE, Make, ScriptedSink, is_away, is_broken, takes
 
-from leaderq.clock import now_s
 from leaderq.errors import (
     BufferFull,
     ConfigurationError,
     ProducerClosed,
     RequestGivenUp,
-    RequestTooLarge,
-    SinkAway,
-    SinkBusy,
 )
 from leaderq.producing import (
-    SKIP,
     BatchOutcome,
     Block,
     BufferedProducer,
     BufferState,
-    LossReason,
     Lost,
     ProducerRetry,
     Settlement,
@@ -48,14 +41,6 @@ def test_what_is_sent_is_confirmed_in_order(producer: Make, sink: ScriptedSink) 
     assert (balance.accepted, balance.confirmed, balance.pending) == (5000, 5000, 0)
 
 
-def test_a_send_does_not_wait_for_the_sink(producer: Make, sink: ScriptedSink) -> None:
-    sink.shut()
-    one = producer()
-    for number in range(1000):
-        one.send(number)
-    assert one.snapshot().balance.pending == 1000
-
-
 def test_a_future_is_done_when_the_sink_has_acknowledged(
     producer: Make, sink: ScriptedSink
 ) -> None:
@@ -65,18 +50,6 @@ def test_a_future_is_done_when_the_sink_has_acknowledged(
     assert not future.done()
     sink.open.set()
     assert future.result(30) is None
-
-
-def test_a_cancelled_future_changes_nothing_else(producer: Make, sink: ScriptedSink) -> None:
-    sink.shut()
-    one = producer()
-    future = one.submit("a")
-    assert future.cancel()
-    sink.open.set()
-    assert one.flush(30)
-    assert sink.confirmed == ["a"]
-    with pytest.raises(CancelledError):
-        future.result(0)
 
 
 def test_batches_are_bounded_by_items_and_by_bytes(producer: Make, sink: ScriptedSink) -> None:
@@ -122,54 +95,6 @@ def test_a_sink_that_is_away_is_given_the_same_batch_again(
     assert one.snapshot().retries == 3
 
 
-def test_only_what_is_to_be_sent_again_is_sent_again(producer: Make, sink: ScriptedSink) -> None:
-    sink.shut()
-    sink.now(lambda _: BatchOutcome(again=[1, 2], error=SinkAway("half of it")), takes)
-    one = producer(batch_items=3, linger_s=60.0)  # all three in one batch
-    for name in "abc":
-        one.send(name)
-    sink.open.set()
-    assert one.flush(30)
-    assert sink.calls == [["a", "b", "c"], ["b", "c"]]
-    assert sink.confirmed == ["a", "b", "c"]
-
-
-def test_a_busy_sink_is_given_the_same_records_and_nothing_else(
-    producer: Make, sink: ScriptedSink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def is_busy(batch: Any) -> BatchOutcome:
-        monkeypatch.setattr("leaderq.clock.now_s", lambda: now_s() + 1000.0)
-        raise SinkBusy("still at it")
-
-    sink.now(is_busy, is_busy, takes)
-    one = producer()
-    request = ["a"]
-    one.send(request, ttl_s=600.0)  # not dropped for its age either: the sink has it
-    one.send("b")
-    assert one.flush(30)
-    assert [call[0] is request for call in sink.calls[:3]] == [True] * 3
-    assert sink.confirmed == [["a"], "b"]
-
-
-def test_a_record_that_is_refused_fails_alone(producer: Make, sink: ScriptedSink) -> None:
-    lost: list[Lost] = []
-    sink.shut()
-    sink.now(refuses(1), takes)
-    one = producer(dropped_listener=lost.append, batch_items=3, linger_s=60.0)
-    future = None
-    for name in "abc":
-        future = one.submit(name) if name == "b" else (one.send(name) and future)
-    sink.open.set()
-    assert one.flush(30).pending == 0
-    assert sink.confirmed == ["a", "c"]
-    assert future is not None
-    with pytest.raises(RequestGivenUp, match="refused by the sink") as raised:
-        future.result(30)
-    assert isinstance(raised.value.__cause__, ValueError)
-    assert [(one.request, one.reason) for one in lost] == [("b", LossReason.REFUSED)]
-    assert one.snapshot().balance.failed == {"refused by the sink": 1}
-
-
 def test_nothing_is_given_up_for_a_broken_sink(producer: Make, sink: ScriptedSink) -> None:
     sink.now(is_broken, takes)
     one = producer(retry=ProducerRetry(max_s=0.01))
@@ -189,18 +114,6 @@ def test_an_exception_that_no_sink_should_raise_costs_nothing(
     one.send("a")
     assert one.flush(30)
     assert sink.confirmed == ["a"]
-
-
-def test_what_the_sink_said_last_is_shown_until_it_takes_a_batch(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    sink.now(is_away)
-    one = producer()
-    one.send("a")
-    eventually(lambda: "away, says the script" in str(one.snapshot().sink_error))
-    sink.now(takes)
-    assert one.flush(30)
-    assert one.snapshot().sink_error is None
 
 
 def test_with_a_limit_of_attempts_a_request_fails_and_the_next_ones_go_on(
@@ -248,42 +161,6 @@ def test_memory_is_bounded_by_items_and_the_caller_is_told(
     assert snapshot.balance.accepted == 10
 
 
-def test_memory_is_bounded_by_bytes(producer: Make, sink: ScriptedSink) -> None:
-    sink.shut()
-    one = producer(max_bytes=100, when_full=WhenFull.RAISE)
-    one.send(b"x" * 60)
-    with pytest.raises(BufferFull):
-        one.send(b"x" * 41)
-    one.send(b"x" * 40)
-    with pytest.raises(RequestTooLarge, match="101 bytes does not fit into a buffer of 100"):
-        one.send(b"x" * 101)
-    assert one.snapshot().memory_bytes == 100
-
-
-def test_a_caller_may_wait_for_room(producer: Make, sink: ScriptedSink) -> None:
-    sink.shut()
-    one = producer(max_items=2, when_full=Block())
-    one.send(1)
-    one.send(2)
-    waiting = threading.Thread(target=one.send, args=(3,))
-    waiting.start()
-    eventually(lambda: len(one._buffer.awaiting_room))  # it waits
-    sink.open.set()
-    waiting.join(30)
-    assert one.flush(30)
-    assert sink.confirmed == [1, 2, 3]
-
-
-def test_the_wait_for_room_ends(producer: Make, sink: ScriptedSink) -> None:
-    sink.shut()
-    one = producer(max_items=1, when_full=Block(0.01))
-    one.send(1)
-    with pytest.raises(BufferFull):
-        one.send(2)
-    with pytest.raises(BufferFull):
-        one.send(2, timeout_s=0.0)
-
-
 def test_the_newest_is_dropped_if_that_is_the_policy(producer: Make, sink: ScriptedSink) -> None:
     lost: list[Lost] = []
     sink.shut()
@@ -298,31 +175,7 @@ def test_the_newest_is_dropped_if_that_is_the_policy(producer: Make, sink: Scrip
     assert one.snapshot().balance.dropped == {"no room, drop_newest": 3}
 
 
-def test_the_oldest_is_dropped_if_that_is_the_policy(producer: Make, sink: ScriptedSink) -> None:
-    lost: list[Lost] = []
-    sink.shut()
-    one = producer(
-        max_items=3, batch_items=1, when_full=WhenFull.DROP_OLDEST, dropped_listener=lost.append
-    )
-    one.send("in hand")
-    eventually(lambda: not one._buffer.memory.ready)
-    for number in range(5):
-        assert one.send(number)
-    sink.open.set()
-    assert one.flush(30).pending == 0
-    assert sink.confirmed == ["in hand", 3, 4]
-    assert [each.request for each in lost] == [0, 1, 2]
-
-
 # -- the process step
-
-
-def test_the_process_step_makes_what_is_sent(producer: Make, sink: ScriptedSink) -> None:
-    one = producer(process=lambda request: request * 2)
-    for number in range(100):
-        one.send(number)
-    assert one.flush(30)
-    assert sink.confirmed == [2 * number for number in range(100)]
 
 
 def test_workers_keep_the_order_within_each_key(producer: Make, sink: ScriptedSink) -> None:
@@ -345,18 +198,6 @@ def test_workers_keep_the_order_within_each_key(producer: Make, sink: ScriptedSi
         assert numbers == sorted(numbers)
 
 
-def test_a_step_that_fails_fails_its_request_alone(producer: Make, sink: ScriptedSink) -> None:
-    lost: list[Lost] = []
-    one = producer(process=lambda request: 6 // request, dropped_listener=lost.append)
-    futures = [one.submit(request) for request in (1, 0, 2)]
-    assert one.flush(30).pending == 0
-    assert sink.confirmed == [6, 3]
-    with pytest.raises(RequestGivenUp, match="process step failed"):
-        futures[1].result(30)
-    assert isinstance(lost[0].error, ZeroDivisionError)
-    assert lost[0].request == 0
-
-
 def test_a_step_may_be_repeated_and_its_key_waits_meanwhile(
     producer: Make, sink: ScriptedSink
 ) -> None:
@@ -374,15 +215,6 @@ def test_a_step_may_be_repeated_and_its_key_waits_meanwhile(
     assert one.flush(30)
     assert sink.confirmed == ["a", "b"]
     assert tries == ["a", "a", "a", "b"]
-
-
-def test_a_step_may_skip_a_request(producer: Make, sink: ScriptedSink) -> None:
-    one = producer(process=lambda request: request if request % 2 else SKIP)
-    for number in range(10):
-        one.send(number)
-    assert one.flush(30)
-    assert sink.confirmed == [1, 3, 5, 7, 9]
-    assert one.snapshot().balance.dropped == {"skipped by the process step": 5}
 
 
 # -- listeners, the end, processes
@@ -414,26 +246,6 @@ def test_listeners_hear_of_states_in_order_and_their_errors_stop_nobody(
     )
 
 
-def test_a_listener_may_send_itself(producer: Make, sink: ScriptedSink) -> None:
-    sink.now(refuses(0), takes)
-    made: list[BufferedProducer] = []
-    made.append(producer(dropped_listener=lambda lost: made[0].send("instead")))
-    made[0].send("a")
-    eventually(lambda: sink.confirmed == ["instead"])
-
-
-def test_close_waits_for_what_is_pending(producer: Make, sink: ScriptedSink) -> None:
-    one = producer()
-    for number in range(1000):
-        one.send(number)
-    assert one.close(30)
-    assert sink.confirmed == list(range(1000))
-    eventually(lambda: sink.is_closed)
-    with pytest.raises(ProducerClosed):
-        one.send(1)
-    assert one.close()
-
-
 def test_without_a_journal_a_close_gives_up_what_is_left_and_says_so(
     producer: Make, sink: ScriptedSink
 ) -> None:
@@ -449,44 +261,6 @@ def test_without_a_journal_a_close_gives_up_what_is_left_and_says_so(
     for future in futures:
         with pytest.raises(RequestGivenUp):
             future.result(30)
-
-
-def test_a_sink_that_hangs_does_not_keep_a_producer_from_closing(
-    producer: Make, sink: ScriptedSink, caplog: Any
-) -> None:
-    hangs = threading.Event()
-    sink.now(lambda _: (hangs.wait(60) and BatchOutcome()) or BatchOutcome())
-    one = producer()
-    one.send("a")
-    eventually(lambda: sink.calls)
-    assert one.close(0.01).lost == {"closed before it was sent": 1}
-    assert "left behind" in caplog.text
-    assert one.snapshot().balance.dropped == {"closed before it was sent": 1}
-    hangs.set()  # what it says now changes the account no more
-    eventually(lambda: not one._sender.service.is_running)
-    assert one.snapshot().balance.confirmed == 0
-
-
-def test_callers_that_wait_for_room_are_released_by_a_close(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    sink.shut()
-    one = producer(max_items=1, when_full=Block(None))
-    one.send(1)
-    raised: list[BaseException] = []
-
-    def send() -> None:
-        try:
-            one.send(2)
-        except ProducerClosed as exc:
-            raised.append(exc)
-
-    waiting = threading.Thread(target=send)
-    waiting.start()
-    eventually(lambda: len(one._buffer.awaiting_room))  # it waits
-    one.close(0.01)
-    waiting.join(30)
-    assert len(raised) == 1
 
 
 def test_a_flush_waits_only_for_what_was_sent_before_it(producer: Make, sink: ScriptedSink) -> None:

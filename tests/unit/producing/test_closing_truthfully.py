@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +40,6 @@ def test_a_close_that_threw_everything_away_is_false_and_says_which_and_why(
     assert not one.close()  # asked again, it says the same
 
 
-def test_a_close_that_leaves_all_in_the_journal_is_true(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    one = producer(journal=tmp_path, max_items=3)
-    for number in range(10):
-        one.send(number)
-    settlement = one.close(0.01)
-    assert settlement
-    assert (settlement.journaled, settlement.pending) == (10, 0)
-
-
 def test_a_flush_tells_what_is_confirmed_what_the_journal_has_and_what_only_memory_has(
     producer: Make, sink: ScriptedSink, tmp_path: Path
 ) -> None:
@@ -69,20 +56,6 @@ def test_a_flush_tells_what_is_confirmed_what_the_journal_has_and_what_only_memo
     assert (settlement.journaled, settlement.pending) == (1, 0)
     sink.now(takes)
     assert written_ahead.flush(30).confirmed == 1
-
-
-@pytest.mark.parametrize("has_journal", [False, True])
-def test_one_refused_record_makes_flush_and_close_false(
-    producer: Make, sink: ScriptedSink, tmp_path: Path, has_journal: bool
-) -> None:
-    sink.now(refuses(0), takes)
-    one = producer(batch_items=1, journal=tmp_path if has_journal else None)
-    for name in "ab":
-        one.send(name)
-    assert one.flush(30).lost == {"refused by the sink": 1}
-    assert not one.flush(30)
-    settlement = one.close(30)
-    assert (bool(settlement), settlement.confirmed) == (False, 1)
 
 
 @pytest.mark.parametrize("policy", [Every(100), Interval(86_400.0), NO_SYNC])
@@ -110,61 +83,9 @@ def test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal(
         assert not one.close()  # a second sync may succeed; what the first one lost is lost
 
 
-def test_once_all_is_confirmed_a_failed_sync_costs_nothing(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    disk = FaultyDisk()
-    with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
-        one = producer(journal=journal, persistence=NO_SYNC)
-        one.send("a")
-        eventually(lambda: one.flush(0.0))
-        one.send("b")
-        disk.fail["sync"] = failing(io_error)
-        assert not one.flush(0.0)
-        sink.now(takes)
-        assert one.flush(30)
-        sink.now(is_away)
-        one.send("c")
-        settlement = one.close(0.0)
-        assert (bool(settlement), settlement.journaled) == (True, 1)
-
-
 def block(sink: Any, **options: Any) -> None:
     with BufferedProducer(sink, linger_s=0.0, close_timeout_s=0.05, **options) as one:
         one.send("a")
-
-
-def test_a_block_in_which_requests_were_lost_ends_with_that(
-    sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    with pytest.raises(RequestsLost, match="closed before it was sent") as raised:
-        block(sink)
-    assert not raised.value.settlement
-    block(sink, journal=tmp_path)  # the journal has it
-    block(sink, ttl_s=0.0)  # given up as the caller wished
-    with pytest.raises(ZeroDivisionError), BufferedProducer(sink, close_timeout_s=0.0) as one:
-        one.send("a")
-        raise ZeroDivisionError  # the block's own error is not hidden
-
-
-def test_every_lost_request_is_logged_once_in_few_lines(
-    producer: Make, sink: ScriptedSink, caplog: pytest.LogCaptureFixture
-) -> None:
-    sink.now(refuses(*range(1000)))
-    with caplog.at_level(logging.ERROR):
-        one = producer(batch_items=7, key=lambda request: request % 3)
-        for number in range(500):
-            one.send(number)
-        eventually(lambda: one.snapshot().balance.failed == {"refused by the sink": 500})
-        lines = [record for record in caplog.records if "requests lost" in record.message]
-        assert len(lines) == 1
-        assert "ValueError: refused" in lines[0].message
-        one.close(1.0)
-    lines = [record for record in caplog.records if "requests lost" in record.message]
-    assert sum(record.args[2] for record in lines) == 500  # type: ignore[index, misc]
-    assert len(lines) <= 3
 
 
 def _refuse(_: object) -> None:

@@ -2,50 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
-from scripted_sink import Make, ScriptedSink, is_away
 
-from leaderq.producing import PLAIN, Block, Journal
-from leaderq.testing import eventually
-
-
-@pytest.mark.timeout(120, method="thread")  # the other method needs the alarm that is used here
-def test_ctrl_c_while_waiting_for_room_takes_nothing(producer: Make, sink: ScriptedSink) -> None:
-    sink.now(is_away)
-    one = producer(max_items=1, when_full=Block(None))
-    one.send("a")
-    before = signal.signal(signal.SIGALRM, _interrupt)
-
-    def interrupts() -> None:
-        # it waits, and will until it is interrupted
-        eventually(lambda: len(one._buffer.awaiting_room))
-        os.kill(os.getpid(), signal.SIGALRM)
-
-    killer = threading.Thread(target=interrupts)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            killer.start()
-            one.send("b")
-        killer.join()
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    balance = one.snapshot().balance
-    assert balance.is_exact
-    assert balance.accepted == 1
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
-
+from leaderq.producing import Journal
 
 _ENDS = """
 import sys
@@ -81,66 +45,3 @@ def test_a_program_that_ends_without_closing_or_a_journal_is_told_of_the_loss() 
     )
     assert done.returncode == 0
     assert "'closed before it was sent': 100" in done.stderr
-
-
-_FORKS = """
-import os, pathlib, sys, time
-from leaderq.producing import BufferedProducer, CallableSink
-
-def away(batch):
-    raise OSError("away")
-
-place = pathlib.Path(sys.argv[1])
-def files():
-    return {path.name: path.read_bytes() for path in place.iterdir()}
-
-sink = CallableSink(away, close=lambda: print("closed", flush=True))
-with BufferedProducer(sink, journal=place, max_items=10, close_timeout_s=0.0) as producer:
-    for number in range(100):
-        producer.send(number)
-    producer.flush(0.0)
-    while producer.snapshot().journal_only < 90 or producer._spill.journal.depth < 100:
-        time.sleep(0.01)
-    time.sleep(1.0)  # the cursor is saved every half second if anything has changed
-    before = files()
-    child = os.fork()
-    if child == 0:
-        ENDS
-    assert os.waitpid(child, 0)[1] == 0
-    assert files() == before
-    for number in range(100, 110):
-        producer.send(number)
-"""
-
-
-@pytest.mark.parametrize(
-    "end", ["sys.exit(0)", "producer.close(); sys.exit(0)", "os.execv('/bin/true', ['true'])"]
-)
-def test_a_forked_child_that_ends_leaves_the_parents_journal_as_it_is(
-    tmp_path: Path, end: str
-) -> None:
-    """It leaves the block, and runs what is registered for the end of a program."""
-    program = _FORKS.replace("ENDS", end)
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)],
-        check=False,
-        timeout=60,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "closed\n"  # once, by the parent: a client's connections are shared
-    with Journal(tmp_path) as journal:
-        assert [PLAIN.deserialize(one.payload) for one in journal.read()] == list(range(110))
-
-
-def test_a_confirmation_can_be_awaited(producer: Make) -> None:
-    one = producer()
-
-    async def send() -> None:
-        await asyncio.wait_for(
-            asyncio.gather(*(asyncio.wrap_future(one.submit(number)) for number in range(100))), 60
-        )
-
-    asyncio.run(send())
-    assert one.snapshot().balance.confirmed == 100

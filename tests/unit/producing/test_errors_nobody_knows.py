@@ -3,29 +3,16 @@ error that nobody named costs no record."""
 
 from __future__ import annotations
 
-import http.server
-import logging
-import socket
 import sqlite3
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-import requests
-from kazoo.client import KazooClient
 from outages import Outage, loses_nothing
 
-from leaderq.producing import CallableSink, Journal
-
-
-def closed_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
+from leaderq.producing import CallableSink
 
 
 class Sqlite(Outage):
@@ -85,116 +72,3 @@ def test_sqlite_costs_no_record(
     outage = Sqlite(tmp_path / "store", breaks)
     loses_nothing(CallableSink(outage), outage, tmp_path / "journal", caplog)
     assert isinstance(outage.error, sqlite3.Error)
-
-
-@pytest.fixture
-def refusing_server() -> Iterator[tuple[str, list[int]]]:
-    """An HTTP server that answers with the last of the statuses, and how it says so."""
-    statuses = [503]
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            if statuses[-1] == 0:
-                return  # closes the connection without an answer
-            self.send_response(statuses[-1])
-            self.end_headers()
-
-        def log_message(self, *words: Any) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/", statuses
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-class Http(Outage):
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self.url = url
-
-    def fail(self, batch: list[Any]) -> None:
-        requests.post(self.url, json=batch, timeout=5).raise_for_status()
-
-
-@pytest.mark.parametrize("status", [503, 403, 401, 404, 429, 507, 0])
-def test_a_refusing_http_server_costs_no_record(
-    refusing_server: tuple[str, list[int]],
-    status: int,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    url, statuses = refusing_server
-    statuses.append(status)
-    outage = Http(url)
-    loses_nothing(CallableSink(outage), outage, tmp_path / "journal", caplog)
-    assert isinstance(outage.error, requests.RequestException)
-
-
-@pytest.mark.parametrize("url", ["http://127.0.0.1:{port}/", "no-scheme://x/", "http://"])
-def test_an_http_server_that_is_down_or_wrongly_named_costs_no_record(
-    url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    outage = Http(url.format(port=closed_port()))
-    loses_nothing(CallableSink(outage), outage, tmp_path / "journal", caplog)
-    assert isinstance(outage.error, requests.RequestException)
-
-
-class Postgres(Outage):
-    def __init__(self) -> None:
-        super().__init__()
-        self.port = closed_port()
-
-    def fail(self, batch: list[Any]) -> None:
-        psycopg.connect(host="127.0.0.1", port=self.port, user="x", connect_timeout=5)
-
-
-def test_a_postgresql_that_is_down_costs_no_record(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    outage = Postgres()
-    loses_nothing(CallableSink(outage), outage, tmp_path / "journal", caplog)
-    assert isinstance(outage.error, psycopg.OperationalError)
-    assert not isinstance(outage.error, OSError)  # which is what made this a loss once
-
-
-class Kazoo(Outage):
-    def __init__(self, is_closed: bool) -> None:
-        super().__init__()
-        self.client = KazooClient(f"127.0.0.1:{closed_port()}")
-        if is_closed:
-            self.client.stop()
-            self.client.close()
-
-    def fail(self, batch: list[Any]) -> None:
-        self.client.create("/a", b"")
-
-
-@pytest.mark.parametrize("is_closed", [False, True])
-def test_a_kazoo_client_that_is_not_connected_costs_no_record(
-    is_closed: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    outage = Kazoo(is_closed)
-    loses_nothing(CallableSink(outage), outage, tmp_path / "journal", caplog)
-    assert outage.error is not None
-    assert not isinstance(outage.error, OSError)
-
-
-def test_a_journal_of_ours_that_is_closed_costs_no_record(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    other = Journal(tmp_path / "other")
-    other.close()
-
-    class Closed(Outage):
-        def fail(self, batch: list[Any]) -> None:
-            other.append_many([b"%d" % number for number in batch])
-
-    outage = Closed()
-    with caplog.at_level(logging.WARNING):
-        loses_nothing(CallableSink(outage), outage, tmp_path / "journal", caplog)
-    assert "JournalClosed" in caplog.text

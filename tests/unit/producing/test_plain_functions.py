@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ from scripted_sink import Make, ScriptedSink
 
 from leaderq.errors import ConfigurationError, RequestGivenUp
 from leaderq.plain import NotAPlainFunction
-from leaderq.producing import EVERY_ITEM, CallableSink, Journal, QueueSink
 from leaderq.testing import eventually
 
 
@@ -42,12 +39,6 @@ def test_a_sink_with_a_coroutine_function_is_refused(producer: Make, name: str) 
         producer(WithAsync(name))
 
 
-@pytest.mark.parametrize("make", [CallableSink, lambda one: QueueSink(put_many=one)])
-def test_a_small_sink_of_a_coroutine_function_is_refused(make: Callable[[Any], object]) -> None:
-    with pytest.raises(NotAPlainFunction, match="is later, a coroutine function"):
-        make(later)
-
-
 @pytest.mark.parametrize(
     ("codec", "why"),
     [
@@ -64,24 +55,6 @@ def test_what_is_no_codec_is_refused_when_it_is_given(
     assert not (tmp_path / "journal").exists()
 
 
-def test_a_coroutine_function_as_on_durable_is_refused_and_nothing_taken(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    one = producer(journal=tmp_path, persistence=EVERY_ITEM)
-    with pytest.raises(NotAPlainFunction, match="on_durable is later"):
-        one.send("a", on_durable=later)
-    assert one.snapshot().balance.accepted == 0
-
-
-def test_a_key_that_is_a_coroutine_is_refused_and_nothing_taken(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    one = producer(key=lambda request: later(request))
-    with pytest.raises(NotAPlainFunction, match="key returned"):
-        one.send("a")
-    assert one.snapshot().balance.accepted == 0
-
-
 def test_a_process_step_that_returns_a_coroutine_sends_nothing(
     producer: Make, sink: ScriptedSink
 ) -> None:
@@ -92,23 +65,3 @@ def test_a_process_step_that_returns_a_coroutine_sends_nothing(
         failed.result(30)
     assert isinstance(raised.value.__cause__, NotAPlainFunction)
     eventually(lambda: sink.confirmed == ["b"])
-
-
-def test_a_listener_that_returns_a_coroutine_is_logged(
-    producer: Make, sink: ScriptedSink, caplog: pytest.LogCaptureFixture
-) -> None:
-    one = producer(ttl_s=0.0, dropped_listener=lambda lost: later(lost))
-    one.send("a")
-    eventually(lambda: "a listener returned <coroutine" in caplog.text)
-
-
-def test_a_callback_of_the_journal_that_returns_a_coroutine_is_logged(
-    producer: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.ERROR), Journal(tmp_path) as journal:
-        journal.append_soon(b"a", lambda number, error: later())
-        journal.flush()
-        one = producer(journal=journal, persistence=EVERY_ITEM)
-        one.send("b", on_durable=lambda error: later())
-        eventually(lambda: caplog.text.count("on_durable returned <coroutine") == 2)
-        one.close(0.0)

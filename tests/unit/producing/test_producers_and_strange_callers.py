@@ -6,105 +6,15 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted_sink import Make, ScriptedSink, is_away, takes
-from slow_disk import SlowDisk
 
-from leaderq.errors import ConfigurationError, JournalSlow, ProducerClosed
-from leaderq.producing import NO_SYNC, BufferState, CallableSink, Journal, Lost
-from leaderq.producing.journal.store import WAITING_BYTES
-from leaderq.producing.memory import BufferedRequest
+from leaderq.errors import ConfigurationError, ProducerClosed
+from leaderq.producing import BufferState, Lost
 from leaderq.testing import eventually
-
-
-@pytest.fixture
-def hang() -> Iterator[threading.Event]:
-    """What a sink waits for that hangs."""
-    event = threading.Event()
-    yield event
-    event.set()
-
-
-@pytest.mark.timeout(120, method="thread")  # the other method needs the alarm that is used here
-def test_ctrl_c_while_a_close_lets_go_leaves_the_rest_to_the_next_close(
-    producer: Make, hang: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken: list[Any] = []
-
-    def hangs(batch: list[Any]) -> None:
-        taken.extend(batch)
-        hang.wait(60)
-
-    one = producer(CallableSink(hangs), journal=tmp_path, batch_items=1)
-    for number in range(5):
-        one.send(number)
-    eventually(lambda: bool(taken))
-
-    heard: list[int] = []
-    are_heard, write_down = threading.Event(), one._buffer.write_down
-
-    def interrupt(number: int, frame: Any) -> None:
-        heard.append(number)
-        raise KeyboardInterrupt
-
-    def interrupts() -> None:
-        eventually(lambda: one._buffer.is_stopped)  # it joins its threads now
-        for count in (1, 2):
-            os.kill(os.getpid(), signal.SIGALRM)
-            eventually(lambda count=count: len(heard) == count)
-        are_heard.set()
-
-    monkeypatch.setattr(
-        one._buffer, "write_down", lambda: are_heard.wait(60) and write_down()
-    )  # the end does not come before both
-    before = signal.signal(signal.SIGALRM, interrupt)
-    killer = threading.Thread(target=interrupts)
-    killer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            one.close(0.05)
-        killer.join()
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert one.close().journaled
-    balance = one.snapshot().balance
-    assert balance.is_exact
-    assert balance.pending == 5
-    with Journal(tmp_path) as journal:  # closed, and all of it in there
-        assert journal.depth == 5
-
-
-def test_a_listener_may_close_the_producer(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    answers: list[bool] = []
-    one = producer(
-        journal=tmp_path, ttl_s=0.01, dropped_listener=lambda lost: answers.append(one.close(0.05))
-    )
-    one.send("too late")
-    eventually(lambda: bool(answers))
-    one.close()
-    with Journal(tmp_path) as journal:
-        assert journal.depth == 0
-
-
-def test_a_sink_whose_close_hangs_is_left_behind(
-    producer: Make, hang: threading.Event, tmp_path: Path
-) -> None:
-    def is_gone(batch: list[Any]) -> None:
-        raise OSError("away")
-
-    one = producer(CallableSink(is_gone, close=lambda: hang.wait(60)), journal=tmp_path)
-    one.send(1)
-    assert one.close(0.01).journaled
-    with Journal(tmp_path) as journal:
-        assert journal.depth == 1
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -119,23 +29,6 @@ def test_a_key_without_a_hash_is_refused_before_anything_is_counted(
     balance = one.snapshot().balance
     assert (balance.accepted, balance.pending) == (0, 0)
     assert one.close()
-
-
-def test_a_request_of_the_journal_whose_key_has_no_hash_is_told_and_stops_no_other(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    first = producer(journal=tmp_path)
-    for request in ([1], 2):
-        first.send(request)
-    assert first.close(0.01).journaled
-    sink.now(takes)
-    second = producer(
-        journal=tmp_path, process=lambda request: request, key=lambda request: request, workers=2
-    )
-    assert second.flush(30).pending == 0
-    assert sink.confirmed == [2]
-    assert second.snapshot().balance.dropped == {"corrupt in the journal": 1}
 
 
 def test_a_request_changed_after_it_was_sent_costs_no_other_caller_anything(
@@ -162,51 +55,6 @@ def test_a_request_changed_after_it_was_sent_costs_no_other_caller_anything(
     after = producer(journal=tmp_path)
     assert after.flush(30)
     assert sink.confirmed == ["before", "behind", *range(8)]
-
-
-def test_a_request_changed_after_it_was_sent_is_sent_from_memory_all_the_same(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    one = producer(journal=tmp_path, max_items=2)
-    changed: list[Any] = []
-    one.send(changed)
-    changed.append(object())
-    for number in range(5):
-        one.send(number)
-    sink.now(takes)
-    assert one.flush(30)
-    assert sink.confirmed == [changed, 0, 1, 2, 3, 4]
-    assert one.snapshot().balance.confirmed == 6
-
-
-def test_a_disk_that_is_behind_keeps_the_lock_from_nobody(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    disk = SlowDisk()
-    size = WAITING_BYTES // 8
-    with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
-        one = producer(journal=journal, max_items=100, max_bytes=20 * size, batch_items=1)
-        for number in range(19):
-            one.send((number, b"x" * (size - 100)))
-        disk.goes_on.clear()
-        door_is_shut = threading.Thread(
-            target=lambda: [one.send((number, b"x" * size)) for number in (19, 20)], daemon=True
-        )
-        door_is_shut.start()
-        eventually(lambda: journal._committer.is_crowded)
-        assert one._spill is not None
-        # it does not wait here, where all others would wait too
-        with one._buffer._lock, pytest.raises(JournalSlow):
-            one._spill.append(BufferedRequest(b"", None, 0, 0.0), None)
-        assert one.snapshot().balance.is_exact
-        disk.goes_on.set()
-        door_is_shut.join(30)
-        sink.now(takes)
-        assert one.flush(30)
-        assert [number for number, _ in sink.confirmed] == list(range(21))
-        one.close()
 
 
 def test_a_forked_child_is_refused_whatever_it_asks_even_if_the_lock_was_held(

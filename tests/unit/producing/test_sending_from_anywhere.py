@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import itertools
-import logging
 import signal
 import threading
 import time
@@ -13,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_sink import Make, ScriptedSink, is_away, takes
+from scripted_sink import Make, ScriptedSink
 
-from leaderq.errors import BufferFull, ProducerClosed, WouldDeadlock
-from leaderq.producing import EVERY_ITEM, NO_SYNC, Block, Journal, WhenFull
-from leaderq.testing import eventually
+from leaderq.errors import BufferFull, WouldDeadlock
+from leaderq.producing import NO_SYNC, Journal, WhenFull
 
 
 @pytest.mark.parametrize("lock", ["buffer", "journal"])
@@ -86,83 +83,6 @@ def test_a_signal_handler_may_send_whatever_it_interrupts(
     assert one.flush(60)
     assert sorted(n for who, n in sink.confirmed if who == "handler") == sorted(taken)
     assert [n for who, n in sink.confirmed if who == "main"] == list(range(sent))
-
-
-def test_a_finalizer_may_send_wherever_the_last_reference_goes(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    """Requests that are dropped die under the lock of the buffer, when too many losses are kept."""
-    told: list[str] = []
-
-    class Request:
-        def __del__(self) -> None:
-            try:
-                one.send("from the finalizer")
-                told.append("taken")
-            except WouldDeadlock:
-                told.append("refused")
-            except (BufferFull, ProducerClosed):
-                told.append("too late")
-
-    sink.now(is_away)
-    one = producer(max_items=2, batch_items=1, when_full=WhenFull.DROP_OLDEST)
-    gc.freeze()  # what the tests before have left is none of its business
-    try:
-        for _ in range(60):
-            one.send(Request())
-            gc.collect()
-    finally:
-        gc.unfreeze()
-    assert "refused" in told  # else it was nowhere near
-    sink.now(takes)
-    assert one.flush(30).pending == 0
-    one.close()
-
-
-def test_a_logging_handler_may_send_the_producers_own_log(
-    producer: Make, sink: ScriptedSink
-) -> None:
-    """Memory is full and a caller would wait for ever: the producer's own threads never do."""
-    errors: list[BaseException] = []
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            try:
-                one.send(record.getMessage())
-            except BufferFull as exc:
-                errors.append(exc)
-
-    handler = Handler()
-    logger = logging.getLogger("leaderq")
-    sink.now(takes)
-    one = producer(max_items=1, when_full=Block(None))
-    logger.addHandler(handler)
-    try:
-        sink.now(is_away)
-        one.send("a")
-        eventually(lambda: errors)
-        sink.now(takes)
-        assert one.flush(30)
-    finally:
-        logger.removeHandler(handler)
-    assert sink.confirmed[0] == "a"
-
-
-def test_a_callback_on_the_journals_thread_that_would_wait_for_it_is_refused(
-    producer: Make, tmp_path: Path
-) -> None:
-    raised: list[BaseException] = []
-    one = producer(journal=tmp_path, persistence=EVERY_ITEM)
-
-    def sends(error: BaseException | None) -> None:
-        try:
-            one.send("b")
-        except WouldDeadlock as exc:
-            raised.append(exc)
-
-    one.send("a", on_durable=sends)
-    eventually(lambda: raised)
-    assert one.flush(30).confirmed == 1
 
 
 def test_an_exception_thrown_into_threads_that_append_wedges_no_journal(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from mute import TOLD, Mute
-from scripted_sink import AT_ONCE, Make
+from scripted_sink import Make
 
-from leaderq.errors import RequestGivenUp, SinkAway, SinkBroken
-from leaderq.producing import ALL_CONFIRMED, BatchOutcome, CallableSink, ProducerRetry
+from leaderq.errors import SinkAway
+from leaderq.producing import ALL_CONFIRMED, BatchOutcome
 from leaderq.testing import eventually
 
 ERROR = ValueError("of the user")
@@ -103,69 +103,6 @@ def test_an_answer_that_is_none_of_the_batch_is_told_and_costs_nothing(
     assert sink.confirmed == [0, 1, 2]
 
 
-def test_a_callable_whose_error_cannot_be_told_costs_nothing(
-    producer: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    stored: list[Any] = []
-    is_away = True
-
-    def call(record: Any) -> None:
-        if is_away:
-            raise Mute
-        stored.append(record)
-
-    one = producer(CallableSink(call, each=True))
-    one.send("a")
-    eventually(lambda: one.snapshot().sink_error == TOLD)
-    assert f"error={TOLD}" in caplog.text
-    is_away = False
-    assert one.flush(60)
-    assert stored == ["a"]
-
-
-def test_a_request_is_given_up_for_it_only_when_the_policy_says_so(producer: Make) -> None:
-    sink = _FaultySink(lambda: BatchOutcome({9: ERROR}))
-    one = producer(sink, retry=ProducerRetry(first_s=0.001, max_s=0.002, max_attempts=3))
-    future = one.submit("a")
-    with pytest.raises(RequestGivenUp, match="too many attempts") as caught:
-        future.result(60)
-    assert isinstance(caught.value.__cause__, SinkBroken)
-    assert sink.calls == [["a"]] * 3
-    sink.fault = None
-    one.send("b")
-    assert one.flush(60).pending == 0
-    assert sink.confirmed == ["b"]
-
-
-class _Position:
-    """A number of another library: not an ``int``, but as good."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __index__(self) -> int:
-        return self.number
-
-
-def test_positions_may_be_whatever_indexes_a_list(producer: Make) -> None:
-    assert AT_ONCE.max_attempts is None
-    sink = _FaultySink(lambda: BatchOutcome({_Position(0): ERROR}))  # type: ignore[dict-item]
-    one = producer(sink)
-    with pytest.raises(RequestGivenUp, match="refused by the sink"):
-        one.submit("a").result(60)
-
-
-def test_what_is_refused_is_not_given_again(producer: Make) -> None:
-    sink = _FaultySink(lambda: BatchOutcome({0: ERROR}, again=[0, 1], error=SinkAway("away")))
-    one = producer(sink, batch_items=2, linger_s=60.0)
-    refused, other = one.submit("a"), one.submit("b")
-    with pytest.raises(RequestGivenUp, match="refused by the sink"):
-        refused.result(60)
-    sink.fault = None
-    other.result(60)
-    assert ["a", "b"] not in sink.calls[1:]
-
-
 def test_a_listener_or_a_callback_that_exits_ends_nothing(
     producer: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -188,20 +125,3 @@ def test_a_listener_or_a_callback_that_exits_ends_nothing(
     assert sink.confirmed == [0, 1, "last"]
     assert [future.result(60) for future in futures] == [None, None]
     assert "listener" in caplog.text
-
-
-def test_a_process_step_that_exits_fails_its_request_and_no_other(producer: Make) -> None:
-    sink = _FaultySink(lambda: ALL_CONFIRMED)
-    sink.fault = None
-
-    def process(request: int) -> int:
-        if request == 1:
-            raise SystemExit(1)
-        return request
-
-    one = producer(sink, process=process)
-    for number in range(3):
-        one.send(number)
-    assert one.flush(60).pending == 0
-    assert sink.confirmed == [0, 2]
-    assert one.snapshot().balance.failed == {"the process step failed": 1}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from itertools import product
 from typing import Any
 
 import pytest
@@ -13,15 +12,10 @@ import pytest
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
-    NoPermission,
     PutsFailed,
-    QueueClosed,
-    SessionClosed,
-    SessionExpired,
     SinkBroken,
     SinkBusy,
     TooLarge,
-    ZooKeeperError,
 )
 from leaderq.producing import BufferedProducer, CallableSink, QueueSink
 
@@ -32,14 +26,6 @@ class TestCallableSink:
         assert CallableSink(got.append).send([1, 2], 1.0).refused == {}
         assert CallableSink(got.append, each=True).send([1, 2], 1.0).again == ()
         assert got == [[1, 2], 1, 2]
-
-    def test_what_is_away_is_to_be_given_again(self) -> None:
-        def call(batch: list[int]) -> None:
-            raise ConnectionRefusedError("nobody there")
-
-        outcome = CallableSink(call).send([1, 2], 1.0)
-        assert list(outcome.again) == [0, 1]
-        assert isinstance(outcome.error, ConnectionRefusedError)
 
     def test_one_by_one_those_before_the_failure_are_confirmed(self) -> None:
         def call(record: int) -> None:
@@ -68,22 +54,6 @@ class TestCallableSink:
         assert got == [number for number in range(8) if number not in bad]
         assert outcome.again == ()
 
-    def test_an_absence_while_the_fault_is_looked_for_leaves_the_rest_for_later(self) -> None:
-        def call(batch: list[int]) -> None:
-            if len(batch) > 2:
-                raise ValueError("one of these")
-            if 4 in batch:
-                raise OSError("away")
-
-        outcome = CallableSink(call, refuses=(ValueError,)).send(list(range(8)), 1.0)
-        assert list(outcome.again) == [4, 5, 6, 7]
-
-    def test_the_callable_may_say_itself_that_nothing_can_be_taken(self) -> None:
-        def call(batch: list[int]) -> None:
-            raise SinkBroken("no licence")
-
-        assert isinstance(CallableSink(call).send([1], 1.0).error, SinkBroken)
-
     def test_an_error_that_nobody_named_is_the_sinks_and_not_a_records(self) -> None:
         error = LookupError("whatever this is")
 
@@ -105,12 +75,6 @@ class TestCallableSink:
             assert list(outcome.again) == [0]
             assert isinstance(outcome.error, SinkBroken)
 
-    @pytest.mark.parametrize("refuses", [ValueError, (ValueError(),), [ValueError], (int,)])
-    def test_what_is_refused_is_named_by_classes(self, refuses: Any) -> None:
-        for make in (CallableSink, lambda call, **more: QueueSink(put_many=call, **more)):
-            with pytest.raises(ConfigurationError, match="refuses="):
-                make(print, refuses=refuses)
-
 
 class FakeQueue:
     """``put_many`` as that of a recipe; ``does`` decides."""
@@ -131,13 +95,6 @@ class TestQueueSink:
         outcome = QueueSink(queue).send(["a", "b"], 30.0)
         assert (outcome.refused, list(outcome.again)) == ({}, [])
         assert queue.puts == [["a", "b"]]
-
-    def test_a_large_batch_is_put_in_parts(self) -> None:
-        queue = FakeQueue(lambda items: None)
-        outcome = QueueSink(queue).send(list(range(250)), 30.0)
-        assert len(queue.puts[0]) == 100
-        assert list(outcome.again) == list(range(100, 250))
-        assert outcome.error is None
 
     def test_while_the_servers_are_away_it_is_busy_and_puts_nothing_twice(self) -> None:
         back = threading.Event()
@@ -170,82 +127,6 @@ class TestQueueSink:
 
         outcome = QueueSink(FakeQueue(does)).send(["a", "b"], 30.0)
         assert list(outcome.again) == [0, 1]  # which of them is not known: rather twice than never
-
-    def test_a_closed_queue_breaks_the_sink(self) -> None:
-        def does(items: Sequence[Any]) -> None:
-            raise QueueClosed("closed")
-
-        outcome = QueueSink(FakeQueue(does)).send(["a"], 30.0)
-        assert isinstance(outcome.error, SinkBroken)
-        assert list(outcome.again) == [0]
-
-    def test_an_error_that_nobody_named_breaks_the_sink_and_costs_no_record(self) -> None:
-        def does(items: Sequence[Any]) -> None:
-            if "bad" in items:
-                raise TypeError("bytes, please")
-
-        queue = FakeQueue(does)
-        outcome = QueueSink(queue).send(["a", "bad", "b"], 30.0)
-        assert (outcome.refused, list(outcome.again)) == ({}, [0, 1, 2])
-        assert isinstance(outcome.error, SinkBroken)
-        named = QueueSink(queue, refuses=(TypeError,)).send(["a", "bad", "b"], 30.0)
-        assert list(named.refused) == [1]
-        assert queue.puts[1:] == [["a", "bad", "b"], ["a"], ["bad"], ["b"]]
-
-    def test_found_out_one_by_one_nothing_overtakes_what_is_put_again(self) -> None:
-        puts: list[list[Any]] = []
-
-        def does(items: Sequence[Any]) -> None:
-            puts.append(list(items))
-            if "big" in items:
-                raise TooLarge("an item", size=10, limit=5)
-            if "b" in items:
-                raise SessionClosed("closed")
-
-        outcome = QueueSink(FakeQueue(does)).send(["a", "big", "b", "c"], 30.0)
-        assert (list(outcome.refused), list(outcome.again)) == ([1], [2, 3])
-        assert ["c"] not in puts
-
-    def test_what_the_serializer_raised_for_an_item_refuses_that_one(self) -> None:
-        def does(items: Sequence[Any]) -> None:
-            failures = [(item, TypeError("bytes, please")) for item in items if item == "bad"]
-            if failures:
-                raise PutsFailed(stored=len(items) - 1, failed=1, failures=failures)
-
-        outcome = QueueSink(FakeQueue(does)).send(["a", "bad"], 30.0)
-        assert (list(outcome.refused), list(outcome.again)) == ([1], [])
-
-    def test_it_needs_a_queue(self) -> None:
-        for nothing in (None, object()):
-            with pytest.raises(ConfigurationError, match="needs a queue"):
-                QueueSink(nothing)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("error", "is_told_of_each"),
-    [
-        *product(
-            [
-                SessionClosed("closed"),
-                SessionExpired("expired"),
-                NoPermission("no"),
-                ZooKeeperError("quota"),
-            ],
-            [False, True],
-        ),
-        (RuntimeError("whatever"), False),
-        (SystemExit(1), False),
-    ],
-)
-def test_the_queues_own_errors_cost_nothing(error: BaseException, is_told_of_each: bool) -> None:
-    def does(items: Sequence[Any]) -> None:
-        if is_told_of_each:
-            failures = [(item, error) for item in items]
-            raise PutsFailed(stored=0, failed=len(items), failures=failures)
-        raise error
-
-    outcome = QueueSink(FakeQueue(does)).send(["a", "b"], 30.0)
-    assert (outcome.refused, list(outcome.again)) == ({}, [0, 1])
 
 
 @pytest.mark.parametrize(

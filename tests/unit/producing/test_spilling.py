@@ -4,7 +4,6 @@ written ahead.
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,7 @@ from scripted_sink import Make, ScriptedSink, is_away, takes
 
 from leaderq.errors import (
     BufferFull,
-    ConfigurationError,
     JournalFull,
-    ProducerClosed,
-    RequestGivenUp,
-    RequestTooLarge,
 )
 from leaderq.producing import (
     EVERY_ITEM,
@@ -27,10 +22,7 @@ from leaderq.producing import (
     Every,
     Interval,
     Journal,
-    LossReason,
-    Lost,
     WhenFull,
-    admission,
 )
 from leaderq.testing import eventually
 
@@ -53,25 +45,6 @@ def test_what_does_not_fit_into_memory_is_journaled_and_sent_in_order(
     eventually(lambda: one.state is BufferState.DIRECT)
     one.send("direct again")
     assert one.flush(30)
-
-
-def test_order_is_kept_while_spilling_begins_and_ends_again_and_again(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    one = producer(journal=tmp_path, max_items=20, batch_items=7)
-    for number in range(6000):
-        if number % 500 == 0:
-            sink.shut()
-        elif number % 500 == 250:
-            sink.open.set()
-        if number == 750:
-            # so that at least the next time begins anew
-            eventually(lambda: one.state is BufferState.DIRECT)
-        one.send(number)
-    sink.open.set()
-    assert one.flush(30)
-    assert sink.confirmed == list(range(6000))
-    assert one.snapshot().spilled > 1
 
 
 def test_order_within_keys_is_kept_over_workers_and_the_journal(
@@ -132,59 +105,6 @@ def test_what_was_confirmed_is_not_sent_again_after_a_restart(
     assert sink.confirmed == list(range(200)) * 5
 
 
-def test_a_future_of_a_journaled_request_is_done_when_that_is_confirmed(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    one = producer(journal=tmp_path, max_items=2)
-    futures = [one.submit(number) for number in range(10)]
-    assert not any(future.done() for future in futures)
-    sink.now(takes)
-    for future in futures:
-        assert future.result(30) is None
-
-
-def test_who_waits_for_a_request_that_stays_in_the_journal_is_told_so(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    one = producer(journal=tmp_path, max_items=2)
-    futures = [one.submit(number) for number in range(5)]
-    one.close(0.02)
-    for future in futures:
-        with pytest.raises(ProducerClosed, match="is in the journal"):
-            future.result(30)
-
-
-def test_futures_of_journaled_requests_are_bounded_too(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    one = producer(journal=tmp_path, max_items=2, max_waiters=3, when_full=WhenFull.RAISE)
-    for number in range(5):
-        one.submit(number)
-    with pytest.raises(BufferFull, match="max_waiters"):
-        one.submit(5)
-    one.send(5)  # without a future it is taken
-    assert one.snapshot().balance.accepted == 6
-
-
-def test_age_is_counted_through_the_journal(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    one = producer(journal=tmp_path, max_items=1)
-    one.send("in memory")
-    one.send("in the journal, old", ttl_s=0.05)
-    one.send("in the journal", ttl_s=60)
-    assert one.close(0.1).journaled
-    sink.now(takes)
-    two = producer(journal=tmp_path)
-    assert two.flush(30).pending == 0
-    assert sink.confirmed == ["in memory", "in the journal"]
-    assert two.snapshot().balance.dropped == {"expired": 1}
-
-
 # -- write-ahead
 
 
@@ -231,18 +151,6 @@ def test_a_write_ahead_that_the_disk_refuses_raises_and_the_account_holds(
         one.close()
 
 
-def test_the_settings_of_a_journal_that_is_given_must_agree(
-    sink: ScriptedSink, producer: Make, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigurationError, match="needs a journal"):
-        producer(persistence=EVERY_ITEM)
-    with (
-        Journal(tmp_path, sync=NO_SYNC) as journal,
-        pytest.raises(ConfigurationError, match="the journal syncs by NoSync"),
-    ):
-        producer(journal=journal, persistence=EVERY_ITEM)
-
-
 # -- the disk
 
 
@@ -281,83 +189,6 @@ def test_when_the_journal_is_full_too_the_policy_decides(
         one.close()
 
 
-def test_callers_wait_for_room_on_the_disk_and_all_is_sent_in_order(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    with small(tmp_path) as journal:
-        one = producer(journal=journal, max_items=10)
-        sender = threading.Thread(
-            target=lambda: [one.send((number, b"x" * 200)) for number in range(2000)]
-        )
-        sender.start()
-        eventually(lambda: one.state is BufferState.BLOCKED)
-        sink.now(takes)
-        sender.join(60)
-        assert one.flush(30)
-        assert [number for number, _ in sink.confirmed] == list(range(2000))
-        one.close()
-
-
-def test_the_oldest_on_the_disk_are_dropped_if_that_is_the_policy(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    lost: list[Lost] = []
-    sink.now(is_away)
-    with small(tmp_path) as journal:
-        one = producer(
-            journal=journal,
-            max_items=10,
-            batch_items=1,
-            when_full=WhenFull.DROP_OLDEST,
-            dropped_listener=lost.append,
-        )
-        for number in range(600):
-            assert one.send((number, b"x" * 200))
-        assert one.snapshot().balance.is_exact
-        sink.now(takes)
-        assert one.flush(30).pending == 0
-        sent = [number for number, _ in sink.confirmed]
-        eventually(lambda: len(lost) == 600 - len(sent))
-        gone = [each.request[0] for each in lost]
-        assert all(each.reason is LossReason.OLDEST for each in lost)
-        assert sorted(sent + gone) == list(range(600))
-        assert sent == sorted(sent)
-        assert sent[-1] == 599
-        assert len(gone) < 600
-        one.close()
-
-
-def test_on_a_full_disk_dropping_the_oldest_waits_for_nothing(
-    producer: Make, sink: ScriptedSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It makes no room there: once there is nothing to drop, the new request is."""
-    monkeypatch.setattr(admission, "_DROPPING_S", 3600.0)
-    disk = FullDisk()
-    sink.now(is_away)
-    with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
-        one = producer(journal=journal, max_items=10, when_full=WhenFull.DROP_OLDEST)
-        for number in range(50):
-            one.send(number)
-        eventually(lambda: journal.depth == 50)
-        disk.is_full = True
-        one.send(50)
-        eventually(lambda: one.snapshot().state is BufferState.BLOCKED)
-        answers: list[bool] = []
-        load = threading.Thread(
-            target=lambda: answers.extend(one.send(number) for number in range(51, 80)), daemon=True
-        )
-        load.start()
-        try:
-            eventually(lambda: not load.is_alive())
-        finally:
-            disk.is_full = False
-        balance = one.snapshot().balance
-        assert balance.is_exact
-        assert balance.dropped[LossReason.NEWEST.value] == answers.count(False) == 29
-        one.close(0.0)
-
-
 def test_what_the_disk_refused_to_take_stays_pending_and_is_written_when_it_can(
     producer: Make, sink: ScriptedSink, tmp_path: Path
 ) -> None:
@@ -385,63 +216,7 @@ def test_what_the_disk_refused_to_take_stays_pending_and_is_written_when_it_can(
         one.close()
 
 
-def test_what_a_full_disk_refuses_at_the_close_is_dropped_and_told(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    lost: list[Lost] = []
-    disk = FullDisk()
-    sink.now(is_away)
-    with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
-        one = producer(journal=journal, dropped_listener=lost.append)
-        futures = [one.submit(number) for number in range(20)]
-        disk.is_full = True
-        one.close(0.01)
-        disk.is_full = False
-        balance = one.snapshot().balance
-        assert balance.dropped == {"not written to the journal": 20}
-        assert balance.pending == journal.depth == 0
-        eventually(lambda: [each.request for each in lost] == list(range(20)))
-        for future in futures:
-            with pytest.raises(RequestGivenUp):
-                future.result(30)
-
-
-def test_a_request_larger_than_a_segment_is_refused_while_spilling(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    with small(tmp_path) as journal:
-        one = producer(journal=journal, max_items=1)
-        one.send(b"a")
-        one.send(b"b")
-        with pytest.raises(RequestTooLarge):
-            one.send(b"x" * 10_000)
-        assert one.snapshot().balance.accepted == 2
-        one.close(0.01)
-
-
 # -- what lies in the journal
-
-
-def test_a_record_that_is_no_request_is_dropped_and_told_and_the_others_are_sent(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    first = producer(journal=tmp_path, max_items=1)
-    first.send("a")
-    first.close(0.01)
-    with Journal(tmp_path) as journal:
-        journal.append(b"somebody else's")
-    lost: list[Lost] = []
-    sink.now(takes)
-    second = producer(journal=tmp_path, dropped_listener=lost.append)
-    second.send("b")
-    assert second.flush(30).pending == 0
-    assert sink.confirmed == ["a", "b"]
-    eventually(lambda: [each.reason for each in lost] == [LossReason.CORRUPT])
-    assert second.close(30).pending == 0
-    with Journal(tmp_path) as journal:
-        assert journal.depth == 0
 
 
 def test_records_spoilt_on_disk_are_counted_and_the_others_are_sent(
@@ -466,17 +241,3 @@ def test_records_spoilt_on_disk_are_counted_and_the_others_are_sent(
     assert balance.pending == 0
     assert balance.confirmed + sum(balance.dropped.values()) == balance.recovered
     assert len(sent) == 99
-
-
-def test_who_waits_for_a_request_that_is_dropped_from_the_disk_is_told(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    with small(tmp_path) as journal:
-        one = producer(journal=journal, max_items=10, when_full=WhenFull.DROP_OLDEST)
-        futures = [one.submit((number, b"x" * 200)) for number in range(600)]
-        dropped = eventually(lambda: [future for future in futures if future.done()])
-        for future in dropped:
-            with pytest.raises(RequestGivenUp, match="drop_oldest"):
-                future.result(0)
-        one.close(0.01)

@@ -12,7 +12,7 @@ import pytest
 from scripted_sink import Make
 
 from leaderq.errors import SinkAway, SinkBusy
-from leaderq.producing import ALL_CONFIRMED, BatchOutcome, BufferState, ProducerRetry, WhenFull
+from leaderq.producing import ALL_CONFIRMED, BatchOutcome, ProducerRetry, WhenFull
 from leaderq.testing import eventually
 
 Record = tuple[str, int]
@@ -69,25 +69,6 @@ def test_the_healthy_keys_go_on_and_the_stuck_one_keeps_its_order(
     assert sink.largest <= batch_items
 
 
-def test_trying_the_stuck_key_again_holds_up_nobody(producer: Make) -> None:
-    """All of what is tried again fails: that says nothing about the sink. The next pause is an
-    hour.
-    """
-    sink = ByKey("stuck")
-    one = producer(
-        sink,
-        key=key_of,
-        retry=ProducerRetry(first_s=0.05, max_s=3600.0, factor=1e6),
-        batch_items=10,
-    )
-    one.send(("stuck", 0))
-    one.send(("healthy", 0))
-    eventually(lambda: sink.retried)
-    for number in range(1, 100):
-        one.send(("healthy", number))
-    eventually(lambda: len(sink.confirmed["healthy"]) == 100)
-
-
 def test_what_the_sink_keeps_neither_expires_nor_counts_an_attempt(producer: Make) -> None:
     sink = ByKey("kept", error=SinkBusy("no leader for this one"))
     retry = ProducerRetry(first_s=0.001, max_s=0.002, max_attempts=2)
@@ -97,33 +78,6 @@ def test_what_the_sink_keeps_neither_expires_nor_counts_an_attempt(producer: Mak
     sink.stuck.clear()
     assert future.result(60) is None
     assert sink.confirmed["kept"] == [0]
-
-
-def test_without_a_key_all_is_one_line(producer: Make) -> None:
-    sink = ByKey("stuck")
-    one = producer(sink, batch_items=10)
-    one.send(("stuck", 0))
-    for number in range(100):
-        one.send(("healthy", number))
-    eventually(lambda: one.snapshot().retries >= 5)
-    assert len(sink.confirmed["healthy"]) < 10
-    sink.stuck.clear()
-    assert one.flush(60)
-    assert sink.confirmed["healthy"] == list(range(100))
-
-
-def test_beyond_half_of_the_memory_a_stuck_key_holds_up_all(producer: Make, tmp_path: Path) -> None:
-    sink = ByKey("stuck")
-    one = producer(sink, key=key_of, batch_items=5, max_items=20, journal=tmp_path)
-    for number in range(40):
-        one.send(("stuck", number))
-    one.send(("healthy", 0))
-    eventually(lambda: one.snapshot().retries >= 5)
-    assert one.state is BufferState.SPILLING
-    assert sink.confirmed == {}
-    sink.stuck.clear()
-    assert one.flush(60)
-    assert sink.confirmed == {"stuck": list(range(40)), "healthy": [0]}
 
 
 @pytest.mark.parametrize("seed", range(5))

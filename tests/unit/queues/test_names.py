@@ -4,8 +4,6 @@ in Curator's order.
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -91,12 +89,6 @@ def test_ids_are_named_as_curator_names_them(id: str, sequence: int, name: str) 
 def test_plain_and_simple_items_are_named_as_curator_names_them() -> None:
     assert put(QueueKind.PLAIN, 7) == "queue-0000000007"
     assert put(QueueKind.SIMPLE, 7) == "qn-0000000007"
-
-
-def test_int_min_goes_first_and_int_max_last() -> None:
-    wanted = [INT_MIN, -5, -1, 0, 5, 7, 10, INT_MAX]
-    items = [put(QueueKind.PRIORITY, 100 - place, priority=one) for place, one in enumerate(wanted)]
-    assert [names.priority_of(name) for name in ordered(QueueKind.PRIORITY, items[::-1])] == wanted
 
 
 def test_what_java_requeued_goes_before_everything() -> None:
@@ -188,34 +180,6 @@ def test_lower_priorities_go_first_and_equal_ones_in_put_order(puts: list[tuple[
         for name in ordered(QueueKind.PRIORITY, items)
     ]
     assert got == sorted(puts)
-
-
-@given(
-    st.lists(
-        st.tuples(dues | st.integers(1, 3), sequences | ran_over), unique_by=lambda one: one[1]
-    )
-)
-@example([(3, INT_MIN + 1), (3, INT_MIN)])
-def test_items_go_by_due_time_and_equal_ones_in_put_order(puts: list[tuple[int, int]]) -> None:
-    items = [put(QueueKind.DELAY, sequence, due_ms=due_ms) for due_ms, sequence in puts]
-    got = [
-        (names.due_ms_of(name), names.sequence_of(name)) for name in ordered(QueueKind.DELAY, items)
-    ]
-    assert got == sorted(puts)
-
-
-@given(st.lists(st.tuples(ids, sequences), unique_by=lambda one: one[1]))
-def test_ids_take_no_part_in_the_order(puts: list[tuple[str, int]]) -> None:
-    items = [put(QueueKind.ID, sequence, id=id) for id, sequence in puts]
-    assert [names.sequence_of(name) for name in ordered(QueueKind.ID, items)] == sorted(
-        sequence for _, sequence in puts
-    )
-
-
-@given(kind=st.sampled_from([QueueKind.PLAIN, QueueKind.SIMPLE]), numbers=st.sets(sequences))
-def test_plain_and_simple_items_go_in_put_order(kind: QueueKind, numbers: set[int]) -> None:
-    items = [put(kind, number) for number in numbers]
-    assert [names.sequence_of(name) for name in ordered(kind, items)] == sorted(numbers)
 
 
 @given(
@@ -316,31 +280,3 @@ def test_a_due_time_that_is_no_positive_java_long_is_refused(due_ms: object) -> 
 def test_the_kind_of_a_queue_shows_in_its_names(there: list[str], kind: QueueKind | None) -> None:
     assert names.kind_of(there) is kind
     assert names.kind_of(reversed(there)) is kind
-
-
-@given(
-    kind=st.sampled_from([QueueKind.PRIORITY, QueueKind.DELAY, QueueKind.SIMPLE, QueueKind.PLAIN]),
-    data=st.data(),
-)
-def test_what_a_kind_puts_is_known_as_its_own(kind: QueueKind, data: st.DataObject) -> None:
-    made = st.builds(
-        lambda number, priority, due_ms: put(kind, number, priority=priority, due_ms=due_ms),
-        sequences | ran_over,
-        priorities,
-        st.integers(1, 2**60 - 1),
-    )
-    assert names.kind_of(data.draw(st.lists(made, min_size=1))) is kind
-
-
-def test_a_simple_queue_shares_its_path_with_no_other() -> None:
-    with pytest.raises(ConfigurationError, match="which kind"):
-        names.kind_of(["qn-0000000001", "queue-0000000002"])
-
-
-def test_a_long_list_is_put_in_order() -> None:
-    made = [
-        put(QueueKind.DELAY, number, due_ms=1_700_000_000_000 + number % 500)
-        for number in range(50_000)
-    ]
-    shuffled = random.Random(7).sample(made, len(made))
-    assert ordered(QueueKind.DELAY, shuffled) == sorted(made)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.pending import GRACE_MS, PendingNames, Share
-from leaderq.queues.consuming.prefetch import Prefetch
-from leaderq.queues.wire.names import QueueKind, sequence_of
+from leaderq.queues.wire.names import QueueKind
 
 
 def plain(*numbers: int) -> list[str]:
@@ -28,17 +24,6 @@ def test_names_come_in_order_and_once() -> None:
     assert names.take(2, 0) == plain(1, 2)
     assert names.take(2, 0) == plain(3)
     assert names.take(2, 0) == []
-
-
-def test_names_behind_others_are_taken_once_and_those_before_them_come_next() -> None:
-    names = waiting(plain(*range(10)))
-    assert names.take(1, 0) == plain(0)
-    assert names.take_behind(4, 2) == plain(5, 6)
-    assert names.take_behind(3, 3) == plain(4)
-    assert names.take_behind(100, 2) == []
-    names.drop(plain(4, 6))
-    names.release(plain(5))
-    assert names.take(99, 0) == plain(1, 2, 3, 5, 7, 8, 9)
 
 
 def test_what_is_in_hand_or_locked_is_left_out_of_a_new_listing() -> None:
@@ -66,16 +51,6 @@ def test_what_rests_comes_again_at_its_time_and_at_its_place() -> None:
     assert names.take(1, 99) == plain(2)
     assert names.take(9, 100) == plain(1, 3)
     assert names.next_ms() is None
-
-
-def test_a_rest_outlasts_a_new_listing_but_not_its_name() -> None:
-    names = waiting(plain(1, 2))
-    names.rest(plain(1)[0], 100)
-    names.replace(plain(1, 2))
-    assert names.take(9, 0) == plain(2)
-    names.drop(plain(2))
-    names.replace(plain(2))
-    assert names.take(9, 200) == plain(2)
 
 
 def test_new_and_deleted_names_are_heeded() -> None:
@@ -135,17 +110,6 @@ def test_an_item_put_right_after_a_listing_is_anybodys_after_50_ms_though_nothin
     )
 
 
-def test_nothing_is_claimed_ahead_before_an_item_is_done() -> None:
-    ready = Prefetch(sequence_of, lambda: True, lambda: None, workers=2)
-    ready.put(Claim(name, b"", 0, 0, membership=None) for name in plain(*range(9)))  # type: ignore[arg-type]
-    with ThreadPoolExecutor(1) as other:
-        assert len(ready.take(1, 0) + other.submit(ready.take, 1, 0).result()) == 2
-    assert ready.appetite() == 0
-    assert ready.average_s is None
-    assert len(ready.take(1, 0)) == 1
-    assert ready.average_s is not None
-
-
 def test_of_what_is_overdue_the_oldest_goes_first_also_when_it_was_left_last() -> None:
     names = waiting(plain(*range(1, 100)))
     assert names.take(1, 0) == plain(1)
@@ -153,16 +117,6 @@ def test_of_what_is_overdue_the_oldest_goes_first_also_when_it_was_left_last() -
     names.take(99, 0, Share(0, 2))
     names.take(99, 10, Share(0, 2))
     assert names.take_overdue(50, GRACE_MS) == plain(*range(1, 100, 2))
-
-
-def test_what_is_left_last_and_is_the_oldest_is_waited_for() -> None:
-    names = waiting(plain(1))
-    names.rest(plain(1)[0], 10)
-    names.replace(plain(1), now_ms=0)
-    names.add(plain(5)[0])
-    names.take(99, 0, Share(0, 2))
-    names.take(99, 10, Share(0, 2))
-    assert names.overdue_ms(GRACE_MS) is not None
 
 
 def test_the_share_of_a_member_that_is_not_at_work_goes_to_the_others_at_once() -> None:
@@ -186,22 +140,6 @@ def test_a_member_that_takes_most_of_its_share_itself_is_at_work() -> None:
     assert share.stands_in_for(plain(1)[0])
     share.note([], plain(*range(1, 20, 2)))
     assert not share.stands_in_for(plain(1)[0])
-
-
-def test_an_overdue_name_that_became_free_again_is_taken_once() -> None:
-    names = waiting(plain(1))
-    for _ in range(2):
-        names.take(99, 0, Share(0, 2))
-        names.add(plain(1)[0])
-    assert names.take_overdue(99, GRACE_MS) == plain(1)
-
-
-def test_an_overdue_name_that_was_deleted_is_not_taken() -> None:
-    names = waiting(plain(*range(4)))
-    names.take(99, 0, Share(0, 2))
-    names.add(plain(1)[0])
-    names.discard(plain(1)[0])
-    assert plain(1)[0] not in names.take(99, 99)
 
 
 @given(

@@ -35,18 +35,6 @@ def test_items_foreign_ones_and_shards_are_told_apart_and_items_are_in_their_ord
     assert (seen.foreign, seen.shards) == (["x"], [SHARD])
 
 
-def test_neither_shards_nor_their_side_data_are_items_or_foreign():
-    seen = contents_of([SHARD, f"{SHARD}-meta", f"{SHARD}-dead"])
-    assert (seen.kind, seen.items, seen.foreign, seen.shards) == (None, [], [], [SHARD])
-    assert contents_of([f"{SHARD}-meta"], QueueKind.PLAIN).items == []
-
-
-def test_without_items_all_are_foreign_and_the_kind_is_the_one_told():
-    assert contents_of(["b", "a"]).foreign == ["a", "b"]
-    assert contents_of([]).kind is None
-    assert contents_of([], QueueKind.SIMPLE).kind is QueueKind.SIMPLE
-
-
 @pytest.mark.parametrize(
     ("told", "found", "gives"),
     [
@@ -116,7 +104,3 @@ def test_only_a_clear_wish_pauses(data, wanted):
 )
 def test_a_letter_goes_back_as_what_it_was_without_what_was_noted_of_its_death(data, back):
     assert restored_data("queue-0000000001", data) == back
-
-
-def test_a_letter_of_a_simple_queue_goes_back_without_a_frame():
-    assert restored_data("qn-0000000001", encode([b"a"], Note(attempt=1))) == b"a"

@@ -22,13 +22,11 @@ from leaderq.errors import (
     SessionExpired,
 )
 from leaderq.writing.groups import (
-    FutureGroup,
     MultiStatus,
     OperationGroup,
     PackedMulti,
     SendQueue,
     estimated_bytes,
-    packed,
     status_of,
     validated,
 )
@@ -92,28 +90,6 @@ def test_batches_are_numbered_and_bounded_by_operations_and_window():
     answer(batches[0])
     assert one.take_applied() == [batches[0]]
     assert [group.name for group in one.next_batch().groups] == ["e"]
-
-
-def test_small_batches_gather_while_two_are_under_way_and_large_groups_do_not_wait():
-    one = line("a", "b", "c", max_ops=2)
-    sent(one, 2)
-    assert one.next_batch() is None
-    one.waiting.append(Heard("L", 50))
-    assert one.next_batch() is not None
-
-
-def test_no_more_is_sent_while_so_many_bytes_are_under_way():
-    one = SendQueue(max_ops=100, max_bytes=100_000, window=8, window_bytes=10_000)
-    one.is_halted = False
-    one.waiting.extend(Heard(name, 50) for name in "abcd")
-    for group in one.waiting:
-        group.is_alone = True
-    batches = sent(one, 2)  # of 5000 bytes each
-    assert not one.may_send
-    answer(batches[0])
-    one.take_applied()
-    sent(one, 1)
-    assert not one.may_send
 
 
 def test_a_large_multi_is_followed_by_small_ones_that_push_it_out_of_the_servers_memory():
@@ -265,16 +241,6 @@ def test_a_stranger_who_writes_to_the_tally_makes_nobody_believe_that_a_batch_wa
     assert one.number == 9
 
 
-def test_giving_up_gives_all_there_is_once():
-    one = line(*"abcd")
-    one.next_batch()
-    batches, groups = one.empty()
-    assert [group.name for batch in batches for group in batch.groups] + [
-        group.name for group in groups
-    ] == list("abcd")
-    assert one.empty() == ([], [])
-
-
 @pytest.mark.parametrize(
     "error, fate",
     [
@@ -291,29 +257,6 @@ def test_giving_up_gives_all_there_is_once():
 )
 def test_an_error_says_what_became_of_the_multi(error, fate):
     assert status_of(error) is fate
-
-
-def test_a_group_of_its_own_is_packed_alone():
-    groups = [Heard(name) for name in "abcd"]
-    groups[1].is_alone = True
-    one = line()
-    one.waiting.extend(groups)
-    sizes = []
-    while taken := packed(one.waiting, 100, 100_000):
-        sizes.append([group.name for group in taken])
-    assert sizes == [["a"], ["b"], ["c", "d"]]
-
-
-def test_cancelled_futures_are_left_out():
-    group = FutureGroup((Delete("/a"),), 100)
-    assert group.future.cancel()
-    assert not group.begin()
-    other = FutureGroup((Delete("/a"),), 100)
-    assert other.begin()
-    assert not other.future.cancel()
-    other.settle([None])
-    assert other.future.result(0) == [None]
-    group.settle([None])  # whoever cancelled hears nothing
 
 
 def test_sizes_are_upper_bounds_and_a_path_that_zookeeper_refuses_is_refused_before():

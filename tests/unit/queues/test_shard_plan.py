@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import ConfigurationError
-from leaderq.queues.sharding import QueueSharderPolicies, ShardState, order, plan_shards
+from leaderq.queues.sharding import QueueSharderPolicies, ShardState, plan_shards
 from leaderq.queues.wire.znodes import beside, is_shard, new_shard_name
 
 POLICIES = QueueSharderPolicies(
@@ -27,15 +27,6 @@ shards = st.lists(
 )
 
 
-def test_the_defaults_are_curators():
-    policies = QueueSharderPolicies()
-    assert (policies.new_queue_threshold, policies.threshold_check_s, policies.max_queues) == (
-        10_000,
-        30.0,
-        10,
-    )
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -53,12 +44,6 @@ def test_policies_that_make_no_sense_are_refused(wrong):
         QueueSharderPolicies(**wrong)
 
 
-def test_the_first_shard_is_needed_where_there_is_none():
-    judgement = plan_shards([], POLICIES)
-    assert judgement.needs_one_more
-    assert judgement.choice == ()
-
-
 def test_a_shard_is_full_from_the_threshold_on_until_it_is_down_to_the_half():
     assert plan_shards([ShardState("a", 99)], POLICIES).fit == ("a",)
     assert plan_shards([ShardState("a", 100)], POLICIES).full == ("a",)
@@ -69,16 +54,6 @@ def test_a_shard_is_full_from_the_threshold_on_until_it_is_down_to_the_half():
 def test_one_more_is_needed_when_all_are_full_and_not_before():
     assert not plan_shards([ShardState("a", 500), ShardState("b", 1)], POLICIES).needs_one_more
     judgement = plan_shards([ShardState("a", 500), ShardState("b", 100)], POLICIES)
-    assert judgement.needs_one_more
-    assert judgement.choice == ("a", "b")
-
-
-def test_there_are_no_more_than_there_may_be_and_those_retired_do_not_count():
-    full = [ShardState(name, 500) for name in "abc"]
-    judgement = plan_shards(full, POLICIES)
-    assert not judgement.needs_one_more
-    assert judgement.is_at_most
-    judgement = plan_shards([*full[:2], ShardState("c", 500, is_marked=True)], POLICIES)
     assert judgement.needs_one_more
     assert judgement.choice == ("a", "b")
 
@@ -120,14 +95,6 @@ def test_whatever_is_seen_every_shard_is_in_one_class_and_something_is_put_into(
     assert not (judgement.needs_one_more and judgement.is_at_most)
     assert not (judgement.needs_one_more and judgement.fit)
     assert set(judgement.to_mark) | set(judgement.to_remove) <= set(judgement.retired)
-
-
-def test_the_line_goes_by_what_follows_the_last_latch():
-    assert order("_c_6a1c0f2e-latch-0000000007") == "0000000007"
-    assert order("_c_latch-1-latch-0000000003") == "0000000003"
-    assert order("!oops") == "!oops"
-    assert order("latch-") == ""
-    assert sorted(["_c_b-latch-0000000001", "000", "_c_a-latch-0000000002"], key=order)[0] == "000"
 
 
 def test_shards_are_named_as_curators():

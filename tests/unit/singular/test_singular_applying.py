@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
-from held import WAIT_S, Held, Told, writers_of
+from held import WAIT_S, Held, Told
 
 from leaderq.errors import ConfigurationError
 from leaderq.singular import SingularUpdateQueue
-from leaderq.testing import eventually
 
 
 def test_requests_are_applied_in_the_order_of_their_coming() -> None:
@@ -23,16 +21,6 @@ def test_requests_are_applied_in_the_order_of_their_coming() -> None:
             queue.post(number)
             queue.submit(number + 1)
     assert applied == list(range(1000))
-
-
-def test_one_thread_applies_all_and_it_is_not_the_callers() -> None:
-    threads = set()
-    with SingularUpdateQueue(lambda _: threads.add(threading.current_thread())) as queue:
-        for number in range(100):
-            queue.post(number)
-    (thread,) = threads
-    assert thread is not threading.current_thread()
-    assert thread.name == f"leaderq-{queue.name}"
 
 
 def test_submit_gives_the_outcome() -> None:
@@ -62,18 +50,6 @@ def test_an_error_of_a_posted_request_reaches_the_listener() -> None:
     assert told.kinds == [(0, ZeroDivisionError)]
 
 
-def test_the_default_listener_logs_request_and_trace(caplog: pytest.LogCaptureFixture) -> None:
-    with (
-        caplog.at_level(logging.ERROR, logger="leaderq"),
-        SingularUpdateQueue(lambda n: 1 / n) as queue,
-    ):
-        queue.post(0)
-    (record,) = (one for one in caplog.records if one.name.startswith("leaderq.singular"))
-    assert record.getMessage() == "request not applied request=0"
-    assert record.exc_info is not None
-    assert record.exc_info[0] is ZeroDivisionError
-
-
 @pytest.mark.parametrize("error", [RuntimeError("broken listener"), SystemExit(3)])
 def test_a_listener_that_fails_is_logged_and_the_queue_goes_on(
     caplog: pytest.LogCaptureFixture, error: BaseException
@@ -98,15 +74,6 @@ def test_an_odd_base_exception_fails_its_request_only(error: BaseException) -> N
     assert told.errors == [(error, error)]
 
 
-def test_nothing_runs_before_the_first_request() -> None:
-    queue = SingularUpdateQueue(lambda n: n)
-    assert not writers_of(queue.name)
-    assert queue.submit(1).result() == 1
-    assert len(writers_of(queue.name)) == 1
-    queue.close()
-    assert not writers_of(queue.name)
-
-
 def test_a_handler_may_post_to_its_own_queue() -> None:
     applied = []
 
@@ -122,65 +89,6 @@ def test_a_handler_may_post_to_its_own_queue() -> None:
         queue.post(3)
         assert done.wait(WAIT_S)
     assert applied == [3, 2, 1, 0]
-
-
-def test_a_handler_may_exceed_the_capacity_of_its_own_queue_for_only_it_can_make_room() -> None:
-    held = Held()
-
-    def spread(request: str) -> None:
-        held(request)
-        if request == "all":
-            for letter in "cde":
-                queue.post(letter)
-            in_line.append(queue.depth)
-
-    in_line: list[int] = []
-    with SingularUpdateQueue(spread, capacity=1) as queue:
-        queue.post("all")
-        assert held.begun.wait(WAIT_S)
-        queue.post("b")
-        held.go.set()
-        eventually(lambda: len(held.applied) == 5)
-    assert held.applied == ["all", *"bcde"]
-    assert in_line == [4]
-
-
-def test_a_callback_of_another_system_posts_its_outcome_back() -> None:
-    threads, told = [], Told()
-
-    def apply(request: tuple[str, int]) -> tuple[str, int]:
-        threads.append(threading.current_thread())
-        return request
-
-    with (
-        SingularUpdateQueue(apply, on_error=told) as queue,
-        SingularUpdateQueue(lambda n: n + 1) as other,
-    ):
-        other.submit(1).add_done_callback(queue.post_back(lambda done: ("sent", done.result())))
-        other.close()
-        queue.close()
-    assert [thread.name for thread in threads] == [f"leaderq-{queue.name}"]
-    queue.post_back(lambda n: n)(5)
-    queue.post_back(lambda n: 1 / n)(0)
-    assert [(request, type(error).__name__) for request, error in told.errors] == [
-        (5, "QueueClosed"),
-        (0, "ZeroDivisionError"),
-    ]
-
-
-@pytest.mark.parametrize("max_batch", [None, 4])
-def test_a_ticket_may_be_a_request_like_any_other(max_batch: int | None) -> None:
-    """Whether of another queue or of this one, done or not."""
-    applied: list[object] = []
-    handler = applied.extend if max_batch else applied.append
-    queue = SingularUpdateQueue(handler, max_batch=max_batch)  # type: ignore[call-overload]
-    with queue, SingularUpdateQueue(lambda n: n) as other:
-        tickets = [other.submit(1), queue.submit("a")]
-        for ticket in tickets:
-            ticket.result()
-            queue.post(ticket)
-            queue.submit(ticket).result()
-    assert applied == ["a", *(ticket for ticket in tickets for _ in range(2))]
 
 
 def test_all_that_is_wrong_with_the_options_is_told_at_once() -> None:
@@ -217,31 +125,3 @@ def test_what_would_not_run_when_it_is_called_is_refused(given: Any) -> None:
     if given is not None:
         with pytest.raises(ConfigurationError):
             queue.then(SingularUpdateQueue(print), given)
-
-
-def test_classes_methods_partials_and_callable_objects_are_plain_enough() -> None:
-    class Called:
-        def __call__(self, request: object) -> None: ...
-
-    for given in (Called(), Called().__call__, partial(print, 1), [].append, str):
-        SingularUpdateQueue(given, on_error=print).post_back(given)
-
-
-def test_a_post_within_a_post_of_the_same_thread_does_not_hang() -> None:
-    """As from a finalizer, which may run at any point of the outer one."""
-    applied: list[int] = []
-    queue = SingularUpdateQueue(applied.append)
-    queue.start()
-    put = queue._mailbox._put
-
-    def put_with_a_finalizer(item: int) -> None:
-        if isinstance(item, int) and item < 3:
-            queue.post(item + 1)
-        put(item)
-
-    queue._mailbox._put = put_with_a_finalizer  # type: ignore[method-assign]
-    queue.post(0)
-    with queue._mailbox._lock:
-        queue.post(10)
-    assert queue.close()
-    assert sorted(applied) == [0, 1, 2, 3, 10]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import pytest
 from held import WAIT_S, Told
 
 from leaderq.singular import SingularUpdateQueue
@@ -49,26 +48,6 @@ def test_each_request_gets_its_own_outcome() -> None:
         assert [ticket.result() for ticket in tickets] == [0, 2, 4, 6, 8]
 
 
-def test_a_handler_may_use_its_batch_up() -> None:
-    applied: list[int] = []
-
-    def use_up(batch: list[int]) -> None:
-        while batch:
-            applied.append(batch.pop(0))
-
-    with SingularUpdateQueue(use_up, max_batch=10) as queue:
-        for number in range(50):
-            queue.post(number)
-        assert queue.submit(50).result() is None
-    assert applied == list(range(51))
-    assert queue.stats().applied == 51
-
-
-def test_without_outcomes_each_is_none() -> None:
-    with SingularUpdateQueue(lambda batch: None, max_batch=10) as queue:
-        assert queue.submit(1).result() is None
-
-
 def test_an_exception_among_the_outcomes_fails_that_request_only() -> None:
     told = Told()
     error = ValueError("three")
@@ -92,81 +71,3 @@ def test_a_handler_that_raises_fails_the_whole_batch() -> None:
         tickets = [queue.submit(number) for number in range(3)]
         assert {type(ticket.exception()) for ticket in tickets} == {OSError}
     assert told.kinds == [(0, OSError), (1, OSError), (2, OSError)]
-
-
-def test_too_few_outcomes_fail_the_batch_rather_than_some_tickets_never_ending() -> None:
-    told = Told()
-    with (
-        SingularUpdateQueue(lambda batch: [1, 2, 3], max_batch=10, on_error=told) as queue,
-        pytest.raises(ValueError, match="3 outcomes for 1 requests"),
-    ):
-        queue.submit("a").result()
-    assert told.kinds == [("a", ValueError)]
-
-
-def test_cancelled_and_expired_requests_are_not_in_the_batch() -> None:
-    held, told = HeldBatches(), Told()
-    with SingularUpdateQueue(held, max_batch=10, on_error=told) as queue:
-        queue.post("a")
-        assert held.begun.wait(WAIT_S)
-        cancelled = queue.submit("cancelled")
-        queue.post("expired", deadline_s=0)
-        last = queue.submit("last")
-        cancelled.cancel()
-        held.go.set()
-        last.result()
-    assert held.batches == [["a"], ["last"]]
-    stats = queue.stats()
-    assert (stats.accepted, stats.applied, stats.expired, stats.cancelled) == (4, 2, 1, 1)
-
-
-def test_a_batch_of_cancelled_requests_does_not_call_the_handler() -> None:
-    held = HeldBatches()
-    with SingularUpdateQueue(held, max_batch=10) as queue:
-        queue.post("a")
-        assert held.begun.wait(WAIT_S)
-        for ticket in [queue.submit("b") for _ in range(3)]:
-            ticket.cancel()
-        held.go.set()
-    assert held.batches == [["a"]]
-
-
-def test_requests_are_never_compared() -> None:
-    """Arrays of numpy, and others, give no truth when compared."""
-
-    class Touchy:
-        def __eq__(self, other: object) -> bool:
-            raise AssertionError("compared")
-
-        __hash__ = None  # type: ignore[assignment]
-
-    for options in ({}, {"max_batch": 4}, {"capacity": 1}):
-        told = Told()
-        queue = SingularUpdateQueue(lambda _: None, on_error=told, **options)  # type: ignore[call-overload]
-        for _ in range(3):
-            queue.post(Touchy())
-            queue.submit(Touchy())
-        assert queue.close()
-        assert queue.close(drain=False)
-        assert told.errors == []
-
-
-def test_a_handler_that_wants_out_ends_the_queue_after_its_batch() -> None:
-    told = Told()
-    held = HeldBatches()
-
-    def leave(batch: list[int]) -> None:
-        held(batch)
-        raise SystemExit
-
-    queue = SingularUpdateQueue(leave, max_batch=2, on_error=told)
-    queue.post(0)
-    assert held.begun.wait(WAIT_S)
-    for number in range(1, 4):
-        queue.post(number)
-    held.go.set()
-    assert not queue.close()
-    assert [(request, type(error).__name__) for request, error in told.errors] == [
-        (0, "SystemExit"),
-        *((number, "RequestCancelled") for number in range(1, 4)),
-    ]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from held import WAIT_S, Held, Told, in_thread
+from held import Told
 
-from leaderq.errors import ConfigurationError, QueueClosed, QueueFull
+from leaderq.errors import ConfigurationError
 from leaderq.singular import SingularUpdateQueue
-from leaderq.testing import eventually
 
 
 def test_an_outcome_becomes_a_request_of_the_next_and_a_ticket_goes_along() -> None:
@@ -61,105 +60,9 @@ def test_an_error_in_a_later_queue_reaches_the_ticket_and_that_queues_listener()
     assert second_told.kinds == [(0, ZeroDivisionError)] * 2
 
 
-def test_an_error_while_making_the_next_request_fails_it_here() -> None:
-    told = Told()
-    first, second = (
-        SingularUpdateQueue(lambda n: n, on_error=told),
-        SingularUpdateQueue(lambda n: n),
-    )
-    first.then(second, lambda n: 1 / n)
-    with second, first:
-        assert isinstance(first.submit(0).exception(), ZeroDivisionError)
-    assert told.kinds == [(0, ZeroDivisionError)]
-    assert (first.stats().failed, first.stats().applied, second.stats().accepted) == (1, 0, 0)
-
-
-def test_a_full_queue_holds_back_those_before_it_whatever_its_own_patience() -> None:
-    held = Held()
-    first: SingularUpdateQueue[int, int] = SingularUpdateQueue(lambda n: n, capacity=2, timeout_s=0)
-    second = SingularUpdateQueue(held, capacity=1, timeout_s=0)
-    first.then(second)
-    with second, first:
-        first.post(0)
-        assert held.begun.wait(WAIT_S)
-        first.post(1)  # in the line of the second
-        eventually(lambda: second.depth == 1)
-        first.post(2)  # in the first's hand, which waits for room
-        eventually(lambda: second.stats().waiting == 1)
-        first.post(3)
-        first.post(4)
-        with pytest.raises(QueueFull):
-            first.post(5)
-        held.go.set()
-    assert held.applied == [0, 1, 2, 3, 4]
-
-
-def test_if_the_next_queue_is_closed_the_request_failed_here() -> None:
-    told = Told()
-    first, second = (
-        SingularUpdateQueue(lambda n: n, on_error=told),
-        SingularUpdateQueue(lambda n: n),
-    )
-    first.then(second)
-    second.close()
-    with first:
-        assert isinstance(first.submit(1).exception(), QueueClosed)
-        first.post(2)
-    assert told.kinds == [(1, QueueClosed), (2, QueueClosed)]
-
-
-def test_closing_the_next_queue_frees_a_writer_that_waits_for_room_there() -> None:
-    held, told = Held(), Told()
-    first, second = (
-        SingularUpdateQueue(lambda n: n, on_error=told),
-        SingularUpdateQueue(held, capacity=1),
-    )
-    first.then(second)
-    first.post(0)
-    assert held.begun.wait(WAIT_S)  # else it might be 1 that waits, for an instant
-    first.post(1)
-    first.post(2)
-    eventually(lambda: second.depth == 1 and second.stats().waiting == 1)
-    second.close(timeout_s=0)
-    assert first.close()
-    held.go.set()
-    assert second.close()
-    assert held.applied == [0, 1]
-    assert told.kinds == [(2, QueueClosed)]
-
-
-def test_a_ticket_on_its_way_cannot_be_cancelled_and_hears_if_the_next_queue_gives_it_up() -> None:
-    held, told = Held(), Told()
-    first, second = SingularUpdateQueue(lambda n: n), SingularUpdateQueue(held, on_error=told)
-    first.then(second)
-    with first:
-        first.post("a")
-        assert held.begun.wait(WAIT_S)  # else it might be "a" that is seen in the second's line
-        ticket = first.submit("b")
-        eventually(lambda: second.depth == 1)
-        assert not ticket.cancel()
-        thread, outcome = in_thread(second.close)
-        eventually(lambda: second.is_closed)
-        second.close(drain=False, timeout_s=0)
-        assert type(ticket.exception()).__name__ == "RequestCancelled"
-        held.go.set()
-        thread.join(WAIT_S)
-    assert outcome == [True]
-    assert [request for request, _ in told.errors] == ["b"]
-
-
 def test_a_ring_of_queues_is_refused() -> None:
     queues = [SingularUpdateQueue(lambda n: n) for _ in range(3)]
     queues[0].then(queues[1]).then(queues[2])
     for queue in queues:
         with pytest.raises(ConfigurationError, match="ring"):
             queues[2].then(queue)
-
-
-def test_a_chain_is_made_once_and_before_the_first_request() -> None:
-    first, second = SingularUpdateQueue(lambda n: n), SingularUpdateQueue(lambda n: n)
-    first.then(second)
-    with pytest.raises(ConfigurationError, match="once"):
-        first.then(SingularUpdateQueue(lambda n: n))
-    with second, pytest.raises(ConfigurationError, match="before the first"):
-        second.then(SingularUpdateQueue(lambda n: n))

@@ -8,7 +8,7 @@ import sys
 from concurrent.futures import CancelledError, wait
 
 import pytest
-from held import WAIT_S, Held, Told, in_thread, writers_of
+from held import WAIT_S, Held, Told, in_thread
 
 from leaderq.errors import QueueClosed, RequestCancelled
 from leaderq.singular import SingularUpdateQueue
@@ -71,22 +71,6 @@ def test_closing_without_draining_cancels_what_is_not_begun(
     assert (stats.accepted, stats.applied, stats.cancelled, stats.depth) == (4, 1, 3, 0)
 
 
-def test_a_draining_close_may_be_turned_into_a_cancelling_one() -> None:
-    held, told = Held(), Told()
-    queue = SingularUpdateQueue(held, on_error=told)
-    for letter in "abc":
-        queue.post(letter)
-    assert held.begun.wait(WAIT_S)
-    thread, outcome = in_thread(queue.close)
-    eventually(lambda: queue.is_closed)
-    assert not queue.close(drain=False, timeout_s=0)
-    held.go.set()
-    thread.join(WAIT_S)
-    assert outcome == [True]
-    assert held.applied == ["a"]
-    assert [request for request, _ in told.errors] == ["b", "c"]
-
-
 @pytest.mark.parametrize("drain", [True, False])
 def test_many_threads_may_close_at_once(drain: bool) -> None:
     told = Told()
@@ -100,17 +84,6 @@ def test_many_threads_may_close_at_once(drain: bool) -> None:
     stats = queue.stats()
     assert stats.accepted == 200 == stats.applied + stats.cancelled
     assert len(told.errors) == stats.cancelled
-
-
-def test_a_queue_never_used_closes_at_once_and_takes_nothing_then() -> None:
-    queue = SingularUpdateQueue(lambda n: n)
-    assert queue.close()
-    with pytest.raises(QueueClosed):
-        queue.post(1)
-    with pytest.raises(QueueClosed):
-        queue.submit(1)
-    with queue, pytest.raises(QueueClosed):
-        queue.post(1)
 
 
 @pytest.mark.parametrize("drain", [True, False])
@@ -136,17 +109,6 @@ def test_the_handler_may_close_its_own_queue(drain: bool) -> None:
     assert [request for request, _ in told.errors] == ([] if drain else ["after"])
 
 
-def test_a_callback_may_close_the_queue() -> None:
-    held = Held()
-    queue = SingularUpdateQueue(held)
-    queue.submit("a").add_done_callback(lambda _: queue.close())
-    queue.post("b")
-    held.go.set()
-    eventually(lambda: queue.is_closed)
-    assert queue.close()
-    assert held.applied == ["a", "b"]
-
-
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
 def test_a_handler_that_wants_out_ends_the_queue_and_all_are_told(
     kind: type[BaseException], caplog: pytest.LogCaptureFixture
@@ -169,136 +131,6 @@ def test_a_handler_that_wants_out_ends_the_queue_and_all_are_told(
     assert [request for request, _ in told.errors] == [error, "b", "c"]
     assert "queue gave up name=q" in caplog.text
     assert held.applied == []
-
-
-@pytest.mark.parametrize("max_batch", [None, 1])
-def test_a_fault_of_the_writer_itself_leaves_nobody_waiting(
-    monkeypatch: pytest.MonkeyPatch, max_batch: int | None
-) -> None:
-    held, told = Held(), Told()
-    handler = (lambda batch: [held(one) for one in batch]) if max_batch else held
-    queue = SingularUpdateQueue(handler, on_error=told, max_batch=max_batch)  # type: ignore[call-overload]
-    queue.post("a")
-    assert held.begun.wait(WAIT_S)
-    ticket = queue.submit("b")
-    queue.post("c")
-
-    def faulty(*_: object, **__: object) -> None:
-        raise MemoryError("no room for a chunk")
-
-    monkeypatch.setattr(type(queue._writer), "_first", faulty)
-    held.go.set()
-    with pytest.raises(CancelledError):
-        ticket.result(WAIT_S)
-    assert not queue.close()
-    assert isinstance(queue.failure, MemoryError)
-    assert told.kinds == [("b", RequestCancelled), ("c", RequestCancelled)]
-
-
-def test_a_request_put_by_a_thread_held_up_until_the_writer_was_over_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    told = Told()
-    queue = SingularUpdateQueue(lambda n: n, on_error=told)
-    queue.start()
-    put = queue._put_now
-
-    def held_up(item: object) -> bool:
-        permit = queue._mailbox._permit
-        assert queue.close()
-        monkeypatch.setattr(queue._mailbox, "_permit", permit)
-        return put(item)
-
-    monkeypatch.setattr(queue, "_put_now", held_up)
-    queue.post("late")
-    assert told.kinds == [("late", RequestCancelled)]
-    stats = queue.stats()
-    assert (stats.accepted, stats.cancelled, stats.depth) == (1, 1, 0)
-
-
-@pytest.mark.parametrize("max_batch", [None, 5])
-def test_a_request_behind_the_stop_is_told(max_batch: int | None) -> None:
-    """It was put by a thread that had found the gate open, just before the writer was over."""
-    held, told = Held(), Told()
-    handler = (lambda batch: [held(one) for one in batch]) if max_batch else held
-    queue = SingularUpdateQueue(handler, on_error=told, max_batch=max_batch)  # type: ignore[call-overload]
-    queue.post("a")
-    assert held.begun.wait(WAIT_S)
-    queue.post("b")
-    assert not queue.close(timeout_s=0)
-    queue._mailbox._put("late")
-    held.go.set()
-    assert queue.close()
-    assert held.applied == ["a", "b"]
-    assert told.kinds == [("late", RequestCancelled)]
-    stats = queue.stats()
-    assert (stats.accepted, stats.applied, stats.cancelled, stats.depth) == (3, 2, 1, 0)
-
-
-def test_leaving_the_with_block_by_an_error_applies_what_got_in() -> None:
-    applied: list[int] = []
-    with pytest.raises(RuntimeError), SingularUpdateQueue(applied.append) as queue:
-        queue.post(1)
-        raise RuntimeError
-    assert applied == [1]
-
-
-@pytest.mark.parametrize("by", ["listener", "callback"])
-def test_an_interrupt_while_cancelling_leaves_the_rest_to_the_next_close(by: str) -> None:
-    """Ctrl-C reaches the main thread, whatever it is doing there, and nobody is forgotten for
-    it.
-    """
-    told: list[object] = []
-
-    def interrupt(*_: object) -> None:
-        if len(told) == 2:
-            told.append("Ctrl-C")
-            raise KeyboardInterrupt
-
-    def listen(request: object, error: BaseException) -> None:
-        if by == "listener":
-            interrupt()
-        told.append(request)
-
-    held = Held()
-    queue = SingularUpdateQueue(held, on_error=listen)
-    queue.post("a")
-    assert held.begun.wait(WAIT_S)
-    tickets = [queue.submit(number) for number in range(5)]
-    if by == "callback":
-        tickets[1].add_done_callback(interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        queue.close(drain=False)
-    held.go.set()
-    assert queue.close()
-    assert all(ticket.cancelled() for ticket in tickets)
-    assert sorted(request for request in told if request != "Ctrl-C") == [0, 1, 2, 3, 4]
-    stats = queue.stats()
-    assert (stats.accepted, stats.applied, stats.cancelled, stats.depth) == (6, 1, 5, 0)
-
-
-def test_no_thread_is_left() -> None:
-    names = []
-    for _ in range(20):
-        with SingularUpdateQueue(lambda n: n) as queue:
-            queue.post(1)
-            names.append(queue.name)
-            assert len(writers_of(queue.name)) == 1
-    assert not writers_of(*names)
-
-
-@pytest.mark.parametrize("max_batch", [None, 5])
-def test_a_queue_that_is_dropped_is_drained_and_leaves_no_thread(max_batch: int | None) -> None:
-    applied: list[int] = []
-    handler = applied.extend if max_batch else applied.append
-    names = []
-    for number in range(20):
-        queue = SingularUpdateQueue(handler, max_batch=max_batch)  # type: ignore[call-overload]
-        queue.post(number)
-        names.append(queue.name)
-        del queue
-    eventually(lambda: not writers_of(*names))
-    assert sorted(applied) == list(range(20))
 
 
 AT_EXIT = """
@@ -331,15 +163,3 @@ def test_a_forgotten_queue_is_drained_when_the_interpreter_exits() -> None:
     )
     assert done.stdout.split() == ["0", "1", "2", "3"]
     assert done.stderr == ""
-
-
-def test_a_forgotten_queue_that_cannot_be_drained_says_what_is_lost() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", AT_EXIT, "stuck"],
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=True,
-    )
-    assert done.stdout == ""
-    assert "queue not closed at exit name=forgotten lost=3" in done.stderr

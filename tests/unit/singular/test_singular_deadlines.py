@@ -9,7 +9,6 @@ from held import WAIT_S, Held, Told, in_thread
 
 from leaderq.errors import DeadlineExceeded
 from leaderq.singular import SingularUpdateQueue
-from leaderq.singular.request import Home, RequestFuture
 from leaderq.testing import eventually
 
 
@@ -64,18 +63,6 @@ def test_the_queue_may_have_a_deadline_for_all(clock: Clock) -> None:
     assert told.kinds == [("b", DeadlineExceeded)]
 
 
-def test_a_request_begun_in_time_may_take_its_time(clock: Clock) -> None:
-    held = Held()
-    with SingularUpdateQueue(held) as queue:
-        ticket = queue.submit("a", deadline_s=5)
-        assert held.begun.wait(WAIT_S)
-        clock.at_s += 6
-        ticket.expire_if_due()
-        assert ticket.running()
-        held.go.set()
-        assert ticket.result() == "a"
-
-
 def test_who_waits_learns_of_a_missed_deadline_though_the_writer_is_busy() -> None:
     held, told = Held(), Told()
     with SingularUpdateQueue(held, on_error=told) as queue:
@@ -119,22 +106,3 @@ def test_a_deadline_of_zero_has_come_when_it_is_given(clock: Clock) -> None:
     with SingularUpdateQueue(lambda n: n, on_error=told) as queue:
         assert isinstance(queue.submit("a", deadline_s=0).exception(), DeadlineExceeded)
     assert told.kinds == [("a", DeadlineExceeded)]
-
-
-def test_a_request_begun_just_as_its_deadline_is_looked_at_is_not_expired(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    one: RequestFuture[str] = RequestFuture(Home("q"), expiry_s=1.0)
-
-    def begin_meanwhile() -> float:
-        assert one.begin()
-        return 2.0
-
-    monkeypatch.setattr("leaderq.clock.now_s", begin_meanwhile)
-    assert not one.expire_if_due()
-    assert one.running()
-
-
-def test_a_missed_deadline_is_a_time_out_like_any_other() -> None:
-    with SingularUpdateQueue(lambda n: n, on_error=Told()) as queue, pytest.raises(TimeoutError):
-        queue.submit("a", deadline_s=0).result()

@@ -59,25 +59,3 @@ def test_a_child_is_refused_and_the_parent_goes_on(capacity: int | None) -> None
         queue.post("d")
         held.go.set()
     assert held.applied == ["a", "b", "d"]
-
-
-def test_a_child_may_make_a_queue_of_its_own() -> None:
-    with SingularUpdateQueue(lambda n: n) as queue:
-        queue.submit(1).result()
-
-        def use() -> None:
-            with SingularUpdateQueue(lambda n: n + 1) as own:
-                assert own.submit(1).result() == 2
-
-        in_child(use)
-
-
-def test_a_queue_not_used_before_the_fork_works_in_the_child_and_in_the_parent() -> None:
-    queue = SingularUpdateQueue(lambda n: (n, os.getpid()))
-
-    def use() -> None:
-        with queue:
-            assert queue.submit(1).result() == (1, os.getpid())
-
-    in_child(use)
-    use()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import queue as std
 import threading
 from typing import Any
@@ -57,72 +56,6 @@ def test_a_full_queue_refuses_at_once_if_it_shall_not_wait() -> None:
     assert queue.stats().accepted == 5
 
 
-def test_a_full_queue_refuses_after_the_time_given_with_the_request() -> None:
-    held = Held()
-    queue = filled(held)
-    with pytest.raises(QueueFull) as caught:
-        queue.submit("late", timeout_s=0.01)
-    assert caught.value.waited_s == 0.01
-    with pytest.raises(QueueFull):
-        queue.post("late", timeout_s=0.01)
-    held.go.set()
-    assert queue.close()
-    assert held.applied == [0, 1, 2, 3, 4]
-
-
-def test_one_who_waits_proceeds_as_soon_as_there_is_room_for_one() -> None:
-    steps = Steps()
-    queue = filled(steps)
-    waits = [in_thread(queue.post, number)[0] for number in (5,)]
-    eventually(lambda: queue.stats().waiting == 1)
-    steps.may.release()
-    for thread in waits:
-        thread.join(WAIT_S)
-        assert not thread.is_alive()
-    assert queue.depth == 4
-    steps.may.release(10)
-    assert queue.close()
-    assert steps.applied == [0, 1, 2, 3, 4, 5]
-
-
-def test_a_task_that_waits_proceeds_as_soon_as_there_is_room_for_one() -> None:
-    steps = Steps()
-
-    async def use() -> None:
-        queue = filled(steps)
-        call = asyncio.create_task(queue.call("call"))
-        while not queue.stats().waiting:
-            await asyncio.sleep(0.001)
-        steps.may.release()
-        while queue.stats().waiting:
-            await asyncio.sleep(0.001)
-        assert queue.depth == 4
-        steps.may.release(10)
-        await call
-        assert queue.close()
-
-    asyncio.run(use())
-    assert steps.applied == [0, 1, 2, 3, 4, "call"]
-
-
-def test_a_time_out_refuses_only_while_the_queue_is_really_full() -> None:
-    """The first who waits gets in with the first room, and none is refused below the capacity."""
-    steps = Steps()
-    queue = filled(steps)
-    for number in range(5, 25):
-        thread, outcome = in_thread(lambda number=number: queue.post(number, timeout_s=WAIT_S))
-        eventually(lambda: queue.stats().waiting == 1)
-        with pytest.raises(QueueFull):
-            queue.post("refused", timeout_s=0)
-        assert queue.depth == 4
-        steps.may.release()
-        thread.join(WAIT_S)
-        assert outcome == [None]
-    steps.may.release(100)
-    assert queue.close()
-    assert steps.applied == list(range(25))
-
-
 def test_producers_get_in_in_the_order_of_coming_and_nobody_overtakes() -> None:
     steps = Steps()
     queue = filled(steps)
@@ -159,19 +92,6 @@ def test_never_more_than_the_capacity_wait_however_many_come_at_once() -> None:
     assert queue.stats().accepted == 6
 
 
-def test_who_gives_up_waiting_leaves_the_way_free() -> None:
-    held = Held()
-    queue = filled(held)
-    thread, outcome = in_thread(lambda: queue.post("impatient", timeout_s=0.05))
-    thread.join(WAIT_S)
-    assert isinstance(outcome[0], QueueFull)
-    held.go.set()
-    eventually(lambda: queue.depth == 0)
-    queue.post(5, timeout_s=0)
-    assert queue.close()
-    assert held.applied == [0, 1, 2, 3, 4, 5]
-
-
 def test_closing_refuses_who_waits_for_room() -> None:
     held = Held()
     queue = filled(held)
@@ -184,14 +104,6 @@ def test_closing_refuses_who_waits_for_room() -> None:
     assert queue.close()
     assert held.applied == [0, 1, 2, 3, 4]
     assert queue.stats().refused == 1
-
-
-def test_a_capacity_of_one_lets_one_wait_at_a_time() -> None:
-    applied: list[int] = []
-    with SingularUpdateQueue(applied.append, capacity=1) as queue:
-        for number in range(500):
-            queue.post(number)
-    assert applied == list(range(500))
 
 
 @pytest.mark.parametrize("where", ["waiting", "putting"])
@@ -219,32 +131,3 @@ def test_an_interrupt_withdraws_the_request_and_costs_no_room(
     eventually(lambda: len(queue._mailbox._permits) == 4)
     assert queue.close()
     assert held.applied == [0, 1, 2, 3, 4, 5]
-
-
-def test_a_cancelled_call_is_cancelled_whenever_that_comes() -> None:
-    """``asyncio.wait_for`` may swallow a cancellation that comes with its result (before 3.12)."""
-
-    async def use() -> int:
-        queue: SingularUpdateQueue[int, int] = SingularUpdateQueue(lambda n: n, capacity=1)
-        went_on = 0
-
-        async def life() -> None:
-            nonlocal went_on
-            for number in range(1_000_000):
-                await queue.call(number, timeout_s=WAIT_S)
-            went_on += 1
-
-        for number in range(300):
-            tasks = [asyncio.create_task(life()) for _ in range(5)]
-            for _ in range(number % 40):
-                await asyncio.sleep(0)
-            for task in tasks:
-                task.cancel()
-            done, left = await asyncio.wait(tasks, timeout=WAIT_S / 60)
-            went_on += len(left) + sum(not task.cancelled() for task in done)
-            for task in left:
-                task.cancel()
-        assert await asyncio.to_thread(queue.close)
-        return went_on
-
-    assert asyncio.run(use()) == 0

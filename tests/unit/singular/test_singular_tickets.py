@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from concurrent.futures import CancelledError, InvalidStateError, as_completed, wait
+from concurrent.futures import CancelledError, InvalidStateError
 
 import pytest
-from held import WAIT_S, Held, Told, in_thread
+from held import WAIT_S, Held, Told
 
-from leaderq.errors import QueueClosed
-from leaderq.singular import RequestFuture, SingularUpdateQueue
-from leaderq.testing import eventually
+from leaderq.singular import SingularUpdateQueue
 
 
 def test_a_ticket_goes_from_pending_over_running_to_done() -> None:
@@ -53,40 +51,6 @@ def test_a_request_not_begun_can_be_cancelled_and_one_begun_cannot() -> None:
     assert told.errors == []
 
 
-def test_a_wait_ends_after_its_time_and_leaves_nothing_behind() -> None:
-    held = Held()
-    with SingularUpdateQueue(held) as queue:
-        ticket = queue.submit("a")
-        for timeout in (0, -1, 0.001):
-            with pytest.raises(concurrent.futures.TimeoutError):
-                ticket.result(timeout)
-        held.go.set()
-        assert ticket.result(WAIT_S) == "a"
-
-
-def test_many_threads_may_wait_for_one_ticket() -> None:
-    held = Held()
-    with SingularUpdateQueue(held) as queue:
-        ticket = queue.submit("a")
-        waits = [in_thread(ticket.result, timeout) for timeout in (None, WAIT_S) * 8]
-        held.go.set()
-        for thread, _ in waits:
-            thread.join(WAIT_S)
-    assert [outcome for _, outcome in waits] == [["a"]] * 16
-
-
-def test_cancelling_wakes_who_waits() -> None:
-    held = Held()
-    with SingularUpdateQueue(held) as queue:
-        queue.submit("a")
-        ticket = queue.submit("b")
-        thread, outcome = in_thread(ticket.result)
-        ticket.cancel()
-        thread.join(WAIT_S)
-        held.go.set()
-    assert isinstance(outcome[0], CancelledError)
-
-
 def test_callbacks_run_on_the_writers_thread_or_at_once_if_it_is_done() -> None:
     held = Held()
     called: list[tuple[int, str]] = []
@@ -121,30 +85,6 @@ def test_a_callback_that_fails_is_logged_and_the_rest_are_called(
     assert "callback of a request failed" in caplog.text
 
 
-def test_wait_and_as_completed_take_tickets() -> None:
-    held = Held()
-    with SingularUpdateQueue(held, on_error=Told()) as queue:
-        tickets = [queue.submit(request) for request in ("a", ValueError("b"), "c", "d")]
-        assert held.begun.wait(WAIT_S)
-        tickets[2].cancel()
-        assert wait(tickets, timeout=0).not_done == set(
-            tickets
-        )  # as with any future: cancelled is done when its turn has come
-        first, outcome = in_thread(wait, tickets)
-        second, completed = in_thread(lambda: list(as_completed(tickets)))
-        failed, which = in_thread(
-            lambda: wait(tickets, return_when=concurrent.futures.FIRST_EXCEPTION)
-        )
-        eventually(lambda: tickets[0]._waiters and len(tickets[0]._waiters) == 3)
-        held.go.set()
-        for thread in (first, second, failed):
-            thread.join(WAIT_S)
-    assert outcome[0].done == set(tickets)
-    assert set(completed[0]) == set(tickets)
-    assert tickets[1] in which[0].done
-    assert wait(tickets).done == set(tickets)
-
-
 def test_its_outcome_is_the_writers_to_set() -> None:
     with SingularUpdateQueue(lambda n: n) as queue:
         ticket = queue.submit(1)
@@ -155,32 +95,3 @@ def test_its_outcome_is_the_writers_to_set() -> None:
             ticket.set_exception(ValueError())
         assert ticket.result() == 1
         assert "FINISHED" in repr(ticket) or "finished" in repr(ticket)
-
-
-def test_cancelling_races_with_beginning_and_one_of_them_wins() -> None:
-    for _ in range(300):
-        applied: list[int] = []
-        with SingularUpdateQueue(applied.append) as queue:
-            ticket = queue.submit(1)
-            is_cancelled = ticket.cancel()
-        assert applied == ([] if is_cancelled else [1])
-        assert ticket.cancelled() == is_cancelled
-
-
-def test_posting_makes_no_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*_: object) -> None:
-        raise AssertionError("a ticket was made")
-
-    monkeypatch.setattr(RequestFuture, "__init__", never)
-    applied: list[int] = []
-    for options in ({}, {"capacity": 2}, {"max_batch": 3}):
-        with SingularUpdateQueue(applied.append, **options) as queue:  # type: ignore[call-overload]
-            queue.post(1)
-    assert applied == [1, 1, [1]]
-
-
-def test_a_ticket_of_a_closed_queue_is_never_made() -> None:
-    queue = SingularUpdateQueue(lambda n: n)
-    queue.close()
-    with pytest.raises(QueueClosed):
-        queue.submit(1)

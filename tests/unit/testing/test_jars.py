@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from leaderq.errors import ConfigurationError, MissingPiece, ServerFailed
+from leaderq.errors import ServerFailed
 from leaderq.testing import jars
 from leaderq.testing.jars import LockedJar, locked_jars
 
@@ -96,71 +93,3 @@ def test_an_interrupted_fetch_leaves_a_cache_that_the_next_one_completes(
     jars.class_path("thing", progress=lambda line: None)
     assert len(fetched) == 1  # what is there and right is kept
     assert not (path.parent / "fetching").exists()
-
-
-def test_without_jgo_the_error_says_what_to_install(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "jgo.maven", None)
-    with pytest.raises(MissingPiece, match=r"pip install 'leaderq\[servers\]'"):
-        jars.class_path("thing", progress=lambda line: None)
-
-
-def test_a_jar_that_cannot_be_had_is_a_missing_piece(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    maven = pytest.importorskip("jgo.maven")
-
-    def offline(*_: object) -> None:
-        raise ConnectionError("no route")
-
-    monkeypatch.setattr(maven.PythonResolver, "download", offline)
-    with pytest.raises(
-        MissingPiece, match=r"org\.example:thing:1\.0 could not be fetched .*no route.*online"
-    ):
-        jars.class_path("thing", progress=lambda line: None)
-
-
-def test_several_processes_fetch_one_after_the_other(tmp_path: Path) -> None:
-    script = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-import test_jars, pytest
-from leaderq.testing import jars
-patch = pytest.MonkeyPatch()
-patch.setattr(jars, "locked_jars", lambda name: (test_jars.JAR,))
-fetched = test_jars.deliver(test_jars.CONTENT, patch)
-jars.class_path("thing", progress=lambda line: None)
-print(len(fetched))
-"""
-    environment = {**os.environ, "LEADERQ_CACHE": str(tmp_path)}
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
-        )
-        for _ in range(4)
-    ]
-    assert sorted(child.communicate(timeout=60)[0].strip() for child in children) == [
-        "0",
-        "0",
-        "0",
-        "1",
-    ]
-
-
-def test_a_cache_folder_that_cannot_be_made_is_a_clear_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("LEADERQ_CACHE", str(tmp_path / "file" / "below"))
-    with pytest.raises(ConfigurationError, match=r"file/below.*LEADERQ_CACHE"):
-        jars.class_path("zookeeper")
-
-
-def test_finding_the_jars_again_imports_nothing_heavy() -> None:
-    script = "import sys, leaderq.testing.plugin, leaderq.testing.jars\n"
-    script += "print(*(m for m in ('jgo', 'requests', 'docker') if m in sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout.strip() == ""

@@ -10,12 +10,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from leaderq import Deposed, LeaderCareer
-from leaderq.errors import ConfigurationError, KafkaError
+from leaderq import LeaderCareer
+from leaderq.errors import KafkaError
 from leaderq.kafka import DatabaseOffsets, KafkaLeaderCareer, Record, dead_letter, retry, skip
 from leaderq.term import Reason
 from leaderq.testing import drive, kit, records, term
-from leaderq.zookeeper import Create
 
 
 class Adding(KafkaLeaderCareer):
@@ -101,14 +100,6 @@ def test_what_is_produced_stands_only_if_its_batch_is_committed() -> None:
     assert [message.value for message in driven.produced] == [b"7", b"8"]
 
 
-def test_so_are_operations_that_go_with_offsets() -> None:
-    def handle_record(self: Any, record: Record, term: Any) -> None:
-        self.write_with_offsets(Create(f"/sums/{record.value}"))
-
-    driven = drive(adding(offsets="zookeeper", handle_record=handle_record), THREE, deposed_at=2)
-    assert [operation.path for operation in driven.written] == ["/sums/7", "/sums/8"]  # type: ignore[union-attr]
-
-
 def test_offsets_in_a_database_say_where_to_read_on() -> None:
     database = sqlite3.connect(":memory:")
 
@@ -136,20 +127,6 @@ def test_offsets_in_a_database_say_where_to_read_on() -> None:
     assert len(database.execute("SELECT * FROM sums").fetchall()) == 3
 
 
-def test_options_and_settings_are_there() -> None:
-    class Sized(LeaderCareer):
-        def inaugurate(self, term: Any) -> None:
-            self.size = self.options["size"]
-
-        def execute(self, term: Any) -> None:
-            self.size -= 1
-            term.finish() if not self.size else term.wait(60)
-
-    career = Sized()
-    driven = drive(career, options={"size": 3})
-    assert (career.size, driven.reason, driven.term.waited_s) == (0, Reason.FINISHED, 120.0)
-
-
 class Endless(LeaderCareer):
     units = 0
 
@@ -158,13 +135,6 @@ class Endless(LeaderCareer):
         term.wait(self.pause_s)
 
     pause_s: ClassVar[float] = 1.0
-
-
-def test_a_career_without_end_ends_with_its_units_or_its_time() -> None:
-    assert drive(career := Endless(), units=5).reason is Reason.WITHDRAWN
-    assert career.units == 5
-    drive(career := Endless(), term=term(lasts_s=3.0))
-    assert career.units == 3
 
 
 def test_what_the_career_raises_is_in_the_result_and_the_hand_over_follows() -> None:
@@ -180,27 +150,6 @@ def test_what_the_career_raises_is_in_the_result_and_the_hand_over_follows() -> 
     driven = drive(career := Failing())
     assert isinstance(driven.error, KeyError)
     assert career.handed_over is driven.reason is Reason.FAILED
-
-
-def test_a_career_that_cannot_be_run_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="did you mean 'on_error'"):
-        drive(adding(onerror=skip()), THREE)
-    with pytest.raises(ConfigurationError, match="max_records=0 of Adding is out of range"):
-        drive(adding(max_records=0), THREE)
-
-
-def test_a_term_notes_its_writes_until_it_is_deposed() -> None:
-    held = term(number=3, unclean=True)
-    assert (held.number, held.unclean) == (3, True)
-    assert held.write([Create("/a")]) == [None]
-    held.depose()
-    with pytest.raises(Deposed):
-        held.write([])
-    with pytest.raises(Deposed):
-        held.check()
-    assert [one.path for one in held.written[0]] == ["/a"]  # type: ignore[union-attr]
-    with pytest.raises(ValueError, match="ends a term as planned"):
-        term().depose(Reason.TRANSFER)
 
 
 def test_the_examples_of_the_documentation_run() -> None:

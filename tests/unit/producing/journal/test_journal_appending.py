@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_disk import FaultyDisk, crash, payloads, segments
+from faulty_disk import FaultyDisk, payloads, segments
 
 from leaderq.errors import (
-    ConfigurationError,
     JournalClosed,
     JournalFull,
     JournalLocked,
     JournalRecordTooLarge,
-    JournalSlow,
 )
 from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal
 from leaderq.testing import eventually
@@ -50,60 +48,6 @@ def test_what_was_appended_is_read_in_order_after_reopening(place, policy):
         assert payloads(journal) == wanted
         assert journal.report.was_clean
         assert journal.report.records == len(wanted) == journal.depth
-
-
-def test_append_many_gives_consecutive_ids_and_takes_any_bytes(place):
-    with Journal(place) as journal:
-        assert journal.append_many([b"a", bytearray(b"b"), memoryview(b"c")]) == range(1, 4)
-        assert journal.append_many([]) == range(0)
-        assert payloads(journal) == [b"a", b"b", b"c"]
-        for wrong in (5, "text", [1, 2], None):
-            for append in (journal.append, journal.append_soon):
-                with pytest.raises(TypeError):
-                    append(wrong)
-
-
-def test_records_that_join_the_batch_of_another_are_counted_by_neither(place):
-    disk = FaultyDisk()
-    with Journal(place, disk=disk) as journal:
-        disk.blocked.clear()
-        journal.append_soon(b"first")
-        eventually(lambda: disk.waiting)
-        many: list[range] = []
-        caller = threading.Thread(target=lambda: many.append(journal.append_many([b"a", b"b"])))
-        caller.start()
-        eventually(lambda: len(journal._committer._line) == 1)
-        journal.append_soon(b"joined")
-        disk.blocked.set()
-        caller.join()
-        journal.flush()
-        assert many == [range(2, 4)]
-        assert payloads(journal) == [b"first", b"a", b"b", b"joined"]
-
-
-def test_batches_that_wait_do_not_outgrow_a_segment(place):
-    with Journal(place, segment_bytes=4096) as journal:
-        for _ in range(2000):
-            journal.append_soon(b"x" * 100)
-        journal.flush()
-        assert max(path.stat().st_size for path in segments(place)) <= 4096
-
-
-def test_append_soon_tells_ids_in_order_once_durable(place):
-    told: list[Any] = []
-    disk = FaultyDisk()
-    with Journal(place, disk=disk) as journal:
-        disk.blocked.clear()  # so that most of them wait together
-        for number in range(500):
-            journal.append_soon(
-                b"%d" % number, lambda record_id, error: told.append((record_id, error))
-            )
-        assert told == []
-        disk.blocked.set()
-        journal.flush()
-        assert told == [(number + 1, None) for number in range(500)]
-        assert journal.counters.appended == 500
-        assert journal.counters.fsyncs < 10
 
 
 def test_callers_in_many_threads_are_written_in_groups_and_each_keeps_its_order(place):
@@ -145,16 +89,6 @@ def test_every_item_is_synced_before_append_returns_and_every_n_once_in_n(place,
         assert journal.counters.fsyncs == 9
         journal.flush()
         assert journal.counters.fsyncs == 10
-
-
-def test_an_interval_syncs_by_itself_and_no_sync_never_does(place, tmp_path):
-    with Journal(place, sync=Interval(0.01)) as journal:
-        journal.append(b"x")
-        eventually(lambda: journal.counters.fsyncs == 1)
-    with Journal(tmp_path / "other", sync=NO_SYNC) as journal:
-        for _ in range(100):
-            journal.append(b"x")
-        assert journal.counters.fsyncs == 0
 
 
 def test_acknowledged_records_are_not_read_again_in_whatever_order(place):
@@ -207,29 +141,6 @@ def test_ids_go_on_after_all_was_acknowledged_and_the_process_restarted(place):
         assert journal.read() == []
 
 
-def test_reading_goes_on_while_another_thread_writes(place):
-    count, seen, after = 3000, [], 0
-    with Journal(place, sync=NO_SYNC, segment_bytes=16384) as journal:
-        writer = threading.Thread(target=lambda: [journal.append(b"%d" % n) for n in range(count)])
-        writer.start()
-        while len(seen) < count:
-            for entry in journal.read(after, max_items=50):
-                seen.append(entry.payload)
-                journal.ack(after := entry.id)
-        writer.join()
-        assert seen == [b"%d" % n for n in range(count)]
-        assert journal.read(after) == []
-
-
-def test_read_keeps_its_limits_but_gives_one_record_whatever_its_size(place):
-    with Journal(place) as journal:
-        journal.append_many([b"x" * 3_000_000, *[b"y" * 100] * 100])
-        assert [len(entry.payload) for entry in journal.read(max_bytes=10)] == [3_000_000]
-        assert len(journal.read(1, max_items=7)) == 7
-        assert len(journal.read(1, max_bytes=128 * 5)) == 5
-        assert len(journal.read(0, max_items=1000, max_bytes=1 << 30)) == 101
-
-
 def test_a_second_opener_is_told_who_has_the_directory(place):
     with Journal(place), pytest.raises(JournalLocked, match=f"open in process {os.getpid()}"):
         Journal(place)
@@ -275,15 +186,6 @@ def test_a_closed_journal_refuses_everything_and_may_be_closed_twice(place):
     assert journal.room_bytes == 0
 
 
-def test_close_writes_what_still_waits(place):
-    journal = Journal(place)
-    for _ in range(2000):
-        journal.append_soon(b"x" * 100)
-    journal.close()
-    with Journal(place) as journal:
-        assert journal.depth == 2000
-
-
 def test_the_cap_holds_and_room_comes_back_with_acknowledgements(place):
     cap = 64 * 1024
     with Journal(place, max_bytes=cap) as journal:
@@ -299,24 +201,6 @@ def test_the_cap_holds_and_room_comes_back_with_acknowledgements(place):
         eventually(lambda: journal.room_bytes > cap / 4)
         assert journal.append(b"y" * 500) == stored[-1] + 1
         assert journal.counters.refused_full == 1
-
-
-def test_a_full_journal_of_which_all_is_acknowledged_becomes_empty(place):
-    with Journal(place, max_bytes=16384) as journal:
-        for _ in range(20):
-            with pytest.raises(JournalFull):
-                while True:
-                    journal.append(b"x" * 3000)
-            journal.ack_to(journal.next_id - 1)
-            eventually(lambda: journal.room_bytes > 14000)
-
-
-def test_a_reserve_of_free_space_is_kept(place):
-    with Journal(place, reserve_bytes=1 << 60) as journal:
-        with pytest.raises(JournalFull, match="not for the journal"):
-            journal.append(b"x")
-        assert journal.room_bytes == 0
-        assert journal.next_id == 1
 
 
 def test_a_record_larger_than_a_segment_is_refused_and_harms_nothing(place):
@@ -350,59 +234,6 @@ def test_a_record_says_when_it_expires_and_its_reader_decides(place):
         assert [(entry.payload, entry.expires_at) for entry in journal.read()] == told
     with Journal(place) as journal:
         assert [(entry.payload, entry.expires_at) for entry in journal.read()] == told
-
-
-def test_nobody_waits_for_ever_for_a_disk_that_hangs(place):
-    disk = FaultyDisk()
-    journal = Journal(place, disk=disk)
-    disk.blocked.clear()
-    journal.append_soon(b"hangs")
-    eventually(lambda: disk.waiting)
-    with pytest.raises(JournalSlow, match="may be stored later, or not"):
-        journal.append(b"x", timeout_s=0.05)
-    with pytest.raises(JournalSlow):
-        journal.flush(timeout_s=0.05)
-    with pytest.raises(JournalSlow):
-        journal.close(timeout_s=0.05)
-    disk.blocked.set()
-    journal.close()
-    with Journal(place) as journal:
-        assert payloads(journal) == [b"hangs", b"x"]
-
-
-def test_who_fills_the_pipe_waits_and_is_refused_in_the_end(place):
-    disk = FaultyDisk()
-    journal = Journal(place, disk=disk)
-    disk.blocked.clear()
-    with pytest.raises(JournalSlow, match="nothing was stored"):
-        for _ in range(100):
-            journal.append_soon(b"x" * (1 << 20), timeout_s=0.05)
-    disk.blocked.set()
-    journal.flush()
-    assert 16 <= journal.depth <= 18
-    journal.close()
-
-
-def test_limits_that_cannot_be_kept_are_named_together(place):
-    with pytest.raises(ConfigurationError) as caught:
-        Journal(place, segment_bytes=10, max_bytes=10, reserve_bytes=-1)
-    assert len(caught.value.problems) == 3
-    for wrong in (lambda: Every(0), lambda: Interval(0)):
-        with pytest.raises(ConfigurationError):
-            wrong()
-
-
-def test_a_journal_that_was_not_closed_loses_acknowledgements_at_most(place, chores_when_kicked):
-    journal = Journal(place)
-    journal.append_many([b"1", b"2", b"3"])
-    journal.ack(1)
-    journal.flush()
-    journal.ack(3)
-    crash(journal)
-    with Journal(place) as journal:
-        assert payloads(journal) == [b"2", b"3"]
-        assert not journal.report.was_clean
-        assert journal.next_id == 4
 
 
 @pytest.mark.timeout(120, method="thread")  # the other method needs the alarm that is used here
@@ -466,18 +297,3 @@ def test_chores_and_interval_syncs_are_done_although_there_is_always_something_t
         finally:
             done.set()
             producer.join()
-
-
-def test_how_long_syncs_took_is_counted(place):
-    with Journal(place) as journal:
-        assert journal.counters.fsync_quantile_s(0.5) == 0
-        for _ in range(20):
-            journal.append(b"x")
-        counters = journal.counters
-        assert sum(counters.fsyncs_by_log2_us) == counters.fsyncs == 20
-        assert (
-            0
-            < counters.fsync_quantile_s(0.5)
-            <= counters.fsync_quantile_s(0.99)
-            <= 2 * counters.slowest_fsync_s
-        )

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 from faulty_disk import FaultyDisk, at_record, crash, cut, flip, io_error, payloads, segments
 
-from leaderq.errors import JournalFull, JournalRecordTooLarge
+from leaderq.errors import JournalFull
 from leaderq.producing.journal import NO_SYNC, Journal
 from leaderq.producing.journal.cursor import CursorFile, CursorState, newest, read_slots
 from leaderq.producing.journal.disk import Disk
@@ -188,15 +187,6 @@ def test_records_that_the_cursor_knows_and_the_file_does_not_hold_are_reported(p
         assert journal.append(record(11)) == 11
 
 
-def test_records_of_no_bytes_are_records(place):
-    with Journal(place) as journal:
-        journal.append_many([b""] * 5)
-        journal.append(b"x")
-        crash(journal)
-    with Journal(place) as journal:
-        assert payloads(journal) == [b""] * 5 + [b"x"]
-
-
 def test_a_segment_of_a_later_version_is_set_aside_and_keeps_nothing_from_being_read(place):
     fill(place, 3 * PER_SEGMENT)
     path = segments(place)[1]
@@ -270,40 +260,6 @@ def test_ids_come_to_their_end_with_a_clear_error_and_names_sort_all_the_way(pla
         assert payloads(journal) == [b"a", b"b"]
     with Journal(place) as journal:
         assert payloads(journal) == [b"a", b"b"]
-
-
-def test_a_full_journal_refuses_at_once_and_takes_again_when_there_is_room(place):
-    """The waiting, where that is wanted, is the caller's (BufferedProducer)."""
-    with Journal(place, max_bytes=16384) as journal:
-        with pytest.raises(JournalFull):
-            while True:
-                journal.append(record(1))
-        for attempt in (journal.append, journal.append_soon):
-            with pytest.raises(JournalFull):
-                attempt(record(1))
-        journal.ack_to(journal.next_id - 1)
-        eventually(lambda: journal.room_bytes > 1000)
-        journal.append(record(1))
-
-
-def test_a_record_over_the_limit_is_refused_and_the_next_is_taken(place):
-    with Journal(place, segment_bytes=4096) as journal:
-        with pytest.raises(JournalRecordTooLarge):
-            journal.append(b"x" * 5000)
-        assert journal.append(b"y") == 1
-
-
-def test_a_reader_does_not_wait_for_a_write_that_is_under_way(place):
-    disk = FaultyDisk()
-    with Journal(place, disk=disk) as journal:
-        journal.append(record(1))
-        disk.blocked.clear()
-        journal.append_soon(record(2))
-        eventually(lambda: segments(place)[0].stat().st_size == at_record(2, SIZE))
-        assert numbers(journal) == [1], "written, but not durable yet"
-        disk.blocked.set()
-        journal.flush()
-        assert numbers(journal) == [1, 2]
 
 
 def test_a_disk_that_cannot_give_back_a_segment_blocks_nothing(place):
@@ -432,20 +388,6 @@ def test_after_the_host_crashed_ids_that_may_have_been_given_out_are_passed_over
     with Journal(place) as journal:
         assert numbers(journal) == without(3)
         assert journal.append(b"x") > 10
-
-
-def test_opening_takes_little_memory_whatever_lies_there(place):
-    with Journal(place, sync=NO_SYNC, segment_bytes=16 << 20) as journal:
-        for _ in range(40):
-            journal.append_many([b"x" * 1000] * 1000)
-        crash(journal)
-    for name in ("cursor.0", "cursor.1"):
-        (place / name).unlink()
-    tracemalloc.start()
-    with Journal(place) as journal:
-        assert journal.depth == 40_000
-        assert tracemalloc.get_traced_memory()[1] < 12 << 20
-    tracemalloc.stop()
 
 
 def test_the_newest_whole_slot_counts(place):

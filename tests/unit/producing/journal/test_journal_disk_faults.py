@@ -5,7 +5,6 @@ nothing accepted is lost, and the next record is taken as soon as the disk takes
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from faulty_disk import FaultyDisk, crash, failing, io_error, no_space, payloads, segments
@@ -54,25 +53,6 @@ def test_a_full_disk_refuses_one_record_and_takes_the_next_when_there_is_room(
     assert reopened(place) == [b"before", b"after"]
 
 
-def test_records_on_their_way_to_a_full_disk_are_each_told(place, disk):
-    told: list[Any] = []
-    with Journal(place, disk=disk) as journal:
-        disk.room = 0
-        for number in range(20):
-            journal.append_soon(
-                b"%d" % number, lambda record_id, error: told.append((record_id, type(error)))
-            )
-        eventually(lambda: len(told) == 20)
-        assert told == [(None, JournalFull)] * 20
-        disk.room = None
-        journal.append_soon(
-            b"taken", lambda record_id, error: told.append((record_id, type(error)))
-        )
-        journal.flush()
-        assert told[-1] == (1, type(None))
-        assert payloads(journal) == [b"taken"]
-
-
 def test_a_segment_that_cannot_be_begun_refuses_the_record_only(place, disk):
     with Journal(place, disk=disk, segment_bytes=4096) as journal:
         stored = [journal.append(b"x" * 1000) for _ in range(3)]
@@ -82,32 +62,6 @@ def test_a_segment_that_cannot_be_begun_refuses_the_record_only(place, disk):
                 journal.append(b"y" * 1000)
         assert journal.append(b"z" * 1000) == stored[-1] + 1
     assert reopened(place) == [b"x" * 1000] * 3 + [b"z" * 1000]
-
-
-def test_a_half_made_segment_whose_removal_fails_too_is_made_again(place, disk):
-    with Journal(place, disk=disk, segment_bytes=4096) as journal:
-        [journal.append(b"x" * 1000) for _ in range(3)]
-        disk.room = 10
-        disk.fail["remove"] = failing(io_error, times=1)
-        with pytest.raises(JournalFull):
-            journal.append(b"y" * 1000)
-        assert len(segments(place)) == 2
-        disk.room = None
-        journal.append(b"z" * 1000)
-    assert reopened(place) == [b"x" * 1000] * 3 + [b"z" * 1000]
-
-
-def test_a_short_write_is_gone_on_with(place, disk):
-    real = FaultyDisk.write
-
-    class Sipping(FaultyDisk):
-        def write(self, fd: int, data: bytes | memoryview, offset: int) -> int:
-            return real(self, fd, data[:7], offset)
-
-    with Journal(place, disk=Sipping()) as journal:
-        journal.append(b"x" * 1000)
-        journal.append_many([b"y"] * 10)
-    assert reopened(place) == [b"x" * 1000] + [b"y"] * 10
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
@@ -235,38 +189,6 @@ def test_a_cursor_that_cannot_be_saved_costs_acknowledgements_only(place, disk):
     assert reopened(place) == [b"1", b"2", b"3"]
 
 
-@pytest.mark.parametrize("has_traceback", [False, True])
-def test_chores_that_fail_each_time_are_logged_once_in_a_while(
-    place, disk, caplog, monkeypatch, has_traceback
-):
-    """They are tried twice a second; a full disk is told in one line, a fault of ours with its
-    traceback."""
-    monkeypatch.setattr("leaderq.producing.journal.store.CHORES_EVERY_S", 0.001)
-    error = (lambda: ZeroDivisionError("ours")) if has_traceback else no_space
-    failed = failing(error, times=1 << 30)
-    writes: list[Any] = []
-    with Journal(place, disk=disk) as journal:
-        journal.append(b"1")
-        disk.fail["write"] = lambda *args: (writes.append(args), failed())
-        journal.ack(1)
-        eventually(lambda: len(writes) >= 20)
-        del disk.fail["write"]
-    lines = [one for one in caplog.records if "journal step failed" in one.getMessage()]
-    assert [bool(one.exc_info) for one in lines] == [has_traceback]
-    assert "journal step failed, tried again step=chores error=" in lines[0].getMessage()
-
-
-def test_a_directory_that_cannot_be_opened_is_said_so_and_not_left_locked(place):
-    disk = FaultyDisk()
-    disk.fail["create"] = failing(io_error)
-    with pytest.raises(JournalFailed, match="could not be opened"):
-        Journal(place, disk=disk)
-    Journal(place).close()
-    (place.parent / "file").write_text("x")
-    with pytest.raises(JournalFailed):
-        Journal(place.parent / "file")
-
-
 SMALL = [b"%0200d" % number for number in range(200)]
 
 
@@ -300,25 +222,3 @@ def test_a_record_torn_within_allotted_zeros_is_cut_off(place, disk):
         assert 28 < journal.report.torn_bytes <= 100
         assert not journal.damages
         assert payloads(journal) == SMALL
-
-
-def test_zeros_that_find_no_room_keep_no_record_from_being_stored(place, disk):
-    with Journal(place, disk=disk) as journal:
-        disk.room = 100_000
-        for payload in SMALL:
-            journal.append(payload)
-        assert payloads(journal) == SMALL
-    assert reopened(place) == SMALL
-
-
-def test_a_write_and_a_sync_that_fail_within_allotted_zeros(place, disk):
-    with Journal(place, disk=disk) as journal:
-        for payload in SMALL:
-            journal.append(payload)
-        for call in ("write", "sync"):
-            disk.fail[call] = failing(io_error)
-            with pytest.raises(JournalFailed):
-                journal.append(b"refused")
-            journal.append(b"taken")
-        crash(journal)
-    assert reopened(place) == [*SMALL, b"taken", b"taken"]

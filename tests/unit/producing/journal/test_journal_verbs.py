@@ -6,21 +6,15 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_disk import at_record, crash, flip, segments
+from faulty_disk import at_record, flip, segments
 
 from leaderq.cli import main
-from leaderq.cli.journal import JournalSending
-from leaderq.cli.signals import Stopping
 from leaderq.exits import ExitCode
-from leaderq.producing import ALL_CONFIRMED
-from leaderq.producing.codec import PLAIN
 from leaderq.producing.journal import Journal
-from leaderq.producing.journal.segments import HEADER_BYTES
 
 
 @pytest.fixture
@@ -58,14 +52,6 @@ def test_inspect_shows_segments_ids_and_acknowledged(filled, capfd, is_open):
     assert found == [(1, 31, 2), (32, 62, 1), (63, 69, 0)]
 
 
-def test_inspect_is_a_table_for_people(filled, capfd):
-    assert main(["journal", "inspect", str(filled)]) == ExitCode.OK
-    out = capfd.readouterr().out
-    assert out.startswith("66 records wait, in ")
-    assert "the next id is 70; closed" in out
-    assert "FIRST ID" in out
-
-
 def test_verify_finds_what_is_spoilt_and_says_so_with_its_exit_code(filled, capfd):
     assert main(["journal", "verify", str(filled)]) == ExitCode.OK
     assert capfd.readouterr().err.startswith("sound: 69 records")
@@ -84,18 +70,6 @@ def test_verify_beside_a_process_that_writes_finds_nothing_wrong(place, capfd):
             assert main(["journal", "verify", str(place)]) == ExitCode.OK
 
 
-def test_verify_says_of_a_crashed_journal_what_is_behind_its_last_record(place, capfd):
-    journal = Journal(place)
-    journal.append(b"x")
-    crash(journal)
-    with segments(place)[0].open("ab") as file:
-        file.write(b"torn")
-    assert main(["journal", "verify", str(place)]) == ExitCode.FAILED
-    assert "behind its last whole record" in capfd.readouterr().out
-    Journal(place).close()
-    assert main(["journal", "verify", str(place)]) == ExitCode.OK
-
-
 def test_replay_writes_what_waits_in_order_and_changes_nothing(filled, capfdbinary):
     before = {path.name: path.read_bytes() for path in filled.iterdir()}
     assert main(["journal", "replay", str(filled)]) == ExitCode.OK
@@ -110,20 +84,6 @@ def test_replay_writes_what_waits_in_order_and_changes_nothing(filled, capfdbina
     assert {path.name: path.read_bytes() for path in filled.iterdir()} == before
 
 
-def test_replay_as_json_and_of_what_was_set_aside(filled, capfd):
-    flip(segments(filled)[0], at_record(3, 99) + 40)
-    with Journal(filled, segment_bytes=4096) as journal:
-        journal.read(max_items=1000)
-        journal.ack_to(69)
-    assert list(filled.glob("*.bad"))
-    assert main(["journal", "replay", str(filled), "--json"]) == ExitCode.OK
-    assert objects(capfd) == []
-    assert main(["journal", "replay", str(filled), "--bad", "--json"]) == ExitCode.OK
-    found = objects(capfd)
-    assert [each["id"] for each in found] == [1, 2, 3, *range(5, 32)]
-    assert base64.b64decode(found[0]["payload"]) == b"%099d" % 1
-
-
 def test_truncate_gives_up_the_oldest_only_when_really_meant(filled, capfd):
     assert main(["journal", "truncate", str(filled), "--to", "62"]) == ExitCode.USAGE
     assert "give --yes" in capfd.readouterr().err
@@ -136,59 +96,3 @@ def test_truncate_gives_up_the_oldest_only_when_really_meant(filled, capfd):
     assert main(["journal", "truncate", str(filled), "--all", "--yes"]) == ExitCode.OK
     with Journal(filled) as journal:
         assert (journal.depth, journal.next_id) == (0, 70)
-
-
-def test_truncate_deletes_what_was_set_aside(filled, capfd):
-    flip(segments(filled)[0], HEADER_BYTES + 1)
-    with Journal(filled) as journal:
-        journal.read(max_items=1000)
-        journal.ack_to(69)
-    assert len(list(filled.glob("*.bad"))) == 1
-    assert main(["journal", "truncate", str(filled), "--bad", "--yes"]) == ExitCode.OK
-    assert not list(filled.glob("*.bad"))
-
-
-def test_truncate_is_refused_while_a_process_has_it_open(filled, capfd):
-    with Journal(filled):
-        assert main(["journal", "truncate", str(filled), "--all", "--yes"]) == ExitCode.FAILED
-    assert "is open in process" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("verb", ["inspect", "verify", "replay", "truncate"])
-def test_a_place_that_holds_no_journal_is_said_to_hold_none(tmp_path, capfd, verb):
-    more = ["--all", "--yes"] if verb == "truncate" else []
-    for place in (tmp_path, tmp_path / "absent"):
-        assert main(["journal", verb, str(place), *more]) == ExitCode.USAGE
-        assert "there is no " in capfd.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
-class Taking:
-    """A sink that takes all."""
-
-    def __init__(self) -> None:
-        self.taken: list[Any] = []
-
-    def send(self, batch: Any, timeout_s: float) -> Any:
-        self.taken += batch
-        return ALL_CONFIRMED
-
-    def close(self, timeout_s: float) -> None:
-        pass
-
-
-def test_what_has_expired_in_a_dead_hosts_journal_is_counted_and_not_sent(place):
-    then = time.time() - 60
-    with Journal(place, clock=lambda: then) as journal:
-        journal.append(PLAIN.serialize(b"worthless"), ttl_s=5)
-        journal.append(PLAIN.serialize(b"fresh"), ttl_s=600)
-        journal.append(PLAIN.serialize(b"lasting"))
-        sink = Taking()
-        work = JournalSending(journal, sink, PLAIN.deserialize, 1.0, Stopping())
-        work.run()
-        assert (sink.taken, work.sent, work.expired, journal.depth) == (
-            [b"fresh", b"lasting"],
-            2,
-            1,
-            0,
-        )

@@ -113,15 +113,6 @@ def test_whatever_a_term_does_after_the_next_ones_inauguration_is_found(late: Li
     assert "0.200 s after it" in found
 
 
-def test_the_place_in_the_file_decides_and_no_clock() -> None:
-    assert nothing_after_its_term([*CHANGE, effect(4.9, 1, 1)], BOUNDS)
-    assert nothing_after_its_term([*CHANGE[:3], effect(5.1, 1, 1), *CHANGE[3:]], BOUNDS) == []
-
-
-def test_a_belief_is_as_old_as_the_look_at_the_clock_before_it() -> None:
-    assert nothing_after_its_term([*CHANGE, believed(4.999, 1, 1)], BOUNDS) == []
-
-
 def test_a_term_that_was_inaugurated_twice_is_found() -> None:
     assert nothing_after_its_term([inaugurated(1, 1, 1), inaugurated(2, 1, 2)], BOUNDS)
 
@@ -174,13 +165,6 @@ def test_a_thawed_worker_has_a_tenth_of_a_second(kind: Kind) -> None:
     assert nothing_after_its_term(frozen(kind, effect(9.101, 1, 1)), BOUNDS)
 
 
-def test_patience_stretches_that_tenth() -> None:
-    assert (
-        nothing_after_its_term(frozen(Kind.FREEZE_BOTH, effect(9.25, 1, 1)), Bounds(6, patience=3))
-        == []
-    )
-
-
 @pytest.mark.parametrize("kind", FREEZES)
 def test_a_thawed_worker_may_begin_the_one_unit_that_it_was_about_to_begin(kind: Kind) -> None:
     assert nothing_after_its_term(frozen(kind, unit(9.01, 1, 1)), BOUNDS) == []
@@ -188,37 +172,8 @@ def test_a_thawed_worker_may_begin_the_one_unit_that_it_was_about_to_begin(kind:
     assert nothing_after_its_term(frozen(kind, unit(9.11, 1, 1)), BOUNDS)
 
 
-def test_what_is_done_between_the_thaw_and_its_line_is_excused() -> None:
-    lines = [
-        *CHANGE[:3],
-        fault(2, Kind.FREEZE_BOTH),
-        *CHANGE[3:],
-        effect(9, 1, 1),
-        over(9, Kind.FREEZE_BOTH),
-    ]
-    assert nothing_after_its_term(lines, BOUNDS) == []
-
-
-def test_the_thaw_of_somebody_else_excuses_nothing() -> None:
-    lines = [
-        *CHANGE,
-        fault(5.5, Kind.FREEZE_BOTH, pid=3),
-        effect(5.6, 1, 1),
-        over(5.7, Kind.FREEZE_BOTH, pid=3),
-    ]
-    assert nothing_after_its_term(lines, BOUNDS)
-
-
 def test_no_belief_is_excused_by_a_freeze() -> None:
     assert nothing_after_its_term(frozen(Kind.FREEZE_BOTH, believed(9.01, 1, 1)), BOUNDS)
-
-
-def test_a_child_is_excused_only_if_it_was_frozen_too() -> None:
-    child = effect(9.05, 1, 1, child=True)
-    assert nothing_after_its_term(frozen(Kind.FREEZE_TREE, child), BOUNDS) == []
-    assert nothing_after_its_term(frozen(Kind.FREEZE_WORKER, child), BOUNDS)
-    assert nothing_after_its_term(frozen(Kind.FREEZE_WORKER, effect(7, 1, 1, child=True)), BOUNDS)
-    assert nothing_after_its_term(frozen(Kind.FREEZE_TREE, effect(9.2, 1, 1, child=True)), BOUNDS)
 
 
 @pytest.mark.parametrize("kind", [Kind.KILL_GUARDIAN, Kind.KILL_BOTH])
@@ -290,12 +245,6 @@ def test_a_history_that_ends_too_early_proves_nothing() -> None:
     )
 
 
-def test_each_healing_is_looked_at() -> None:
-    assert led_again(
-        [*HEALED, unit(21, 2, 2), happened(50, What.HEALED), happened(60, What.SAMPLE)], BOUNDS
-    )
-
-
 # -- paused
 
 PAUSED = [*CHANGE, happened(10, What.PAUSED)]
@@ -311,20 +260,9 @@ def test_a_new_leader_begins_nothing_under_a_pause() -> None:
     assert paused_is_paused([*PAUSED, inaugurated(12, 3, 1), unit(12.01, 3, 1)], BOUNDS)
 
 
-def test_a_leader_that_won_in_the_moment_of_the_pause_counts_as_present() -> None:
-    assert paused_is_paused([*PAUSED, inaugurated(10.5, 3, 1), unit(10.51, 3, 1)], BOUNDS) == []
-
-
 def test_work_goes_on_when_the_pause_is_over() -> None:
     lines = [*PAUSED, inaugurated(12, 3, 1), happened(17, What.RESUMED), unit(17.01, 3, 1)]
     assert paused_is_paused(lines, BOUNDS) == []
-
-
-def test_a_unit_that_was_frozen_as_it_began_is_excused_from_a_pause_once() -> None:
-    kind = Kind.FREEZE_BOTH
-    lines = [*PAUSED, fault(10.1, kind, pid=2), over(17, kind, pid=2)]
-    assert paused_is_paused([*lines, unit(17.01, 2, 2)], BOUNDS) == []
-    assert paused_is_paused([*lines, unit(17.01, 2, 2), unit(17.02, 2, 2)], BOUNDS)
 
 
 # -- left behind, flat
@@ -361,20 +299,11 @@ def test_what_grows_steadily_is_found_and_what_is_level_is_not(
     assert found.startswith(f"{what} of the worker of a (process 7) grew from")
 
 
-def test_what_is_loaded_at_first_is_no_leak() -> None:
-    assert flat(samples("memory_kb", [20_000.0] * 10 + [60_000.0] * 110), BOUNDS) == []
-
-
 def test_a_worker_counts_from_its_first_connection_on() -> None:
     connected, *waits = samples("threads", [5.0] * 9)
     stands = samples("threads", [11.0] * 18)
     assert flat([*waits, connected, *stands], BOUNDS) == []
     assert flat([connected, *waits, *stands], BOUNDS)
-
-
-def test_processes_are_not_compared_with_each_other() -> None:
-    two = samples("threads", [10.0] * 60, pid=1) + samples("threads", [40.0] * 60, pid=2)
-    assert flat(two, BOUNDS) == []
 
 
 # -- all together

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
-from itertools import islice, pairwise
+from itertools import islice
 
 import pytest
 
@@ -13,12 +12,12 @@ from leaderq import ILeaderCareer, LeaderCareer, Term
 from leaderq.clock import now_s
 from leaderq.errors import Deposed
 from leaderq.term import Reason
-from leaderq.testing.nemesis import effect, fenced_write
+from leaderq.testing.nemesis import effect
 from leaderq.testing.nemesis import faults as nemesis_faults
 from leaderq.testing.nemesis import history as recording
 from leaderq.testing.nemesis.careers import recorded
 from leaderq.testing.nemesis.faults import schedule
-from leaderq.testing.nemesis.history import History, Kind, Line, What, own_history, read
+from leaderq.testing.nemesis.history import Kind, What, own_history, read
 
 
 @pytest.fixture
@@ -84,47 +83,6 @@ def test_every_stage_of_a_users_career_is_recorded_before_it_acts(career, term, 
     assert type(watched).__name__ == career.__name__
 
 
-def test_a_childs_effect_counts_as_its_workers(term, history, monkeypatch) -> None:
-    monkeypatch.setenv(recording.WORKER, "1")
-    effect(7)
-    (line,) = history()
-    assert (line.child, line.pid) == (True, 1)
-
-
-def test_outside_of_a_nemesis_nothing_is_recorded_or_written(term, monkeypatch) -> None:
-    monkeypatch.delenv(recording.FOLDER, raising=False)
-    own_history.cache_clear()
-    effect(term)
-    fenced_write(term)
-    assert not term.written
-
-
-def test_a_fenced_write_goes_to_zookeeper_whatever_the_clock_says_and_a_refusal_raises_nothing(
-    term, monkeypatch
-) -> None:
-    monkeypatch.setenv(recording.REGISTER, "/register")
-    term._deadline = 0.0
-    fenced_write(term)
-    assert [(number, create.path, create.data) for number, create in term.written] == [
-        (7, "/register/w-", b"7")
-    ]
-
-
-def test_lines_of_several_writers_are_whole_and_one_that_was_cut_off_is_left_out(tmp_path) -> None:
-    path = tmp_path / "history.jsonl"
-    one, two = History(path), History(path)
-    one.append(What.UNIT, at=1.0, pid=1, term=1)
-    two.append(What.FAULT, at=2.0, kind=Kind.PAUSE, number=3)
-    one.close()
-    two.close()
-    with path.open("a") as file:
-        file.write(json.dumps({"at": 3.0, "what": "unit"}))
-    assert list(read(path)) == [
-        Line(1.0, What.UNIT, pid=1, term=1),
-        Line(2.0, What.FAULT, kind=Kind.PAUSE, number=3),
-    ]
-
-
 # -- the schedule
 
 
@@ -147,12 +105,6 @@ def test_every_kind_of_fault_comes_and_lasts_as_long_as_it_should() -> None:
     assert all(fault.lasts_s >= 5.0 for fault in faults if fault.kind is Kind.PAUSE)
     freezes = [fault.lasts_s for fault in faults if fault.kind is Kind.FREEZE_BOTH]
     assert min(freezes) < lease_s < 5.0 < max(freezes)
-
-
-def test_faults_of_a_round_are_in_order_and_many_overlap() -> None:
-    for faults in rounds(7):
-        assert [fault.at_s for fault in faults] == sorted(fault.at_s for fault in faults)
-        assert any(one.at_s + one.lasts_s > two.at_s for one, two in pairwise(faults))
 
 
 # -- whose reply is lost

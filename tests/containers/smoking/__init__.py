@@ -1,1 +1,0 @@
-"""The rooms of ``tests/containers/smoke.py``."""

@@ -1,3 +1,0 @@
-"""What stands in for the official images where they cannot be pulled; ``python
-tests/containers/standins`` builds it.
-"""

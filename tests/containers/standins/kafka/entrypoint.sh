@@ -1,3 +1,0 @@
-#!/bin/bash
-# The official image adds certificates here; the stand-in only runs the command.
-exec "$@"

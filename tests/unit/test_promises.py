@@ -1,0 +1,125 @@
+"""Each promise of ``docs/guarantees.rst`` has tests that ``make test`` runs: those named here, on
+real servers wherever servers are part of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from standing import is_long, stands
+
+PAGE = Path(__file__).parents[2] / "docs" / "guarantees.rst"
+
+CHANGES = "tests/acceptance/running/test_change_of_leadership.py::test_"
+RUDE = "tests/acceptance/running/test_rude_careers.py::test_"
+AWAY = "tests/acceptance/running/test_zookeeper_away.py::test_"
+POLICIES = "tests/integration/kafka/test_policies.py::test_"
+QUEUES = "tests/integration/queues/test_"
+MESSAGES = "tests/integration/dyno/test_messages.py::test_"
+JOURNAL = "tests/unit/producing/journal/test_"
+
+PROMISES = {
+    "worker killed (``kill -9``, out of memory)": [
+        f"{CHANGES}a_killed_workers_session_is_closed_by_its_guardian_and_the_next_leads",
+    ],
+    "host or network lost": [
+        f"{CHANGES}a_leader_behind_a_black_hole_deposes_itself_before_the_next_one_leads"
+        "[recorder:Recorder]",
+        f"{CHANGES}without_a_guardian_the_session_times_out_and_the_next_leads",
+    ],
+    "leader frozen, then resumed": [
+        f"{CHANGES}a_frozen_leader_is_refused_everything_when_it_thaws_and_hands_over_with_the_reason",
+        f"{CHANGES}a_leader_frozen_between_check_and_write_is_refused_by_zookeeper_itself",
+        f"{RUDE}a_thawed_leader_begins_nothing_and_its_unit_ends_within_a_tenth_of_a_second[some]",
+        "tests/integration/kafka/test_kafka_faults.py"
+        "::test_a_leader_frozen_and_thawed_is_fenced_and_fences_nobody",
+    ],
+    "a unit of work outlives the lease": [
+        f"{CHANGES}a_worker_that_outlives_its_lease_without_noticing_is_stopped_before_the_next_one_leads",
+        f"{RUDE}what_was_started_in_a_term_ends_before_the_next_inauguration[some]",
+        "tests/acceptance/running/test_guardian.py"
+        "::test_what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads",
+    ],
+    "planned stop or transfer": [
+        f"{CHANGES}a_terminated_leader_finishes_its_unit_hands_over_and_only_then_the_next_starts",
+        "tests/integration/election/test_operator.py"
+        "::test_a_transfer_reaches_a_candidate_that_is_not_next_in_line",
+    ],
+    "ZooKeeper unreachable": [
+        f"{AWAY}a_restart_within_the_lease_pauses_the_work_and_keeps_the_term",
+        f"{AWAY}without_zookeeper_the_leader_hands_over_at_the_end_of_its_lease_and_leads_again_afterwards",
+    ],
+    "Kafka unreachable": [
+        "tests/integration/kafka/test_kafka_faults.py"
+        "::test_a_broker_restart_in_the_middle_loses_nothing[True-transaction-kafka-python]",
+        "tests/integration/kafka/test_three_brokers.py"
+        "::test_each_broker_of_three_may_fail_in_turn_and_no_term_does",
+    ],
+    "your handler raises": [
+        "tests/integration/kafka/test_kafka_career.py::test_a_handler_that_raises_keeps_its_offset",
+        f"{POLICIES}poison_goes_to_the_dead_letters_and_everything_else_is_handled_once",
+        f"{CHANGES}a_failing_career_hands_over_cools_off_and_stands_again",
+    ],
+    "your database is unreachable": [
+        f"{POLICIES}an_outage_of_what_the_records_need_buries_nothing_and_is_reported",
+        "tests/unit/kafka/test_hold_ups.py"
+        "::test_an_outage_is_waited_for_and_no_record_is_passed_over",
+    ],
+    "a record kills the process again and again": [
+        "tests/acceptance/running/test_killing_record.py"
+        "::test_a_record_that_kills_every_leader_is_set_aside_and_the_work_goes_on",
+    ],
+    "a queue's consumer dies (with ``lock_path``)": [
+        f"{QUEUES}consumers.py::test_what_a_dead_consumer_held_goes_to_an_idle_one",
+        f"{QUEUES}consuming.py::test_an_acknowledgement_after_the_session_is_over_writes_nothing",
+        "tests/faults/queues/test_frozen_consumer.py"
+        "::test_who_was_frozen_over_an_item_that_another_has_done_is_refused",
+    ],
+    "a message's consumer dies, or hangs": [
+        f"{MESSAGES}what_a_dead_consumer_had_passes_to_another_before_its_deadline",
+        f"{MESSAGES}a_lease_that_is_over_passes_to_another_and_the_former_owner_changes_nothing",
+        "tests/integration/dyno/test_rude_messages.py"
+        "::test_a_message_of_a_handler_that_hangs_passes_to_another_when_its_time_is_over",
+    ],
+    "a reply from ZooKeeper is lost, at any point": [
+        f"{QUEUES}put.py::test_whichever_reply_is_lost_each_item_is_stored_once_in_order",
+        f"{QUEUES}consuming_lost_replies.py"
+        "::test_a_lost_reply_at_any_point_loses_nothing_and_doubles_nothing[with-locks]",
+        f"{QUEUES}sequenced_writer.py"
+        "::test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order",
+        f"{QUEUES}simple_queue_faults.py"
+        "::test_whichever_reply_is_lost_each_item_is_stored_once_and_taken_once",
+    ],
+    "a buffered producer is killed": [
+        "tests/faults/producing/test_producers_under_faults.py"
+        "::test_what_a_killed_producer_had_written_ahead_is_sent_in_order[every item]",
+        "tests/faults/journal/test_journal_killed.py"
+        "::test_nothing_that_was_acknowledged_is_lost_whenever_the_process_is_killed",
+        f"{JOURNAL}power_cut.py::test_a_power_cut_costs_no_request_that_a_producer_has_taken",
+    ],
+    "the disk of its journal is full, or fails": [
+        f"{JOURNAL}journal_disk_faults.py"
+        "::test_a_full_disk_refuses_one_record_and_takes_the_next_when_there_is_room",
+        "tests/unit/producing/test_spilling.py::test_when_the_journal_is_full_too_the_policy_decides",
+        "tests/unit/producing/test_refusing_disks.py"
+        "::test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_moment",
+    ],
+}
+
+
+def events() -> list[str]:
+    """The first column of the page's table; what is in it begins a row."""
+    edge = "=" * 46
+    _, _, rows, *_ = PAGE.read_text().split(f"\n{edge} ")
+    return [event for line in rows.splitlines()[1:] if (event := line[: len(edge)].strip())]
+
+
+def test_every_promise_of_the_page_has_its_tests_here_and_no_other_has() -> None:
+    assert sorted(PROMISES) == sorted(events())
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_its_tests_stand_and_make_test_runs_them(promise: str) -> None:
+    assert PROMISES[promise]
+    assert [test for test in PROMISES[promise] if not stands(test) or is_long(test)] == []
