@@ -7,9 +7,10 @@ WORKERS ?= 4
 MINUTES ?= 60
 CHANGES ?= 100
 TIMES   ?= 20
+SEEDS   ?= 1000
 JOBS    ?= 2
 
-.PHONY: demo test test-long quick docs help lint unit faults soak queue-soak losses rude histories mutants compat lock bench servers clean
+.PHONY: demo simulate test test-long quick docs help lint unit faults soak queue-soak losses rude histories mutants compat lock bench servers clean
 
 demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; under two minutes
 	@$(BIN)/leaderq demo
@@ -27,6 +28,11 @@ test-long: lint  ## all tests, also those of tests/long.txt; a quarter of an hou
 # The tests on servers go first: they take longest, and the other worker has unit tests meanwhile.
 quick: lint  ## linters, types, layers, unit tests and one test on servers a package; two minutes
 	@$(BIN)/python -m pytest -n 2 --dist worksteal @tests/quick.txt tests/unit
+
+# Simulated lives: so many of each kind, on all cores; prints the seeds that failed. One life with
+# its history: make simulate KIND="elections of rude careers" SEED=4711.
+simulate: $(READY)  ## lives in simulated time: SEEDS=100000, or KIND="elections of rude careers" SEED=4711
+	@PYTHONPATH=.:tests $(BIN)/python -m simulation --seeds $(SEEDS) $(if $(KIND),--kind "$(KIND)") $(if $(SEED),--seed $(SEED))
 
 help:  ## this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
