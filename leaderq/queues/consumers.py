@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.plain import require_plain_function
 from leaderq.queues.serializers import BYTES, QueueSerializer
-from leaderq.retrying import RetryPolicy
-from leaderq.threads import primitives
+from leaderq.retrying import ITEM_RETRY
+from leaderq.threads import Retry, primitives
 from leaderq.zookeeper import SessionState
 
 
@@ -58,7 +58,7 @@ class QueueOptions(Generic[T]):
     concurrency: int | None = None
     batch_items: int = 100
     error_mode: ErrorMode = ErrorMode.REQUEUE
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    retry: Retry = ITEM_RETRY
     compress: bool = False
     name: str | None = None
     min_items_before_refresh: int = 0

@@ -3,10 +3,10 @@
 Nothing in here knows what it is used for, or imports what is above ``errors`` and ``clock``.
 """
 
-from leaderq.threads.backoff import Backoff, BackoffPolicy
 from leaderq.threads.capacity import Capacity
 from leaderq.threads.listeners import Listeners
+from leaderq.threads.retry import Backoff, Retry
 from leaderq.threads.service import Service
 from leaderq.threads.waker import Waker
 
-__all__ = ["Backoff", "BackoffPolicy", "Capacity", "Listeners", "Service", "Waker"]
+__all__ = ["Backoff", "Capacity", "Listeners", "Retry", "Service", "Waker"]

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.threads import Backoff, BackoffPolicy
+from leaderq.errors import ConfigurationError
+from leaderq.threads import Backoff, Retry
 
-POLICY = BackoffPolicy(first_s=0.5, most_s=3.0, jitter=0.5)
+POLICY = Retry(first_s=0.5, most_s=3.0, jitter=0.5)
 
 
 def test_delays_double_up_to_the_most_and_none_is_due_without_a_failure() -> None:
@@ -16,7 +19,7 @@ def test_delays_double_up_to_the_most_and_none_is_due_without_a_failure() -> Non
 def test_chance_cuts_the_share_that_jitter_allows() -> None:
     assert POLICY.delay_s(2, 1) == 0.5
     assert POLICY.delay_s(2, 0.5) == 0.75
-    assert BackoffPolicy(0.5, 3.0, jitter=0).delay_s(2, 1) == 1.0
+    assert Retry(first_s=0.5, most_s=3.0, jitter=0).delay_s(2, 1) == 1.0
 
 
 def test_without_a_given_chance_two_who_failed_together_draw_different_delays() -> None:
@@ -34,7 +37,7 @@ def test_without_a_given_chance_two_who_failed_together_draw_different_delays() 
 def test_a_delay_never_shrinks_with_failures_and_stays_within_its_bounds(
     first_s: float, more_s: float, factor: float, jitter: float, failures: int, chance: float
 ) -> None:
-    policy = BackoffPolicy(first_s, first_s + more_s, factor, jitter)
+    policy = Retry(first_s=first_s, most_s=first_s + more_s, factor=factor, jitter=jitter)
     full_s = policy.delay_s(failures, 0)
     assert first_s <= full_s <= policy.most_s
     assert full_s <= policy.delay_s(failures + 1, 0)
@@ -43,27 +46,40 @@ def test_a_delay_never_shrinks_with_failures_and_stays_within_its_bounds(
 
 @pytest.mark.parametrize("factor", [1.1, 2.0, 10.0])
 def test_the_most_is_reached_at_last_however_slowly_it_grows(factor: float) -> None:
-    assert BackoffPolicy(0.1, 60.0, factor).delay_s(100_000, 0) == 60.0
+    assert Retry(first_s=0.1, most_s=60.0, factor=factor).delay_s(100_000, 0) == 60.0
 
 
 def test_a_policy_without_delays_never_delays() -> None:
-    assert BackoffPolicy(0.0, 60.0).delay_s(1_000_000, 0) == 0.0
+    assert Retry(first_s=0.0, most_s=60.0).delay_s(1_000_000, 0) == 0.0
+
+
+def test_the_first_wait_is_never_longer_than_the_longest() -> None:
+    assert Retry(first_s=60.0, most_s=3.0).delay_s(1, 0) == 3.0
+
+
+def test_it_is_given_up_after_so_many_failures_or_never() -> None:
+    assert [Retry(attempts=3).is_exhausted(failures) for failures in (2, 3, 4)] == [
+        False,
+        True,
+        True,
+    ]
+    assert not Retry().is_exhausted(1_000_000)
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "named"),
     [
-        {"first_s": -1},
-        {"first_s": 4.0},
-        {"factor": 0.5},
-        {"jitter": 1.5},
-        {"jitter": -0.1},
-        {"most_s": float("nan")},
+        ({"attempts": 0}, ["attempts=0"]),
+        ({"attempts": True}, ["attempts=True"]),
+        ({"first_s": -1, "jitter": 1.5}, ["first_s=-1", "jitter=1.5"]),
+        ({"factor": 0.5, "most_s": float("nan")}, ["most_s=nan", "factor=0.5"]),
+        ({"jitter": -0.1}, ["jitter=-0.1"]),
     ],
 )
-def test_numbers_that_make_no_back_off_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="must satisfy"):
-        BackoffPolicy(**{"first_s": 0.5, "most_s": 3.0, **wrong})
+def test_every_number_that_cannot_be_used_is_named(wrong: dict[str, Any], named: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        Retry(**wrong)
+    assert [problem.partition(":")[0] for problem in refused.value.problems] == named
 
 
 def test_a_backoff_counts_failures_in_a_row() -> None:
