@@ -39,7 +39,7 @@ from leaderq.zookeeper.wire import Failed, Stat
 
 STEPS = int(os.environ.get("LEADERQ_CONFORMANCE_STEPS", "20000"))
 SEED = int(os.environ.get("LEADERQ_CONFORMANCE_SEED", "27"))
-IN_ONE_HISTORY = 100
+IN_ONE_HISTORY = 200
 CLIENTS = 3
 PATHS = ("/a", "/b", "/a/a", "/a/b", "/a/a/c", "/b/x-", "/a/q-", "")
 """Below a root of each history; the last is that root."""
@@ -266,8 +266,9 @@ class SimulatedClient:
         self._begin(Hello(self._granted.session_id, self._granted.password, 30.0))
 
     def end(self) -> None:
+        heard = len(self.notes)
         self.do(kazoo_wire.CloseInstance)
-        self.notes.pop()  # nobody hears the answer to this
+        del self.notes[heard:]  # a session that is being closed tells its user nothing
 
 
 class _NoTimer:
@@ -374,11 +375,12 @@ class Pair:
         for number in filter(None, numbers):  # so that a failure is shown with what it needs
             draw = Draw(number)
             at = draw.below(CLIENTS)
-            what = draw.below(60)
-            if what == 59:
+            what = draw.below(150)
+            if what == 149:
                 done.append(f"{at}: begins again")
+                self._settle()
                 self._both(at, lambda client: client.begin_again())
-            elif what == 58:
+            elif what == 148:
                 done.append(f"{at}: comes back")
                 self._settle()
                 self._both(at, lambda client: client.come_back())
