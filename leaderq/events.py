@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -16,6 +15,7 @@ from typing import TypeVar
 
 from leaderq.errors import Reason, UnitAbandoned
 from leaderq.plain import require_plain_function
+from leaderq.threads import primitives
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ class EventBus:
 
     def __init__(self) -> None:
         self._listeners: list[tuple[type[Event], Callable[..., None]]] = []
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
 
     def subscribe(self, kind: type[E], listener: Callable[[E], None]) -> Callable[[], None]:
         """Call ``listener`` for every event of class ``kind``, once; return a function that ends

@@ -13,14 +13,13 @@ says so; a lost connection fails the read.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, InvalidStateError
-from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from typing import Any
 
+from leaderq import chance as dice
 from leaderq.errors import ConnectionLost, LeaderqError, NoNode
+from leaderq.threads import primitives
 from leaderq.zookeeper import GetData, Session, Stat
 
 READ_BYTES = 1 << 20
@@ -39,8 +38,8 @@ class ReadSizes:
     Not synchronised: what one thread learns while another asks counts for the next read.
     """
 
-    def __init__(self, chance: random.Random | None = None) -> None:
-        self._chance = chance or random.Random()
+    def __init__(self, chance: dice.Random | None = None) -> None:
+        self._chance = chance or dice.Random()
         self._most = _FIRST
         self._typical = 0.0
         self._careful = _FIRST
@@ -107,11 +106,11 @@ class SizedReader:
         """How many to ask for at a time; of a longer list, only the first are read."""
         return self.sizes.most
 
-    def read(self, names: Sequence[str]) -> Future[list[Any]]:
+    def read(self, names: Sequence[str]) -> primitives.Future[list[Any]]:
         """Read the first of ``names``, as many as fit: each as ``(data, ctime_ms, version)``, or
         its error in its place.
         """
-        answer: Future[list[Any]] = Future()
+        answer: primitives.Future[list[Any]] = primitives.Future()
         positions = self.sizes.to_measure(len(names := names[: self.most]))
         if not positions:
             self._read(answer, names)
@@ -119,11 +118,11 @@ class SizedReader:
             self._measure(answer, names, positions, partial(self._measured, answer, names))
         return answer
 
-    def read_few(self, names: Sequence[str]) -> Future[list[Any]]:
+    def read_few(self, names: Sequence[str]) -> primitives.Future[list[Any]]:
         """As :meth:`read`, at once, without asking for sizes: for names that may not be there. Only
         the first, unless sizes are known and small.
         """
-        answer: Future[list[Any]] = Future()
+        answer: primitives.Future[list[Any]] = primitives.Future()
         self._read(answer, names[: 1 if self.sizes.is_careful else self.most])
         return answer
 
@@ -135,7 +134,7 @@ class SizedReader:
         answer = self.read(names)
         try:
             return answer.result(_ANSWER_S if timeout_s is None else timeout_s)
-        except FutureTimeout:
+        except primitives.FutureTimeout:
             answer.cancel()
             raise ConnectionLost(f"items were not read in time path={self._path}") from None
 
@@ -153,7 +152,7 @@ class SizedReader:
 
     def _measure(
         self,
-        answer: Future[list[Any]],
+        answer: primitives.Future[list[Any]],
         names: Sequence[str],
         positions: Sequence[int],
         then: Callable[[list[int]], None],
@@ -161,7 +160,9 @@ class SizedReader:
         asked = self._session.child_sizes_async(self._path, [names[at] for at in positions])
         asked.add_done_callback(lambda sizes: _forward(answer, lambda: then(sizes.result())))
 
-    def _measured(self, answer: Future[list[Any]], names: Sequence[str], sizes: list[int]) -> None:
+    def _measured(
+        self, answer: primitives.Future[list[Any]], names: Sequence[str], sizes: list[int]
+    ) -> None:
         """On the session's thread: read what fits, or first ask for all sizes."""
         if len(sizes) < len(names) and self.sizes.is_unsure(sizes):
             everything = range(len(names))
@@ -169,13 +170,15 @@ class SizedReader:
             return
         self._read(answer, names[: self.sizes.fitting(len(names), sizes)])
 
-    def _read(self, answer: Future[list[Any]], names: Sequence[str]) -> None:
+    def _read(self, answer: primitives.Future[list[Any]], names: Sequence[str]) -> None:
         reading = self._session.child_data_async(self._path, names)
         reading.add_done_callback(
             lambda future: _forward(answer, lambda: self._finish(answer, future))
         )
 
-    def _finish(self, answer: Future[list[Any]], reading: Future[list[Any]]) -> None:
+    def _finish(
+        self, answer: primitives.Future[list[Any]], reading: primitives.Future[list[Any]]
+    ) -> None:
         results = reading.result()
         self.sizes.learned([len(one[0]) for one in results if isinstance(one, tuple)])
         if not answer.cancelled():
@@ -201,18 +204,18 @@ def existing(session: Session, paths: Sequence[str]) -> dict[str, tuple[bytes, S
     return found
 
 
-def _forward(answer: Future[list[Any]], step: Callable[[], object]) -> None:
+def _forward(answer: primitives.Future[list[Any]], step: Callable[[], object]) -> None:
     """Take the next step; its error, if any, becomes the answer."""
     try:
         step()
-    except InvalidStateError:  # nobody waits for it any more
+    except primitives.InvalidStateError:  # nobody waits for it any more
         return
     except BaseException as exc:  # noqa: BLE001 - told to whoever waits
         _fail(answer, exc)
 
 
-def _fail(answer: Future[list[Any]], error: BaseException) -> None:
+def _fail(answer: primitives.Future[list[Any]], error: BaseException) -> None:
     try:
         answer.set_exception(error)
-    except InvalidStateError:
+    except primitives.InvalidStateError:
         return

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import ConfigurationError, ConnectionLost, SessionExpired
-from leaderq.threads import BackoffPolicy
+from leaderq.threads import BackoffPolicy, primitives
 from leaderq.zookeeper import Session, SessionState
 
 T = TypeVar("T")
@@ -77,22 +76,22 @@ def retry_until_connected(
 
     :raises ConnectionLost: there was no answer in ``patience_s`` (:data:`PATIENCE_S`).
     """
-    deadline = now_s() + (PATIENCE_S if patience_s is None else patience_s)
+    deadline = clock.now_s() + (PATIENCE_S if patience_s is None else patience_s)
     while True:
         check()
         try:
             return ask()
         except (ConnectionLost, SessionExpired):
-            if now_s() >= deadline:
+            if clock.now_s() >= deadline:
                 raise
-            await_connection(session, min(deadline, now_s() + _LOOK_S))
+            await_connection(session, min(deadline, clock.now_s() + _LOOK_S))
 
 
 def await_connection(session: Session, deadline: float) -> None:
     """Return when there seems to be a connection, when the session is closed, or at the deadline;
     after a short wait at least.
     """
-    woken = threading.Event()
+    woken = primitives.Event()
 
     def on_state(_state: SessionState) -> None:
         woken.set()
@@ -102,7 +101,7 @@ def await_connection(session: Session, deadline: float) -> None:
         woken.wait(_REST_S)
         while (
             session.state in (SessionState.SUSPENDED, SessionState.LOST)
-            and (left_s := deadline - now_s()) > 0
+            and (left_s := deadline - clock.now_s()) > 0
         ):
             woken.clear()
             woken.wait(min(_LOOK_S, left_s))

@@ -17,12 +17,12 @@ States, each reached once and never left again:
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import Deposed, Reason
+from leaderq.threads import primitives
 
 if TYPE_CHECKING:
     from leaderq.zookeeper.wire import Operation
@@ -63,7 +63,7 @@ class Term:
         self.unclean = unclean
         self.career = career
         self.candidate = candidate
-        self.ending = threading.Event()
+        self.ending = primitives.Event()
         self._deadline = deadline
         self._fenced_write = write
         self._tell_end = tell_end
@@ -72,7 +72,7 @@ class Term:
         self._over = False
         self._stand_again_after_s: float | None = None
         self._finished = False
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
 
     @property
     def deadline(self) -> float:
@@ -81,7 +81,7 @@ class Term:
 
     def remaining_s(self) -> float:
         """Seconds until :attr:`deadline`; 0.0 when the term is over."""
-        return 0.0 if self._over else max(0.0, self._deadline - now_s())
+        return 0.0 if self._over else max(0.0, self._deadline - clock.now_s())
 
     @property
     def paused(self) -> bool:
@@ -98,7 +98,7 @@ class Term:
 
         Cheap enough for every record: no lock, no I/O.
         """
-        if not self._over and now_s() < self._deadline:
+        if not self._over and clock.now_s() < self._deadline:
             return
         self._lose(Reason.LEASE)
         raise Deposed(term=self.number, reason=self._reason or Reason.LEASE)
@@ -117,14 +117,14 @@ class Term:
 
     def wait(self, seconds: float) -> bool:
         """Sleep, waking early when the term should wind up; returns whether it is still on."""
-        end = now_s() + seconds
+        end = clock.now_s() + seconds
         while not self.ending.is_set():
             # Never past the deadline: a candidate thread starved by the work would not wake us.
-            left = min(end, self._deadline) - now_s()
+            left = min(end, self._deadline) - clock.now_s()
             if left <= 0:
                 break
             self.ending.wait(left)
-        if now_s() >= self._deadline:
+        if clock.now_s() >= self._deadline:
             self._lose(Reason.LEASE)
         return not self.ending.is_set()
 
@@ -197,7 +197,7 @@ class OpenTerm(Term):
         """Trust it until ``deadline``; an earlier one, or any after the end, is ignored."""
         with self._lock:
             # A passed deadline is final: somebody may have acted on it (facts.md, bug 9).
-            if not self._over and now_s() < self._deadline:
+            if not self._over and clock.now_s() < self._deadline:
                 self._deadline = max(self._deadline, deadline)
 
     def shorten(self, deadline: float) -> None:

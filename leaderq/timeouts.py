@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import ConfigurationError
 
 AS_SET: Final = -1.0
@@ -36,12 +36,12 @@ class Deadline:
 
     def __init__(self, timeout_s: float | None) -> None:
         self.timeout_s = timeout_s
-        self._end_s = None if timeout_s is None else now_s() + timeout_s
+        self._end_s = None if timeout_s is None else clock.now_s() + timeout_s
 
     @property
     def remaining_s(self) -> float | None:
         """Seconds left, at least 0; ``None`` without an end."""
-        return None if self._end_s is None else max(0.0, self._end_s - now_s())
+        return None if self._end_s is None else max(0.0, self._end_s - clock.now_s())
 
     def left_s(self, most_s: float) -> float:
         """Seconds left, at least 0 and at most ``most_s``."""
@@ -51,4 +51,4 @@ class Deadline:
     @property
     def is_over(self) -> bool:
         """Whether no time is left."""
-        return self._end_s is not None and now_s() >= self._end_s
+        return self._end_s is not None and clock.now_s() >= self._end_s

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leaderq import clock
 from leaderq.cli.connecting import (
     ONE_CAREER,
     SOME_CAREER,
@@ -104,7 +105,7 @@ def status(given: Given) -> ExitCode:
     with connected(given) as session:
 
         def look() -> Found:
-            now = time.time()
+            now = clock.calendar_s()
             seen = views(session, settings)
             return [(view, _report(session, settings.root, view, now)) for view in seen]
 
@@ -138,7 +139,7 @@ def members(given: Given) -> None:
     with connected(given) as session:
         found = [member for view in views(session, settings) for member in _members(view)]
     if not given.as_json:
-        now = time.time()
+        now = clock.calendar_s()
         found = [{**each, "stands_again": _until(each["stands_again"], now)} for each in found]
     which = settings.career or "any career"
     write_rows(found, given.as_json, f"no candidate stands for {which} below {settings.root}")
@@ -337,7 +338,7 @@ def _write_overview(found: Found, settings: Settings) -> None:
     if not found:
         say(f"nobody has stood for any career below {settings.root} at {settings.zookeeper}")
         return
-    now = time.time()
+    now = clock.calendar_s()
     some_drain = any(report for _, report in found)
     write_table(
         (*_COLUMNS, *_DRAIN_COLUMNS) if some_drain else _COLUMNS,
@@ -401,7 +402,7 @@ def _until(at: float | None, now: float) -> str | None:
 
 
 def _past(record: TermRecord, view: View) -> tuple[Any, ...]:
-    now, ended, error = time.time(), record.ended, record.error
+    now, ended, error = clock.calendar_s(), record.ended, record.error
     if record.number == view.term and view.leader is not None:
         end, ended = shaded(f"leads now ({view.stage})", Shade.GOOD), now
     elif ended is None:

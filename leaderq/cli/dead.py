@@ -5,7 +5,6 @@ records sent back to where they came from.
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leaderq import clock
 from leaderq.cli.connecting import ONE_CAREER, named_career, open_session
 from leaderq.cli.options import CONNECTION, JSON, Given, number, switch, verb
 from leaderq.cli.output import (
@@ -220,7 +220,7 @@ def replay(given: Given) -> None:
             if given.dry_run:
                 write_rows(work.preview(), given.as_json, said=_resend)
             else:
-                work.run(time.sleep)
+                work.run(clock.sleep)
         finally:
             _sum_up(work, given)
 

@@ -5,7 +5,6 @@ One function for each check; each yields findings, and none raises for what it f
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 import time
@@ -18,13 +17,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leaderq import chance, clock
 from leaderq.career import ILeaderCareer, career_name
 from leaderq.cli.career_loading import find_career, make_career
 from leaderq.cli.connecting import open_session
 from leaderq.cli.entry import exit_code
 from leaderq.cli.options import CONNECTION, JSON, Given, switch, verb
 from leaderq.cli.output import Shade, quiet, shaded, write_json
-from leaderq.clock import now_s
 from leaderq.config import Section, Settings, current_folder
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError
 from leaderq.exits import ExitCode
@@ -109,9 +108,9 @@ def _zookeeper(settings: Settings) -> Iterator[Finding]:
 def _round_trip_ms(session: Session) -> float:
     times = []
     for _ in range(_PROBES):
-        began = now_s()
+        began = clock.now_s()
         session.exists("/")
-        times.append(now_s() - began)
+        times.append(clock.now_s() - began)
     return median(times) * 1000
 
 
@@ -131,7 +130,7 @@ def _root(session: Session, root: str) -> Finding:
     parts = root.split("/")[1:]
     paths = ["/" + "/".join(parts[: at + 1]) for at in range(len(parts))]
     missing = [path for path in paths if session.exists(path) is None]
-    probes = [*missing, f"{root}/doctor-{os.urandom(4).hex()}"]
+    probes = [*missing, f"{root}/doctor-{chance.token_bytes(4).hex()}"]
     creates, deletes = (Create(path, b"") for path in probes), map(Delete, reversed(probes))
     try:
         session.multi([*creates, *deletes])

@@ -7,7 +7,6 @@ from __future__ import annotations
 import base64
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +14,10 @@ from typing import Any
 
 import click
 
+from leaderq import clock
 from leaderq.cli.options import JSON, YES, Given, needs_yes, number, switch, verb
 from leaderq.cli.output import conclude, json_value, require_output, say, write_json, write_rows
 from leaderq.cli.signals import Stopping
-from leaderq.clock import now_s
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError, CorruptRecord, LeaderqError, SinkAway, SinkBroken
 from leaderq.exits import ExitCode
@@ -374,17 +373,17 @@ class JournalSending:
         while records := self._journal.read(after_id):
             after_id = records[-1].id
             left, fault = self._decoded(records)
-            heard_s = now_s()
+            heard_s = clock.now_s()
             while left:
                 self._stopping.check()
                 rest = self._given(left)
                 if len(rest) == len(left):
-                    if now_s() > heard_s + self._away_s:
+                    if clock.now_s() > heard_s + self._away_s:
                         raise SinkAway(f"Kafka has taken nothing for {self._away_s:g} s")
                     with self._stopping.safely():
-                        time.sleep(_PAUSE_S)
+                        clock.sleep(_PAUSE_S)
                 else:
-                    heard_s = now_s()
+                    heard_s = clock.now_s()
                 left = rest
             if fault is not None:
                 raise fault
@@ -394,7 +393,7 @@ class JournalSending:
     ) -> tuple[list[tuple[int, Any]], LeaderqError | None]:
         found: list[tuple[int, Any]] = []
         for record in records:
-            if record.expires_at is not None and record.expires_at <= time.time():
+            if record.expires_at is not None and record.expires_at <= clock.calendar_s():
                 self.expired += self._journal.ack(record.id)
                 continue
             try:

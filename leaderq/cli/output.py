@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 
 import click
 
+from leaderq import clock
 from leaderq.errors import ConfigurationError
 from leaderq.observability.logging import configure
 
@@ -188,7 +188,7 @@ def redrawn(look: Callable[[], T], show: Callable[[T], None]) -> T:
                 click.clear()
             show(seen)
             sys.stdout.flush()
-            time.sleep(_REDRAW_S)
+            clock.sleep(_REDRAW_S)
             seen = look()
     except KeyboardInterrupt:
         return seen

@@ -13,7 +13,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -38,6 +37,7 @@ from leaderq.config import (
 from leaderq.errors import CareerFailed, ConfigurationError
 from leaderq.exits import ExitCode
 from leaderq.observability.logging import configure, log_failure
+from leaderq.threads import primitives
 
 if TYPE_CHECKING:
     from leaderq.observability.http import HttpEndpoint
@@ -362,7 +362,7 @@ def _run_together(runners: Sequence[Runner]) -> int:
                 log.error("career ended career=%s error=%s", runner.career_name, error)  # noqa: TRY400
 
     threads = [
-        threading.Thread(target=run, args=(each,), name=f"leaderq-runner-{each.career_name}")
+        primitives.Thread(target=run, args=(each,), name=f"leaderq-runner-{each.career_name}")
         for each in runners
     ]
     for thread in threads:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 
 import click
 
@@ -15,6 +14,7 @@ from leaderq.cli.output import quiet, say, write_json
 from leaderq.cli.signals import stop_early
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError
+from leaderq.threads import primitives
 
 
 @verb(JSON)
@@ -35,7 +35,7 @@ def up(given: Given) -> None:
 
     signal.signal(signal.SIGTERM, stop_early)
     with ServerPair(usual_ports=True) as pair:
-        told = threading.Event()
+        told = primitives.Event()
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, lambda *_: told.set())
         zookeeper, kafka = pair.zookeeper_address, pair.kafka_address

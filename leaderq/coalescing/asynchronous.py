@@ -9,7 +9,6 @@ import asyncio
 import logging
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import Any, Generic, ParamSpec, TypeVar, cast
@@ -17,6 +16,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 from leaderq.coalescing.coordinator import QueueCoordinator
 from leaderq.coalescing.token import Key, RunResult, Token
 from leaderq.plain import require_coroutine_function, require_plain_function
+from leaderq.threads import primitives
 from leaderq.timeouts import AS_SET, Deadline
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,9 @@ class AsyncQueueCoordinator(Generic[Key]):
         self._cover_function = cover
         self._loop: asyncio.AbstractEventLoop | None = None
         # asyncio itself keeps no task alive; a closed loop would be kept with its task for ever
-        self._covering: dict[Future[None], tuple[asyncio.AbstractEventLoop, Token[Key]]] = {}
+        self._covering: dict[
+            primitives.Future[None], tuple[asyncio.AbstractEventLoop, Token[Key]]
+        ] = {}
         if cover is not None:
             self._keys.cover = self._cover
 
@@ -235,7 +237,7 @@ class AsyncQueueCoordinator(Generic[Key]):
             except Exception:
                 log.exception("covering a key failed key=%r", token.key)
 
-    def _release(self, token: Token[Key], covering: Future[None] | None = None) -> None:
+    def _release(self, token: Token[Key], covering: primitives.Future[None] | None = None) -> None:
         if covering is not None:
             self._covering.pop(covering, None)
         if token:

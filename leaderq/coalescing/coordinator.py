@@ -10,10 +10,9 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
-from threading import get_ident
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
-from leaderq.clock import now_s
+from leaderq import clock as clocks
 from leaderq.coalescing.automaton import TrafficAutomaton, TrafficState
 from leaderq.coalescing.key_table import KeyTable
 from leaderq.coalescing.rules import (
@@ -27,7 +26,7 @@ from leaderq.coalescing.rules import (
 )
 from leaderq.coalescing.token import Key, RunResult, Token
 from leaderq.plain import require_plain_function
-from leaderq.threads import Waker
+from leaderq.threads import Waker, primitives
 from leaderq.threads.waker import bounded_s
 from leaderq.timeouts import AS_SET, Deadline, require_timeout
 
@@ -111,14 +110,16 @@ class QueueCoordinator(Generic[Key]):
         on_evicted: Callable[[Token[Key]], object] | None = None,
         debounce: Debounce | None = None,
         idle: KeepIdle | None = None,
-        clock: Callable[[], float] = now_s,
+        clock: Callable[[], float] | None = None,
         background: bool = True,
     ) -> None:
         rules = Rules(waiters, overflow, timeout_s, safe_timeout_s, debounce, idle)
         for name, function in (("cover", cover), ("on_evicted", on_evicted)):
             if function is not None:
                 require_plain_function(function, name)
-        self._keys: KeyTable[Key] = KeyTable(rules, clock, on_evicted)
+        self._keys: KeyTable[Key] = KeyTable(
+            rules, clocks.now_s if clock is None else clock, on_evicted
+        )
         if cover is not None:
             self._keys.cover = lambda token: self._repeat(partial(cover, token.key), token)
         if not background:
@@ -143,7 +144,7 @@ class QueueCoordinator(Generic[Key]):
         :raises WouldDeadlock: the caller works on the key itself.
         :raises CoordinatorClosed: nothing runs any more.
         """
-        token = Token(key, value, get_ident() if owner is THIS_THREAD else owner)
+        token = Token(key, value, primitives.get_ident() if owner is THIS_THREAD else owner)
         self._ask_and_wait(token, self._keys.rules.deadline(timeout_s))
         return token
 
@@ -155,7 +156,7 @@ class QueueCoordinator(Generic[Key]):
         """
         if not isinstance(token, Token):
             line = self._keys.line(token)
-            if not line or line[0].owner != get_ident():
+            if not line or line[0].owner != primitives.get_ident():
                 return False
             token = line[0]
         return self._keys.leave(token)
@@ -167,7 +168,7 @@ class QueueCoordinator(Generic[Key]):
 
         :raises CoordinatorClosed: nothing runs any more.
         """
-        token = Token(key, value, get_ident() if owner is THIS_THREAD else owner)
+        token = Token(key, value, primitives.get_ident() if owner is THIS_THREAD else owner)
         self._keys.ask(token, None)
         return token
 
@@ -290,7 +291,7 @@ class QueueCoordinator(Generic[Key]):
         """The result of this run or, if it ``follows``, of the covering one; ``None``: declined."""
         deadline = self._keys.rules.deadline(timeout_s)
         while True:
-            token = Token(key, None, get_ident())
+            token = Token(key, None, primitives.get_ident())
             token.follows = follows
             token.repeat = partial(self._repeat, function)
             self._ask_and_wait(token, deadline)
@@ -329,7 +330,7 @@ class QueueCoordinator(Generic[Key]):
 
     def _repeat(self, function: Callable[[], object], token: Token[Key]) -> None:
         """Do the work of a request that gave up, for those that it covered."""
-        token.owner = get_ident()
+        token.owner = primitives.get_ident()
         result = self._run_as(token, function)
         if result is not None and result.error is not None:
             log.error("covering a key failed key=%r", token.key, exc_info=result.error)

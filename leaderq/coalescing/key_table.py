@@ -15,7 +15,6 @@ thread holding the lock: then it only leaves a note.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from leaderq.coalescing.rules import CoordinatorStats, Debounce, KeyCounts, Over
 from leaderq.coalescing.timer import KeyTimer
 from leaderq.coalescing.token import Key, RunResult, Token, TokenStage, require_done
 from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
+from leaderq.threads import PerThread, primitives
 from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class KeyTable(Generic[Key]):
     def __init__(self, rules: Rules, clock: Callable[[], float], on_evicted: Wake | None) -> None:
         self.rules = rules
         self.cover: Wake | None = None
-        self.emptied = threading.Event()
+        self.emptied = primitives.Event()
         """Set once it is closed and nobody works on a key."""
         self.timer = KeyTimer(clock, self.tend)
         self._merge = None if isinstance(rules.overflow, Overflow) else rules.overflow
@@ -131,7 +131,7 @@ class KeyTable(Generic[Key]):
         self._keys: dict[Key, KeyState] = {}
         self._idle: dict[Key, KeyState] = {}
         """Kept although nobody works on them, the longest idle first."""
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._uncovered: Counter[Key] = Counter()
         """Declined requests that nobody will cover any more."""
         self._calls: list[Call] = []
@@ -273,8 +273,8 @@ class KeyTable(Generic[Key]):
 
     def begin_again(self) -> None:
         """In a forked child: all who ran or waited do so in the parent, and so do the threads."""
-        self._lock = threading.Lock()
-        self.emptied = threading.Event()
+        self._lock = primitives.Lock()
+        self.emptied = primitives.Event()
         self.timer.begin_again()
         for state in self._keys.values():
             for token in state.line:
@@ -608,7 +608,7 @@ class KeyTable(Generic[Key]):
             self.emptied.set()
         if not calls:
             return
-        todo, is_inner = _mine.calls, bool(_mine.calls)
+        todo, is_inner = _mine.value, bool(_mine.value)
         todo.extend((self, call, token) for call, token in calls)
         error: BaseException | None = None
         while todo and not is_inner:
@@ -631,11 +631,5 @@ class KeyTable(Generic[Key]):
             raise
 
 
-class _Mine(threading.local):
-    """The calls that this thread makes; the first of them is under way."""
-
-    def __init__(self) -> None:
-        self.calls: deque[tuple[KeyTable[Any], Wake, AnyToken]] = deque()
-
-
-_mine = _Mine()
+_mine: PerThread[deque[tuple[KeyTable[Any], Wake, AnyToken]]] = PerThread(deque)
+"""The calls that this thread makes; the first of them is under way."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import heapq
 import logging
-import threading
 from collections.abc import Callable
 from typing import Any
 
-from leaderq.threads import Service
+from leaderq.threads import Service, primitives
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +28,7 @@ class KeyTimer:
     def __init__(self, clock: Callable[[], float], tend: Callable[[Any], object]) -> None:
         self._clock = clock
         self._tend = tend
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._heap: list[tuple[float, int, Any]] = []
         self._due: dict[Any, tuple[float, int]] = {}
         """The one entry of the heap that counts for a key; others of it are void."""
@@ -60,7 +59,7 @@ class KeyTimer:
 
     def begin_again(self) -> None:
         """In a forked child, which has neither the thread nor anything to look at."""
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._heap, self._due, self._service = [], {}, None
 
     def stop(self, timeout_s: float = 5.0) -> None:

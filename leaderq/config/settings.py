@@ -9,13 +9,13 @@ because every process of a host can read every command line. A file may hold it 
 # ruff: noqa: RUF009  (every call in the table below makes a dataclasses.field)
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from leaderq import chance, host
 from leaderq.config import kinds
 from leaderq.config.kinds import InvalidValue, ValueKind
 from leaderq.errors import ConfigurationError
@@ -112,7 +112,7 @@ class Row:
 
 def new_candidate_id() -> str:
     """A name for this process among the candidates: host, process id and four random digits."""
-    return f"{os.uname().nodename}-{os.getpid()}-{os.urandom(2).hex()}"
+    return f"{host.name()}-{host.pid()}-{chance.token_bytes(2).hex()}"
 
 
 def setting(

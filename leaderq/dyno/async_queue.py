@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ from leaderq.dyno.delivery import Delivery, Receipt
 from leaderq.dyno.message import DynoMessage
 from leaderq.dyno.queue import DynoQueue
 from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed
+from leaderq.threads import primitives
 from leaderq.timeouts import Deadline
 from leaderq.zookeeper import Operation
 
@@ -94,8 +94,8 @@ class AsyncDynoQueue:
             raise ConfigurationError(f"poppers={poppers!r}: give 1 or more")
         self.queue = queue
         self._is_closed = False
-        self._pops = ThreadPoolExecutor(poppers, "leaderq-dyno-pop")
-        self._writes = ThreadPoolExecutor(8, "leaderq-dyno-write")
+        self._pops = primitives.ThreadPoolExecutor(poppers, "leaderq-dyno-pop")
+        self._writes = primitives.ThreadPoolExecutor(8, "leaderq-dyno-write")
 
     async def __aenter__(self) -> AsyncDynoQueue:
         return self
@@ -155,7 +155,7 @@ class AsyncDynoQueue:
             raise QueueClosed("the queue was closed")
 
 
-def _release_all(job: Future[list[Delivery]]) -> None:
+def _release_all(job: primitives.Future[list[Delivery]]) -> None:
     """Nobody waits for these any more."""
     if job.cancelled() or job.exception() is not None:
         return

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import re
-import time
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from leaderq import chance, clock
 from leaderq.errors import LeaderqError
 
 log = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ class FileBodies:
         self._folder = Path(folder)
 
     def put(self, body: bytes) -> str:
-        reference = uuid.uuid4().hex
+        reference = chance.uuid4().hex
         path = self._path(reference)
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".part")
@@ -80,7 +79,7 @@ class FileBodies:
         """Files that were begun and never finished are deleted after a day."""
         for path in self._folder.glob("??/*"):
             with suppress(FileNotFoundError):  # deleted meanwhile
-                age_s = time.time() - path.stat().st_mtime
+                age_s = clock.calendar_s() - path.stat().st_mtime
                 if path.suffix != ".part":
                     yield path.name, age_s
                 elif age_s > _PART_S:

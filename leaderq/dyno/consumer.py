@@ -17,15 +17,13 @@ looks once a second for those that are over. On each failure:
 from __future__ import annotations
 
 import logging
-import threading
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from leaderq import chance, clock
 from leaderq.arguments import Seconds, checked_s
-from leaderq.clock import now_s
 from leaderq.dyno import transitions
 from leaderq.dyno.delivery import Delivery, Known, LeaseKeeper, Receipt, StaleLease
 from leaderq.dyno.ids import Ids
@@ -46,7 +44,7 @@ from leaderq.errors import (
     ZooKeeperError,
     with_cause,
 )
-from leaderq.threads import Service
+from leaderq.threads import Service, primitives
 from leaderq.timeouts import Deadline
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import batched
@@ -81,16 +79,16 @@ class DynoConsumer:
         self._nodes, self._ids = nodes, ids
         self._session, self._paths, self._shards = nodes.session, nodes.paths, nodes.shards
         self._now_ms, self.bodies, self.retry = nodes.now_ms, nodes.bodies, nodes.retry
-        self._looking = threading.Lock()
-        self._next_look_s, self._next_sweep_s = 0.0, now_s() + SWEEP_S
-        self._changed = threading.Condition()
+        self._looking = primitives.Lock()
+        self._next_look_s, self._next_sweep_s = 0.0, clock.now_s() + SWEEP_S
+        self._changed = primitives.Condition()
         self._changes = 0
         view = partial(ShardView, changed=self._notify, ageing_s=nodes.ageing_s)
         self.views = {
             shard: view(nodes.session, nodes.paths.shard(shard), now_ms=nodes.now_ms)
             for shard in nodes.shards
         }
-        self._entering = threading.Lock()
+        self._entering = primitives.Lock()
         self._membership: DynoMembership | None = None
         self._members: frozenset[str] = frozenset()
         self._members_stale = True
@@ -125,7 +123,7 @@ class DynoConsumer:
                 # Not the levels below: each member is the guard of a writer, and changes with every
                 # write.
                 self._watch = session.watch_node(paths.members, self._member_changed)
-            mark, session_id = uuid.uuid4().hex, session.id
+            mark, session_id = chance.uuid4().hex, session.id
             writer = SequencedWriter(
                 session, f"{paths.members}/{mark}", ephemeral=True, data=self._nodes.name.encode()
             )
@@ -393,7 +391,7 @@ class DynoConsumer:
     ) -> list[LeaderqError | None]:
         """Acknowledge these, all under way together; returns for each its error, or ``None``."""
         once = list(dict.fromkeys(deliveries))
-        held: list[threading.Lock] = []
+        held: list[primitives.Lock] = []
         try:
             for one in sorted(once, key=id):  # or two calls could wait for each other
                 one.lock.acquire()
@@ -546,13 +544,15 @@ class DynoConsumer:
         next_s = LOOK_S
         try:
             next_s = min(LOOK_S, self.keeper.extend_due(self._now_ms()))
-            is_time = now_s() >= self._next_look_s  # not each time that a handler begins
+            is_time = clock.now_s() >= self._next_look_s  # not each time that a handler begins
             member = self._membership
             if is_time and member is not None and member.session_id == self._session.id:
-                self._next_look_s = now_s() + LOOK_S / 2
+                self._next_look_s = clock.now_s() + LOOK_S / 2
                 self.look_at_leases()
-                if now_s() >= self._next_sweep_s and member.mark == min(self._members, default=""):
-                    self._next_sweep_s = now_s() + SWEEP_S
+                if clock.now_s() >= self._next_sweep_s and member.mark == min(
+                    self._members, default=""
+                ):
+                    self._next_sweep_s = clock.now_s() + SWEEP_S
                     self._ids.sweep_windows(self._now_ms(), member.writer)
             for one in [one for one in self._held.copy() if one.until_ms <= self._now_ms()]:
                 self._held.pop(one, None)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 
+from leaderq import clock
 from leaderq.dyno.layout import group_of, name_prefix, parsed_name
 from leaderq.dyno.message import frame_of
 from leaderq.dyno.nodes import OVERTAKEN, QueueNodes
@@ -56,7 +56,7 @@ class DynoDeadLetters:
             if dry_run or self._apply(self._back(letter)):
                 count += 1
             if per_s is not None and not dry_run:
-                time.sleep(1 / per_s)
+                clock.sleep(1 / per_s)
         return count
 
     def purge(self, wanted: Chosen | None = None) -> int:

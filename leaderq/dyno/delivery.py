@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from leaderq import clock
 from leaderq.arguments import Seconds
-from leaderq.clock import now_s
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame
 from leaderq.errors import ConfigurationError, LeaderqError, told
 from leaderq.retrying import RetryPolicy
-from leaderq.threads import Service
+from leaderq.threads import Service, primitives
 from leaderq.zookeeper import Operation
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ class Delivery:
         self.lease_s = lease_s
         self.is_settled = False
         self._payload: bytes | None = None
-        self.lock = threading.Lock()
+        self.lock = primitives.Lock()
         """Held while it is being settled or extended."""
 
     def __repr__(self) -> str:
@@ -230,7 +229,7 @@ class LeaseKeeper:
         ending: Ending | None,
         ending_s: float,
     ) -> None:
-        until_s = None if most_s is None else now_s() + most_s
+        until_s = None if most_s is None else clock.now_s() + most_s
         for one in deliveries:
             if not one.is_settled:
                 self._kept[one] = _Kept(until_s, ending, ending_s)
@@ -246,7 +245,7 @@ class LeaseKeeper:
         wanted: list[tuple[Delivery, float]] = []
         for one, kept in list(self._kept.items()):
             left_s = (one.until_ms - now_ms) / 1000
-            most_s = float("inf") if kept.until_s is None else kept.until_s - now_s()
+            most_s = float("inf") if kept.until_s is None else kept.until_s - clock.now_s()
             told_in_s = max(left_s, most_s) - kept.ending_s
             if kept.ending is not None and told_in_s > 0:
                 soonest_s = min(soonest_s, told_in_s)

@@ -7,11 +7,10 @@ id; ``=<until ms>`` when it was done and the id is kept from others until then. 
 
 from __future__ import annotations
 
-import random
-import time
 from dataclasses import dataclass
 from enum import Enum
 
+from leaderq import chance, clock
 from leaderq.dyno import transitions
 from leaderq.dyno.layout import kept_until_ms, parsed_name
 from leaderq.dyno.message import Frame, frame_of
@@ -108,7 +107,7 @@ class Ids:
         have; returns also the message that was replaced. Raises as ``on_conflict`` says.
         """
         for attempt in range(_TRIES):
-            time.sleep(_PAUSE_S * attempt * random.random())
+            clock.sleep(_PAUSE_S * attempt * chance.random())
             try:
                 operations, former = self._claiming(
                     id, shard, on_conflict is OnConflict.REPLACE, self._nodes.now_ms()

@@ -3,14 +3,12 @@ idempotent writer, and what is left over among them."""
 
 from __future__ import annotations
 
-import os
-import threading
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import unquote
 
+from leaderq import chance, host
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import (
     DynoPaths,
@@ -32,6 +30,7 @@ from leaderq.errors import (
 )
 from leaderq.reading import SizedReader, children_of
 from leaderq.retrying import RetryPolicy, retry_until_connected
+from leaderq.threads import primitives
 from leaderq.writing import SequencedWriter
 from leaderq.writing.outcomes import outcomes
 from leaderq.zookeeper import Check, Delete, Session
@@ -56,13 +55,13 @@ class QueueNodes:
     retry: RetryPolicy
     ageing_s: float | None
     is_closed: bool = False
-    _pid: int = field(default_factory=os.getpid)
-    _opening: threading.Lock = field(default_factory=threading.Lock)
+    _pid: int = field(default_factory=lambda: host.pid())
+    _opening: primitives.Lock = field(default_factory=lambda: primitives.Lock())
     _writer: SequencedWriter | None = None
 
     def check_open(self) -> None:
         """:raises QueueClosed: it was closed, or belongs to the process that this is a fork of."""
-        if os.getpid() != self._pid:
+        if host.pid() != self._pid:
             raise QueueClosed(
                 f"the queue {self.paths.root} belongs to process {self._pid}; make one after the"
                 " fork"
@@ -78,7 +77,7 @@ class QueueNodes:
         self.check_open()
         with self._opening:
             if self._writer is None:
-                writer = SequencedWriter(self.session, f"{self.paths.pushes}/{uuid.uuid4().hex}")
+                writer = SequencedWriter(self.session, f"{self.paths.pushes}/{chance.uuid4().hex}")
                 retry_until_connected(
                     self.session, partial(self._begin, writer), check=self.check_open
                 )

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from leaderq import clock
 from leaderq.arguments import MAX_S, Seconds, checked_s, checked_type
-from leaderq.clock import now_ms
 from leaderq.dyno import transitions
 from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
 from leaderq.dyno.consumer import DynoConsumer
@@ -94,7 +94,7 @@ class DynoQueue:
         body_store: BodyStore | None = None,
         body_bytes: int = 64 * 1024,
         name: str = "",
-        now_ms: Callable[[], int] = now_ms,
+        now_ms: Callable[[], int] | None = None,
     ) -> None:
         checked_type("retry", retry, RetryPolicy | None)
         checked_type("body_store", body_store, BodyStore | None)
@@ -103,7 +103,8 @@ class DynoQueue:
         self.root = root
         if validated_path(root) == "/":  # ours could not be told from the user's
             raise ConfigurationError("znode path '/' is everybody's: give the queue one of its own")
-        self._session, self._paths, self._now_ms = as_session(client), DynoPaths(root), now_ms
+        self._session, self._paths = as_session(client), DynoPaths(root)
+        self._now_ms = clock.now_ms if now_ms is None else now_ms
         self._shards, self._bodies = tuple(supplier.shards()), Bodies(body_store, body_bytes)
         self._strategy = strategy or round_robin()
         self.lease_s = checked_s("lease_s", lease_s)
@@ -112,7 +113,7 @@ class DynoQueue:
             self._paths,
             self._shards,
             self._bodies,
-            now_ms,
+            self._now_ms,
             name=name or root.rpartition("/")[2],
             current=supplier.current_shard(),
             lease_s=self.lease_s,

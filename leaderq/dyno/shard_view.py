@@ -9,10 +9,7 @@ On failure: what the session raises passes to the caller, and the index is liste
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
@@ -23,6 +20,7 @@ from leaderq.dyno.layout import NO_GROUP, ShardPaths, rest_name
 from leaderq.dyno.message import DeliveryState
 from leaderq.errors import BadVersion, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.reading import SizedReader
+from leaderq.threads import primitives
 from leaderq.zookeeper import GetData, Session, Subscription, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
 
@@ -64,19 +62,19 @@ class ShardView:
     ) -> None:
         self.paths = paths
         self.index = ShardIndex(ageing_s)
-        self.lock = threading.Lock()
+        self.lock = primitives.Lock()
         """Held for every use of the index, and for nothing that waits."""
         self._session = session
         self._changed = changed
         self._now_ms = now_ms
         self.reader = SizedReader(session, paths.messages)
-        self._listing = threading.Lock()
+        self._listing = primitives.Lock()
         self._is_stale = True
         self._is_closed = False
         self._news: list[WatchEvent] | None = None
         self._subscriptions: list[Subscription] = []
         self._next_listing_ms = 0
-        self._ahead: tuple[list[str], Future[list[Any]]] | None = None
+        self._ahead: tuple[list[str], primitives.Future[list[Any]]] | None = None
         self._paused = 0
 
     def refresh(self) -> None:
@@ -161,7 +159,7 @@ class ShardView:
             self._ahead = None
         known: dict[str, Any] = {}
         if reading is not None:
-            with suppress(LeaderqError, FutureTimeout):  # then these are read now
+            with suppress(LeaderqError, primitives.FutureTimeout):  # then these are read now
                 known = dict(zip(asked, reading.result(_ANSWER_S), strict=False))
             known = {name: known[name] for name in names if isinstance(known.get(name), tuple)}
             self._paused = _PAUSE if 2 * len(known) < len(asked) else 0

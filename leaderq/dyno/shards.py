@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
-import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
+from leaderq import chance
 from leaderq.dyno.message import DynoMessage
 from leaderq.errors import ConfigurationError
 
@@ -48,7 +47,7 @@ ShardingStrategy = Callable[[Sequence[str], DynoMessage], str]
 
 def round_robin() -> ShardingStrategy:
     """One shard after the other, from a random one on, because many processes push little."""
-    number = itertools.count(random.Random(os.urandom(8)).randrange(2**31))
+    number = itertools.count(chance.randrange(2**31))
     return lambda shards, _message: shards[next(number) % len(shards)]
 
 

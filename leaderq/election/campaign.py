@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.election.decision import Effect, Input, Role, step
 from leaderq.election.enlistment import Enlistment
 from leaderq.election.layout import EndDetails, Layout, Wishes, WishesDecoder
@@ -157,7 +157,7 @@ class Campaign:
 
     def _renew(self) -> None:
         if self.tenure is not None:
-            self.tenure.renew(now_s())
+            self.tenure.renew(clock.now_s())
 
     def _set_silent(self, silent: bool) -> None:
         self._silent = silent
@@ -207,10 +207,10 @@ class Campaign:
 
     def _retry_soon(self) -> None:
         # Jitter: a whole line of candidates sees the quorum return at the same moment.
-        self._retry_at_s = now_s() + self._backoff.next_s()
+        self._retry_at_s = clock.now_s() + self._backoff.next_s()
 
     def _look_later(self) -> None:
-        self._retry_at_s = now_s() + self._session.timeout_s
+        self._retry_at_s = clock.now_s() + self._session.timeout_s
 
     def _drop_connection(self) -> None:
         with suppress(SessionClosed):  # by its owner: LOST follows
@@ -238,7 +238,7 @@ class Campaign:
         if self.tenure is None or self.tenure.term is not term or not self.role.holds_term:
             return
         if stage is Stage.HANDOVER:
-            self._announce_at_s = now_s() + _HANDOVER_SHOWN_AFTER_S
+            self._announce_at_s = clock.now_s() + _HANDOVER_SHOWN_AFTER_S
         else:
             self.tenure.announce(stage)
 

@@ -16,12 +16,10 @@ work on the term any more.
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.election.campaign import Campaign, Request
 from leaderq.election.decision import Input, Role
 from leaderq.election.layout import EndDetails, Layout
@@ -30,6 +28,7 @@ from leaderq.errors import LeaderqError, RequestRefused
 from leaderq.events import EventBus, SessionChanged, Stage
 from leaderq.observability.logging import log_events
 from leaderq.term import OpenTerm, Reason, Term
+from leaderq.threads import primitives
 from leaderq.zookeeper import AnyClient, SessionState, as_session
 
 log = logging.getLogger(__name__)
@@ -73,7 +72,7 @@ class Candidate:
         self._events = EventBus() if events is None else events
         log_events(self._events)
         self._root = root
-        self._inbox: queue.SimpleQueue[Input | Request] = queue.SimpleQueue()
+        self._inbox: primitives.SimpleQueue[Input | Request] = primitives.SimpleQueue()
         self._campaign = Campaign(
             self.session,
             Layout(root, career),
@@ -83,17 +82,17 @@ class Candidate:
             won=self._has_won,
         )
         # guards the following, and is notified after each signal
-        self._changed = threading.Condition()
+        self._changed = primitives.Condition()
         self._won: OpenTerm | None = None
         self._broken: BaseException | None = None
         self._woken = False
         self._closed = False
         self._stopping = False
-        self._code_returned = threading.Event()
-        self._answered = threading.Event()
+        self._code_returned = primitives.Event()
+        self._answered = primitives.Event()
         self._answered.set()
         self._asked_s = 0.0
-        self._thread: threading.Thread | None = None
+        self._thread: primitives.Thread | None = None
 
     # ---- what the runner asks -------------------------------------------------------------------
 
@@ -105,7 +104,7 @@ class Candidate:
         if self._closed:
             return  # a release may still be under way, and nobody would mind the new znode
         if self._thread is None:
-            self._thread = threading.Thread(
+            self._thread = primitives.Thread(
                 target=self._run, name=f"leaderq-candidate-{self.career}", daemon=True
             )
             self.session.add_listener(self._session_changed)
@@ -174,7 +173,7 @@ class Candidate:
         """
         if self._thread is None:
             return True
-        heard = threading.Event()
+        heard = primitives.Event()
         self._inbox.put(self._withdraw)
         self._inbox.put(heard.set)
         return self._wait(lambda: heard.is_set() and self.role is Role.IDLE, timeout_s)
@@ -214,10 +213,10 @@ class Candidate:
         if self._thread is None:
             return 0.0
         if self._answered.is_set():
-            self._asked_s = now_s()  # first: another caller may look in between
+            self._asked_s = clock.now_s()  # first: another caller may look in between
             self._answered.clear()
             self._inbox.put(self._answered.set)
-        return now_s() - self._asked_s
+        return clock.now_s() - self._asked_s
 
     def __enter__(self) -> Candidate:
         return self
@@ -259,7 +258,7 @@ class Candidate:
         """After a break-down, once no code can work on the term: at the latest T/3 after it."""
         try:
             quiet_s = lease_until_s + self.session.timeout_s / 3
-            while not self._stopping and (left_s := quiet_s - now_s()) > 0:
+            while not self._stopping and (left_s := quiet_s - clock.now_s()) > 0:
                 if self._code_returned.wait(min(0.1, left_s)):
                     break
             while not self._campaign.leave() and not self._stopping:
@@ -272,12 +271,12 @@ class Candidate:
 
     def _next(self) -> Input | Request | None:
         """The next signal, from the clock or the inbox; ``None`` when it is time to look again."""
-        due = self._campaign.due(now_s())
+        due = self._campaign.due(clock.now_s())
         if due is not None:
             return due
         try:
-            return self._inbox.get(timeout=self._campaign.wake_in_s(now_s()))
-        except queue.Empty:
+            return self._inbox.get(timeout=self._campaign.wake_in_s(clock.now_s()))
+        except primitives.Empty:
             return None
 
     def _withdraw(self) -> None:

@@ -16,16 +16,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import socket
-import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq import clock, host
 from leaderq.election.decision import Input
 from leaderq.election.layout import (
     EndDetails,
@@ -55,6 +51,7 @@ from leaderq.errors import (
 )
 from leaderq.events import Stage
 from leaderq.term import Reason
+from leaderq.threads import primitives
 from leaderq.zookeeper import (
     Check,
     Delete,
@@ -192,7 +189,7 @@ class Enlistment:
             claim.append(SetData(self._layout.term, encode(record), self._newest_version))
             is_lost = self._newest.number < self._highest  # or the server lags: then BEATEN follows
             self._unclean = is_lost or (self._newest.id is not None and self._newest.ended is None)
-        sent_s = now_s()
+        sent_s = clock.now_s()
         try:
             self._session.multi([Check(path), *claim], timeout_s=self._patience_s)
         except (NoNode, BadVersion):
@@ -232,7 +229,7 @@ class Enlistment:
     def release(self, tenure: TermRecord, reason: Reason, details: EndDetails) -> Input:
         """Leave the line after our term ``tenure``, recording its end in the same multi."""
         name = str(tenure.id)
-        end = closed(tenure, ended=time.time(), reason=reason.value, details=details)
+        end = closed(tenure, ended=clock.calendar_s(), reason=reason.value, details=details)
         # Fenced like every write of a leader, so the record may be written whatever its version.
         ops: list[Operation] = [
             Check(self._layout.candidate(name)),
@@ -316,10 +313,10 @@ class Enlistment:
             number=max(self._highest + 1, next_number(self._newest, self._wishes)),
             candidate=self._candidate,
             id=name,
-            host=socket.gethostname(),
-            pid=os.getpid(),
+            host=host.name(),
+            pid=host.pid(),
             stage=Stage.INAUGURATION.value,
-            began=time.time(),
+            began=clock.calendar_s(),
             past=past_with(self._newest),
         )
 
@@ -360,11 +357,11 @@ class Enlistment:
         if owner is None or self._introduced == owner:
             return
 
-        def said(reply: Future[Any]) -> None:
+        def said(reply: primitives.Future[Any]) -> None:
             if reply.exception() is None or isinstance(reply.exception(), NodeExists):
                 self._introduced = owner  # another candidate of this process may have written it
 
-        place = json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode()
+        place = json.dumps({"host": host.name(), "pid": host.pid()}).encode()
         # sent first, and so carried out first
         self._session.create_async(self._layout.processes, b"")
         reply = self._session.create_async(self._layout.process(owner), place, ephemeral=True)
@@ -374,9 +371,9 @@ class Enlistment:
         """Warn once of another candidate under our id, when the third look finds it: one that has
         just died stands for another session time-out, which passes between two looks.
         """
-        if now_s() < self._look_due_s:
+        if clock.now_s() < self._look_due_s:
             return
-        self._look_due_s = now_s() + self._session.timeout_s
+        self._look_due_s = clock.now_s() + self._session.timeout_s
         assert self.position is not None
         career = self._layout.career
         others = [name for name in names if name != self.position.name]

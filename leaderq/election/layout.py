@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 import logging
 import re
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
+from leaderq import chance
 from leaderq.errors import CorruptRecord
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Layout:
 
 def new_guid() -> str:
     """A mark that identifies a candidate's znode even if the reply to its creation was lost."""
-    return str(uuid.uuid4())
+    return str(chance.uuid4())
 
 
 def name_prefix(guid: str) -> str:

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.election.layout import (
     Layout,
     TermRecord,
@@ -41,6 +39,7 @@ from leaderq.errors import (
 )
 from leaderq.events import Stage
 from leaderq.plain import require_plain_function
+from leaderq.threads import primitives
 from leaderq.zookeeper import (
     AnyClient,
     Delete,
@@ -186,20 +185,22 @@ class Observer:
     def view(self) -> View:
         """The career as it stands; one that nobody ever stood for has term 0 and no candidates."""
         record, wishes, standing, places = self._look()
-        return view_of(self._career, record, wishes, standing, places=places, now=time.time())
+        return view_of(
+            self._career, record, wishes, standing, places=places, now=clock.calendar_s()
+        )
 
     def wait_until(self, fact: Callable[[View], bool], *, timeout_s: float) -> View:
         """The first view for which ``fact`` holds, or the last one seen within ``timeout_s``. Looks
         whenever something below the career changes, and once a second besides.
         """
         require_plain_function(fact, "fact")
-        changed = threading.Event()
-        end_s = now_s() + timeout_s
+        changed = primitives.Event()
+        end_s = clock.now_s() + timeout_s
         with self.watching(lambda _event: changed.set()):
             while True:
                 changed.clear()
                 view = self.view()
-                left_s = end_s - now_s()
+                left_s = end_s - clock.now_s()
                 if fact(view) or left_s <= 0:
                     return view
                 changed.wait(min(1.0, left_s))
@@ -348,7 +349,7 @@ class Operator(Observer):
         """
         for _ in range(_FORGET_TRIES):
             record, wishes, standing, places = self._look()
-            view = view_of(self._career, record, wishes, standing, now=time.time())
+            view = view_of(self._career, record, wishes, standing, now=clock.calendar_s())
             who = [f"candidate {one.candidate!r}" for one in (*view.members, *view.cooling_off)]
             who += [f"process {pid} on {host}" for host, pid in places.values()]
             if who:

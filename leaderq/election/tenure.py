@@ -15,15 +15,12 @@ Replies arrive on ZooKeeper's threads and are only handed on, as signals.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.election.decision import Input
 from leaderq.election.enlistment import WonClaim
 from leaderq.election.layout import Layout, Wishes, WishesDecoder, encode
@@ -37,6 +34,7 @@ from leaderq.errors import (
 )
 from leaderq.events import Stage
 from leaderq.term import OpenTerm, Reason, Term
+from leaderq.threads import primitives
 from leaderq.zookeeper import Check, Operation, Session, SetData, WatchEvent, WatchKind
 
 Tell = Callable[[Input], None]
@@ -53,7 +51,7 @@ class LeaseState(Enum):
 @dataclass(frozen=True, slots=True)
 class Lease:
     """``timeout_s`` is T; ``heard_s``: when the last acknowledged write was sent; ``sent_s``: when
-    the newest one was, acknowledged or not. Times are seconds on :func:`leaderq.clock.now_s`.
+    the newest one was, acknowledged or not. Times are seconds on :func:`leaderq.now_s`.
     """
 
     timeout_s: float
@@ -125,7 +123,8 @@ class Tenure:
         self._tell = tell
         self._hear_wishes = hear_wishes
         self.lease = Lease(session.timeout_s, won.sent_s, won.sent_s)
-        self._lock = threading.Lock()  # guards the lease: replies come on another thread than sends
+        # guards the lease: replies come on another thread than sends
+        self._lock = primitives.Lock()
         self._closed = False
         self._own_watch_set = False
         self.term = OpenTerm(
@@ -176,7 +175,7 @@ class Tenure:
     def announce(self, stage: Stage) -> None:
         """Publish the stage in the ``term`` record, fenced; it also counts as a renewal."""
         self.record = replace(self.record, stage=stage.value)
-        at_s = now_s()
+        at_s = clock.now_s()
         reply = self._session.multi_async(
             [Check(self.node), SetData(self._layout.term, encode(self.record))]
         )
@@ -200,7 +199,7 @@ class Tenure:
                 return self._session.multi(fenced, timeout_s=term.remaining_s() + after_s)[1:]
             except NotConnected:
                 # Nothing was sent. Wait for the connection, at most as long as the lease lasts.
-                time.sleep(min(0.02, term.remaining_s()))
+                clock.sleep(min(0.02, term.remaining_s()))
                 term.check()
             except (SessionExpired, SessionClosed) as exc:
                 raise self._deposed(Reason.SESSION) from exc
@@ -216,7 +215,7 @@ class Tenure:
         self._say(Input.LOST if reason is Reason.SESSION else Input.FENCED)
         return Deposed(term=self.term.number, reason=self.term.reason or reason)
 
-    def _renewed(self, reply: Future[Any], sent_s: float) -> None:
+    def _renewed(self, reply: primitives.Future[Any], sent_s: float) -> None:
         error = reply.exception()
         if isinstance(error, NoNode):
             self._say(Input.GONE)
@@ -226,7 +225,7 @@ class Tenure:
             with self._lock:
                 self.lease = self.lease.acknowledged(sent_s)
                 self.term.prolong(self.lease.ends_s)
-                trust = self.lease.trust(now_s())
+                trust = self.lease.trust(clock.now_s())
             if trust is LeaseState.FULL:
                 self._say(Input.HEARD)
         # Any other error: no acknowledgement. The lease says when that matters.
@@ -237,7 +236,7 @@ class Tenure:
         reply = self._session.children_async(self.node, watch=self._on_own)
         reply.add_done_callback(self._own_watched)
 
-    def _own_watched(self, reply: Future[list[str]]) -> None:
+    def _own_watched(self, reply: primitives.Future[list[str]]) -> None:
         error = reply.exception()
         if isinstance(error, NoNode):
             self._say(Input.GONE)
@@ -254,7 +253,7 @@ class Tenure:
         if event.kind is not WatchKind.SESSION and not self._closed:
             self.read_wishes()
 
-    def _wishes_read(self, reply: Future[Any]) -> None:
+    def _wishes_read(self, reply: primitives.Future[Any]) -> None:
         if self._closed or reply.exception() is not None:
             return  # read again when connected
         wishes = self._decoder.decoded(reply.result()[0])

@@ -26,7 +26,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import (
     AccessRefused,
@@ -120,7 +120,7 @@ class KafkaSink:
         self._suspects: dict[int, Any] = {}  # records that are sent alone
 
     def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
-        deadline = now_s() + timeout_s
+        deadline = clock.now_s() + timeout_s
         client = self._connected(timeout_s)
         part = batch
         if self._suspects:  # as many as may go together; a suspect goes alone
@@ -243,11 +243,11 @@ class KafkaSink:
             pairs = zip(sending.places, sending.receipts, strict=True)
             free = [one for place, one in pairs if one is not None and place not in self._stuck]
             if not free:
-                deadline = min(deadline, now_s() + _GLANCE_S)
+                deadline = min(deadline, clock.now_s() + _GLANCE_S)
             undone = free or undone
         count, heard_s = len(undone), float("inf")
         while undone := [one for one in undone if not one.is_done]:
-            now = now_s()
+            now = clock.now_s()
             if len(undone) < count or (heard_s > now and client.trouble() is not None):
                 count, heard_s = len(undone), now
             until_s = min(deadline, heard_s + _LAG_S)

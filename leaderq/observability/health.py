@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.events import CareerError, CoolingOff, DrainProgress, EventBus, Stage, TermEnded
 
 DEAD_AFTER_S = 60.0
@@ -140,10 +140,10 @@ class Health:
 
     def _cool_off_s(self) -> float:
         cooling = self._cooling
-        return 0.0 if cooling is None else max(0.0, cooling[0].seconds + cooling[1] - now_s())
+        return 0.0 if cooling is None else max(0.0, cooling[0].seconds + cooling[1] - clock.now_s())
 
     def _cools_off(self, event: CoolingOff) -> None:
-        self._cooling = event, now_s()
+        self._cooling = event, clock.now_s()
 
     def _raised(self, event: CareerError) -> None:
         self._error = event.term, type(event.error).__name__
@@ -152,7 +152,7 @@ class Health:
         error = self._error
         self._last_term = {
             "number": event.term,
-            "ended": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            "ended": _told(clock.calendar_s()),
             "reason": event.reason.value,
             "clean": event.clean,
             "error": error[1] if error is not None and error[0] == event.term else None,
@@ -160,3 +160,7 @@ class Health:
 
     def _drained(self, event: DrainProgress) -> None:
         self._progress = event
+
+
+def _told(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, timezone.utc).isoformat(timespec="milliseconds")

@@ -24,8 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+from leaderq import clock, host
 from leaderq import events as happened
-from leaderq.clock import now_s
 from leaderq.errors import (
     CareerFailed,
     CommandFailed,
@@ -239,7 +239,7 @@ class BackgroundHandler(logging.Handler):
         except Exception:  # noqa: BLE001 - a wrong log call must not stop the work
             self.handleError(record)
             return
-        if self._pid != os.getpid():
+        if self._pid != host.pid():
             self._begin()  # threads do not survive a fork
         if len(self._lines) >= MOST_LINES:
             self._dropped += 1
@@ -249,9 +249,11 @@ class BackgroundHandler(logging.Handler):
 
     def flush(self) -> None:
         """Wait until all lines so far are written, at most for ``FLUSH_S``."""
-        end_s = now_s() + FLUSH_S
-        while (self._lines or self._is_writing) and self._pid == os.getpid() and now_s() < end_s:
-            time.sleep(0.001)
+        end_s = clock.now_s() + FLUSH_S
+        while (
+            (self._lines or self._is_writing) and self._pid == host.pid() and clock.now_s() < end_s
+        ):
+            clock.sleep(0.001)
 
     def close(self) -> None:
         self.flush()
@@ -260,7 +262,7 @@ class BackgroundHandler(logging.Handler):
         super().close()
 
     def _begin(self) -> None:
-        self._pid = os.getpid()
+        self._pid = host.pid()
         self._lines: deque[str] = deque()
         self._service = Service.repeating("leaderq-log", self._write)
         self._service.start()

@@ -7,7 +7,6 @@ career's own metrics are there, too.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -15,13 +14,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from leaderq import clock
 from leaderq import events as happened
-from leaderq.clock import now_s
 from leaderq.errors import Reason
 from leaderq.events import Event, Stage
 from leaderq.observability.figures import FigureSource, read_figures
 from leaderq.observability.health import Health, why_no_leader
 from leaderq.observability.http import HttpReply, InBackground
+from leaderq.threads import primitives
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
@@ -233,7 +233,7 @@ class _CareerCounts:
     def __init__(self, health: Health) -> None:
         self._health = health
         self._career = health.look().career
-        self._lock = threading.Lock()  # among the work's threads; a scrape copies without it
+        self._lock = primitives.Lock()  # among the work's threads; a scrape copies without it
         self._counts: Counter[tuple[str, str]] = Counter()
         self._stage: tuple[Stage, float] | None = None
         self._stages: dict[str, tuple[float, ...]] = dict.fromkeys(_STAGES, (0.0,) * _CELLS)
@@ -266,9 +266,9 @@ class _CareerCounts:
 
     def _enter(self, stage: Stage | None) -> None:
         with self._lock:
-            left, self._stage = self._stage, None if stage is None else (stage, now_s())
+            left, self._stage = self._stage, None if stage is None else (stage, clock.now_s())
             if left is not None:
-                took_s, cells = now_s() - left[1], list(self._stages[left[0].value])
+                took_s, cells = clock.now_s() - left[1], list(self._stages[left[0].value])
                 cells[bisect_left(BUCKETS_S, took_s)] += 1
                 cells[-1] += took_s
                 self._stages[left[0].value] = tuple(cells)  # at once: a scrape takes no lock

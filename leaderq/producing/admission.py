@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import BufferFull, JournalSlow
 from leaderq.producing.account import BufferEvent, LossReason
 from leaderq.producing.buffer import RequestBuffer
@@ -47,7 +47,7 @@ class Admission:
         """Once decided: ``False`` if the policy has dropped it, and its listeners know."""
         self._buffer, self._request, self._on_durable = buffer, request, on_durable
         self._policy = when_full
-        self._give_up_s = None if timeout_s is None else now_s() + timeout_s
+        self._give_up_s = None if timeout_s is None else clock.now_s() + timeout_s
         self._crowded_until_s: float | None = None
         self._dropping_until_s: float | None = None
         self._room_by_s = 0.0  # by then dropped requests have made room, if they make any
@@ -84,7 +84,7 @@ class Admission:
 
     def _crowded_s(self, exc: JournalSlow) -> float | None:
         """How long to wait for the disk; ``None``: no longer."""
-        buffer, now = self._buffer, now_s()
+        buffer, now = self._buffer, clock.now_s()
         if self._crowded_until_s is None:
             self._crowded_until_s = now + _CROWDED_S
             if isinstance(self._policy, Block) and self._give_up_s is not None:
@@ -105,7 +105,7 @@ class Admission:
         if self._policy is WhenFull.RAISE:
             raise self._full()
         if self._policy is WhenFull.DROP_OLDEST:
-            now = now_s()
+            now = clock.now_s()
             self._dropping_until_s = self._dropping_until_s or now + _DROPPING_S
             if now < self._dropping_until_s and self._drop_oldest():
                 self._room_by_s = now + _DELETED_S
@@ -116,7 +116,7 @@ class Admission:
         return None
 
     def _wait_in_line(self, look_s: float | None) -> float:
-        left_s = float("inf") if self._give_up_s is None else self._give_up_s - now_s()
+        left_s = float("inf") if self._give_up_s is None else self._give_up_s - clock.now_s()
         if left_s <= 0:
             raise self._full()
         if self.wake not in self._buffer.awaiting_room:

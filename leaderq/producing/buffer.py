@@ -13,13 +13,12 @@ too much is on its way to the disk, that is tried again later, and the lock rele
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import (
     BufferFull,
     JournalSlow,
@@ -43,7 +42,7 @@ from leaderq.producing.listeners import ListenerDispatcher, resolve
 from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestMemory, RequestPlace
 from leaderq.producing.options import Block, ProducerOptions
 from leaderq.producing.spill import DiskState, JournalBacklog, OnDurable, Piece, Spill
-from leaderq.threads import Waker
+from leaderq.threads import Waker, primitives
 from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
@@ -77,7 +76,7 @@ class RequestBuffer:
         self.dispatcher = ListenerDispatcher(options.name)
         self._losses: deque[Lost] = deque(maxlen=_LOSSES)
         # Reentrant only so that a call which interrupts its own thread can be refused.
-        self._lock = threading.RLock()
+        self._lock = primitives.RLock()
         self._to_send, self._to_read = Waker(), Waker()
         self._to_process = [Waker() for _ in range(options.lanes)]
         self._awaiting_end: list[Waker] = []
@@ -135,7 +134,7 @@ class RequestBuffer:
                 taken = self._taken() if wait_s == 0.0 else None
             if taken is None:
                 if until_s is not None:
-                    left_s = until_s - now_s()
+                    left_s = until_s - clock.now_s()
                     if left_s <= 0:
                         return []
                     wait_s = left_s if wait_s is None else min(wait_s, left_s)
@@ -158,7 +157,7 @@ class RequestBuffer:
         is_enough = (
             len(memory.ready) >= options.batch_items or memory.ready_bytes >= options.batch_bytes
         )
-        left_s = options.linger_s - (now_s() - memory.ready[0].since_s)
+        left_s = options.linger_s - (clock.now_s() - memory.ready[0].since_s)
         # Once memory is full nothing more will gather, and somebody may be waiting for room.
         if is_enough or left_s <= 0 or self.is_closing or self.state is not BufferState.DIRECT:
             return 0.0
@@ -169,7 +168,7 @@ class RequestBuffer:
         batch: list[BufferedRequest] = []
         expired: list[Gone] = []
         memory, most = self.memory, self._options.batch_bytes
-        now, size, ready = now_s(), 0, memory.ready
+        now, size, ready = clock.now_s(), 0, memory.ready
         while ready and len(batch) < self._options.batch_items:
             one = ready[0]
             if batch and size + one.size > most:
@@ -521,7 +520,7 @@ class RequestBuffer:
         has_told_all = not spill.is_under_way  # before its news is noted
         self._collect()
         if spill.is_halted:
-            if not has_told_all or (now_s() < backlog.again_at_s and not self.is_stopped):
+            if not has_told_all or (clock.now_s() < backlog.again_at_s and not self.is_stopped):
                 return False
             spill.journal.halt.error = None
             backlog.begin_again()
@@ -564,14 +563,14 @@ class RequestBuffer:
 
         :raises JournalSlow: this must continue later.
         """
-        until_s, written = now_s() + _HELD_S, 0
+        until_s, written = clock.now_s() + _HELD_S, 0
         while self.spill is not None and (one := self.memory.first_unwritten) is not None:
             if written == most:
                 return True
             if not self._write_copy(self.spill, one):
                 return False
             written += 1
-            if most is None and now_s() >= until_s and not self.is_stopped:
+            if most is None and clock.now_s() >= until_s and not self.is_stopped:
                 raise JournalSlow("memory is on its way to the journal; the rest follows")
         self._must_write_down = False
         return True

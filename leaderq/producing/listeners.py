@@ -9,16 +9,15 @@ for a lock, so a finalizer or a signal handler may leave news too.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import told
 from leaderq.plain import require_finished
 from leaderq.producing.account import LossReason, Lost
+from leaderq.threads import primitives
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ class ListenerDispatcher:
     def __init__(self, name: str) -> None:
         self._name = name
         self._news: deque[Callable[[], object]] = deque()
-        self._telling = threading.Lock()
+        self._telling = primitives.Lock()
         self.untold = 0
         self._lost: dict[LossReason, tuple[int, Lost]] = {}
         self._next_s: dict[LossReason, float] = {}
@@ -61,7 +60,7 @@ class ListenerDispatcher:
         if lost.reason is LossReason.SKIPPED:
             return
         self._lost[lost.reason] = self._lost.get(lost.reason, (0, lost))[0] + 1, lost
-        if not self._is_due and now_s() >= self._next_s.get(lost.reason, 0.0):
+        if not self._is_due and clock.now_s() >= self._next_s.get(lost.reason, 0.0):
             self._is_due = True
             self.note(self._log_losses, is_owed=True)
 
@@ -73,7 +72,7 @@ class ListenerDispatcher:
 
     def _log_losses(self) -> None:
         self._is_due = False
-        now = now_s()
+        now = clock.now_s()
         for reason in list(self._lost):
             if now < self._next_s.get(reason, 0.0):
                 continue
@@ -98,7 +97,7 @@ class ListenerDispatcher:
 
 
 def resolve(
-    waiter: Future[Any] | None, value: Any = None, error: BaseException | None = None
+    waiter: primitives.Future[Any] | None, value: Any = None, error: BaseException | None = None
 ) -> None:
     """Set a future's result, unless it was cancelled."""
     try:

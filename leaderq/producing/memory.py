@@ -11,13 +11,13 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from leaderq.errors import ConfigurationError
 from leaderq.plain import require_finished
+from leaderq.threads import primitives
 
 
 class RequestPlace(Enum):
@@ -52,7 +52,7 @@ class BufferedRequest:
     journal_id: int | None = None
     place: RequestPlace = RequestPlace.OUTSIDE
     copy: JournalCopy = JournalCopy.NONE
-    waiter: Future[Any] | None = None
+    waiter: primitives.Future[Any] | None = None
     output: Any = None
     """The record for the sink: the request, until the process step has replaced it."""
     stored_at: object = None

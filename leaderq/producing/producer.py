@@ -31,15 +31,13 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import (
     ConfigurationError,
     JournalSlow,
@@ -63,7 +61,7 @@ from leaderq.producing.options import Block, FullPolicy, ProducerOptions, Produc
 from leaderq.producing.sending import Shutdown, SinkSender, journal_reader, process_worker
 from leaderq.producing.sinks import Sink, require_sink
 from leaderq.producing.spill import OnDurable, Spill
-from leaderq.threads import Waker
+from leaderq.threads import Waker, primitives
 from leaderq.timeouts import AS_SET, require_timeout
 
 log = logging.getLogger(__name__)
@@ -241,12 +239,12 @@ class BufferedProducer(Generic[T]):
                 "a callback on the journal's thread was about to wait for that thread; nothing was "
                 "accepted. Have another thread send"
             )
-        durable: Future[None] = Future()
+        durable: primitives.Future[None] = primitives.Future()
         if not self._admit(one, timeout_s, partial(resolve, durable, None)):
             return False
         try:
             durable.result(_DURABLE_S)
-        except FutureTimeout:
+        except primitives.FutureTimeout:
             if durable.done():
                 raise
             raise JournalSlow(
@@ -257,7 +255,7 @@ class BufferedProducer(Generic[T]):
 
     def submit(
         self, request: T, *, ttl_s: float | None = None, timeout_s: float | None = AS_SET
-    ) -> Future[Any]:
+    ) -> primitives.Future[Any]:
         """As :meth:`send`, without waiting for the disk; the future is done when the sink has
         confirmed the request.
 
@@ -268,7 +266,7 @@ class BufferedProducer(Generic[T]):
         does not cancel the request.
         """
         one = self._entered(request, ttl_s, timeout_s)
-        waiter: Future[Any] = Future()
+        waiter: primitives.Future[Any] = primitives.Future()
         one.waiter = waiter
         self._admit(one, timeout_s, None)
         return waiter
@@ -281,10 +279,10 @@ class BufferedProducer(Generic[T]):
         the disk, it was.
         """
         loop, spill = asyncio.get_running_loop(), self._spill
-        durable: Future[None] | None = None
+        durable: primitives.Future[None] | None = None
         on_durable: OnDurable | None = None
         if spill is not None and spill.waits_for_disk:
-            durable = Future()
+            durable = primitives.Future()
             on_durable = partial(resolve, durable, None)
         woken = asyncio.Event()
 
@@ -320,7 +318,7 @@ class BufferedProducer(Generic[T]):
         if size > options.max_bytes:
             self._buffer.refuse("too large")
             raise RequestTooLarge(size=size, limit=options.max_bytes)
-        now = now_s()
+        now = clock.now_s()
         if ttl_s is None:
             ttl_s = options.ttl_s
         key = None
@@ -380,7 +378,7 @@ class BufferedProducer(Generic[T]):
                 memory_bytes=buffer.memory.bytes,
                 journal_only=buffer.backlog.count,
                 journal_bytes=0 if spill is None else spill.journal.bytes_used,
-                oldest_age_s=0.0 if oldest is None else max(0.0, now_s() - oldest.since_s),
+                oldest_age_s=0.0 if oldest is None else max(0.0, clock.now_s() - oldest.since_s),
                 spilled=buffer.spilled,
                 batches=sender.batches,
                 retries=sender.retries,

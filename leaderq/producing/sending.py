@@ -19,13 +19,11 @@ wait. On each failure:
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import Final
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import (
     LeaderqError,
     ProducerClosed,
@@ -43,7 +41,7 @@ from leaderq.producing.memory import BufferedRequest, JournalCopy
 from leaderq.producing.options import ProducerOptions
 from leaderq.producing.sinks import ALL_CONFIRMED, BatchOutcome, Sink, checked
 from leaderq.producing.spill import Spill
-from leaderq.threads import Backoff, Service
+from leaderq.threads import Backoff, Service, primitives
 
 log = logging.getLogger(__name__)
 
@@ -93,9 +91,9 @@ class SinkSender:
         self._forget_empty_lines()
         if not self._held:
             return self._buffer.take_batch()
-        if self._takes_some and now_s() < self._rest_until_s:
+        if self._takes_some and clock.now_s() < self._rest_until_s:
             return self._fresh(self._rest_until_s)
-        self.service.pause(self._rest_until_s - now_s())
+        self.service.pause(self._rest_until_s - clock.now_s())
         # Which of the two is at fault, the sink or a key? Both get their turns.
         self._is_turn_of_fresh = not self._takes_some and not self._is_turn_of_fresh
         if self._is_turn_of_fresh and (fresh := self._fresh(0.0)):
@@ -106,7 +104,7 @@ class SinkSender:
     def _fresh(self, until_s: float) -> list[BufferedRequest]:
         """Return requests of keys that are not held back, if any come until then."""
         if self._held_items >= self._options.max_items // 2:
-            self.service.pause(until_s - now_s())
+            self.service.pause(until_s - clock.now_s())
             return []
         fresh = []
         for one in self._buffer.take_batch(until_s):
@@ -139,7 +137,7 @@ class SinkSender:
         """Send the batch once; return those that are still to be sent."""
         if not self._is_busy:
             if not self._held:  # else it was waited for, or is not of this batch
-                self.service.pause(self._rest_until_s - now_s())
+                self.service.pause(self._rest_until_s - clock.now_s())
             batch = self._unexpired(batch)
             if not batch or self._buffer.is_stopped:
                 return []
@@ -226,7 +224,7 @@ class SinkSender:
         return [one for one in left if one.attempts < most]
 
     def _unexpired(self, batch: list[BufferedRequest]) -> list[BufferedRequest]:
-        now = now_s()
+        now = clock.now_s()
         expired = {one for one in batch if one.is_expired(now) and one not in self._kept}
         if not expired:
             return batch
@@ -254,12 +252,12 @@ class SinkSender:
             pause_s = self._options.retry.max_s
         else:
             pause_s = self._backoff.next_s()
-        self._rest_until_s = now_s() + pause_s
+        self._rest_until_s = clock.now_s() + pause_s
         self._note(error)
 
     def _note(self, error: BaseException) -> None:
         self.last_error = error
-        kind, now = type(error).__name__, now_s()
+        kind, now = type(error).__name__, clock.now_s()
         if self._said != kind and now >= self._quiet_until_s.get(kind, 0.0):
             self._said = kind  # each attempt would say it again
             self._quiet_until_s[kind] = now + _QUIET_S
@@ -316,7 +314,7 @@ def _processed(
     """Process one request, or return it with the reason for which it is lost."""
     process, retry, attempt = options.process, options.process_retry, 0
     while process is not None and not buffer.is_stopped:
-        if one.is_expired(now_s()):
+        if one.is_expired(clock.now_s()):
             return one, LossReason.EXPIRED, None
         try:
             one.output = process(one.request)
@@ -378,7 +376,7 @@ class Shutdown:
         self._timeout_s: float | None = None
         self._service = Service(f"leaderq-{name}-shutdown", lambda _: self._run())
         self._closing = Service(f"leaderq-{name}-sink-closing", lambda _: self._close_sink())
-        self._over, self._sink_closed = threading.Event(), threading.Event()
+        self._over, self._sink_closed = primitives.Event(), primitives.Event()
 
     @property
     def is_over(self) -> bool:
@@ -421,14 +419,14 @@ class Shutdown:
 
     def _stop_services(self) -> None:
         self._buffer.stop()
-        deadline = now_s() + _STOP_S
+        deadline = clock.now_s() + _STOP_S
         for service in self._services:
             service.is_stopping = True
             service.wake()
         for service in self._services:
             if service.is_current:
                 continue
-            if not service.stop(deadline - now_s()):
+            if not service.stop(deadline - clock.now_s()):
                 log.warning("thread left behind producer=%s thread=%s", self._name, service.name)
 
     def _end_sink(self) -> None:
@@ -451,9 +449,9 @@ class Shutdown:
     def _put_away(self) -> None:
         buffer, spill = self._buffer, self._spill
         buffer.stop()
-        give_up_s = now_s() + _WRITE_S
-        while not buffer.write_down() and now_s() < give_up_s:
-            time.sleep(_LOOK_S)
+        give_up_s = clock.now_s() + _WRITE_S
+        while not buffer.write_down() and clock.now_s() < give_up_s:
+            clock.sleep(_LOOK_S)
         with buffer.locked():
             self._give_up_unwritten(LossReason.CLOSED)
         if spill is not None:

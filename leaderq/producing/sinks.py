@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
-from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from operator import index, is_
 from typing import Any, NamedTuple, Protocol
@@ -23,7 +21,7 @@ from leaderq.errors import (
     with_cause,
 )
 from leaderq.plain import NotAPlainFunction, require_finished, require_plain_function
-from leaderq.threads import Service
+from leaderq.threads import Service, primitives
 
 
 class BatchOutcome(NamedTuple):
@@ -270,19 +268,19 @@ class QueueSink:
         self._refuses: tuple[type[Exception], ...] = (TooLarge, *checked_refuses(refuses))
         self._options = options
         self._records: Sequence[Any] = ()
-        self._putting: Future[BatchOutcome] | None = None
+        self._putting: primitives.Future[BatchOutcome] | None = None
         """The put under way, of ``_records``, on a thread of its own."""
 
     def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
         part = batch[:MAX_ITEMS]
         is_same = len(part) == len(self._records) and all(map(is_, part, self._records))
         if self._putting is None or not is_same:
-            self._records, self._putting = part, Future()
+            self._records, self._putting = part, primitives.Future()
             put = partial(self._put_and_tell, part, self._putting)
             Service("leaderq-queue-sink", lambda _: put()).start()
         try:
             outcome = self._putting.result(timeout_s)
-        except FutureTimeout:
+        except primitives.FutureTimeout:
             raise SinkBusy(
                 f"{len(part)} items were put into the queue, and it has not stored them all yet; "
                 "is ZooKeeper unreachable?"
@@ -294,9 +292,9 @@ class QueueSink:
     def close(self, timeout_s: float) -> None:
         """Wait for a put under way. Later it is left to the queue, until that is closed."""
         if self._putting is not None:
-            wait([self._putting], timeout_s)
+            primitives.wait_futures([self._putting], timeout_s)
 
-    def _put_and_tell(self, records: Sequence[Any], told: Future[BatchOutcome]) -> None:
+    def _put_and_tell(self, records: Sequence[Any], told: primitives.Future[BatchOutcome]) -> None:
         error = SinkBroken("the put did not end")
         outcome = BatchOutcome(again=range(len(records)), error=error)
         try:

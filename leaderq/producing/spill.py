@@ -16,17 +16,15 @@ Meanwhile the state is *blocked*.
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from concurrent.futures import Future
 from enum import Enum
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import (
     ConfigurationError,
     JournalClosed,
@@ -45,7 +43,7 @@ from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, Poli
 from leaderq.producing.journal.journal import WAIT_S
 from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestPlace, require_hash
 from leaderq.producing.options import KeyOf
-from leaderq.threads import Waker
+from leaderq.threads import Waker, primitives
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +125,7 @@ class Spill:
                 require_finished(on_durable(error), "on_durable")
 
         payload = self._codec.serialize(one.request) if one.data is None else one.data
-        ttl_s = None if one.deadline is None else one.deadline - now_s()
+        ttl_s = None if one.deadline is None else one.deadline - clock.now_s()
         try:
             self.journal.append_soon(payload, written, ttl_s=ttl_s, timeout_s=0.0)
         except JournalRecordTooLarge as exc:
@@ -165,12 +163,12 @@ class Spill:
         that a crash costs no more than that."""
         if not self.is_behind():
             return
-        give_up_s = now_s() + _WRITTEN_S
+        give_up_s = clock.now_s() + _WRITTEN_S
         while self.is_behind():
             written = Waker()
             self._waiting.append(written)
             # Looked at once more: news that came before this was there does not wake it.
-            if self.is_behind() and not written.wait(give_up_s - now_s()):
+            if self.is_behind() and not written.wait(give_up_s - clock.now_s()):
                 return
 
     def is_behind(self) -> bool:
@@ -183,7 +181,7 @@ class Spill:
         requests: list[BufferedRequest] = []
         undecodable: list[int] = []
         key: Hashable = None
-        now, wall = now_s(), time.time()
+        now, wall = clock.now_s(), clock.calendar_s()
         for record in self.journal.read(after_id, max_items=max_items, max_bytes=max_bytes):
             if record.id > last_id:
                 break
@@ -274,7 +272,7 @@ class JournalBacklog:
         self.disk = DiskState.TAKES
         self.again_at_s = 0.0
         """When refused requests may go to the journal again."""
-        self._waiters: dict[int, Future[Any]] = {}
+        self._waiters: dict[int, primitives.Future[Any]] = {}
         # Those not stored, in order: refused ones, those being written, those that are to be
         # written again.
         self._unstored: deque[BufferedRequest] = deque()
@@ -324,7 +322,7 @@ class JournalBacklog:
         if news.id is None:
             one.copy = JournalCopy.NONE
             if not news.is_told:
-                self.disk, self.again_at_s = DiskState.REFUSED, now_s() + _AGAIN_S
+                self.disk, self.again_at_s = DiskState.REFUSED, clock.now_s() + _AGAIN_S
             elif self.disk is DiskState.TAKES:
                 self.disk = DiskState.TAKES_AGAIN  # its caller may try at once
             if is_unread and news.is_told:
@@ -368,10 +366,12 @@ class JournalBacklog:
             raise JournalSlow("what was refused is on its way to the journal; the rest follows")
         return True
 
-    def leave(self) -> tuple[list[BufferedRequest], list[tuple[int | None, Future[Any]]]]:
+    def leave(
+        self,
+    ) -> tuple[list[BufferedRequest], list[tuple[int | None, primitives.Future[Any]]]]:
         """At the end: return requests that were never written, and the others' ids and futures."""
         left = [one for one in self._unstored if not one.is_journaled]
-        waiters: list[tuple[int | None, Future[Any]]] = [*self._waiters.items()]
+        waiters: list[tuple[int | None, primitives.Future[Any]]] = [*self._waiters.items()]
         waiters += [
             (None, one.waiter)
             for one in self._unstored

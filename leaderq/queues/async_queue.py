@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues.consuming import Item
 from leaderq.queues.recipes import QueueRecipe
 from leaderq.queues.simple_queue import SimpleDistributedQueue
+from leaderq.threads import primitives
 from leaderq.zookeeper import Operation
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ class AsyncQueue(Generic[T]):
         self.queue = queue
         """The queue that does the work: for methods that never wait, such as ``pause`` or ``path``.
         """
-        self._takes = ThreadPoolExecutor(takers, "leaderq-queue-take")
-        self._writes = ThreadPoolExecutor(8, "leaderq-queue-write")
+        self._takes = primitives.ThreadPoolExecutor(takers, "leaderq-queue-take")
+        self._writes = primitives.ThreadPoolExecutor(8, "leaderq-queue-write")
         self._is_closed = False
 
     async def __aenter__(self) -> AsyncQueue[T]:
@@ -169,12 +169,12 @@ class AsyncQueue(Generic[T]):
 
     async def take(self, timeout_s: float | None = None) -> AsyncItem[T] | None:
         """As :meth:`QueueRecipe.take`."""
-        end_s = None if timeout_s is None else now_s() + timeout_s
+        end_s = None if timeout_s is None else clock.now_s() + timeout_s
         while True:
             if self._is_closed:
                 raise QueueClosed("the queue was closed")
-            left_s = _SLICE_S if end_s is None else min(_SLICE_S, max(0.0, end_s - now_s()))
-            taking: Future[Item[T] | None] = self._takes.submit(self._take, left_s)
+            left_s = _SLICE_S if end_s is None else min(_SLICE_S, max(0.0, end_s - clock.now_s()))
+            taking: primitives.Future[Item[T] | None] = self._takes.submit(self._take, left_s)
             try:
                 item = await asyncio.wrap_future(taking)
             except asyncio.CancelledError:
@@ -182,7 +182,7 @@ class AsyncQueue(Generic[T]):
                 raise
             if item is not None:
                 return AsyncItem(item, self._write)
-            if end_s is not None and now_s() >= end_s:
+            if end_s is not None and clock.now_s() >= end_s:
                 return None
 
     async def __aiter__(self) -> AsyncIterator[AsyncItem[T]]:
@@ -198,6 +198,6 @@ class AsyncQueue(Generic[T]):
         return await asyncio.shield(asyncio.wrap_future(self._writes.submit(job)))
 
 
-def _release(taking: Future[Item[Any] | None]) -> None:
+def _release(taking: primitives.Future[Item[Any] | None]) -> None:
     if not taking.cancelled() and taking.exception() is None and (item := taking.result()):
         item.give_back()

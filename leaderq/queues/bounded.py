@@ -12,15 +12,14 @@ not know the bound: they are not held back by it, and what they put counts.
 from __future__ import annotations
 
 import logging
-import random
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
+from leaderq import chance
 from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NoNode, QueueClosed
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.reading import existing
-from leaderq.threads import Service
+from leaderq.threads import Service, primitives
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import MULTI_BYTES, MULTI_OPS, OperationGroup, packed
 from leaderq.zookeeper import Session, SetData, Subscription
@@ -46,7 +45,7 @@ class BoundedPut:
         self._session = session
         self._paths = paths
         self._max_items = max_items
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._waiting: deque[OperationGroup] = deque()
         self._is_closed = False
         self._version = 0
@@ -139,7 +138,7 @@ class BoundedPut:
         if getattr(error, "index", None) == 0 and isinstance(error, BadVersion | NoNode):
             self._put_back(puts)
             # several producers that meet here should not meet again at once
-            self._service.wait(random.random() * _CALM_S)
+            self._service.wait(chance.random() * _CALM_S)
         elif len(puts) > 1 and not isinstance(error, ConnectionLost | QueueClosed):
             for put in puts:
                 put.is_alone = True

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -16,6 +14,7 @@ from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.plain import require_plain_function
 from leaderq.queues.serializers import BYTES, QueueSerializer
 from leaderq.retrying import RetryPolicy
+from leaderq.threads import PerThread, primitives
 from leaderq.zookeeper import SessionState
 
 
@@ -54,7 +53,7 @@ class QueueOptions(Generic[T]):
     max_items: int | None = None
     put_in_background: bool = False
     final_flush_s: float = 5.0
-    executor: Executor | None = None
+    executor: primitives.Executor | None = None
     concurrency: int | None = None
     batch_items: int = 100
     error_mode: ErrorMode = ErrorMode.REQUEUE
@@ -72,7 +71,7 @@ class QueueOptions(Generic[T]):
         most, flush_s, ahead = self.max_items, self.final_flush_s, self.claim_ahead
         batch, width, refresh = self.batch_items, self.workers, self.min_items_before_refresh
         is_one = self.consumer is None or self.consume_batch is None
-        is_of_threads = not isinstance(self.executor, ProcessPoolExecutor)
+        is_of_threads = not isinstance(self.executor, primitives.ProcessPoolExecutor)
         why = "items are acknowledged by the process that claimed them; give a ThreadPoolExecutor"
         ConfigurationError.unless(
             (is_one, "give either consumer or consume_batch, not both"),
@@ -97,14 +96,14 @@ class QueueOptions(Generic[T]):
         return self.consumer.consume if isinstance(self.consumer, QueueConsumer) else self.consumer
 
 
-class WorkInHand(threading.local):
+class WorkInHand:
     """What a worker's thread knows of the value that it hands to a consumer."""
 
     def __init__(self) -> None:
         self.may_be_begun: Callable[[], bool] = lambda: True
 
 
-work_in_hand = WorkInHand()
+work_in_hand = PerThread(WorkInHand)
 
 
 @dataclass(eq=False)
@@ -114,7 +113,7 @@ class _Entry(Generic[T]):
     value: T
     may_be_begun: Callable[[], bool]
     taker: int | None = None
-    outcome: Future[None] = field(default_factory=Future)
+    outcome: primitives.Future[None] = field(default_factory=lambda: primitives.Future())
 
 
 class ConsumerClosed(QueueClosed):
@@ -140,7 +139,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         if capacity is not None and capacity < 1:
             raise ConfigurationError(f"capacity={capacity!r}: give 1 or more, or None for no bound")
         self._capacity = math.inf if capacity is None else capacity
-        self._changed = threading.Condition()
+        self._changed = primitives.Condition()
         self._entries: list[_Entry[T]] = []  # in the order in which they came
         self._is_closed = False
 
@@ -148,7 +147,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         """Called by the queue: returns when the work on ``value`` is done, or raises the error that
         :meth:`task_failed` was given.
         """
-        entry = _Entry(value, work_in_hand.may_be_begun)
+        entry = _Entry(value, work_in_hand.value.may_be_begun)
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed or self.size() < self._capacity)
             if self._is_closed:
@@ -210,7 +209,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
     def _take(self, most: int | None) -> list[T]:
         taken = self._waiting()[:most]
         for entry in taken:
-            entry.taker = threading.get_ident()
+            entry.taker = primitives.get_ident()
         self._changed.notify_all()
         return [entry.value for entry in taken]
 
@@ -230,7 +229,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
                     raise QueueClosed("the queue was closed; the item was released")
                 why = "no value is being worked on: task_done() was called more often than take()"
                 raise ValueError(why)
-            me = threading.get_ident()
+            me = primitives.get_ident()
             entry = next((one for one in taken if one.taker == me), taken[0])
             self._entries.remove(entry)
         entry.outcome.set_result(None) if error is None else entry.outcome.set_exception(error)

@@ -20,14 +20,12 @@ failure:
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import partial
 from typing import Any, Generic, TypeVar
-from uuid import uuid4
 
-from leaderq.clock import now_s
+from leaderq import chance, clock
 from leaderq.errors import (
     ConnectionLost,
     LeaderqError,
@@ -43,7 +41,7 @@ from leaderq.queues.wire import payload
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
 from leaderq.retrying import retry_until_connected
-from leaderq.threads import Capacity, Service
+from leaderq.threads import Capacity, Service, primitives
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import OperationGroup, batched
 from leaderq.zookeeper import Create, Operation, Session
@@ -120,7 +118,7 @@ class PutResults:
     """Waits for puts; keeps the first failures and counts the others."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = primitives.Condition()
         self._open = 0
         self.stored = 0
         self.failed = 0
@@ -187,7 +185,7 @@ class PutListeners:
 
     def __init__(self, name: str, on_told: Callable[[int, int], object]) -> None:
         self._on_told = on_told
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._news: deque[tuple[tuple[PutListener, ...], Put, LeaderqError | None]] = deque()
         self._service = Service(f"leaderq-{name}-listeners", self._run)
         self.listeners: tuple[PutListener, ...] = ()
@@ -286,7 +284,7 @@ class Putter(Generic[T]):
         self._options = options
         self._serialize = options.serializer.serialize
         self._name = options.name or name_of(paths.path)
-        guard = join(paths.tallies, f"put-{uuid4().hex}")
+        guard = join(paths.tallies, f"put-{chance.uuid4().hex}")
         self.writer = SequencedWriter(session, guard, window=_WINDOW)
         """Carries all writes of this producer."""
         self._limit = self.writer.limit - _GUARD_BYTES
@@ -295,7 +293,7 @@ class Putter(Generic[T]):
         self.add_listener = self._listeners.add
         self.remove_listener = self._listeners.remove
         self._sequence_monitor = SequenceMonitor(paths.path)
-        self._lock, self._opening = threading.Lock(), threading.Lock()
+        self._lock, self._opening = primitives.Lock(), primitives.Lock()
         self._sender: SequencedWriter | BoundedPut | None = None
         self._is_started = not is_framed  # a simple queue needs no start
         self._is_closed = False
@@ -321,7 +319,7 @@ class Putter(Generic[T]):
         """The writer for puts; ``None``: there was no connection by ``deadline``."""
         self.check_open()
         if self._sender is None:
-            patience_s = threading.TIMEOUT_MAX if deadline is None else deadline - now_s()
+            patience_s = primitives.TIMEOUT_MAX if deadline is None else deadline - clock.now_s()
             try:
                 with explaining_refusals(self._paths):
                     retry_until_connected(
@@ -360,14 +358,14 @@ class Putter(Generic[T]):
         self._in_flight.close(lambda: QueueClosed("the queue was closed; nothing was put"))
         if sender is None:
             return
-        deadline = now_s() + flush_s
+        deadline = clock.now_s() + flush_s
         self._in_flight.wait_empty(min(_GRACE_S, flush_s))
         for put in self._withdrawn(lambda put: put.waiter is not None):
             put.settle(error=QueueClosed("the queue was closed before this was sent"))
         if not self._in_flight.wait_empty(flush_s):
             left = self.unsettled
             log.warning("puts not settled at close queue=%s puts=%d", self._paths.path, left)
-        self._close(sender, deadline - now_s())
+        self._close(sender, deadline - clock.now_s())
         self._in_flight.wait_empty(_CLOSE_S)
         self._listeners.stop(_CLOSE_S)
         self._raise_unheard()
@@ -493,8 +491,8 @@ class Putter(Generic[T]):
     def _waited(self, many: PutResults, deadline: float | None) -> int:
         """Wait until they are settled or given up; returns how many were sent and not answered."""
         left = many.wait(_left_s(deadline))
-        last = now_s() + _ANSWER_S
-        while left and now_s() < last:
+        last = clock.now_s() + _ANSWER_S
+        while left and clock.now_s() < last:
             unsent = self._withdrawn(lambda put: put.waiter is many)
             for put in unsent:
                 self._in_flight.release(1, put.size)
@@ -542,9 +540,9 @@ class Putter(Generic[T]):
 
 
 def _deadline(timeout_s: float | None) -> float | None:
-    return None if timeout_s is None else now_s() + timeout_s
+    return None if timeout_s is None else clock.now_s() + timeout_s
 
 
 def _left_s(deadline: float | None) -> float | None:
-    left_s = None if deadline is None else deadline - now_s()
-    return None if left_s is None else max(0.0, min(left_s, threading.TIMEOUT_MAX))
+    left_s = None if deadline is None else deadline - clock.now_s()
+    return None if left_s is None else max(0.0, min(left_s, primitives.TIMEOUT_MAX))

@@ -5,15 +5,13 @@ Curator's builder of them.
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
+from leaderq import clock
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -31,6 +29,7 @@ from leaderq.queues.serializers import BYTES, QueueSerializer
 from leaderq.queues.wire.names import QueueKind, fixed_id, id_of, is_item, prefix_for
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
 from leaderq.retrying import RetryPolicy
+from leaderq.threads import primitives
 from leaderq.zookeeper import AnyClient, Session, as_session
 
 log = logging.getLogger(__name__)
@@ -98,7 +97,7 @@ class QueueRecipe(Generic[T]):
         max_items: int | None = None,
         put_in_background: bool = False,
         final_flush_s: float = 5.0,
-        executor: Executor | None = None,
+        executor: primitives.Executor | None = None,
         concurrency: int | None = None,
         batch_items: int = 100,
         error_mode: ErrorMode = ErrorMode.REQUEUE,
@@ -146,7 +145,7 @@ class QueueRecipe(Generic[T]):
         self._death_watcher: ConsumerDeathWatcher | None = None
         if lock_path is not None:
             self._death_watcher = ConsumerDeathWatcher(session, paths, self.KIND)
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._is_started = self._is_closed = False
 
     @property
@@ -499,7 +498,9 @@ class DistributedDelayQueue(QueueRecipe[T]):
 
 
 def _of_time(delay_s: _Sec, due: _Due) -> str:
-    return prefix_for(QueueKind.DELAY, due_ms=due_ms(delay_s=delay_s, due=due, now_s=time.time()))
+    return prefix_for(
+        QueueKind.DELAY, due_ms=due_ms(delay_s=delay_s, due=due, now_s=clock.calendar_s())
+    )
 
 
 def due_ms(*, delay_s: _Sec, due: _Due, now_s: float) -> int:
@@ -557,7 +558,7 @@ class QueueBuilder(Generic[T]):
     def final_flush_s(self, seconds: float) -> QueueBuilder[T]:
         return self.keywords(final_flush_s=seconds)
 
-    def executor(self, executor: Executor) -> QueueBuilder[T]:
+    def executor(self, executor: primitives.Executor) -> QueueBuilder[T]:
         return self.keywords(executor=executor)
 
     def build_queue(self) -> DistributedQueue[T]:

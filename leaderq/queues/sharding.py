@@ -33,15 +33,12 @@ Dead letters of a removed shard, below ``<queue path>-side``, stay.
 from __future__ import annotations
 
 import logging
-import random
-import threading
-import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
-from leaderq.clock import now_s
+from leaderq import chance, clock
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -56,7 +53,7 @@ from leaderq.errors import (
 from leaderq.queues.wire.names import LAST_SEQUENCE, next_number
 from leaderq.queues.wire.znodes import is_shard, new_shard_name
 from leaderq.reading import existing
-from leaderq.threads import Service
+from leaderq.threads import Service, primitives
 from leaderq.zookeeper import (
     AnyClient,
     Check,
@@ -220,7 +217,7 @@ class Latch:
         self._path = path
         self._notify = notify
         self._id = id.encode()
-        self._mark = str(uuid.uuid4())
+        self._mark = str(chance.uuid4())
         self._warned: set[str] = set()
         self.node: str | None = None
         """The path of our znode, as last seen."""
@@ -323,7 +320,7 @@ class QueueSharder(Generic[Q]):
         self._marks = f"{queue_path}-meta/retired"
         self._service = Service("leaderq-sharder", self._run)
         self._latch = Latch(self._session, leader_path, self._wake, id=id)
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._queues: dict[str, Q] = {}
         self._plan = ShardPlan()
         self._empty_since: dict[str, float] = {}
@@ -387,7 +384,7 @@ class QueueSharder(Generic[Q]):
             if self._is_closed or not self._queues:
                 was = "closed" if self._is_closed else "not started"
                 raise QueueClosed(f"the sharder of {self.queue_path} was {was}")
-            return self._queues[random.choice(chosen or list(self._queues))]
+            return self._queues[chance.choice(chosen or list(self._queues))]
 
     @property
     def shard_count(self) -> int:
@@ -414,7 +411,7 @@ class QueueSharder(Generic[Q]):
         self._session.ensure_path(join(self._marks, name_of(path)))
 
     def _begin(self, timeout_s: float) -> None:
-        deadline = now_s() + timeout_s
+        deadline = clock.now_s() + timeout_s
         first_s = min(timeout_s, max(FIRST_SHARD_S, 1.5 * self._session.timeout_s))
         own_at = deadline - timeout_s + first_s
         while not self._queues:
@@ -423,17 +420,17 @@ class QueueSharder(Generic[Q]):
             self._service.wait(0)
             try:
                 self._look()
-                if not self._queues and now_s() >= own_at:
+                if not self._queues and clock.now_s() >= own_at:
                     log.warning("first shard made in place of the leader queue=%s", self.queue_path)
                     self._make_shard(None)
                     self._look()
             except (ConnectionLost, SessionExpired) as exc:
                 log.debug("sharder cannot start yet queue=%s error=%s", self.queue_path, exc)
             if not self._queues:
-                if now_s() >= deadline:
+                if clock.now_s() >= deadline:
                     where = f"there is no shard in {self.queue_path}"
                     raise ConnectionLost(f"{where}, and none could be made in the time given")
-                self._service.wait(max(0.0, min(_TRY_AGAIN_S, deadline - now_s())))
+                self._service.wait(max(0.0, min(_TRY_AGAIN_S, deadline - clock.now_s())))
 
     def _run(self, service: Service) -> None:
         rest_s = self._policies.threshold_check_s
@@ -482,7 +479,7 @@ class QueueSharder(Generic[Q]):
         paths = [join(self.queue_path, name) for name in names]
         found = existing(self._session, paths)
         seen = {name_of(path): stat for path, (_, stat) in found.items()}
-        now = now_s()
+        now = clock.now_s()
         empty = (name for name in marked if name in seen and not seen[name].num_children)
         self._empty_since = {name: self._empty_since.get(name, now) for name in empty}
         return [

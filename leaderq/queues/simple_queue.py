@@ -16,12 +16,11 @@ each claim is applied exactly once, whatever happens to its answer. On each fail
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from functools import partial
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -40,6 +39,7 @@ from leaderq.queues.putting import Putter
 from leaderq.queues.wire.names import SIMPLE_PREFIX, QueueKind, is_item, sequence_of
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
 from leaderq.retrying import retry_until_connected
+from leaderq.threads import primitives
 from leaderq.zookeeper import AnyClient, SessionState, as_session
 
 _ANSWER_S = 10.0
@@ -81,7 +81,7 @@ class SimpleDistributedQueue:
             raise ConfigurationError("path='/': give the queue a path of its own")
         self._putter = Putter(self._session, self._paths, options, is_framed=False)
         self._consumption = Consumption(self._session, self._paths, QueueKind.SIMPLE, options)
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._is_closed = False
 
     def __enter__(self) -> SimpleDistributedQueue:
@@ -134,7 +134,7 @@ class SimpleDistributedQueue:
         if max_items < 1:
             raise ConfigurationError(f"max_items={max_items!r}: give 1 or more")
         if timeout_s is None:
-            return self._take(max_items, now_s(), grace_s=_ANSWER_S)
+            return self._take(max_items, clock.now_s(), grace_s=_ANSWER_S)
         return self._take(max_items, _deadline(timeout_s))
 
     def take(self, timeout_s: float | None = None) -> bytes | None:
@@ -195,9 +195,9 @@ class SimpleDistributedQueue:
             if self._is_closed:
                 return True
             self._is_closed = True
-        deadline = now_s() + timeout_s
+        deadline = clock.now_s() + timeout_s
         is_clean = self._consumption.close(timeout_s)
-        self._putter.close(max(0.1, deadline - now_s()))
+        self._putter.close(max(0.1, deadline - clock.now_s()))
         if not self._is_lent:
             self._session.close()
         return is_clean and not self._putter.unsettled
@@ -215,7 +215,7 @@ class SimpleDistributedQueue:
         """
         with explaining_refusals(self._paths):
             start = partial(self._consumption.start, 0.0)
-            retry_until_connected(self._session, start, deadline - now_s(), check=self._guard)
+            retry_until_connected(self._session, start, deadline - clock.now_s(), check=self._guard)
 
     def _take(self, wanted: int, deadline: float, grace_s: float = _GRACE_S) -> list[bytes]:
         """Up to ``wanted`` items, as soon as there is one; none if the queue is known to be empty.
@@ -232,7 +232,7 @@ class SimpleDistributedQueue:
             while not got or (len(got) < wanted and engine.is_claiming and not ready.is_closed):
                 if not got:
                     self._guard()
-                is_known, left_s = ready.answered >= ask, deadline - now_s()
+                is_known, left_s = ready.answered >= ask, deadline - clock.now_s()
                 if left_s <= 0 and is_known:
                     break
                 is_connected = self._session.state is SessionState.CONNECTED
@@ -250,4 +250,4 @@ class SimpleDistributedQueue:
 
 
 def _deadline(timeout_s: float | None) -> float:
-    return float("inf") if timeout_s is None else now_s() + timeout_s
+    return float("inf") if timeout_s is None else clock.now_s() + timeout_s

@@ -16,14 +16,13 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
+from leaderq import clock
 from leaderq.career import LeaderCareer
-from leaderq.clock import now_s
 from leaderq.errors import CommandFailed
 from leaderq.running.descendants import (
     Started,
@@ -99,13 +98,15 @@ class CommandCareer(LeaderCareer):
     def handOver(self, term: Term) -> None:  # noqa: N802
         """End the command and all that it has started, however the term ended."""
         budget_s = self.settings.handover_budget_s
-        planned_s = now_s() + budget_s - min(_KILLING_S, budget_s / 4)
+        planned_s = clock.now_s() + budget_s - min(_KILLING_S, budget_s / 4)
         told: set[Started] = set()
         step_s = _FIRST_STEP_S
-        while (left := descendants_of(os.getpid())) and now_s() < self._kill_s(term, planned_s):
+        while (left := descendants_of(os.getpid())) and clock.now_s() < self._kill_s(
+            term, planned_s
+        ):
             if not told or self._process is None or self._process.returncode is not None:
                 told |= send(left - told, signal.SIGTERM)
-            time.sleep(step_s)
+            clock.sleep(step_s)
             step_s = min(2 * step_s, _LOOK_S)  # quick for a quick end, and cheap
             self._reap()
         if left:

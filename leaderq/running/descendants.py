@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from leaderq.clock import now_s
+from leaderq import clock
 
 _PR_SET_CHILD_SUBREAPER = 36
 _NOT_THERE = (FileNotFoundError, ProcessLookupError, PermissionError)
@@ -115,12 +115,12 @@ def end_all(root: int, *, within_s: float, but: int = 0) -> bool:
     """Do as :func:`kill_below` until nothing is left; returns whether that is so. What cannot be
     looked for is looked for again.
     """
-    end_s = now_s() + within_s
+    end_s = clock.now_s() + within_s
     while True:
         with suppress(OSError):
             if not kill_below(root, but=but):
                 return True
-        if now_s() >= end_s:
+        if clock.now_s() >= end_s:
             return False
         time.sleep(0.001)
 

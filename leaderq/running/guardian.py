@@ -27,14 +27,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.exits import ExitCode
 from leaderq.running.descendants import (
     Started,
@@ -150,7 +149,7 @@ class Guardian:
             selector.register(wake, selectors.EVENT_READ)
             while self._exit_status is None:
                 due_s = self._watchdog.due_s
-                ready = selector.select(None if due_s is None else max(0.0, due_s - now_s()))
+                ready = selector.select(None if due_s is None else max(0.0, due_s - clock.now_s()))
                 for key, _ in ready:
                     if key.fileobj is wake:
                         self._pass_on(wake.recv(256), worker)
@@ -164,9 +163,9 @@ class Guardian:
             if number == signal.SIGCHLD:
                 continue
             if number in _ALWAYS_PASSED_ON:
-                if now_s() - self._told_s < SAME_REQUEST_S:
+                if clock.now_s() - self._told_s < SAME_REQUEST_S:
                     continue
-                self._told_s = now_s()
+                self._told_s = clock.now_s()
                 self._told_to_stop += 1
                 if self._told_to_stop == 1 and self._has_asked:
                     # the worker is on its way out; it would read a second one as "at once"
@@ -194,7 +193,7 @@ class Guardian:
 
     def _kill_descendants(self, worker: int) -> None:
         """Kill the processes that the dead worker has started, and wait until they are gone."""
-        began_s = now_s()
+        began_s = clock.now_s()
         limit_s = _UNKILLABLE_S if self._session is None else self._session.timeout_s
         killed: set[Started] = set()
         with suppress(ProcessLookupError, PermissionError):
@@ -202,7 +201,7 @@ class Guardian:
         # Those of the dead are ours now, and so on until there are none.
         left: set[int] = set()
         problem: OSError | None = None
-        while now_s() < began_s + limit_s:
+        while clock.now_s() < began_s + limit_s:
             try:
                 if not (left := children_of(os.getpid()) - {worker}):
                     problem = None
@@ -213,7 +212,7 @@ class Guardian:
                 killed |= kill_below(os.getpid())
             except OSError as exc:
                 problem = exc
-            time.sleep(0.0005)
+            clock.sleep(0.0005)
         if problem is not None:
             log.error("what the worker had started cannot be looked for error=%s", problem)
         if killed:
@@ -221,7 +220,7 @@ class Guardian:
                 "killed what the worker had started processes=%d unkillable=%d ms=%.0f",
                 len(killed),
                 len(left),
-                (now_s() - began_s) * 1000,
+                (clock.now_s() - began_s) * 1000,
                 extra={"event": "descendants_killed", "processes": len(killed)},
             )
 
@@ -232,7 +231,7 @@ class Guardian:
             stopped = _is_stopped(worker.pid)
         except OSError:  # it cannot be looked at now
             stopped = self._watchdog.stopped
-        self._watchdog, intervention = self._watchdog.look(now_s(), stopped=stopped)
+        self._watchdog, intervention = self._watchdog.look(clock.now_s(), stopped=stopped)
         report = self._watchdog.report
         if intervention is Intervention.LEAVE_ALONE or report is None:
             return
@@ -261,7 +260,7 @@ class Guardian:
             "worker overdue pid=%d term=%d overdue_s=%.2f sent=%s",
             worker.pid,
             report.term,
-            now_s() - report.ends_s,
+            clock.now_s() - report.ends_s,
             how.name,
             extra={"event": "worker_overdue", "term": report.term},
         )
@@ -326,14 +325,14 @@ class Guardian:
         known, ender = self._session, self._ender
         if known is None or ender is None:
             return
-        began_s = now_s()
+        began_s = clock.now_s()
         closed = ender.end(
             known.credentials, timeout_s=known.timeout_s, session_timeout_s=known.timeout_s
         )
         log.info(
             "worker's session ended closed=%s ms=%.0f",
             closed,
-            (now_s() - began_s) * 1000,
+            (clock.now_s() - began_s) * 1000,
             extra={"event": "session_ended", "closed": closed},
         )
 

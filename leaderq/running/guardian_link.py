@@ -20,18 +20,18 @@ import os
 import select
 import socket
 import struct
-import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.events import EventBus, GuardianLost
 from leaderq.running.guardian import GUARDIAN_FD
 from leaderq.running.watchdog import LeaseReport
 from leaderq.term import Term
+from leaderq.threads import primitives
 from leaderq.zookeeper import Security, Session, SessionState
 
 _LOOK_S = 0.5
@@ -46,7 +46,7 @@ class GuardianLink:
         self._link.setblocking(False)
         self.pid = _peer(link)
         """The guardian's process id."""
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._unsent: deque[bytes] = deque()
         self._newest_report: bytes | None = None
         self._begun = b""  # the rest of a line that was sent in part
@@ -101,7 +101,7 @@ class GuardianLink:
             for told in self._told:
                 told()
 
-        threading.Thread(target=listen, name="leaderq-guardian", daemon=True).start()
+        primitives.Thread(target=listen, name="leaderq-guardian", daemon=True).start()
 
     def forget_session(self) -> None:
         """The servers have confirmed that the session is over: nothing is left to be done."""
@@ -220,11 +220,11 @@ class _HeldTerm:
         if not term.ending.is_set():
             self._lease_until_s = term.deadline
         elif reason is not None and reason.deposes:
-            self._lease_until_s = min(self._lease_until_s, term.deadline, now_s())
+            self._lease_until_s = min(self._lease_until_s, term.deadline, clock.now_s())
         else:
             self._lease_until_s = term.deadline  # kept up until the code has returned
             if self._budget_until_s is None:
-                self._budget_until_s = now_s() + self._handover_budget_s
+                self._budget_until_s = clock.now_s() + self._handover_budget_s
         return LeaseReport(
             term.number,
             self._lease_until_s,

@@ -16,21 +16,18 @@ nothing is released: the term is the parent's.
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
-import time
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, ClassVar, TypeVar
 
-from leaderq.clock import now_s
+from leaderq import clock, host
 from leaderq.config import Settings, new_candidate_id
 from leaderq.election import Candidate, EndDetails
 from leaderq.errors import Deposed, NotElected, SessionClosed, WouldDeadlock, told
 from leaderq.events import CoolingOff, EventBus, Stage, StageBegan, TermEnding
 from leaderq.running.supervision import CoolOff, CoolOffPolicy, after_term
 from leaderq.term import OpenTerm, Reason, Term
+from leaderq.threads import primitives
 from leaderq.zookeeper import Session, SessionState
 
 _PAUSED_LOOK_S = 0.02
@@ -55,7 +52,7 @@ class Leadership:
         settings = _settings(career, id, root)
         self._make: Callable[[], _Standing] = lambda: _Standing(session, settings, events)
         self._timeout_s = timeout_s
-        self._entered = threading.Lock()
+        self._entered = primitives.Lock()
         self._standing: _Standing | None = None
 
     def __enter__(self) -> Term:
@@ -98,7 +95,7 @@ class Leadership:
             self._end().close()
             raise
 
-    def _leave_if_won(self, entering: Future[Term]) -> None:
+    def _leave_if_won(self, entering: primitives.Future[Term]) -> None:
         if entering.exception() is None:  # in the moment in which the task was cancelled
             _started(lambda: self.__exit__(None, None, None))
 
@@ -130,14 +127,14 @@ def _terms(standing: _Standing) -> Generator[Term, None, None]:
     try:
         while True:
             term = standing.next_term()
-            began_s = now_s()
+            began_s = clock.now_s()
             yield term
             term.resign()  # if it is still on
-            pause_s = 0.0 if term.is_finished else standing.cool_off(term, now_s() - began_s)
+            pause_s = 0.0 if term.is_finished else standing.cool_off(term, clock.now_s() - began_s)
             standing.release(cool_off_s=pause_s)
             if term.is_finished:
                 return
-            time.sleep(pause_s)
+            clock.sleep(pause_s)
     finally:
         standing.release()
         standing.close()
@@ -159,8 +156,8 @@ class _Standing:
         )
         self._record = CoolOff()
         self._term: OpenTerm | None = None
-        self._given_up = threading.Event()
-        self._pid = os.getpid()
+        self._given_up = primitives.Event()
+        self._pid = host.pid()
         self._forget: list[Callable[[], None]] = []
 
     def take_place(self) -> None:
@@ -168,7 +165,7 @@ class _Standing:
 
         Raises :class:`WouldDeadlock` if this thread, or task, stands for the same career already.
         """
-        who = (threading.get_ident(), id(_task()))
+        who = (primitives.get_ident(), id(_task()))
         place = (self._session.address, self._settings.root, self._career, *who)
         if place in self._places:
             what = f"this thread stands for {self._career!r} already, in a block around this one"
@@ -183,11 +180,11 @@ class _Standing:
 
     def next_term(self, timeout_s: float | None = None) -> OpenTerm:
         """Wait for a term that is on and not paused, and take it into execution."""
-        until_s = float("inf") if timeout_s is None else now_s() + timeout_s
+        until_s = float("inf") if timeout_s is None else clock.now_s() + timeout_s
         while True:
             self._candidate.stand()
             self._check(until_s, timeout_s)
-            left_s = None if timeout_s is None else max(0.0, until_s - now_s())
+            left_s = None if timeout_s is None else max(0.0, until_s - clock.now_s())
             self._term = self._candidate.await_term(left_s)
             if self._term is not None and self._is_on(self._term, until_s):
                 self._say(self._term, Stage.EXECUTION)
@@ -197,7 +194,7 @@ class _Standing:
     def release(self, error: BaseException | None = None, cool_off_s: float = 0.0) -> None:
         """Release the term in hand, if there is one: no code works on it any more."""
         term, self._term = self._term, None
-        if term is not None and os.getpid() == self._pid:
+        if term is not None and host.pid() == self._pid:
             failed = isinstance(error, Exception) and not isinstance(error, Deposed)
             reason = Reason.FAILED if failed else Reason.WITHDRAWN
             details = EndDetails(told(error) if error is not None and failed else None, cool_off_s)
@@ -225,7 +222,7 @@ class _Standing:
         self._candidate.wake()
 
     def close(self) -> None:
-        if os.getpid() == self._pid:
+        if host.pid() == self._pid:
             self._candidate.close(timeout_s=_LEAVE_S)
         for forget in self._forget:
             forget()
@@ -235,12 +232,12 @@ class _Standing:
             raise SessionClosed("the session was closed by its owner")
         if self._given_up.is_set():
             raise asyncio.CancelledError
-        if timeout_s is not None and now_s() >= until_s:
+        if timeout_s is not None and clock.now_s() >= until_s:
             raise NotElected(self._career, self._id, waited_s=timeout_s)
 
     def _is_on(self, term: OpenTerm, until_s: float) -> bool:
         """Whether the body may begin: it could lose the term, or be paused, before that."""
-        while term.paused and now_s() < until_s and not self._given_up.is_set():
+        while term.paused and clock.now_s() < until_s and not self._given_up.is_set():
             if not term.wait(_PAUSED_LOOK_S):
                 break
         return term.wait(0) and not term.paused and not self._given_up.is_set()
@@ -276,9 +273,9 @@ def _refuse_event_loop(what: str, instead: str) -> None:
         raise WouldDeadlock(f"{what} would stop this event loop while it waits; write {instead}")
 
 
-def _started(call: Callable[[], T]) -> Future[T]:
+def _started(call: Callable[[], T]) -> primitives.Future[T]:
     """Call ``call`` on a thread of its own: those of a pool could all be waiting for terms."""
-    outcome: Future[T] = Future()
+    outcome: primitives.Future[T] = primitives.Future()
     outcome.set_running_or_notify_cancel()  # a task that is cancelled does not cancel the call
 
     def run() -> None:
@@ -287,5 +284,5 @@ def _started(call: Callable[[], T]) -> Future[T]:
         except BaseException as exc:  # noqa: BLE001  (handed on to whoever awaits)
             outcome.set_exception(exc)
 
-    threading.Thread(target=run, name="leaderq-leadership", daemon=True).start()
+    primitives.Thread(target=run, name="leaderq-leadership", daemon=True).start()
     return outcome

@@ -23,13 +23,12 @@ from __future__ import annotations
 
 import logging
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from leaderq import clock
 from leaderq.career import ILeaderCareer, LeaderCareer, career_name, check_career
-from leaderq.clock import now_s
 from leaderq.config import Settings
 from leaderq.election import Candidate, EndDetails
 from leaderq.errors import CareerFailed, LeaderqError, told
@@ -49,7 +48,7 @@ from leaderq.running.supervision import (
     watch_health,
 )
 from leaderq.term import OpenTerm, Reason
-from leaderq.threads import Service
+from leaderq.threads import Service, primitives
 from leaderq.zookeeper import AnyClient, as_session
 
 log = logging.getLogger(__name__)
@@ -96,7 +95,7 @@ class Runner:
         self._budgets = Budgets()
         self._stages: StageRunner | None = None
         self._term: OpenTerm | None = None
-        self._stopping = threading.Event()
+        self._stopping = primitives.Event()
         # It takes locks that a signal may find held; the system may have no thread left by then.
         self._stopper = Service("leaderq-stop", self._stop_when_told)
         self._ended = False
@@ -123,7 +122,7 @@ class Runner:
                 candidate=self.candidate_id,
                 lost=self.stop,
             )
-        thread = threading.Thread(
+        thread = primitives.Thread(
             target=self._live, name=f"leaderq-career-{self.career_name}", daemon=True
         )
         self._stopper.start()
@@ -278,7 +277,7 @@ class Runner:
 
     def _serve(self, term: OpenTerm, record: CoolOff) -> CoolOff:
         """Serve ``term`` and release it; returns ``record`` with the outcome."""
-        began_s = now_s()
+        began_s = clock.now_s()
         started = None
         if self._guardian is not None:
             self._guardian.watch_term(term, self.settings.handover_budget_s)
@@ -316,7 +315,9 @@ class Runner:
         timeout_s = _RELEASE_WHILE_STOPPING_S if self._stopping.is_set() else _RELEASE_S
         reason = Reason.FAILED if error else term.reason or Reason.WITHDRAWN
         asked_s, policy = term.stand_again_after_s, self._cool_off_policy
-        after = after_term(record, reason, now_s() - began_s, policy, stand_again_after_s=asked_s)
+        after = after_term(
+            record, reason, clock.now_s() - began_s, policy, stand_again_after_s=asked_s
+        )
         waits = self._stands_again() and not term.is_finished and not self._stopping.is_set()
         raised = told(error.__cause__ or error) if error else None
         details = EndDetails(raised, after.seconds if waits else 0.0)
@@ -326,7 +327,7 @@ class Runner:
         if term.is_finished:
             self._failure = error
         if not error and term.reason is not None and term.reason is not reason:  # deposed by now
-            after = after_term(record, term.reason, now_s() - began_s, policy)
+            after = after_term(record, term.reason, clock.now_s() - began_s, policy)
         return after
 
     def _end_started(self, started: StartedInTerm, term: OpenTerm) -> None:
@@ -367,10 +368,10 @@ def handling(*runners: Runner) -> Iterator[None]:
     def handle(_number: int, _frame: FrameType | None) -> None:
         nonlocal asked_s
         if asked_s is None:
-            asked_s = now_s()
+            asked_s = clock.now_s()
             for runner in runners:
                 runner.stop()
-        elif now_s() - asked_s > SAME_REQUEST_S:
+        elif clock.now_s() - asked_s > SAME_REQUEST_S:
             runners[0].give_up()  # the whole process
 
     hung_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import threading
 from collections.abc import Callable
 from typing import cast
 
@@ -27,6 +26,7 @@ from leaderq.observability.health import TermState
 from leaderq.plain import require_finished
 from leaderq.running.supervision import Budgets
 from leaderq.term import EndingTerm, OpenTerm, Reason, Term
+from leaderq.threads import primitives
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ class AbandonableUnit:
     """Runs one unit at a time; another thread may abandon it, and with it all later ones."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._thread: int | None = None
         self._abandoned = False
 
@@ -182,7 +182,7 @@ class AbandonableUnit:
         with self._lock:
             if self._abandoned:
                 return False
-            self._thread = threading.get_ident()
+            self._thread = primitives.get_ident()
         try:
             unit()
         except UnitAbandoned:
@@ -195,7 +195,7 @@ class AbandonableUnit:
         with self._lock:
             self._thread = None
             if self._abandoned:  # perhaps raised and not delivered; CPython pays for every call
-                _raise_in(threading.get_ident(), None)
+                _raise_in(primitives.get_ident(), None)
 
 
 def _raise_in(thread: int, exception: type[BaseException] | None) -> None:

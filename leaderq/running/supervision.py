@@ -17,14 +17,14 @@ gives way for a moment, while its successor claims; a career that ended its own 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from leaderq import clock
 from leaderq.career import LeaderCareer
-from leaderq.clock import now_s
 from leaderq.events import Stage
 from leaderq.term import OpenTerm, Reason, Term
+from leaderq.threads import primitives
 from leaderq.threads.backoff import BackoffPolicy
 from leaderq.threads.service import Service
 
@@ -48,7 +48,7 @@ class Budgets:
     """The one allowance that runs at a time. Thread-safe."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = primitives.Condition()
         self._open: OpenTerm | None = None
         self._running: Allowance | None = None
         self._finished = False
@@ -64,7 +64,7 @@ class Budgets:
         Once the hand-over of that term is being timed, only a shorter time for it counts. Ignored
         after the term, because the candidate's thread may report its end late.
         """
-        until_s = now_s() + budget_s
+        until_s = clock.now_s() + budget_s
         with self._changed:
             running = self._running
             handing_over = running is not None and running.stage == Stage.HANDOVER
@@ -94,10 +94,12 @@ class Budgets:
         with self._changed:
             while not self._finished:
                 running = self._running
-                if running is not None and now_s() >= running.until_s:
+                if running is not None and clock.now_s() >= running.until_s:
                     self._running = None
                     return running
-                self._changed.wait(None if running is None else max(0.0, running.until_s - now_s()))
+                self._changed.wait(
+                    None if running is None else max(0.0, running.until_s - clock.now_s())
+                )
             return None
 
 
@@ -133,7 +135,7 @@ def _is_healthy(career: LeaderCareer, within_s: float) -> bool:
             )
             answers.append(False)
 
-    asked = threading.Thread(target=ask, name="leaderq-health-check", daemon=True)
+    asked = primitives.Thread(target=ask, name="leaderq-health-check", daemon=True)
     asked.start()
     asked.join(within_s)
     if not answers:

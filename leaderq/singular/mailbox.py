@@ -16,17 +16,15 @@ that had its permit before the mailbox was closed checks after its put whether t
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import repeat
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from leaderq.errors import LeaderqError, QueueFull
 from leaderq.singular.request import Home, TrackedRequest
-from leaderq.threads import Waker
+from leaderq.threads import Waker, primitives
 
 STOP = TrackedRequest(None, None)
 """The last item of a closed mailbox."""
@@ -54,8 +52,8 @@ class Mailbox:
         self.has_ended = False
         """Whether nobody takes anything out any more."""
         self._home = home
-        self._lock = threading.RLock()
-        self._items: SimpleQueue[Any] = SimpleQueue()
+        self._lock = primitives.RLock()
+        self._items: primitives.SimpleQueue[Any] = primitives.SimpleQueue()
         self._permits: list[None] = [None] * (capacity or 0)
         self.beyond: list[None] = []
         """One for each item that was put without a permit."""
@@ -157,7 +155,7 @@ class Mailbox:
 
     def renounce(self, error: Callable[[], LeaderqError]) -> None:
         """Close it in a forked child, whatever state the parent's threads have left it in."""
-        self._lock = threading.RLock()
+        self._lock = primitives.RLock()
         self.waiting = deque()
         self._closed = error
         self._permit = _no_permit
@@ -202,7 +200,7 @@ class Mailbox:
                     item = self._items.get_nowait()
                     if item is not STOP:
                         into.append(item)
-            except Empty:
+            except primitives.Empty:
                 pass
             if self._has_stop:
                 self._put(STOP)

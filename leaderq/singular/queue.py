@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import ConfigurationError, RequestCancelled
 from leaderq.plain import require_plain_function
 from leaderq.singular.request import RequestFuture, TrackedRequest
@@ -343,7 +343,7 @@ class SingularUpdateQueue(Generic[R, S]):
         if deadline_s is not AS_SET:
             require_timeout("deadline_s", deadline_s)
             in_s = deadline_s
-        return None if in_s is None else now_s() + in_s
+        return None if in_s is None else clock.now_s() + in_s
 
     def _wait_s(self, timeout_s: float | None) -> float | None:
         if timeout_s is AS_SET:

@@ -7,16 +7,13 @@ deadline over. ``concurrent.futures.Future`` decides between that and ``cancel()
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Generator
-from concurrent.futures import CancelledError, Future, InvalidStateError
-from concurrent.futures import TimeoutError as WaitTimeout
 from functools import partial
-from threading import get_ident
 from typing import Any, TypeVar
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import DeadlineExceeded, QueueClosed, WouldDeadlock
+from leaderq.threads import primitives
 from leaderq.threads.waker import bounded_s
 
 log = logging.getLogger(__name__)
@@ -38,7 +35,7 @@ class Home:
 
     @property
     def is_mine(self) -> bool:
-        return self.thread == get_ident()
+        return self.thread == primitives.get_ident()
 
     def check_wait(self) -> None:
         """Refuse a wait of the calling thread that would never end."""
@@ -51,7 +48,7 @@ class Home:
             )
 
 
-class RequestFuture(Future[S]):
+class RequestFuture(primitives.Future[S]):
     """The future of one request: a :class:`concurrent.futures.Future` that can be awaited too.
 
     *Guarantees:* a waiter learns of a missed deadline when it passes, not when the request's turn
@@ -61,14 +58,14 @@ class RequestFuture(Future[S]):
     """
 
     _expiry_s: float | None = None
-    _unclaimed: threading.Lock | None = None
+    _unclaimed: primitives.Lock | None = None
 
     def __init__(self, home: Home, expiry_s: float | None = None) -> None:
         super().__init__()
         self.home = home
         if expiry_s is not None:
             self._expiry_s = expiry_s
-            self._unclaimed = threading.Lock()
+            self._unclaimed = primitives.Lock()
 
     def result(self, timeout: float | None = None) -> S:
         """Return the outcome; wait at most ``timeout`` seconds for it, ``None`` for ever.
@@ -91,14 +88,14 @@ class RequestFuture(Future[S]):
         loop = asyncio.get_running_loop()
         alarm = None
         if self._expiry_s is not None:
-            alarm = loop.call_later(max(0.0, self._expiry_s - now_s()), self.expire_if_due)
+            alarm = loop.call_later(max(0.0, self._expiry_s - clock.now_s()), self.expire_if_due)
         try:
             return (yield from asyncio.wrap_future(self, loop=loop).__await__())
         finally:
             if alarm is not None:
                 alarm.cancel()
 
-    def add_done_callback(self, fn: Callable[[Future[S]], object]) -> None:
+    def add_done_callback(self, fn: Callable[[primitives.Future[S]], object]) -> None:
         """As in any future; whatever ``fn`` raises is logged, and does not end the queue."""
         super().add_done_callback(partial(self._call_back, fn))
 
@@ -121,12 +118,12 @@ class RequestFuture(Future[S]):
                 self.set_result(outcome)
             else:
                 self.set_exception(error)
-        except InvalidStateError:
+        except primitives.InvalidStateError:
             log.warning("outcome set by somebody else name=%s", self.home.name)
 
     def expire_if_due(self) -> bool:
         """End the request if its deadline has passed before it was begun; return whether it has."""
-        if self._expiry_s is None or (late_s := now_s() - self._expiry_s) < 0:
+        if self._expiry_s is None or (late_s := clock.now_s() - self._expiry_s) < 0:
             return False
         if not self.begin():
             return self.is_expired
@@ -138,7 +135,9 @@ class RequestFuture(Future[S]):
         is_over = self.done() and not self.cancelled()
         return is_over and isinstance(super().exception(0), DeadlineExceeded)
 
-    def _call_back(self, fn: Callable[[Future[S]], object], _: Future[S]) -> None:
+    def _call_back(
+        self, fn: Callable[[primitives.Future[S]], object], _: primitives.Future[S]
+    ) -> None:
         try:
             fn(self)
         except BaseException as failure:  # the queue must outlive it
@@ -149,21 +148,21 @@ class RequestFuture(Future[S]):
     def _waited(self, timeout: float | None) -> float | None:
         """Wait until the deadline, if that comes first; return the rest of ``timeout``."""
         home = self.home
-        if (home.thread == get_ident() or home.is_foreign) and not self.done():
+        if (home.thread == primitives.get_ident() or home.is_foreign) and not self.done():
             home.check_wait()
         if self._expiry_s is None or self.running() or self.done():
             return timeout
-        began_s = now_s()
+        began_s = clock.now_s()
         left_s = max(0.0, self._expiry_s - began_s)
         if timeout is not None and timeout <= left_s:
             return timeout
         try:
             super().exception(bounded_s(left_s))
-        except WaitTimeout:
+        except primitives.FutureTimeout:
             self.expire_if_due()
-        except CancelledError:
+        except primitives.CancelledError:
             pass
-        return None if timeout is None else max(0.0, timeout - (now_s() - began_s))
+        return None if timeout is None else max(0.0, timeout - (clock.now_s() - began_s))
 
 
 class TrackedRequest:
@@ -187,7 +186,7 @@ class TrackedRequest:
         if self.future is not None:
             is_late = self.expiry_s is not None and self.future.expire_if_due()
             return not is_late and self.future.begin()
-        return self.expiry_s is None or now_s() < self.expiry_s
+        return self.expiry_s is None or clock.now_s() < self.expiry_s
 
     @property
     def is_expired(self) -> bool:
@@ -195,4 +194,4 @@ class TrackedRequest:
 
     def expired_error(self, name: str) -> BaseException:
         error = None if self.future is None else self.future.exception(0)
-        return error or DeadlineExceeded(name, late_s=now_s() - (self.expiry_s or 0.0))
+        return error or DeadlineExceeded(name, late_s=clock.now_s() - (self.expiry_s or 0.0))

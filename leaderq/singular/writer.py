@@ -20,20 +20,18 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat, starmap
-from queue import Empty
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq import clock, host
 from leaderq.errors import LeaderqError, QueueClosed, RequestCancelled
 from leaderq.singular.mailbox import STOP, Mailbox
 from leaderq.singular.request import Home, TrackedRequest
-from leaderq.threads import Service
+from leaderq.threads import Service, primitives
 from leaderq.threads.waker import bounded_s
 
 log = logging.getLogger(__name__)
@@ -89,11 +87,11 @@ class AgeMarks:
     """
 
     def __init__(self) -> None:
-        self._marks: deque[tuple[float, int]] = deque([(now_s(), 0)])
+        self._marks: deque[tuple[float, int]] = deque([(clock.now_s(), 0)])
 
     def note(self, begun: int, came_in: int) -> None:
         """Note that ``came_in`` requests had come in by now, of which ``begun`` were begun."""
-        now, marks = now_s(), self._marks
+        now, marks = clock.now_s(), self._marks
         if now - marks[-1][0] > max(_MARK_EVERY_S, (now - marks[0][0]) / 100):
             marks.append((now, came_in))
         while len(marks) > 1 and marks[1][1] <= begun:
@@ -104,7 +102,7 @@ class AgeMarks:
         marks = self._marks
         while len(marks) > 1:
             marks.popleft()
-        marks[0] = (now_s(), begun)
+        marks[0] = (clock.now_s(), begun)
 
     def oldest_age_s(self, begun: int) -> float:
         """How long the request after the ``begun`` first ones has waited, at most."""
@@ -112,7 +110,7 @@ class AgeMarks:
         for number, (at_s, came_in) in enumerate(self._marks.copy()):
             if number == 0 or came_in <= begun:
                 since_s = at_s
-        return max(0.0, now_s() - since_s)
+        return max(0.0, clock.now_s() - since_s)
 
 
 class Writer:
@@ -134,7 +132,7 @@ class Writer:
         self._handler = handler
         self._on_error = on_error
         self._service = Service(f"leaderq-{name}", lambda _: self._run())
-        self._ended = threading.Event()
+        self._ended = primitives.Event()
         self._swept: deque[Any] = deque()
         self._taken: deque[Any] = deque()
         """Entries that the writer has taken out, and not begun."""
@@ -151,7 +149,7 @@ class Writer:
         if self.home.pid or self.mailbox.is_closed:
             return
         if self._service.start():
-            self.home.pid = os.getpid()
+            self.home.pid = host.pid()
             _running.add(self)
         self.mailbox.open()
 
@@ -196,7 +194,7 @@ class Writer:
         )
 
     def _run(self) -> None:
-        self.home.thread = threading.get_ident()
+        self.home.thread = primitives.get_ident()
         try:
             self._apply_all()
         finally:
@@ -395,7 +393,7 @@ class BatchWriter(Writer):
                 try:
                     while self._taken[-1] is not STOP and len(self._taken) < self._max_batch:
                         self._taken.extend(starmap(self.mailbox.take_at_once, _ONCE))
-                except Empty:
+                except primitives.Empty:
                     pass
                 items = [*self._taken]
                 self._taken.clear()
@@ -460,9 +458,9 @@ def _renounce_all() -> None:
 
 
 def _close_all() -> None:
-    until_s = now_s() + AT_EXIT_S
+    until_s = clock.now_s() + AT_EXIT_S
     for writer in list(_running):
-        is_drained = writer.close(drain=True, timeout_s=max(0.0, until_s - now_s()))
+        is_drained = writer.close(drain=True, timeout_s=max(0.0, until_s - clock.now_s()))
         if not is_drained and writer.failure is None:
             log.error(
                 "queue not closed at exit name=%s lost=%d", writer.home.name, writer.mailbox.depth

@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from leaderq import clock
 from leaderq.career import ILeaderCareer, LeaderCareer, career_name, check_career
-from leaderq.clock import now_s
 from leaderq.config import Settings
 from leaderq.errors import KafkaError
 from leaderq.events import EventBus
@@ -64,7 +64,7 @@ class FakeTerm(OpenTerm):
             id=f"term-{number}",
             career=career,
             candidate="test",
-            deadline=now_s() + _LONG_S,
+            deadline=clock.now_s() + _LONG_S,
             write=self._noted,
             unclean=unclean,
         )

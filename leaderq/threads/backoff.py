@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
+
+from leaderq import chance as dice
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class BackoffPolicy:
             full_s = min(self.most_s, self.first_s * self.factor ** (failures - 1))
         except OverflowError:
             full_s = self.most_s if self.first_s else 0.0
-        return full_s * (1 - self.jitter * (random.random() if chance is None else chance))
+        return full_s * (1 - self.jitter * (dice.random() if chance is None else chance))
 
 
 class Backoff:

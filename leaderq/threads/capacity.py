@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from leaderq.errors import LeaderqError
+from leaderq.threads import primitives
 from leaderq.threads.waker import Waker
 
 
@@ -36,7 +36,7 @@ class Capacity:
         self.max_bytes = max_bytes
         self.items = 0
         self.bytes = 0
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._waiters: deque[_Waiter] = deque()
         self._awaiting_empty: list[Waker] = []
         self._closed: Callable[[], LeaderqError] | None = None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from leaderq.plain import require_plain_function
+from leaderq.threads import primitives
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -24,7 +24,7 @@ class Listeners(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._listeners: tuple[Callable[[T], object], ...] = ()
         self._values: deque[T] = deque()
         self._calls: deque[tuple[Callable[[T], object], T]] = deque()  # of the value in hand

@@ -7,10 +7,10 @@ lock, so each may be called by a signal handler, in whatever it interrupts.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 
-from leaderq.clock import now_s
+from leaderq import clock
+from leaderq.threads import primitives
 from leaderq.threads.waker import Waker, bounded_s
 
 log = logging.getLogger(__name__)
@@ -36,8 +36,9 @@ class Service:
         self._run = run
         self._on_failure = on_failure
         self._waker = Waker()
-        self._unclaimed = threading.Lock()  # taken by the one call that starts the thread, for good
-        self._thread: threading.Thread | None = None
+        # taken by the one call that starts the thread, for good
+        self._unclaimed = primitives.Lock()
+        self._thread: primitives.Thread | None = None
 
     @classmethod
     def repeating(cls, name: str, step: Step) -> Service:
@@ -60,7 +61,7 @@ class Service:
     @property
     def is_current(self) -> bool:
         """Whether the caller is the service's own thread."""
-        return self._thread is threading.current_thread()
+        return self._thread is primitives.current_thread()
 
     def start(self) -> bool:
         """Start the thread, unless it was started or stopped before; return whether this call did.
@@ -69,7 +70,7 @@ class Service:
         """
         if self.is_stopping or not self._unclaimed.acquire(blocking=False):
             return False
-        self._thread = thread = threading.Thread(target=self._serve, name=self.name, daemon=True)
+        self._thread = thread = primitives.Thread(target=self._serve, name=self.name, daemon=True)
         try:
             thread.start()
         except RuntimeError:
@@ -92,7 +93,7 @@ class Service:
         thread = self._thread
         if thread is None:
             return True
-        if thread is threading.current_thread():
+        if thread is primitives.current_thread():
             return False
         try:
             thread.join(None if timeout_s is None else bounded_s(timeout_s))
@@ -111,9 +112,9 @@ class Service:
 
         A wake during the pause does not end it, but the next :meth:`wait`.
         """
-        until_s = now_s() + seconds
+        until_s = clock.now_s() + seconds
         woken = False
-        while not self.is_stopping and (left_s := until_s - now_s()) > 0:
+        while not self.is_stopping and (left_s := until_s - clock.now_s()) > 0:
             woken = self._waker.wait(left_s) or woken
         if woken:
             self._waker.wake()

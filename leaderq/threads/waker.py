@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from leaderq.threads import primitives
 
 
 class Waker:
@@ -20,7 +20,7 @@ class Waker:
     __slots__ = ("_lock",)
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._lock.acquire()
 
     def wake(self) -> None:
@@ -38,4 +38,4 @@ class Waker:
 
 def bounded_s(timeout_s: float) -> float:
     """A time-out that the standard library accepts: not negative, not too large for it."""
-    return min(max(timeout_s, 0.0), threading.TIMEOUT_MAX)
+    return min(max(timeout_s, 0.0), primitives.TIMEOUT_MAX)

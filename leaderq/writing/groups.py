@@ -21,7 +21,6 @@ import logging
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, InvalidStateError
 from enum import Enum
 from itertools import islice
 from typing import Any, TypeVar
@@ -36,6 +35,7 @@ from leaderq.errors import (
     SessionExpired,
     ZooKeeperError,
 )
+from leaderq.threads import primitives
 from leaderq.zookeeper import Create, Operation, SetData
 from leaderq.zookeeper.paths import validated_path
 
@@ -102,7 +102,7 @@ class FutureGroup(OperationGroup):
 
     def __init__(self, operations: Sequence[Operation], size: int) -> None:
         super().__init__(operations, size)
-        self.future: Future[list[Any] | None] = Future()
+        self.future: primitives.Future[list[Any] | None] = primitives.Future()
 
     def begin(self) -> bool:
         return self.future.running() or self.future.set_running_or_notify_cancel()
@@ -113,7 +113,7 @@ class FutureGroup(OperationGroup):
                 self.future.set_exception(error)
             else:
                 self.future.set_result(results)
-        except InvalidStateError:  # a canceller meanwhile hears nothing
+        except primitives.InvalidStateError:  # a canceller meanwhile hears nothing
             return
 
 
@@ -174,7 +174,7 @@ class PackedMulti:
             operations += group.operations
         return operations
 
-    def note_answer(self, answer: Future[list[Any]]) -> None:
+    def note_answer(self, answer: primitives.Future[list[Any]]) -> None:
         try:
             self.status, self.results = MultiStatus.APPLIED, answer.result()
             return

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from leaderq.errors import ConnectionLost, LeaderqError, NotConnected
+from leaderq.threads import primitives
 from leaderq.writing.groups import OperationGroup, estimated_bytes, validated
 from leaderq.writing.writer import SequencedWriter
 from leaderq.zookeeper import Operation
@@ -50,7 +50,7 @@ def outcomes(
     ours = f"{path}/"
     validated([op for group in groups for op in group if not op.path.startswith(ours)])
     answered: list[None] = []
-    all_answered = threading.Event()
+    all_answered = primitives.Event()
 
     def heard() -> None:
         answered.append(None)  # atomic: the session's thread may tell, and the writer's

@@ -29,18 +29,13 @@ with a new count.
 from __future__ import annotations
 
 import logging
-import random
 import struct
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from typing import Any
 
-from leaderq import retrying
-from leaderq.clock import now_s
+from leaderq import chance, clock, retrying
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -53,7 +48,7 @@ from leaderq.errors import (
     TooLarge,
 )
 from leaderq.retrying import retry_until_connected
-from leaderq.threads import Backoff, BackoffPolicy, Service, Waker
+from leaderq.threads import Backoff, BackoffPolicy, Service, Waker, primitives
 from leaderq.writing.groups import (
     MARGIN_BYTES,
     MULTI_BYTES,
@@ -86,7 +81,7 @@ _PROOF_S = 0.5
 
 
 def await_outcomes(
-    futures: Sequence[Future[Any]], patience_s: float | None = None
+    futures: Sequence[primitives.Future[Any]], patience_s: float | None = None
 ) -> list[LeaderqError | None]:
     """The errors of a writer's groups, ``None`` for those applied, waited for as long as something
     moves.
@@ -98,7 +93,7 @@ def await_outcomes(
     for future in futures:
         try:
             error = future.exception(patience_s)
-        except FutureTimeout:
+        except primitives.FutureTimeout:
             raise ConnectionLost(f"no answer within {patience_s:.0f} s; try again later") from None
         if error is not None and not isinstance(error, LeaderqError):
             raise error
@@ -142,8 +137,8 @@ class SequencedWriter:
         self._session = session
         self.chroot_bytes = len(session.chroot.encode())
         self._data = data
-        self._lock = threading.Lock()
-        self._settled = threading.Condition(self._lock)
+        self._lock = primitives.Lock()
+        self._settled = primitives.Condition(self._lock)
         self._woken = Waker()
         self._queue = SendQueue(
             max_ops=max_ops,
@@ -210,23 +205,23 @@ class SequencedWriter:
         the process is frozen: then others may have what was claimed by this writer. If the newest
         proof is a session time-out old, another one is asked for, and waited for a moment.
         """
-        if now_s() >= self.sure_until_s and not self.is_over:
+        if clock.now_s() >= self.sure_until_s and not self.is_over:
             proof = self.submit([Check(self.path)], are_valid=True)
             try:
                 proof.exception(_PROOF_S)
-            except FutureTimeout:
+            except primitives.FutureTimeout:
                 proof.cancel()
-        return now_s() < self.sure_until_s and not self.is_over
+        return clock.now_s() < self.sure_until_s and not self.is_over
 
     def close(self, timeout_s: float) -> bool:
         """Wait for groups under way, delete the guard; returns whether all settled in time."""
-        deadline = now_s() + timeout_s
+        deadline = clock.now_s() + timeout_s
         is_clean = self.flush(timeout_s) if self._is_open else not self.unsettled
         was_over = self._end is not None
         self._finish(QueueClosed("the queue was closed before this was sent"))
         self._session.remove_listener(self._on_state)
         if self._is_open and not was_over:
-            left_s = max(_LEAST_S, deadline - now_s())
+            left_s = max(_LEAST_S, deadline - clock.now_s())
             try:
                 retry_until_connected(
                     self._session, lambda: self._session.delete(self.path, timeout_s=left_s), left_s
@@ -239,7 +234,7 @@ class SequencedWriter:
 
     def submit(
         self, operations: Sequence[Operation], *, are_valid: bool = False
-    ) -> Future[list[Any] | None]:
+    ) -> primitives.Future[list[Any] | None]:
         """Send these, all or none, at the next opportunity. Never blocks. ``are_valid``: their
         paths were checked before.
 
@@ -249,7 +244,7 @@ class SequencedWriter:
 
     def submit_all(
         self, groups: Iterable[Sequence[Operation]], *, are_valid: bool = False
-    ) -> list[Future[list[Any] | None]]:
+    ) -> list[primitives.Future[list[Any] | None]]:
         """As :meth:`submit` for each, better packed."""
         made = [
             FutureGroup(
@@ -300,7 +295,7 @@ class SequencedWriter:
         self._count_down(found)
         return found
 
-    def _on_done(self, group: OperationGroup, future: Future[Any]) -> None:
+    def _on_done(self, group: OperationGroup, future: primitives.Future[Any]) -> None:
         """A future can be cancelled until its group is sent; then that is not kept any more."""
         if future.cancelled():
             with self._lock:
@@ -358,7 +353,7 @@ class SequencedWriter:
             sent += 1
 
     def _send(self, batch: PackedMulti) -> None:
-        sent_s = now_s()
+        sent_s = clock.now_s()
         try:
             answer = self._session.multi_async(batch.operations(self.path), are_valid=True)
         except LeaderqError as exc:
@@ -369,7 +364,9 @@ class SequencedWriter:
             )
         answer.add_done_callback(partial(self._answered, batch, sent_s))
 
-    def _answered(self, batch: PackedMulti, sent_s: float, answer: Future[list[Any]]) -> None:
+    def _answered(
+        self, batch: PackedMulti, sent_s: float, answer: primitives.Future[list[Any]]
+    ) -> None:
         with self._lock:
             if self._end is not None:  # all have been told
                 return
@@ -537,7 +534,7 @@ def sweep(session: Session, parent: str, now_ms: int, *, old_s: float = OLD_S) -
     """
     try:
         names = session.children(parent)
-        paths = [join(parent, one) for one in random.sample(names, min(len(names), _AT_A_TIME))]
+        paths = [join(parent, one) for one in chance.sample(names, min(len(names), _AT_A_TIME))]
         old = []
         for path, answer in zip(paths, session.multi_read(list(map(GetData, paths))), strict=True):
             if isinstance(answer, tuple):

@@ -9,11 +9,9 @@ have accepted the credentials; here nobody hears of it until they have.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from time import monotonic
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -21,7 +19,8 @@ from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
-from leaderq.threads import BackoffPolicy, Service
+from leaderq import clock
+from leaderq.threads import BackoffPolicy, Service, primitives
 from leaderq.zookeeper import private_api
 from leaderq.zookeeper.connection import ServerConnection, Transport
 from leaderq.zookeeper.paths import Address
@@ -94,8 +93,8 @@ class Client(KazooClient):
     ) -> None:
         self.kazoo_log = KazooLog(label)
         self.auth_failed = False
-        self.ended = threading.Event()
-        self._accepting = threading.Lock()
+        self.ended = primitives.Event()
+        self._accepting = primitives.Lock()
         self._accepts_requests = False
         self._open_state: str = KeeperState.CONNECTED
         # kazoo's own default doubles the pause between attempts up to an hour.
@@ -160,7 +159,7 @@ class Client(KazooClient):
 
     def is_connection_thread(self) -> bool:
         """Whether the caller runs on the connection thread, without which no answer comes."""
-        return threading.current_thread() is private_api.connection_thread(self.connection)
+        return primitives.current_thread() is private_api.connection_thread(self.connection)
 
     def submit(self, request: Any, reply: Any) -> None:
         """Send ``request``, or fail ``reply`` at once if there is no connection. Never blocks."""
@@ -179,21 +178,21 @@ class Client(KazooClient):
 
         Returns whether a server confirmed the end. May be called more than once, from any thread.
         """
-        deadline = monotonic() + timeout_s
+        deadline = clock.awake_s() + timeout_s
         with self._accepting:
             was_connected, self._accepts_requests = self._accepts_requests, False
         private_api.stop_flag(self).set()
         if was_connected and not self.ended.is_set() and not self.is_connection_thread():
             self.connection.close_session()
-            self.ended.wait(max(0.0, deadline - monotonic()))
+            self.ended.wait(max(0.0, deadline - clock.awake_s()))
         if not self.ended.is_set():
             self.connection.drop()
-        deadline = max(deadline, monotonic() + 0.3)
+        deadline = max(deadline, clock.awake_s() + 0.3)
         thread = private_api.connection_thread(self.connection)
         if thread is not None and not self.is_connection_thread():
-            thread.join(deadline - monotonic())
+            thread.join(deadline - clock.awake_s())
         self._fail_pending()
-        self.handler.stop(timeout_s=max(0.1, deadline - monotonic()))
+        self.handler.stop(timeout_s=max(0.1, deadline - clock.awake_s()))
         self.connection.release_when_ended()
         return self.connection.is_session_closed
 
@@ -325,18 +324,18 @@ class ClientSupervisor:
             has_ended=client.ended.is_set(),
             is_refused=client.auth_failed,
             is_connected=is_connected,
-            idle_s=self._idle.look(monotonic(), client, attempts, is_connected=is_connected),
+            idle_s=self._idle.look(clock.awake_s(), client, attempts, is_connected=is_connected),
             stuck_after_s=max(STUCK_S, 2 * client.timeout_s),
         )
         if reason is None:
             return None if is_connected else STUCK_S / 5
-        early_s = self._next_at - monotonic()
+        early_s = self._next_at - clock.awake_s()
         if early_s <= 0:
             self._act(reason)
         return max(0.0, early_s)
 
     def _act(self, reason: str) -> None:
-        now = monotonic()
+        now = clock.awake_s()
         self._replaced = [at for at in self._replaced if now - at < CALM_S] + [now]
         self._next_at = now + REPLACEMENTS.delay_s(len(self._replaced))
         self._expects_attempt = False

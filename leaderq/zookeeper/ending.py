@@ -16,13 +16,12 @@ import logging
 import selectors
 import socket
 import struct
-import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from time import monotonic
 from typing import NamedTuple
 
+from leaderq import clock
+from leaderq.threads import primitives
 from leaderq.zookeeper.paths import Address, parsed_address
 from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
 
@@ -57,7 +56,7 @@ class SessionEnder:
         self._security = security or NO_SECURITY
         self._security.validate()
         self._endpoints: Sequence[_Endpoint] = ()
-        self._resolving: threading.Thread | None = None
+        self._resolving: primitives.Thread | None = None
 
     def know(self, addresses: Iterable[tuple[str, int]]) -> None:
         """Use these numeric addresses, which someone else has resolved; none change nothing."""
@@ -78,16 +77,16 @@ class SessionEnder:
         ``session_timeout_s``: how long it lives on if it was taken up and could not be closed.
         Without ``patient`` each server is asked only once.
         """
-        deadline = monotonic() + timeout_s
+        deadline = clock.awake_s() + timeout_s
         needs_kazoo = self._security.uses_tls or self._security.uses_sasl
         ask = self._ask_kazoo if needs_kazoo else self._ask
         while True:
             is_over, is_refused = ask(credentials, deadline, session_timeout_s)
-            left_s = deadline - monotonic()
+            left_s = deadline - clock.awake_s()
             if is_over or is_refused or left_s <= 0 or not patient:
                 return is_over
             # No server answered; or the owner, alive, took it back before we could close it.
-            time.sleep(min(HEDGE_S / 2, left_s))
+            clock.sleep(min(HEDGE_S / 2, left_s))
 
     def _resolve(self) -> None:
         self._endpoints = list(_resolved(self._address)) or self._endpoints
@@ -96,13 +95,13 @@ class SessionEnder:
         if not self._endpoints:
             if self._resolving is None or not self._resolving.is_alive():
                 name = "leaderq-ender-resolver"
-                self._resolving = threading.Thread(target=self._resolve, name=name, daemon=True)
+                self._resolving = primitives.Thread(target=self._resolve, name=name, daemon=True)
                 self._resolving.start()
-            self._resolving.join(max(0.0, deadline - monotonic()))
+            self._resolving.join(max(0.0, deadline - clock.awake_s()))
         password, timeout_ms = known.password, int(session_timeout_s * 1000)
         body = _CONNECT.pack(0, 0, timeout_ms, known.session_id, len(password)) + password + b"\0"
         frames = _INT.pack(len(body)) + body + _CLOSE_FRAME
-        return _ask_all(self._endpoints, frames, min(deadline, monotonic() + ROUND_S)), False
+        return _ask_all(self._endpoints, frames, min(deadline, clock.awake_s() + ROUND_S)), False
 
     def _ask_kazoo(self, known: Credentials, deadline: float, session_timeout_s: float) -> _Answer:
         from leaderq.zookeeper.client import Client
@@ -117,12 +116,12 @@ class SessionEnder:
             on_end=lambda: None,
             credentials=known,
         )
-        client.start_async().wait(max(0.0, deadline - monotonic()))
+        client.start_async().wait(max(0.0, deadline - clock.awake_s()))
         found = client.credentials
         # If the session was gone kazoo has begun another by now, which is closed as well.
         is_another = found is not None and found.session_id != known.session_id
         was_gone = client.connected and is_another
-        is_over = client.finish(timeout_s=max(0.1, deadline - monotonic())) or was_gone
+        is_over = client.finish(timeout_s=max(0.1, deadline - clock.awake_s())) or was_gone
         return is_over, client.auth_failed
 
 
@@ -184,11 +183,11 @@ class _Attempt(NamedTuple):
 
 
 def _ask_all(endpoints: Sequence[_Endpoint], frames: bytes, deadline: float) -> bool:
-    waiting, next_at = list(endpoints), monotonic()
+    waiting, next_at = list(endpoints), clock.awake_s()
     with selectors.PollSelector() as selector:  # takes no file descriptor of its own
         try:
             while waiting or selector.get_map():
-                now = monotonic()
+                now = clock.awake_s()
                 if now >= deadline:
                     return False
                 if waiting and (now >= next_at or not selector.get_map()):

@@ -7,12 +7,13 @@ kazoo whose inner working we count on, and fails if their source changed.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.protocol.connection import ConnectionHandler
+
+from leaderq.threads import primitives
 
 
 def use_connection(client: KazooClient, connection: ConnectionHandler) -> None:
@@ -20,7 +21,7 @@ def use_connection(client: KazooClient, connection: ConnectionHandler) -> None:
     client._connection = connection
 
 
-def connection_thread(connection: ConnectionHandler) -> threading.Thread | None:
+def connection_thread(connection: ConnectionHandler) -> primitives.Thread | None:
     """The only thread that reads and writes; waiting for an answer on it would last for ever."""
     return connection._connection_routine
 
@@ -45,7 +46,7 @@ def has_one_shot_watch(client: Any, path: str) -> bool:
     return path in client._data_watchers or path in client._child_watchers
 
 
-def stop_flag(client: KazooClient) -> threading.Event:
+def stop_flag(client: KazooClient) -> primitives.Event:
     """Set to end the connection thread; kazoo's ``stop()`` sets it, but then waits unbounded."""
     return client._stopped
 

@@ -17,18 +17,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, InvalidStateError
-from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from dataclasses import dataclass
-from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from kazoo.protocol import serialization as kazoo_wire
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
 
+from leaderq import clock
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, NodeExists, TooLarge
 from leaderq.plain import require_plain_function
+from leaderq.threads import primitives
 from leaderq.zookeeper import wire
 from leaderq.zookeeper.client import Client
 from leaderq.zookeeper.paths import is_at_or_below, join, parent_of, validated_path
@@ -42,7 +41,7 @@ ChildResult = tuple[bytes, int, int] | LeaderqError
 _SHARED = Permissions.READ | Permissions.CREATE
 
 
-class Answer(Future[T]):
+class Answer(primitives.Future[T]):
     """Its result is set on kazoo's connection thread, so that a waiter wakes without a detour; its
     callbacks run on the completion thread.
     """
@@ -51,7 +50,7 @@ class Answer(Future[T]):
         super().__init__()
         self._dispatch = dispatch
 
-    def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
+    def add_done_callback(self, fn: Callable[[primitives.Future[T]], object]) -> None:
         super().add_done_callback(lambda done: self._dispatch(functools.partial(fn, done)))
 
     def cancel(self) -> bool:
@@ -73,7 +72,7 @@ class Reply(Generic[T]):
     ``is_last``: whether no further request has this future.
     """
 
-    future: Future[T]
+    future: primitives.Future[T]
     convert: Callable[[Any], T]
     translate: Callable[[BaseException], LeaderqError]
     is_last: bool = True
@@ -83,18 +82,18 @@ class Reply(Generic[T]):
             converted = self.convert(value)
             if self.is_last:
                 self.future.set_result(converted)
-        except InvalidStateError:
+        except primitives.InvalidStateError:
             pass  # nobody waits for it any more
         except Exception as exc:  # noqa: BLE001 - handed on to the caller
             self.set_exception(exc)
 
     def set_exception(self, exc: BaseException) -> None:
-        with suppress(InvalidStateError):
+        with suppress(primitives.InvalidStateError):
             self.future.set_exception(self.translate(exc))
 
 
-def failed_future(exc: BaseException) -> Future[Any]:
-    future: Future[Any] = Future()
+def failed_future(exc: BaseException) -> primitives.Future[Any]:
+    future: primitives.Future[Any] = primitives.Future()
     future.set_exception(exc)
     return future
 
@@ -113,18 +112,20 @@ class Requests:
 
     def _send_all(
         self, requests: Sequence[Any], convert: Callable[[Any], T], path: str | None
-    ) -> Future[T]:
+    ) -> primitives.Future[T]:
         """Send these; each answer is converted, and the last one is the future's."""
         raise NotImplementedError
 
-    def _send(self, request: Any, convert: Callable[[Any], T], path: str | None) -> Future[T]:
+    def _send(
+        self, request: Any, convert: Callable[[Any], T], path: str | None
+    ) -> primitives.Future[T]:
         return self._send_all((request,), convert, path)
 
     # -- async forms -------------------------------------------------------------------------------
 
     def create_async(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> Future[str]:
+    ) -> primitives.Future[str]:
         """Create a znode; returns the path created, ten digits longer if ``sequential``.
 
         Fails: ``NodeExists``, ``NoNode`` (no parent).
@@ -134,7 +135,9 @@ class Requests:
         request = kazoo_wire.Create(server_path, data, self._acl(), flags)
         return self._send_sized(request, len(data), self._local_path, path)
 
-    def get_async(self, path: str, watch: Watch | None = None) -> Future[tuple[bytes, Stat]]:
+    def get_async(
+        self, path: str, watch: Watch | None = None
+    ) -> primitives.Future[tuple[bytes, Stat]]:
         """A znode's data and metadata. ``watch`` hears once of the next change or deletion.
 
         Fails: ``NoNode``.
@@ -142,12 +145,12 @@ class Requests:
         request = kazoo_wire.GetData(self._server_path(path), _one_shot(watch, path))
         return self._send(request, lambda raw: (raw[0] or b"", Stat(*raw[1])), path)
 
-    def exists_async(self, path: str, watch: Watch | None = None) -> Future[Stat | None]:
+    def exists_async(self, path: str, watch: Watch | None = None) -> primitives.Future[Stat | None]:
         """A znode's metadata or ``None``; ``watch`` hears once of any change to it."""
         request = kazoo_wire.Exists(self._server_path(path), _one_shot(watch, path))
         return self._send(request, lambda raw: None if raw is None else Stat(*raw), path)
 
-    def children_async(self, path: str, watch: Watch | None = None) -> Future[list[str]]:
+    def children_async(self, path: str, watch: Watch | None = None) -> primitives.Future[list[str]]:
         """The names of a znode's children, unordered. Fails: ``NoNode``.
 
         ``watch`` hears once of the next child created or deleted.
@@ -155,23 +158,23 @@ class Requests:
         request = kazoo_wire.GetChildren(self._server_path(path), _one_shot(watch, path))
         return self._send(request, list, path)
 
-    def set_async(self, path: str, data: bytes, version: int = -1) -> Future[Stat]:
+    def set_async(self, path: str, data: bytes, version: int = -1) -> primitives.Future[Stat]:
         """Replace a znode's data. Fails: ``NoNode``, ``BadVersion``."""
         request = kazoo_wire.SetData(self._server_path(path), data, version)
         return self._send_sized(request, len(data), lambda raw: Stat(*raw), path)
 
-    def delete_async(self, path: str, version: int = -1) -> Future[None]:
+    def delete_async(self, path: str, version: int = -1) -> primitives.Future[None]:
         """Delete a znode. Fails: ``NoNode``, ``BadVersion``, ``NotEmpty``."""
         request = kazoo_wire.Delete(self._server_path(path), version)
         return self._send(request, _nothing, path)
 
-    def sync_async(self, path: str = "/") -> Future[None]:
+    def sync_async(self, path: str = "/") -> primitives.Future[None]:
         """Let this session's server catch up with earlier writes; it is not a quorum operation."""
         return self._send(kazoo_wire.Sync(self._server_path(path)), _nothing, path)
 
     def multi_async(
         self, operations: Sequence[Operation], *, are_valid: bool = False
-    ) -> Future[list[Any]]:
+    ) -> primitives.Future[list[Any]]:
         """All operations or none; returns for each a ``str`` (create), ``Stat`` (set) or ``None``.
         ``are_valid``: their paths were checked before.
 
@@ -183,13 +186,15 @@ class Requests:
         request = wire.Multi(operations, prefixed, self._acl())
         return self._send_packed(request, lambda results: _all_done(results, operations))
 
-    def multi_read_async(self, reads: Sequence[Read]) -> Future[list[ReadResult]]:
+    def multi_read_async(self, reads: Sequence[Read]) -> primitives.Future[list[ReadResult]]:
         """Many reads in one request; returns for each its result, or its error in its place."""
         reads = tuple(reads)
         request = wire.MultiRead(reads, self._server_path)
         return self._send_packed(request, lambda results: _each(results, lambda at: reads[at].path))
 
-    def child_data_async(self, parent: str, names: Sequence[str]) -> Future[list[ChildResult]]:
+    def child_data_async(
+        self, parent: str, names: Sequence[str]
+    ) -> primitives.Future[list[ChildResult]]:
         """These children of a znode, by names that the server told, in one request; returns for
         each ``(data, ctime in ms, version)``, or its error in its place.
         """
@@ -198,7 +203,7 @@ class Requests:
             request, lambda results: _each(results, lambda at: join(parent, names[at]))
         )
 
-    def child_sizes_async(self, parent: str, names: Sequence[str]) -> Future[list[int]]:
+    def child_sizes_async(self, parent: str, names: Sequence[str]) -> primitives.Future[list[int]]:
         """How many bytes each of these children (one at least) holds, 0 if it is gone; a request
         each, because ZooKeeper tells no sizes in a multiRead.
         """
@@ -280,7 +285,7 @@ class Requests:
         if shared and not is_at_or_below(path, validated_path(shared)):
             problem = f"is not {path!r} or one of its parents"
             raise ConfigurationError(f"shared path {shared!r} {problem}")
-        deadline = monotonic() + self._wait_s(timeout_s)
+        deadline = clock.awake_s() + self._wait_s(timeout_s)
         missing: list[str] = []
         # Upwards first: a user that may not touch the parents must still be able to use an existing
         # path.
@@ -299,7 +304,7 @@ class Requests:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _wait(self, future: Future[T], timeout_s: float | None, path: str | None) -> T:
+    def _wait(self, future: primitives.Future[T], timeout_s: float | None, path: str | None) -> T:
         if not future.done() and self._client.is_connection_thread():
             raise RuntimeError(
                 "a state listener must not wait for ZooKeeper: it runs on the thread that reads"
@@ -308,7 +313,7 @@ class Requests:
         limit_s = self._wait_s(timeout_s)
         try:
             return future.result(limit_s)
-        except FutureTimeout:
+        except primitives.FutureTimeout:
             future.cancel()
             raise unanswered(limit_s, path) from None
 
@@ -318,16 +323,18 @@ class Requests:
     def _acl(self) -> Sequence[ACL]:
         return self._client.default_acl or ()
 
-    def _send_packed(self, request: wire.PackedRequest, convert: Callable[[Any], T]) -> Future[T]:
+    def _send_packed(
+        self, request: wire.PackedRequest, convert: Callable[[Any], T]
+    ) -> primitives.Future[T]:
         if request.count:
             return self._send_sized(request, self.max_request_bytes, convert, None)
-        future: Future[T] = Future()
+        future: primitives.Future[T] = primitives.Future()
         future.set_result(convert([]))
         return future
 
     def _send_sized(
         self, request: Any, hint: int, convert: Callable[[Any], T], path: str | None
-    ) -> Future[T]:
+    ) -> primitives.Future[T]:
         if hint + 4096 > self.max_request_bytes:  # only then is the exact size worth its cost
             size, limit = len(request.serialize()) + wire.HEADER_BYTES, self.max_request_bytes
             if size > limit:
@@ -359,7 +366,7 @@ def _is_shared(acl: Sequence[ACL]) -> bool:
 
 
 def _left(deadline: float) -> float:
-    return max(0.0, deadline - monotonic())
+    return max(0.0, deadline - clock.awake_s())
 
 
 def _one_shot(watch: Watch | None, path: str) -> OneShot | None:

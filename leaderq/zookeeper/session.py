@@ -28,20 +28,16 @@ from __future__ import annotations
 
 import enum
 import logging
-import os
-import threading
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future
 from importlib import import_module
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kazoo.protocol.states import KeeperState
 
-from leaderq import errors
-from leaderq.threads import Listeners
+from leaderq import clock, errors, host
+from leaderq.threads import Listeners, primitives
+from leaderq.zookeeper import transport
 from leaderq.zookeeper.client import Client, ClientSupervisor
-from leaderq.zookeeper.ending import SessionEnder
 from leaderq.zookeeper.paths import Address, parent_of, parsed_address
 from leaderq.zookeeper.requests import Answer, Reply, Requests, failed_future
 from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
@@ -122,14 +118,14 @@ class Session(Requests):
         self._asked_timeout_s = timeout_s
         self._security = security
         self._name = name or "zookeeper"
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._replacing = threading.Lock()
+        self._pid = host.pid()
+        self._lock = primitives.Lock()
+        self._replacing = primitives.Lock()
         self._state = SessionState.SUSPENDED
         self._credentials: Credentials | None = None
         self._former: Credentials | None = None
         """Of a session that was lost with its client, and may live on at the servers."""
-        self._closed = threading.Event()
+        self._closed = primitives.Event()
         self._is_over = False
         self._listeners: Listeners[SessionState] = Listeners()
         self._watches = PersistentWatches(
@@ -137,7 +133,7 @@ class Session(Requests):
             watch=lambda job: self._client.handler.watch(job),
             local_path=self._local_path,
         )
-        self._ender = SessionEnder(address, security=security)
+        self._ender = transport.new_ender(address, security=security)
         self._supervisor = ClientSupervisor(self._name, self._client_to_watch, self.replace)
         self._client = self._new_client()
 
@@ -309,7 +305,7 @@ class Session(Requests):
 
     def _begin(self, timeout_s: float) -> None:
         """Connect and create the chroot, or leave nothing behind. Raises as :func:`connect`."""
-        deadline = monotonic() + timeout_s
+        deadline = clock.awake_s() + timeout_s
         try:
             connected = self._client.start_async()
             while True:
@@ -318,7 +314,7 @@ class Session(Requests):
                     self._ensure_chroot(deadline)
                     break
                 except errors.ConnectionLost as exc:
-                    if monotonic() >= deadline:
+                    if clock.awake_s() >= deadline:
                         raise self._unreachable(timeout_s) from exc
             self._supervisor.start()
         except BaseException:
@@ -327,7 +323,7 @@ class Session(Requests):
 
     def _await_connection(self, connected: Any, deadline: float, timeout_s: float) -> None:
         client, is_connected = self._client, False
-        while not is_connected and monotonic() < deadline and not client.ended.is_set():
+        while not is_connected and clock.awake_s() < deadline and not client.ended.is_set():
             is_connected = connected.wait(0.02) and self._state is SessionState.CONNECTED
         if client.auth_failed:
             who = self._security.user or self._security.principal or "nobody"
@@ -344,9 +340,11 @@ class Session(Requests):
         path = chroot or "/"
         try:
             # Too old servers refuse a multiRead: this finds that out as well.
-            (found,) = self.multi_read([GetData(path)], timeout_s=max(0.1, deadline - monotonic()))
+            (found,) = self.multi_read(
+                [GetData(path)], timeout_s=max(0.1, deadline - clock.awake_s())
+            )
             if isinstance(found, errors.NoNode):
-                left_s = max(0.1, deadline - monotonic())
+                left_s = max(0.1, deadline - clock.awake_s())
                 self.ensure_path(path, shared=parent_of(path), timeout_s=left_s)
         except errors.NoNode as exc:
             what = f"the chroot {chroot!r} of {self.address!r} could not be created"
@@ -410,7 +408,7 @@ class Session(Requests):
         return self._close(timeout_s)
 
     def _close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        if os.getpid() != self._pid:
+        if host.pid() != self._pid:
             return False
         with self._lock:
             is_first = self._state is not SessionState.CLOSED
@@ -422,12 +420,12 @@ class Session(Requests):
         # stop that before the znode can vanish.
         self._listeners.announce(SessionState.CLOSED)
         self._supervisor.stop()
-        deadline = monotonic() + timeout_s
+        deadline = clock.awake_s() + timeout_s
         try:
             # A replacement under way is bounded, and must not open a client after this.
             with self._replacing:
                 credentials = self._credentials or self._former
-                left_s = max(0.0, deadline - monotonic())
+                left_s = max(0.0, deadline - clock.awake_s())
                 self._is_over = self._end(self._client, credentials, left_s)
             if credentials is not None and not self._is_over:
                 log.warning(_NOT_ENDED, credentials.session_id)
@@ -438,7 +436,7 @@ class Session(Requests):
 
     def _end(self, client: Client, credentials: Credentials | None, timeout_s: float) -> bool:
         """Close ``client``; returns whether its session is certainly over."""
-        deadline = monotonic() + timeout_s
+        deadline = clock.awake_s() + timeout_s
         if client.finish(timeout_s=timeout_s / 2) or credentials is None:
             return True
         if client.auth_failed:
@@ -448,7 +446,7 @@ class Session(Requests):
         self._ender.know(client.resolved)
         return self._ender.end(
             credentials,
-            timeout_s=max(0.0, deadline - monotonic()),
+            timeout_s=max(0.0, deadline - clock.awake_s()),
             session_timeout_s=client.timeout_s,
             patient=False,
         )
@@ -456,7 +454,7 @@ class Session(Requests):
     # -- its client --------------------------------------------------------------------------------
 
     def _new_client(self, predecessor: Client | None = None) -> Client:
-        return Client(
+        return transport.new_client(
             self._servers,
             timeout_s=self._asked_timeout_s,
             security=self._security,
@@ -514,7 +512,7 @@ class Session(Requests):
 
     def _send_all(
         self, requests: Sequence[Any], convert: Callable[[Any], T], path: str | None
-    ) -> Future[T]:
+    ) -> primitives.Future[T]:
         client = self._client
         if (refusal := self._refusal(path)) is not None:
             return failed_future(refusal)
@@ -527,7 +525,7 @@ class Session(Requests):
 
     def _refusal(self, path: str | None) -> errors.SessionClosed | None:
         """The error for every use of the session, if it cannot be used."""
-        if os.getpid() != self._pid:
+        if host.pid() != self._pid:
             what = f"this session belongs to process {self._pid}; connect again after the fork"
             return errors.SessionClosed(what, path=path)
         if self._state is SessionState.CLOSED:

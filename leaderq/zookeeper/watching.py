@@ -11,14 +11,13 @@ from __future__ import annotations
 import enum
 import functools
 import logging
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from leaderq.errors import ConnectionLost
 from leaderq.plain import require_plain_function
+from leaderq.threads import primitives
 from leaderq.zookeeper.paths import is_at_or_below
 from leaderq.zookeeper.wire import AddWatch, RemoveWatches, WatchMode
 
@@ -99,19 +98,19 @@ class PersistentWatches:
     def __init__(
         self,
         *,
-        send: Callable[[Any, str], Future[Any]],
+        send: Callable[[Any, str], primitives.Future[Any]],
         watch: Callable[[Callable[[], object]], None],
         local_path: Callable[[str], str],
     ) -> None:
         self._send = send
         self._watch = watch
         self._local_path = local_path
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self.all: tuple[Subscription, ...] = ()
 
     def add(
         self, path: str, server_path: str, mode: int, callback: Watch
-    ) -> tuple[Subscription, Future[Any]]:
+    ) -> tuple[Subscription, primitives.Future[Any]]:
         """Return the subscription, known before it is sent, and the server's answer to it."""
         require_plain_function(callback, "callback")
         subscription = Subscription(self, path, server_path, mode, callback)
@@ -148,7 +147,7 @@ class PersistentWatches:
             answer = self._send(AddWatch(server_path, mode), subscriptions[0].path)
             answer.add_done_callback(functools.partial(self._restored, subscriptions))
 
-    def _restored(self, subscriptions: list[Subscription], done: Future[Any]) -> None:
+    def _restored(self, subscriptions: list[Subscription], done: primitives.Future[Any]) -> None:
         error = done.exception()
         if isinstance(error, ConnectionLost):
             return

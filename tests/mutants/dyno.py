@@ -97,7 +97,7 @@ MUTANTS = [
     mutant(
         "each message that a worker begins has it look at all leases",
         f"{RUDE}a_worker_asks_for_claims_and_members_no_more_often_when_it_works",
-        Edit(CONSUMER, "is_time = now_s() >= self._next_look_s", "is_time = True"),
+        Edit(CONSUMER, "is_time = clock.now_s() >= self._next_look_s", "is_time = True"),
     ),
     mutant(
         "what was known of a former lease puts off the look at the next",
@@ -182,7 +182,7 @@ MUTANTS = [
     mutant(
         "a pop hangs in a fork",
         f"{RUDE}a_queue_is_of_no_use_in_a_fork_and_does_not_hang_there",
-        Edit("leaderq/dyno/nodes.py", "if os.getpid() != self._pid:", "if not self._pid:"),
+        Edit("leaderq/dyno/nodes.py", "if host.pid() != self._pid:", "if not self._pid:"),
     ),
     mutant(
         "the end of a message takes its id from the next one",

@@ -93,7 +93,7 @@ PLACE = [
         f"{BUG}13_a_watch_that_never_fires_is_outwaited",
         Edit(
             CAMPAIGN,
-            "self._retry_at_s = now_s() + self._session.timeout_s",
+            "self._retry_at_s = clock.now_s() + self._session.timeout_s",
             "self._retry_at_s = None",
         ),
     ),
@@ -238,7 +238,7 @@ CLAIM = [
         Edit(
             ENLISTMENT,
             "WonClaim(record, path, self._owner, sent_s, self._unclean, self._wishes)",
-            "WonClaim(record, path, self._owner, now_s(), self._unclean, self._wishes)",
+            "WonClaim(record, path, self._owner, clock.now_s(), self._unclean, self._wishes)",
         ),
     ),
     mutant(
@@ -328,7 +328,7 @@ HOLDING = [
         Edit(
             TENURE,
             "lambda reply: self._renewed(reply, at_s)",
-            "lambda reply: self._renewed(reply, now_s())",
+            "lambda reply: self._renewed(reply, clock.now_s())",
         ),
     ),
     mutant(
@@ -345,7 +345,7 @@ HOLDING = [
         f"{PURE_TERM}a_deadline_that_has_passed_cannot_be_prolonged",
         Edit(
             TERM,
-            "            if not self._over and now_s() < self._deadline:\n                self",
+            "            if not self._over and clock.now_s() < self._deadline:\n                self",
             "            if not self._over:\n                self",
         ),
     ),
@@ -359,7 +359,7 @@ HOLDING = [
         f"{PURE_TERM}a_passed_deadline_deposes_without_anybody_saying_so",
         Edit(
             TERM,
-            "        if not self._over and now_s() < self._deadline:\n            return\n",
+            "        if not self._over and clock.now_s() < self._deadline:\n            return\n",
             "        if not self._over:\n            return\n",
         ),
     ),
@@ -375,7 +375,7 @@ HOLDING = [
     mutant(
         "whoever waits in a term sleeps through the end of its lease",
         f"{PURE_TERM}wait_ends_with_the_lease_even_if_nobody_wakes_it",
-        Edit(TERM, "left = min(end, self._deadline) - now_s()", "left = end - now_s()"),
+        Edit(TERM, "left = min(end, self._deadline) - clock.now_s()", "left = end - clock.now_s()"),
         may_hang=True,
     ),
     mutant(
@@ -468,9 +468,9 @@ FENCE = [
         f"{BUG}11_a_write_never_lands_after_its_term",
         Edit(
             TENURE,
-            "                time.sleep(min(0.02, term.remaining_s()))\n               "
+            "                clock.sleep(min(0.02, term.remaining_s()))\n               "
             " term.check()\n",
-            "                time.sleep(0.02)\n",
+            "                clock.sleep(0.02)\n",
         ),
         may_hang=True,
     ),

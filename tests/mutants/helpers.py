@@ -111,7 +111,11 @@ MUTANTS = [
     mutant(
         "an outcome that somebody else has set ends the queue",
         f"{RUDE_QUEUE}an_outcome_set_by_somebody_else_costs_nobody_his[None]",
-        Edit(FUTURE, "        except InvalidStateError:\n", "        except ZeroDivisionError:\n"),
+        Edit(
+            FUTURE,
+            "        except primitives.InvalidStateError:\n",
+            "        except ZeroDivisionError:\n",
+        ),
         may_hang=True,
     ),
     mutant(
@@ -144,7 +148,7 @@ MUTANTS = [
     mutant(
         "a cover that asks for its own key waits for itself",
         f"{RUDE}a_cover_that_asks_for_the_key_it_holds_does_not_wait_for_itself",
-        Edit(COORDINATOR, "        token.owner = get_ident()\n", ""),
+        Edit(COORDINATOR, "        token.owner = primitives.get_ident()\n", ""),
         may_hang=True,
     ),
     mutant(
@@ -243,7 +247,7 @@ MUTANTS = [
             RELEASES,
             "            answer = self._session.multi_async([check for check, _ in part])\n",
             "            answer = self._session.multi_async([check for check, _ in part])\n"
-            "            sent_s = now_s()\n",
+            "            sent_s = clock.now_s()\n",
         ),
     ),
     mutant(
@@ -265,7 +269,7 @@ MUTANTS = [
         f"{FAR}a_waiter_that_begins_covers_and_nobody_runs_needlessly",
         Edit(
             REQUEST,
-            "        self._session.set_async(self.fence.path, self._who(begun=time.time()))\n",
+            "        self._session.set_async(self.fence.path, self._who(begun=clock.calendar_s()))\n",
             "        pass\n",
         ),
     ),
@@ -274,7 +278,7 @@ MUTANTS = [
         f"{TURNS}whoever_asks_for_the_key_that_it_has_is_told_at_once_and_leaves_no_place_taken",
         Edit(
             "leaderq/coalescing/distributed/coordinator.py",
-            "                one.owner == get_ident() and one.znodes == znodes for",
+            "                one.owner == primitives.get_ident() and one.znodes == znodes for",
             "                one.owner == -1 and one.znodes == znodes for",
         ),
         may_hang=True,

@@ -211,7 +211,11 @@ MUTANTS = [
     mutant(
         "journal send sends what has expired",
         "tests/unit/producing/journal/test_journal_verbs.py::test_what_has_expired_in_a_dead_hosts_journal_is_counted_and_not_sent",
-        Edit(SENDING_VERB, " and record.expires_at <= time.time()", " and record.expires_at < 0"),
+        Edit(
+            SENDING_VERB,
+            " and record.expires_at <= clock.calendar_s()",
+            " and record.expires_at < 0",
+        ),
     ),
     mutant(
         "journal send gives up what is not a record for Kafka",

@@ -122,7 +122,9 @@ MUTANTS = [
         "overdue names are tried without a look at the locks",
         f"{FAIRNESS}what_its_owner_works_on_for_long_is_not_tried_by_others",
         Edit(
-            ENGINE, "self._listing.is_lock_changed and self._waiting.has_overdue(now_ms())", "False"
+            ENGINE,
+            "self._listing.is_lock_changed and self._waiting.has_overdue(clock.now_ms())",
+            "False",
         ),
     ),
     mutant(
@@ -246,7 +248,7 @@ MUTANTS = [
     mutant(
         "that a session stands is counted from the answer",
         f"{FROZEN}[take_answer]",
-        Edit(WRITER, "max(self._proven_s, sent_s)", "now_s()"),
+        Edit(WRITER, "max(self._proven_s, sent_s)", "clock.now_s()"),
     ),
     mutant(
         "what is taken is not asked whether it still stands",
@@ -256,7 +258,7 @@ MUTANTS = [
     mutant(
         "what is kept is tried again after a freeze",
         f"{FROZEN}[keep]",
-        Edit(WORKERS, "if not work_in_hand.may_be_begun():", "if False:"),
+        Edit(WORKERS, "if not work_in_hand.value.may_be_begun():", "if False:"),
     ),
     mutant(
         "what waits in a blocking consumer is taken after a freeze",

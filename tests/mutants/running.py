@@ -172,7 +172,7 @@ RUNNING = [
     mutant(
         "two signals of one request are two requests",
         f"{AS_TREATED}a_supervisor_that_signals_every_process_of_a_service_asks_once",
-        Edit(RUNNER, "        elif now_s() - asked_s > SAME_REQUEST_S:", "        else:"),
+        Edit(RUNNER, "        elif clock.now_s() - asked_s > SAME_REQUEST_S:", "        else:"),
     ),
     mutant(
         "a worker under nohup stops at a hang-up",
@@ -195,7 +195,7 @@ RUNNING = [
     mutant(
         "what a worker has started outlives a worker that leaves",
         f"{AS_TREATED}what_a_worker_has_started_is_gone_when_it_leaves_without_a_guardian",
-        Edit(RUN, "    end_all(os.getpid(), within_s=0.2)\n", ""),
+        Edit(RUN, "    end_all(host.pid(), within_s=0.2)\n", ""),
     ),
     mutant(
         "a worker says that its session is closed when it is not",
@@ -349,7 +349,7 @@ REPORTING = [
         f"{PURE_LINK}a_deposing_reason_ends_the_lease_now_whatever_the_budget",
         Edit(
             LINK,
-            "min(self._lease_until_s, term.deadline, now_s())",
+            "min(self._lease_until_s, term.deadline, clock.now_s())",
             "min(self._lease_until_s, term.deadline)",
         ),
     ),
@@ -358,8 +358,8 @@ REPORTING = [
         f"{PURE_LINK}a_lease_that_ran_out_counts_from_its_deadline",
         Edit(
             LINK,
-            "self._lease_until_s = min(self._lease_until_s, term.deadline, now_s())",
-            "self._lease_until_s = now_s()",
+            "self._lease_until_s = min(self._lease_until_s, term.deadline, clock.now_s())",
+            "self._lease_until_s = clock.now_s()",
         ),
     ),
     mutant(
@@ -450,7 +450,7 @@ GUARDING = [
         f"{AS_TREATED}what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads",
         Edit(
             GUARDIAN,
-            "            end_all(os.getpid(), within_s=_STARTED_S, but=worker.pid)\n",
+            "            end_all(host.pid(), within_s=_STARTED_S, but=worker.pid)\n",
             "",
         ),
     ),
@@ -519,7 +519,7 @@ GUARDING = [
         "the helpers of multiprocessing end with a term",
         f"{PURE_DESCENDANTS}the_helpers_of_multiprocessing_live_on",
         Edit(
-            DESCENDANTS, "kept = {os.getpid(), *_multiprocessing_helpers()}", "kept = {os.getpid()}"
+            DESCENDANTS, "kept = {host.pid(), *_multiprocessing_helpers()}", "kept = {host.pid()}"
         ),
     ),
 ]
@@ -579,8 +579,8 @@ LEADERSHIP = [
         f"{BLOCKS}a_paused_career_begins_no_body",
         Edit(
             LEADERSHIPS,
-            "        while term.paused and now_s() < until_s",
-            "        while False and now_s() < until_s",
+            "        while term.paused and clock.now_s() < until_s",
+            "        while False and clock.now_s() < until_s",
         ),
         Edit(LEADERSHIPS, "return term.wait(0) and not term.paused and", "return term.wait(0) and"),
     ),

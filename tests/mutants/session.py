@@ -32,7 +32,7 @@ MUTANTS = [
         f"{LATER_BUG}26_a_busy_connection_is_found_dead",
         Edit(
             CONNECTION,
-            "        if not self._liveness.is_dead(monotonic()):\n            return\n",
+            "        if not self._liveness.is_dead(clock.awake_s()):\n            return\n",
             "        return\n",
         ),
     ),
@@ -63,7 +63,7 @@ MUTANTS = [
             SESSION,
             '            log.warning("ZooKeeper client replaced',
             "            self._end(old, credentials, REPLACE_TIMEOUT_S)\n"
-            "            threading.Event().wait(1.0)\n"
+            "            primitives.Event().wait(1.0)\n"
             '            log.warning("ZooKeeper client replaced',
         ),
     ),
@@ -74,7 +74,7 @@ MUTANTS = [
             SESSION,
             "        self._listeners.announce(SessionState.CLOSED)\n",
             "        self._end(self._client, self._credentials, timeout_s)\n"
-            "        threading.Event().wait(1.0)\n"
+            "        primitives.Event().wait(1.0)\n"
             "        self._listeners.announce(SessionState.CLOSED)\n",
         ),
     ),

@@ -17,10 +17,10 @@ from typing import TextIO
 
 import click
 
+from leaderq import clock
 from leaderq.cli.demo.ad_billing.audit import Audit
 from leaderq.cli.demo.ad_billing.ledger import Entry
 from leaderq.cli.output import write_table
-from leaderq.clock import now_s
 
 _PLAIN_INTERVAL_S = 2.0
 
@@ -36,12 +36,12 @@ class Screen:
         self._drawn = 0
         self._last: Sequence[str] = ()
         self._next_plain_s = 0.0
-        self._began_s = now_s()
+        self._began_s = clock.now_s()
         self._lock = threading.Lock()
 
     def tell(self, line: str) -> None:
         """A line that stays, with the time since the start of the demo."""
-        self.write(f"{now_s() - self._began_s:6.1f} s  {line}")
+        self.write(f"{clock.now_s() - self._began_s:6.1f} s  {line}")
 
     def write(self, text: str) -> None:
         with self._lock:
@@ -55,9 +55,9 @@ class Screen:
             if self._live:
                 self._erase()
                 self._draw(lines)
-            elif lines and now_s() >= self._next_plain_s:
-                self._next_plain_s = now_s() + _PLAIN_INTERVAL_S
-                at = f"{now_s() - self._began_s:6.1f} s"
+            elif lines and clock.now_s() >= self._next_plain_s:
+                self._next_plain_s = clock.now_s() + _PLAIN_INTERVAL_S
+                at = f"{clock.now_s() - self._began_s:6.1f} s"
                 click.echo(f"{at}  {'; '.join(lines)}", file=self._stream)
             self._last = lines if self._live else ()
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from leaderq import connect
+from leaderq import clock, connect
 from leaderq.cli.demo.ad_billing.audit import audit, entries_of, reading
 from leaderq.cli.demo.report import Change, Outcome, Screen, figures, spans, verdict, write_changes
 from leaderq.cli.demo.stage import (
@@ -34,7 +34,6 @@ from leaderq.cli.demo.stage import (
     shield,
 )
 from leaderq.cli.output import say
-from leaderq.clock import now_s
 from leaderq.election import Observer, Operator
 from leaderq.election.observer import View
 from leaderq.errors import LeaderqError
@@ -222,7 +221,7 @@ class Monitor:
         return _INTERVAL_S
 
     def _rate(self, billed: int) -> float:
-        now = now_s()
+        now = clock.now_s()
         self._seen.append((now, billed))
         while now - self._seen[0][0] > _RATE_OVER_S:
             self._seen.popleft()
@@ -337,9 +336,9 @@ def _play(acts: Acts) -> None:
     tell("no more changes; the rest is fed and billed")
     stage.until(lambda: stage.feeding.is_done, "everything is fed", timeout_s=_DRAINED_WITHIN_S)
     # If all is never billed, the audit says what is missing.
-    end_s = now_s() + _DRAINED_WITHIN_S * patience()
+    end_s = clock.now_s() + _DRAINED_WITHIN_S * patience()
     stage.until(
-        lambda: stage.billed()[0] >= stage.feeding.fed or now_s() >= end_s,
+        lambda: stage.billed()[0] >= stage.feeding.fed or clock.now_s() >= end_s,
         "everything is billed",
         timeout_s=_DRAINED_WITHIN_S + 5,
     )

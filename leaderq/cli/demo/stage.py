@@ -24,13 +24,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from leaderq import clock
 from leaderq.career import career_name
 from leaderq.cli.demo.ad_billing.audit import reading
 from leaderq.cli.demo.ad_billing.billing import LEDGER_VARIABLE, AdBilling
 from leaderq.cli.demo.ad_billing.feed import PARTITIONS, Feed, numbered
 from leaderq.cli.demo.ad_billing.traffic import generated, read
 from leaderq.cli.demo.report import Screen
-from leaderq.clock import now_s
 from leaderq.election import Observer, Operator
 from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.kafka.topics import create_topics, end_offsets, produce
@@ -258,12 +258,12 @@ class Feeding:
         self._service = Service("leaderq-demo-feed", self._feed)
 
     def start(self) -> None:
-        self._began_s = now_s()
+        self._began_s = clock.now_s()
         self._service.start()
 
     def release(self) -> None:
         """Feed the rest quickly: no change of leader is to come."""
-        self._released = (now_s() - self._began_s, self.fed)
+        self._released = (clock.now_s() - self._began_s, self.fed)
 
     def check(self) -> None:
         """Raise the producer's error, if it had one."""
@@ -289,7 +289,7 @@ class Feeding:
 
     def _paced(self) -> Iterator[Feed]:
         for record in self._records:
-            while self.fed >= self.pace.due(now_s() - self._began_s, self._released):
+            while self.fed >= self.pace.due(clock.now_s() - self._began_s, self._released):
                 if not self._service.wait(_TICK_S):
                     return
             yield record
@@ -319,11 +319,11 @@ class DemoStage:
         Raises :class:`DemoFailed` when it does not come within ``timeout_s`` (times the patience)
         or a server or candidate dies meanwhile, and the feeder's error.
         """
-        end = now_s() + timeout_s * patience()
+        end = clock.now_s() + timeout_s * patience()
         while not fact():
             self.feeding.check()
             self._check_processes()
-            if now_s() >= end:
+            if clock.now_s() >= end:
                 last = "; ".join(
                     f"{one.id}: {one.last_words()}" for one in self.contenders.values()
                 )

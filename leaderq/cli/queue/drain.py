@@ -23,12 +23,12 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from select import PIPE_BUF
 
+from leaderq import clock
 from leaderq.cli.options import JSON, YES, Given, needs_yes, number, switch
 from leaderq.cli.output import progress, require_output, say
 from leaderq.cli.queue.options import KIND, LOCK_PATH, QUEUE, keeping_only, queue_verb
 from leaderq.cli.queue.showing import item_json
 from leaderq.cli.signals import Stopping
-from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError
 from leaderq.exits import ExitCode
 from leaderq.queues.admin import Browsed, QueueAdmin, QueueDrain
@@ -83,11 +83,11 @@ class Outlet:
         :raises KeyboardInterrupt: a signal came.
         :raises BrokenPipeError: the reader is gone and has left something.
         """
-        until_s = now_s() + timeout_s
+        until_s = clock.now_s() + timeout_s
         poll, pause_s = select.poll(), _FIRST_LOOK_S
         poll.register(self._fd, 0)  # that the reader is gone is told all the same
         with self._stopping.safely() if timeout_s == math.inf else nullcontext():
-            while self.read < self.written and now_s() < until_s:
+            while self.read < self.written and clock.now_s() < until_s:
                 if poll.poll(pause_s * 1000):
                     if self.read == self.written:
                         return

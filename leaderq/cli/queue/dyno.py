@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
+from leaderq import clock
 from leaderq.cli.output import duration, iso
 from leaderq.cli.queue.showing import DYNO
-from leaderq.clock import now_ms
 from leaderq.dyno import DeadMessage, DynoQueue, MissingBody
 from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.layout import DynoPaths, escaped, parsed_name
@@ -147,7 +147,7 @@ class DynoAdmin:
         return DynoContents(sorted(place for one in self._shards for place in self._places(one)))
 
     def _places(self, shard: str) -> Iterator[_Place]:
-        paths, at_ms, index = self._paths.shard(shard), now_ms(), ShardIndex()
+        paths, at_ms, index = self._paths.shard(shard), clock.now_ms(), ShardIndex()
         claims = children_of(self._session, paths.claims)
         markers = children_of(self._session, paths.rests)
         names = [

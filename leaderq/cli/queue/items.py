@@ -4,7 +4,6 @@ deleted, sent back; consumers are paused.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
@@ -12,6 +11,7 @@ from typing import Any
 
 import click
 
+from leaderq import clock
 from leaderq.cli.connecting import connected
 from leaderq.cli.options import JSON, YES, Given, needs_yes, number, switch
 from leaderq.cli.output import conclude, progress, say, write_json, write_rows
@@ -97,7 +97,7 @@ def _lines(session: Session, given: Given) -> Iterator[tuple[Sequence[Any], dict
         admin = QueueAdmin(session, QueuePaths(one, given.lock_path), told_kind(given))
         found += filter(None, [admin.overview()])
     for each in found:
-        yield queue_row(each, time.time() * 1000), queue_json(each)
+        yield queue_row(each, clock.calendar_s() * 1000), queue_json(each)
     yield from others
 
 
@@ -401,4 +401,4 @@ def _paced(letters: Iterator[DeadItem], rate: int | None) -> Iterator[Iterable[D
         return
     while some := list(islice(letters, rate)):
         yield some
-        time.sleep(1.0)
+        clock.sleep(1.0)

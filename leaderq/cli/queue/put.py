@@ -7,7 +7,6 @@ import binascii
 import json
 import stat
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -17,13 +16,13 @@ from typing import Any, Protocol, cast
 
 import click
 
+from leaderq import clock
 from leaderq.cli.connecting import connected
 from leaderq.cli.options import JSON, Given, number, pairs, switch
 from leaderq.cli.output import conclude, progress, say
 from leaderq.cli.queue.dyno import DynoAdmin
 from leaderq.cli.queue.options import KIND, QUEUE, operated, queue_verb, told_kind
 from leaderq.cli.signals import Stopping
-from leaderq.clock import now_s
 from leaderq.dyno import DynoQueue, Message
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, NodeExists, TooLarge
 from leaderq.exits import ExitCode
@@ -195,7 +194,7 @@ def _entries(
     def keys() -> Keys:
         due_ms = None
         if given.delay_s is not None:
-            due_ms = max(1, int((time.time() + given.delay_s) * 1000))
+            due_ms = max(1, int((clock.calendar_s() + given.delay_s) * 1000))
         dyno = {"shard": given.shard, "group": given.group, "headers": given.headers}
         return Keys(given.id, given.priority, due_ms, **dyno)
 
@@ -334,11 +333,11 @@ class FramedStore(Store, PutListener):
         self._raise()
 
     def _finish(self) -> None:
-        seen, deadline = self.stored, now_s() + _PATIENCE_S
+        seen, deadline = self.stored, clock.now_s() + _PATIENCE_S
         while not self._putter.flush(_SLICE_S):
             if self.stored > seen:
-                seen, deadline = self.stored, now_s() + _PATIENCE_S
-            if now_s() >= deadline:
+                seen, deadline = self.stored, clock.now_s() + _PATIENCE_S
+            if clock.now_s() >= deadline:
                 raise ConnectionLost(
                     f"{self._putter.unsettled} items were not answered for {_PATIENCE_S:.0f} s"
                 )
@@ -417,7 +416,7 @@ class DynoStore(Store):
 
     def _put(self, entry: Entry) -> None:
         payload, keys = _only_value(entry, "a message of a Dyno queue"), entry.keys
-        delay_s = 0.0 if keys.due_ms is None else max(0.0, keys.due_ms / 1000 - time.time())
+        delay_s = 0.0 if keys.due_ms is None else max(0.0, keys.due_ms / 1000 - clock.calendar_s())
         place = (delay_s, keys.priority or 0, keys.shard)
         message = Message(keys.id or "", payload, *place, keys.headers or {}, keys.group)
         self._gathered.append((entry.number, message))

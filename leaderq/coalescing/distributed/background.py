@@ -6,14 +6,12 @@ wait for any of it.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.coalescing.distributed.slots import KeyZnodes, SessionLease, SlotHolder, has_begun
 from leaderq.errors import (
     ConnectionLost,
@@ -23,7 +21,7 @@ from leaderq.errors import (
     SessionClosed,
     SessionExpired,
 )
-from leaderq.threads import Backoff, BackoffPolicy, Service
+from leaderq.threads import Backoff, BackoffPolicy, Service, primitives
 from leaderq.zookeeper import Check, Delete, Session, SessionState, WatchEvent, WatchKind
 
 log = logging.getLogger(__name__)
@@ -39,7 +37,7 @@ class Release:
 
     znodes: KeyZnodes
     holder: SlotHolder
-    done: Future[bool] = field(default_factory=Future)
+    done: primitives.Future[bool] = field(default_factory=lambda: primitives.Future())
     is_doubtful: bool = False
 
     @property
@@ -53,7 +51,7 @@ class Release:
     def settle(self, stood: bool) -> None:
         try:
             self.done.set_result(stood)
-        except InvalidStateError:
+        except primitives.InvalidStateError:
             return
 
 
@@ -83,7 +81,7 @@ class SlotKeeper:
         self, session: Session, lease: SessionLease, held: Callable[[], Sequence[Renewed]]
     ) -> None:
         self._session, self._lease, self._held = session, lease, held
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._unanswered: list[Release] = []
         self._service = Service.repeating("leaderq-coalescing", self._step)
         self._due_s = 0.0
@@ -93,7 +91,7 @@ class SlotKeeper:
     def is_clear(self) -> bool:
         return not self._unanswered
 
-    def release(self, release: Release) -> Future[bool]:
+    def release(self, release: Release) -> primitives.Future[bool]:
         """Release it, now if possible; return its ``done``."""
         self._send(release)
         if self._unanswered:
@@ -125,23 +123,28 @@ class SlotKeeper:
             return None
         self._is_ticking = True
         self.send_again()
-        now = now_s()
+        now = clock.now_s()
         self._due_s = self._due_s or now + self._lease.renewal_s
         if now >= self._due_s:
             self._due_s = now + self._lease.renewal_s
             self._renew(self._held())
-        left_s = max(0.0, self._due_s - now_s())
+        left_s = max(0.0, self._due_s - clock.now_s())
         return min(_LOOK_S, left_s) if self._unanswered else left_s
 
     def _renew(self, held: Sequence[Renewed]) -> None:
         for begin in range(0, len(held), _AT_ONCE):
             part = held[begin : begin + _AT_ONCE]
-            session, sent_s = self._session.id, now_s()  # before: the lease counts from the sending
+            # The clock is read before: the lease counts from the sending.
+            session, sent_s = self._session.id, clock.now_s()
             answer = self._session.multi_async([check for check, _ in part])
             answer.add_done_callback(partial(self._renewed, part, session, sent_s))
 
     def _renewed(
-        self, part: Sequence[Renewed], session: int | None, sent_s: float, answer: Future[list[Any]]
+        self,
+        part: Sequence[Renewed],
+        session: int | None,
+        sent_s: float,
+        answer: primitives.Future[list[Any]],
     ) -> None:
         error = answer.exception()
         if session is None or session != self._session.id:
@@ -161,7 +164,7 @@ class SlotKeeper:
         answer = session.multi_async([Delete(release.token), Delete(release.slot)])
         answer.add_done_callback(partial(self._answered, release))
 
-    def _answered(self, release: Release, answer: Future[list[Any]]) -> None:
+    def _answered(self, release: Release, answer: primitives.Future[list[Any]]) -> None:
         error = answer.exception()
         if error is None:
             release.settle(True)
@@ -181,13 +184,13 @@ class SlotKeeper:
             log.error("slot not released token=%s error=%s", release.token, error)
             release.settle(False)
 
-    def _looked(self, release: Release, answer: Future[Any]) -> None:
+    def _looked(self, release: Release, answer: primitives.Future[Any]) -> None:
         """The token is gone; its slot must be too."""
         if answer.exception() is None and answer.result()[0] == release.holder.token.encode():
             self._session.delete_async(release.slot).add_done_callback(_deleted)
 
 
-def _deleted(answer: Future[None]) -> None:
+def _deleted(answer: primitives.Future[None]) -> None:
     error = answer.exception()
     if error is not None and not isinstance(error, (NoNode, ConnectionLost)):
         log.error("slot of a deleted token not deleted error=%s", error)
@@ -213,7 +216,7 @@ class Coverage:
     def __init__(self, session: Session, run: Callable[[str | bytes], object]) -> None:
         self._session = session
         self._run = run
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._watched: dict[str, str | bytes] = {}
         self._unknown: set[str] = set()
         self._owed: dict[str | bytes, object] = {}
@@ -249,7 +252,7 @@ class Coverage:
         answer = self._session.get_async(token, watch=partial(self._on_watch, token))
         answer.add_done_callback(partial(self._looked, token))
 
-    def _looked(self, token: str, answer: Future[tuple[bytes, Any]]) -> None:
+    def _looked(self, token: str, answer: primitives.Future[tuple[bytes, Any]]) -> None:
         error = answer.exception()
         if isinstance(error, NoNode):
             self._note_owed(token)

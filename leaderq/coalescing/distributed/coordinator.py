@@ -20,12 +20,9 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from functools import partial
-from threading import get_ident
 from typing import Any
 
 from leaderq.coalescing.automaton import EnqueueOutcome
@@ -45,6 +42,7 @@ from leaderq.coalescing.distributed.slots import (
 )
 from leaderq.errors import CoordinatorClosed, NoNode, WouldDeadlock
 from leaderq.plain import require_plain_function
+from leaderq.threads import primitives
 from leaderq.timeouts import AS_SET, Deadline, require_timeout
 from leaderq.zookeeper import AnyClient, Delete, GetData, Session, SessionState, as_session
 
@@ -90,8 +88,8 @@ class DistributedQueueCoordinator:
             require_plain_function(cover, "cover")
         self.root = validated_root(root)
         self._session: Session = as_session(client)
-        self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)
+        self._lock = primitives.Lock()
+        self._idle = primitives.Condition(self._lock)
         self._requests: set[SlotRequest] = set()
         self._waiting: dict[str, SlotRequest] = {}
         self._held: dict[str, DistributedToken] = {}
@@ -165,7 +163,7 @@ class DistributedQueueCoordinator:
         done = self._keeper.release(release)
         try:
             return done.result(self._limit_s(timeout_s))
-        except FutureTimeout:
+        except primitives.FutureTimeout:
             self._keeper.wake()
             return False
 
@@ -232,7 +230,7 @@ class DistributedQueueCoordinator:
             and self._session.state is not SessionState.CLOSED
         ):
             self._keeper.send_again()
-            threading.Event().wait(0.05)
+            primitives.Event().wait(0.05)
         if self._coverage is not None:
             self._coverage.stop(deadline.remaining_s or 0.1)
         self._session.remove_listener(self._heard)
@@ -247,7 +245,8 @@ class DistributedQueueCoordinator:
             return self._begun(self._token(znodes, request.holder, EnqueueOutcome.ACCEPT))
         with self._lock:
             if any(
-                one.owner == get_ident() and one.znodes == znodes for one in self._held.values()
+                one.owner == primitives.get_ident() and one.znodes == znodes
+                for one in self._held.values()
             ):
                 raise WouldDeadlock(
                     f"key {znodes.key!r}: this thread asks again while it works on it, and would"

@@ -23,16 +23,10 @@ whoever takes that slot now is younger. On each failure:
 from __future__ import annotations
 
 import math
-import os
-import socket
-import threading
-import time
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from typing import TypeVar
 
-from leaderq.clock import now_s
+from leaderq import clock, host
 from leaderq.coalescing.distributed.background import Release
 from leaderq.coalescing.distributed.slots import (
     KeyZnodes,
@@ -56,6 +50,7 @@ from leaderq.errors import (
     TokenOver,
     WaitTimedOut,
 )
+from leaderq.threads import primitives
 from leaderq.zookeeper import Check, Create, GetData, Session, SessionState, WatchEvent, WatchKind
 
 T = TypeVar("T")
@@ -83,14 +78,12 @@ class SlotRequest:
         self._lease = lease
         self.is_closed = False
         """Whether its coordinator is."""
-        self._began_s = now_s()
+        self._began_s = clock.now_s()
         self._turn_end_s = math.inf if timeout_s is None else self._began_s + timeout_s
         self._end_s = max(self._turn_end_s, self._began_s + ASKING_S)
-        self._changed = threading.Event()
+        self._changed = primitives.Event()
         self._token = znodes.new_token()
-        self._who = partial(
-            described, host=socket.gethostname(), pid=os.getpid(), since=time.time()
-        )
+        self._who = partial(described, host=host.name(), pid=host.pid(), since=clock.calendar_s())
         self._session_id: int | None = None
         self._slot: int | None = None  # that we have, or may have
         self._is_vacant = False  # the other slot was deleted while we waited
@@ -143,7 +136,7 @@ class SlotRequest:
         znodes, session = self._znodes, self._session
         token = self._token
         who = self._who()
-        sent_s = now_s()
+        sent_s = clock.now_s()
         self._slot = slot
         taking = session.multi_async(
             [
@@ -200,7 +193,7 @@ class SlotRequest:
 
     def note_begun(self) -> None:
         """Tell the requests that rely on it that its run begins; waits for no answer."""
-        self._session.set_async(self.fence.path, self._who(begun=time.time()))
+        self._session.set_async(self.fence.path, self._who(begun=clock.calendar_s()))
 
     def _is_told(self, mine: SlotHolder) -> bool:
         """Whether it is certainly the head, without a look. Events come in the order of what they
@@ -215,7 +208,7 @@ class SlotRequest:
         stands, and renews the lease.
         """
         self._changed.clear()
-        sent_s = now_s()
+        sent_s = clock.now_s()
         own, other = self._znodes.token(mine.token), self._znodes.slot(1 - mine.slot)
         checking = self._session.multi_async([self.fence])
         # not exists: that would leave a watch on a znode that is not there
@@ -249,7 +242,7 @@ class SlotRequest:
         return False
 
     def _left_s(self) -> float:
-        return max(0.0, self._end_s - now_s())
+        return max(0.0, self._end_s - clock.now_s())
 
     def _check_time(self) -> None:
         if self.is_closed:
@@ -261,13 +254,13 @@ class SlotRequest:
                 "no answer in time: whether a place was taken is unknown; it will be released",
                 path=self._znodes.slot(0),
             )
-        raise WaitTimedOut(self._znodes.key, waited_s=now_s() - self._began_s)
+        raise WaitTimedOut(self._znodes.key, waited_s=clock.now_s() - self._began_s)
 
-    def _answer(self, future: Future[T]) -> T | LeaderqError:
+    def _answer(self, future: primitives.Future[T]) -> T | LeaderqError:
         """The result, or its error; none in time counts as lost."""
         try:
-            return future.result(min(max(_REST_S, self._left_s()), threading.TIMEOUT_MAX))
-        except FutureTimeout:
+            return future.result(min(max(_REST_S, self._left_s()), primitives.TIMEOUT_MAX))
+        except primitives.FutureTimeout:
             future.cancel()
             return ConnectionLost("no answer in time")
         except LeaderqError as exc:

@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -28,7 +26,7 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import quote_from_bytes
 
-from leaderq.clock import now_s
+from leaderq import chance, clock
 from leaderq.coalescing.automaton import EnqueueOutcome, TrafficAutomaton, TrafficState
 from leaderq.errors import (
     ConfigurationError,
@@ -39,6 +37,7 @@ from leaderq.errors import (
     TokenOver,
     ZooKeeperError,
 )
+from leaderq.threads import primitives
 from leaderq.zookeeper import Check, Operation, Session, SessionState
 from leaderq.zookeeper.paths import join, validated_path
 
@@ -86,7 +85,7 @@ class KeyZnodes:
 
     def new_token(self) -> str:
         """A name that no token ever had, or will have."""
-        return f"{self.name}~{uuid.uuid4().hex}"
+        return f"{self.name}~{chance.uuid4().hex}"
 
     def owns(self, token: str) -> bool:
         return token.startswith(f"{self.name}~") and _TOKEN.fullmatch(token) is not None
@@ -225,7 +224,7 @@ class SessionLease:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._heard: tuple[int, float] = (0, 0.0)
 
     def heard(self, session_id: int, sent_s: float) -> None:
@@ -246,7 +245,7 @@ class SessionLease:
             or heard_id != session_id
         ):
             return False
-        return now_s() < heard_s + self._timeout_s() * 2 / 3
+        return clock.now_s() < heard_s + self._timeout_s() * 2 / 3
 
     @property
     def renewal_s(self) -> float:
@@ -290,16 +289,16 @@ class DistributedToken:
         self.key = znodes.key
         self.number = 0 if holder is None else holder.number
         self.outcome = outcome
-        self.ended = threading.Event()
+        self.ended = primitives.Event()
         self.holder = holder
-        self.owner = threading.get_ident()
+        self.owner = primitives.get_ident()
         """The thread that asked."""
         self.znodes = znodes
         self._session = session
         self._lease = lease
         self._dequeue = dequeue
         self._ending: TokenEnding | None = None
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         if holder is None:
             self.end(TokenEnding.DECLINED)
 
@@ -362,7 +361,7 @@ class DistributedToken:
         holder = self.holder
         if self._ending is not None or holder is None:
             raise self._over(self._ending or TokenEnding.DECLINED)
-        sent_s = now_s()
+        sent_s = clock.now_s()
         try:
             results = self._session.multi([self.fence, *operations], timeout_s=timeout_s)
         except (SessionExpired, SessionClosed) as exc:

@@ -9,7 +9,6 @@ knows the name, is found out by the library, when it connects.
 from __future__ import annotations
 
 import difflib
-import time
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -18,6 +17,7 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from leaderq import clock
 from leaderq.config.kinds import InvalidValue, addresses
 from leaderq.errors import ConfigurationError
 
@@ -151,7 +151,7 @@ class CallbackTokens(AbstractTokenProvider):
         self._extensions: Mapping[str, str] = {}
 
     def token(self) -> str:
-        if time.time() > self._until_s - self._MARGIN_S:
+        if clock.calendar_s() > self._until_s - self._MARGIN_S:
             self._token, self._until_s, *more = self._callback(self._config)
             self._extensions = more[1] if len(more) > 1 else {}
         return self._token

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -37,7 +36,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, OffsetOutOfRange, UnknownTopic
 from leaderq.kafka.clients.confluent_connection import (
     ErrorCallback,
@@ -63,6 +62,7 @@ from leaderq.kafka.clients.consumer import (
 )
 from leaderq.kafka.clients.kafka_python_consumer import require_same_log
 from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
+from leaderq.threads import primitives
 
 log = logging.getLogger(__name__)
 
@@ -112,9 +112,9 @@ class ConfluentConsumer(ConsumerBase):
         self._client = self._made(self._confluent.Consumer, options)
         while True:  # a topic just made, or an election going on: what is not ready is asked again
             try:
-                return self.refresh(max(_STEP_S, until_s - now_s()))
+                return self.refresh(max(_STEP_S, until_s - clock.now_s()))
             except KafkaAway:
-                if now_s() >= until_s:
+                if clock.now_s() >= until_s:
                     raise
                 self._serve(_STEP_S)
 
@@ -213,9 +213,9 @@ class ConfluentConsumer(ConsumerBase):
             self._serve(0.0)
 
     def _serve_until(self, fact: Callable[[], bool], timeout_s: float) -> None:
-        end = now_s() + timeout_s
-        while not fact() and now_s() < end:
-            self._serve(max(0.0, min(_STEP_S, end - now_s())))
+        end = clock.now_s() + timeout_s
+        while not fact() and clock.now_s() < end:
+            self._serve(max(0.0, min(_STEP_S, end - clock.now_s())))
 
     def _serve(self, wait_s: float) -> None:
         """Let the client call back; a record that arrives meanwhile is kept for the next poll."""
@@ -470,7 +470,7 @@ class ConfluentTopics:
 
     def learn(self, timeout_s: float) -> None:
         """Ask, and wait; raises ``UnknownTopic``, ``AccessRefused``, ``KafkaAway``."""
-        self._asked_at = now_s()
+        self._asked_at = clock.now_s()
         self._ask(timeout_s, all_there=True)
 
     def keep_known(self) -> None:
@@ -481,8 +481,8 @@ class ConfluentTopics:
         except Exception:
             log.debug("topics not asked for, asked again later", exc_info=True)
         self._asking = None
-        if now_s() > self._asked_at + ASK_EVERY_S:
-            self._asked_at = now_s()
+        if clock.now_s() > self._asked_at + ASK_EVERY_S:
+            self._asked_at = clock.now_s()
             self._asking = self._executor.submit(partial(self._ask, self._request_timeout_s))
 
     def hurry(self) -> None:
@@ -493,7 +493,7 @@ class ConfluentTopics:
 
     def offsets(self, spec: Any, timeout_s: float) -> dict[Partition, int]:
         """Where each known partition begins or ends; the end is its last stable record."""
-        doing, end_s = "asking for offsets", now_s() + timeout_s
+        doing, end_s = "asking for offsets", clock.now_s() + timeout_s
         asked = list(frozenset().union(*self.partitions.values()))
         answers = self._admin.list_offsets(
             {TopicPartition(*where): spec for where in asked},
@@ -519,19 +519,19 @@ class ConfluentTopics:
                 raise KafkaAway(str(gone)) from gone
         return found
 
-    def _await(self, answer: Future[Any], doing: str, end_s: float) -> None:
-        while not wait((answer,), _LOOK_S).done:
+    def _await(self, answer: primitives.Future[Any], doing: str, end_s: float) -> None:
+        while not primitives.wait_futures((answer,), _LOOK_S).done:
             # calls back with errors known at once, while the request would go on until its time is
             # up
             self._admin.poll(0.0)
             # known at once, while the question would go on until its time is up
             if self._errors.refusal is not None:
                 raise translated(self._errors.refusal, "connecting", self._address)
-            if now_s() > end_s:
+            if clock.now_s() > end_s:
                 raise KafkaAway(f"{doing} at Kafka {self._address!r}: no answer")
 
     def _ask(self, timeout_s: float, all_there: bool = False) -> None:
-        end_s, names = now_s() + timeout_s, self.names
+        end_s, names = clock.now_s() + timeout_s, self.names
         if self._pattern is not None:
             with confluent_errors_translated("asking for topics", self._address, self._errors):
                 names = self._pattern.among(self._admin.list_topics(timeout=timeout_s).topics)

@@ -21,12 +21,11 @@ Facts of librdkafka 2 that this file leans on, besides B20 (``INTRODUCTION.md``,
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import AccessRefused, KafkaError, LeaderqError, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients.confluent_connection import (
     ErrorCallback,
@@ -50,6 +49,7 @@ from leaderq.kafka.clients.producer import (
     given_up,
 )
 from leaderq.kafka.record import Partition, epoch_of
+from leaderq.threads import primitives
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class _Connection:
         self._began_s: float | None = None
 
     def _connect(self, options: Mapping[str, Any], wait_s: float) -> Any:
-        began_s, address = now_s(), self._settings.address
+        began_s, address = clock.now_s(), self._settings.address
         try:
             self._client = self._confluent.Producer(options)
             return self._client.list_topics(timeout=wait_s)
@@ -94,7 +94,7 @@ class _Connection:
             if isinstance(found, KafkaAway):
                 remedy = self._errors.remedy() or "is Kafka listening there?"
                 found = ServersUnreachable(
-                    "Kafka", address, waited_s=now_s() - began_s, remedy=remedy
+                    "Kafka", address, waited_s=clock.now_s() - began_s, remedy=remedy
                 )
             raise found from exc
 
@@ -113,7 +113,7 @@ class _Connection:
         if clients[0] is None:
             return
         # librdkafka's own clean-up happens when the object goes, and may wait for a broker.
-        closer = threading.Thread(
+        closer = primitives.Thread(
             target=_drop, args=(clients,), name="leaderq-kafka-close", daemon=True
         )
         closer.start()
@@ -168,7 +168,7 @@ class ConfluentProducer(_Connection, TransactionEnding):
         self._failed, self._on_delivery = [], self._delivered
         self._offsets_sent = self._commit_asked = False
         self._call("beginning a transaction", self._producer.begin_transaction)
-        self._began_s = now_s()
+        self._began_s = clock.now_s()
 
     def produce(self, message: Message) -> None:
         deadline = None
@@ -177,8 +177,8 @@ class ConfluentProducer(_Connection, TransactionEnding):
                 number = -1 if message.partition is None else message.partition
                 return self._give(message, number, self._on_delivery)
             except BufferError as exc:  # its buffer is full: wait until some of it is delivered
-                deadline = deadline or now_s() + self._settings.request_timeout_s
-                if now_s() > deadline:
+                deadline = deadline or clock.now_s() + self._settings.request_timeout_s
+                if clock.now_s() > deadline:
                     raise KafkaAway(
                         f"Kafka {self._settings.address!r} accepts no messages at the moment"
                     ) from exc
@@ -269,7 +269,7 @@ class ConfluentProducer(_Connection, TransactionEnding):
 
 
 def _left_s(deadline: float) -> float:
-    return max(0.0, deadline - now_s())
+    return max(0.0, deadline - clock.now_s())
 
 
 _FLUSH_S = 0.005
@@ -321,13 +321,13 @@ class ConfluentSender(_Connection):
     def partitions(self, topic: str) -> int:
         """Return how many partitions the topic has, as of five minutes ago."""
         count, known_s = self._counts.get(topic, (0, 0.0))
-        if count and now_s() < known_s + _COUNT_KEPT_S:
+        if count and clock.now_s() < known_s + _COUNT_KEPT_S:
             return count
         try:
             found = self._client.list_topics(*((topic,) if count else ()), timeout=_METADATA_S)
         except self._confluent.KafkaException as exc:
             if count:
-                self._counts[topic] = (count, now_s())
+                self._counts[topic] = (count, clock.now_s())
                 return count
             raise self._translated(exc, f"sending to {topic!r}") from exc
         self._learn(found)
@@ -338,7 +338,7 @@ class ConfluentSender(_Connection):
         return self._counts[topic][0]
 
     def _learn(self, found: Any) -> None:
-        now = now_s()
+        now = clock.now_s()
         for name, topic in found.topics.items():
             if topic.error is None and topic.partitions:
                 self._counts[name] = (len(topic.partitions), now)
@@ -358,11 +358,11 @@ class ConfluentSender(_Connection):
         return receipt
 
     def wait(self, receipt: Any, until_s: float) -> None:
-        left_s = until_s - now_s()
+        left_s = until_s - clock.now_s()
         if left_s > 0 and not receipt.is_done:
             self._served(self._client.flush, min(left_s, _FLUSH_S))
         while not receipt.is_done:
-            left_s = until_s - now_s()
+            left_s = until_s - clock.now_s()
             if left_s <= 0:
                 return
             self._served(self._client.poll, min(left_s, _POLL_S))

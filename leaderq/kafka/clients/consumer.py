@@ -20,16 +20,13 @@ the consumer's thread goes on reading.
 from __future__ import annotations
 
 import re
-import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import (
     AccessRefused,
@@ -43,6 +40,7 @@ from leaderq.errors import (
     UnknownTopic,
 )
 from leaderq.kafka.record import Partition, Record
+from leaderq.threads import primitives
 
 Offsets = Mapping[Partition, int]
 T = TypeVar("T")
@@ -55,14 +53,14 @@ class KafkaAway(KafkaError):
 
 def until_answered(request: Callable[[], T], timeout_s: float) -> T:
     """The result of ``request``, which is made again while Kafka does not answer, for so long."""
-    deadline = now_s() + timeout_s
+    deadline = clock.now_s() + timeout_s
     while True:
         try:
             return request()
         except KafkaAway as exc:
-            if now_s() + _ASK_AGAIN_S > deadline:
+            if clock.now_s() + _ASK_AGAIN_S > deadline:
                 raise KafkaAway(f"{exc}; asked for {timeout_s:g} s") from (exc.__cause__ or exc)
-            time.sleep(_ASK_AGAIN_S)
+            clock.sleep(_ASK_AGAIN_S)
 
 
 class MembershipLost(KafkaError):
@@ -251,12 +249,12 @@ class ConsumerBase(ConsumerClient):
         self._client: Any = None
 
     def open(self) -> None:
-        began_s, address = now_s(), self._settings.address
+        began_s, address = clock.now_s(), self._settings.address
         try:
             self._connect(began_s + self._settings.open_timeout_s)
         except KafkaAway as exc:
             self.close()
-            waited_s, remedy = now_s() - began_s, self._remedy()
+            waited_s, remedy = clock.now_s() - began_s, self._remedy()
             raise ServersUnreachable("Kafka", address, waited_s=waited_s, remedy=remedy) from exc
         except BaseException:
             self.close()
@@ -293,7 +291,7 @@ class SubmittedWork:
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         # Locks held until the work has begun, and has ended; cheaper than events.
-        self._before, self._until_end = threading.Lock(), threading.Lock()
+        self._before, self._until_end = primitives.Lock(), primitives.Lock()
         self._before.acquire()
         self._until_end.acquire()
         self._error: BaseException | None = None
@@ -331,15 +329,15 @@ class SerialExecutor:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._queue: SimpleQueue[SubmittedWork | None] | None = None
+        self._queue: primitives.SimpleQueue[SubmittedWork | None] | None = None
 
     def submit(self, work: Callable[[], None]) -> SubmittedWork:
         """Begin ``work``; the future returned tells when it has ended."""
         submitted = SubmittedWork(work)
         if self._queue is None:
-            queue = self._queue = SimpleQueue()
+            queue = self._queue = primitives.SimpleQueue()
             run = partial(self._run, queue)
-            self._thread = threading.Thread(target=run, name=self._name, daemon=True)
+            self._thread = primitives.Thread(target=run, name=self._name, daemon=True)
             self._thread.start()
         self._queue.put(submitted)
         return submitted
@@ -355,6 +353,6 @@ class SerialExecutor:
             self._queue = None
 
     @staticmethod
-    def _run(queue: SimpleQueue[SubmittedWork | None]) -> None:
+    def _run(queue: primitives.SimpleQueue[SubmittedWork | None]) -> None:
         while (work := queue.get()) is not None:
             work.run()

@@ -32,7 +32,7 @@ from kafka.net.inet import KafkaNetSocket
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import ConfigurationError, LeaderqError, ServersUnreachable
 from leaderq.kafka.clients import private_api
@@ -197,7 +197,7 @@ def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]
         clients.append(KafkaNetClient(net=net, manager=managers[-1], **settings))
         return clients[-1]
 
-    began = now_s()
+    began = clock.now_s()
     try:
         with errors_translated("connecting", address):
             return kind(**options, proxy_url=DIRECT, kafka_client=client_of)
@@ -218,7 +218,7 @@ def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]
         why = managers[0].last_error if managers else None
         if why is not None and not isinstance(why, native.KafkaTimeoutError):
             remedy += f" The last attempt ended with {why}"
-        waited_s = now_s() - began
+        waited_s = clock.now_s() - began
         raise ServersUnreachable("Kafka", address, waited_s=waited_s, remedy=remedy) from exc
 
 

@@ -19,7 +19,6 @@ the version is pinned; what is private is used through :mod:`leaderq.kafka.clien
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -30,7 +29,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import NoOffsetForPartitionError
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import UnknownTopic
 from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import for_client
@@ -50,6 +49,7 @@ from leaderq.kafka.clients.kafka_python_connection import (
     quiet_client_logs,
 )
 from leaderq.kafka.record import Offset, Partition, Record, epoch_of
+from leaderq.threads import primitives
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def require_same_log(settings: ConsumerSettings, offsets: Offsets) -> None:
     """Return if the broker's log still has the record before each of ``offsets``, by epoch; else
     raise :class:`~leaderq.kafka.clients.consumer.LogTruncated`. The client does not ask.
     """
-    until_s, topics = now_s() + settings.request_timeout_s, {where.topic for where in offsets}
+    until_s, topics = clock.now_s() + settings.request_timeout_s, {where.topic for where in offsets}
     least = {"max_partition_fetch_bytes": 1}  # counts each batch of records, and nobody reads it
     alone = replace(settings, topics=tuple(topics), membership=False, options=least)
     with closing(KafkaPythonConsumer(alone)) as consumer:
@@ -83,7 +83,7 @@ def require_same_log(settings: ConsumerSettings, offsets: Offsets) -> None:
         consumer.seek(offsets)
         consumer.poll(0.0, 1)
         while private_api.is_validating(consumer._consumer, places):
-            if now_s() > until_s:
+            if clock.now_s() > until_s:
                 raise KafkaAway("whether the log was cut off is not known yet")
             consumer.poll(_JOIN_S, 1)
         consumer.poll(0.0, 1)  # raises errors found since the last check began
@@ -131,7 +131,7 @@ class _Commit:
     def __init__(self, future: Any, address: str) -> None:
         self._future = future
         self._address = address
-        self.answered = threading.Event()
+        self.answered = primitives.Event()
         future.add_both(lambda _answer: self.answered.set())
 
     def done(self, wait_s: float) -> bool:
@@ -164,7 +164,7 @@ class KafkaPythonConsumer(ConsumerBase):
     def __init__(self, settings: ConsumerSettings) -> None:
         super().__init__(settings)
         self._assignor = _GatedAssignor()
-        self._busy_at = now_s()
+        self._busy_at = clock.now_s()
         self._quiet_fetch_ms = QUIET_FETCH_MS
 
     def _connect(self, until_s: float) -> None:
@@ -270,7 +270,7 @@ class KafkaPythonConsumer(ConsumerBase):
                 # new metadata came just now, and with it new partitions, within this very poll
                 return {}
         # Fetches may wait long only where nothing has come for a while.
-        now = now_s()
+        now = clock.now_s()
         self._busy_at = now if polled else self._busy_at
         wait_ms = BUSY_FETCH_MS if now - self._busy_at < _QUIET_AFTER_S else self._quiet_fetch_ms
         private_api.set_fetch_wait(self._consumer, wait_ms)

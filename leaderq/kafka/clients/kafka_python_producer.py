@@ -26,7 +26,7 @@ from typing import Any
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as native
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import KafkaError, LeaderqError, UnknownTopic
 from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import for_client
@@ -90,7 +90,7 @@ class _Connection:
 
     def produce(self, message: Message) -> None:
         topic, value, key, headers, partition, timestamp_ms = message
-        asked_s, failed = now_s(), self._failed
+        asked_s, failed = clock.now_s(), self._failed
         try:
             more = list(headers), partition, timestamp_ms
             sent = self._producer.send(topic, value, key, *more)
@@ -109,7 +109,7 @@ class _Connection:
     def _flush(self, deadline: float) -> None:
         producer = self._producer
         while private_api.has_unacknowledged(producer) and not self._failed:
-            left_s = deadline - now_s()
+            left_s = deadline - clock.now_s()
             if left_s <= 0:
                 where = f"Kafka {self._settings.address!r}"
                 raise KafkaAway(f"{where} has not acknowledged all messages yet")
@@ -185,7 +185,7 @@ class KafkaPythonProducer(_Connection, TransactionEnding):
         self._failed, self._commit_asked = [], False
         with self._errors_translated("beginning a transaction"):
             self._producer.begin_transaction()
-        self._began_s = now_s()
+        self._began_s = clock.now_s()
 
     def _send_offsets(
         self, offsets: Offsets, group: Any, notes: Mapping[Partition, str], deadline: float
@@ -219,7 +219,7 @@ class KafkaPythonProducer(_Connection, TransactionEnding):
             self._require(private_api.started(self._producer, "begin_abort"), deadline)
 
     def _require(self, result: Any, deadline: float) -> None:
-        if not self._answered(result, deadline - now_s()):
+        if not self._answered(result, deadline - clock.now_s()):
             raise KafkaAway(f"Kafka {self._settings.address!r} has not answered yet")
 
     @staticmethod
@@ -254,7 +254,7 @@ class IdempotentSender(_Connection):
                 self.produce(wanted)
                 count += 1
             if count:
-                self._flush(now_s() + timeout_s)
+                self._flush(clock.now_s() + timeout_s)
             return count
         except BaseException:
             # messages it still holds must not be sent after the caller has seen an error
@@ -286,7 +286,7 @@ class KafkaPythonSender(_Connection):
     def partitions(self, topic: str) -> int:
         if known := private_api.partition_count(self._client, topic):
             return known
-        asked_s = now_s()
+        asked_s = clock.now_s()
         try:
             return len(self._client.partitions_for(topic))
         except native.KafkaError as exc:
@@ -299,13 +299,13 @@ class KafkaPythonSender(_Connection):
         try:
             receipt, is_full, is_new, _ = self._append(*fields, abort_on_new_batch=False)
         except (native.KafkaError, ValueError, AssertionError) as exc:
-            raise self._unsendable(exc, topic, now_s()) from exc
+            raise self._unsendable(exc, topic, clock.now_s()) from exc
         if is_full or is_new:
             self._wake()
         return receipt
 
     def wait(self, receipt: Any, until_s: float) -> None:
-        left_s = until_s - now_s()
+        left_s = until_s - clock.now_s()
         if left_s > 0 and not receipt.is_done:
             try:
                 receipt.get(timeout=left_s)

@@ -16,8 +16,6 @@ starts, and before a producer that fences is made (:func:`require_what_the_fence
 from __future__ import annotations
 
 import importlib
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType, SimpleNamespace
 from typing import Any, Final
@@ -31,7 +29,9 @@ from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.producer.sender import Sender
 from kafka.producer.transaction_manager import TransactionManager
 
+from leaderq import clock
 from leaderq.errors import MissingPiece
+from leaderq.threads import primitives
 
 _WAKE_S = 0.5
 HOOKS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -206,16 +206,16 @@ def run_bounded(
 ) -> Any:
     """The result of ``run``, within a bound: a fetch of committed offsets would wait for ever."""
     thread = selector._io_thread
-    if thread is None or thread is threading.current_thread() or selector._closed:
+    if thread is None or thread is primitives.current_thread() or selector._closed:
         return run(coro, *args)
     answer = selector.call_soon_with_future(coro, *args)
-    done = threading.Event()
+    done = primitives.Event()
     answer.add_both(lambda _: done.set())
-    ends_s = time.monotonic() + limit_s
+    ends_s = clock.awake_s() + limit_s
     while not done.wait(_WAKE_S):
         if not thread.is_alive():
             raise native.KafkaConnectionError("the client's I/O thread has ended")
-        if time.monotonic() >= ends_s:
+        if clock.awake_s() >= ends_s:
             what = f"the client's I/O thread did not answer within {limit_s:g} s"
             raise native.KafkaTimeoutError(what)
         selector.wakeup()
@@ -325,7 +325,7 @@ def mended(producer: Any) -> Any:
         try:
             return bool(is_ready(node_id, timeout_ms=timeout_ms))
         except native.KafkaConnectionError:
-            time.sleep(_PAUSE_S)  # on the sender's own thread, which would ask again at once
+            clock.sleep(_PAUSE_S)  # on the sender's own thread, which would ask again at once
             return False
 
     net.await_ready = await_ready

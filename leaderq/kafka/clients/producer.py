@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, MessageTooLarge
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, Offsets
@@ -108,7 +108,7 @@ class ProducerSettings:
 
     def explained(self, error: LeaderqError, began_s: float | None) -> LeaderqError:
         """``error`` of a producer; a refusal may mean that its transaction was open too long."""
-        open_s = 0.0 if began_s is None else now_s() - began_s
+        open_s = 0.0 if began_s is None else clock.now_s() - began_s
         if not isinstance(error, KafkaFenced) or open_s <= self.transaction_timeout_s:
             return error
         hint = f"the transaction was open for {open_s:.0f} s, longer than transaction_timeout_s"
@@ -175,7 +175,7 @@ class TransactionEnding(TransactionalProducer):
         timeout_s: float,
         notes: Mapping[Partition, str] = NO_NOTES,
     ) -> None:
-        deadline = now_s() + timeout_s
+        deadline = clock.now_s() + timeout_s
         if not self._commit_asked:
             self._flush(deadline)
             self._send_offsets(offsets, group, notes, deadline)
@@ -194,7 +194,7 @@ class TransactionEnding(TransactionalProducer):
         if self._commit_asked:
             what = "a transaction whose commit was asked for cannot be aborted"
             raise KafkaError(f"{what}; close this producer")
-        self._give_up(now_s() + timeout_s)
+        self._give_up(clock.now_s() + timeout_s)
         self._began_s = None
 
     def _flush(self, deadline: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.stores.offset_store import OffsetStore
@@ -49,7 +49,7 @@ class OffsetCommits:
         """Commit these ends of the batch in hand soon; without a batch in hand, fail with that."""
         if in_hand:
             self.wanted, self.outcome = ends, None
-            self._tell_at_s = now_s() + TELL_AFTER_S
+            self._tell_at_s = clock.now_s() + TELL_AFTER_S
         else:
             self.outcome = False
 
@@ -85,7 +85,7 @@ class OffsetCommits:
         if not commit.done(_LOOK_S if may_wait else 0.0):
             self._commit = commit
             # Some clients and stores wait for a server silently; an operator should know.
-            if self._tell_at_s is not None and now_s() > self._tell_at_s:
+            if self._tell_at_s is not None and clock.now_s() > self._tell_at_s:
                 self._tell_at_s = None
                 what = "offset commit is slow, the term continues and waits longer_than_s=%.0f"
                 log.warning(what, TELL_AFTER_S)

@@ -18,21 +18,20 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from traceback import extract_stack
 from typing import Any, cast
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable
 from leaderq.kafka.clients.consumer import BatchLost, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermConsumer
 from leaderq.kafka.record import Batch, Partition
 from leaderq.term import Reason, Term
+from leaderq.threads import primitives
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +59,9 @@ class _Request:
 
     kind: _Kind
     what: Any = None
-    answer: SimpleQueue[tuple[Any, BaseException | None]] = field(default_factory=SimpleQueue)
+    answer: primitives.SimpleQueue[tuple[Any, BaseException | None]] = field(
+        default_factory=lambda: primitives.SimpleQueue()
+    )
 
 
 _NO_ANSWER = object()
@@ -71,26 +72,26 @@ class ConsumerThread:
 
     def __init__(self, plan: ConsumingPlan) -> None:
         self._plan = plan
-        self._requests: SimpleQueue[_Request] = SimpleQueue()
+        self._requests: primitives.SimpleQueue[_Request] = primitives.SimpleQueue()
         self._gate: JoinGate | None = None
         self._question: _Request | None = None
-        self._beat = now_s()
+        self._beat = clock.now_s()
         self.loaded: Offsets = {}
         self._next_batch: Batch | None = None
         name = f"leaderq-consumer-{plan.career}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = primitives.Thread(target=self._run, name=name, daemon=True)
 
     @property
     def is_fit(self) -> bool:
         """Whether the consumer thread lives and does not hang in the client library."""
-        return self._thread.is_alive() and now_s() - self._beat < HUNG_S
+        return self._thread.is_alive() and clock.now_s() - self._beat < HUNG_S
 
     def start(self, timeout_s: float) -> None:
         opening = self._asked(_Kind.OPEN)
         self._thread.start()
         try:
             _value, error = opening.answer.get(timeout=timeout_s)
-        except Empty:
+        except primitives.Empty:
             raise ServersUnreachable("Kafka", self._plan.address, waited_s=timeout_s) from None
         if error is not None:
             raise error
@@ -129,8 +130,8 @@ class ConsumerThread:
         while (answer := self._await(request, 0.1, lambda: False)) is _NO_ANSWER:
             term.check()
             if term.ending.is_set():
-                last_s = last_s or now_s() + _LAST_COMMIT_S
-                if now_s() > last_s:
+                last_s = last_s or clock.now_s() + _LAST_COMMIT_S
+                if clock.now_s() > last_s:
                     what = "the last batch was not committed in time; the next leader repeats it"
                     raise KafkaError(what)
         self._next_batch = answer
@@ -165,15 +166,15 @@ class ConsumerThread:
         return request
 
     def _await(self, request: _Request, wait_s: float, stop: Callable[[], bool]) -> Any:
-        end = now_s() + wait_s
+        end = clock.now_s() + wait_s
         while True:
             try:
                 value, error = request.answer.get(timeout=_SLICE_S)
-            except Empty:
+            except primitives.Empty:
                 if not self.is_fit:
                     what = f"the consumer thread {self._state()}; the next term gets a new one"
                     raise KafkaError(what) from None
-                if stop() or now_s() >= end:
+                if stop() or clock.now_s() >= end:
                     return _NO_ANSWER
                 continue
             if error is not None:
@@ -230,13 +231,13 @@ class ConsumerThread:
         return consumer
 
     def _next_request(self, wait_s: float) -> _Request | None:
-        self._beat = now_s()
+        self._beat = clock.now_s()
         try:
             return self._requests.get(wait_s > 0, wait_s)
-        except Empty:
+        except primitives.Empty:
             return None
         finally:
-            self._beat = now_s()
+            self._beat = clock.now_s()
 
     def _warm(self) -> ConsumerClient | None:
         """A new consumer, not joined; ``None`` if Kafka is unreachable: the next term opens one."""

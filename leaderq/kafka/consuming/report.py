@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 import logging
 import math
-import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from leaderq import clock
 from leaderq.errors import (
     ConnectionLost,
     CorruptRecord,
@@ -229,7 +229,7 @@ class ProgressReports:
             self._term, self._estimator = term.number, LagEstimator()
         self._estimator.see(now_s, committed, ends)
         report = self._estimator.report(
-            term=term.number, at=time.time(), topic_ids=dict(topic_ids), **self._said
+            term=term.number, at=clock.calendar_s(), topic_ids=dict(topic_ids), **self._said
         )
         self.publish(term, report)
         self.events.publish(report.as_event(self.career, self.candidate))

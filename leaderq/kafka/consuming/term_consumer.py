@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
 from leaderq.kafka.clients.consumer import (
     BatchLost,
@@ -155,7 +155,7 @@ class TermConsumer:
         """The batch to hand out: the one in hand once more, else the next, if there is one."""
         if not self.joined or self._stalled or self.commits.wanted is not None:
             return None
-        if self._positions.in_hand is None and (batch := self._ahead.take(now_s())):
+        if self._positions.in_hand is None and (batch := self._ahead.take(clock.now_s())):
             self._positions.hand(batch)
             self._look_ahead_at = self._ahead_pause_s = 0.0
         return self._positions.in_hand
@@ -163,17 +163,17 @@ class TermConsumer:
     def rest(self, partition: Partition, for_s: float) -> None:
         """Abandon its records in hand; read it again from the store, in ``for_s``."""
         self._positions.release((partition,))
-        self._resting[partition] = now_s() + for_s
+        self._resting[partition] = clock.now_s() + for_s
         self._drop_ahead()  # nothing is read before the next place(): it would leave a gap
         self._is_to_place = True
 
     def mend(self) -> None:
         """The client library broke: go on with a new consumer, after a pause."""
         self._discard()
-        self._outage.not_before_s = now_s() + MAX_BACKOFF_S
+        self._outage.not_before_s = clock.now_s() + MAX_BACKOFF_S
 
     def wait_s(self) -> float:
-        now = now_s()
+        now = clock.now_s()
         if self._outage.not_before_s > now:
             return self._outage.not_before_s - now
         has_work = self.commits.is_busy or self._is_to_place or bool(self._polled)
@@ -196,12 +196,12 @@ class TermConsumer:
 
     def round(self) -> None:
         """Do the next step, within about a second; raises what ends the term."""
-        if now_s() < self._outage.not_before_s:
+        if clock.now_s() < self._outage.not_before_s:
             return
         try:
             self._term.check()
             self._step(self._consumer or self._made())
-            self._outage.over(now_s())
+            self._outage.over(clock.now_s())
         except KafkaFenced as exc:
             log.warning("Kafka refuses this leader error=%s", exc)
             if isinstance(self._term, OpenTerm):
@@ -212,7 +212,7 @@ class TermConsumer:
             log.warning(what, exc)
             self._effects_lost, self.joined = True, False
         except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
-            if self._outage.met(exc, now_s(), joining=not self.joined):
+            if self._outage.met(exc, clock.now_s(), joining=not self.joined):
                 self._discard()
 
     def _step(self, consumer: ConsumerClient) -> None:
@@ -236,11 +236,11 @@ class TermConsumer:
         self._settled = None
         if self._polled:
             polled_before, self._polled = self._polled, {}
-            self._ahead.add(polled_before, now_s())
+            self._ahead.add(polled_before, clock.now_s())
         self._wake(consumer)
         polled = self._read(consumer)
         self._finish_committing(consumer, may_wait=not polled)
-        if now_s() >= self._attended + ATTEND_S:
+        if clock.now_s() >= self._attended + ATTEND_S:
             self._attend(consumer)
         if not self.commits.is_busy and not consumer.is_joining:
             self._confirm(consumer)
@@ -248,7 +248,7 @@ class TermConsumer:
 
     def _attend(self, consumer: ConsumerClient) -> None:
         consumer.attend(self._request_s)
-        self._attended = now_s()
+        self._attended = clock.now_s()
         self._settle_membership(consumer)
 
     @property
@@ -270,11 +270,11 @@ class TermConsumer:
         self._waits_since = None
         self._reposition(consumer)
         self.joined = True
-        self._attended = self._confirmed = now_s()
+        self._attended = self._confirmed = clock.now_s()
         self._inspected = self._attended - INSPECT_S + FIRST_LOOK_S
 
     def _wait_for_group(self) -> None:
-        now = now_s()
+        now = clock.now_s()
         self._waits_since = self._waits_since or now
         if now < self._waits_since + FREE_GROUP_AFTER_S or self._plan.free_group is None:
             raise NotLetIn("the group has not let this member in yet")
@@ -319,7 +319,7 @@ class TermConsumer:
         self._check.stalls.restart()
 
     def _wake(self, consumer: ConsumerClient) -> None:
-        due = [where for where, until_s in self._resting.items() if until_s <= now_s()]
+        due = [where for where, until_s in self._resting.items() if until_s <= clock.now_s()]
         for where in due:
             del self._resting[where]
         self._is_to_place = self._is_to_place or bool(due)
@@ -374,7 +374,7 @@ class TermConsumer:
 
     def _read(self, consumer: ConsumerClient) -> bool:
         """Read ahead if there is room; returns whether records came."""
-        now = now_s()
+        now = clock.now_s()
         room = self._ahead.room
         busy = not self._is_idle or self.commits.wanted is not None
         if not room or self._stalled or (busy and now < self._look_ahead_at):
@@ -392,7 +392,7 @@ class TermConsumer:
                 raise
             return False
         if wait_s:
-            self._attended = now_s()
+            self._attended = clock.now_s()
         # Records of a new assignment were read from the client's own positions.
         if not self._settle_membership(consumer):
             return False
@@ -401,7 +401,7 @@ class TermConsumer:
             self._check.polled(empty=not records)
         pause_s = min(max(self._ahead_pause_s * 2, _MIN_AHEAD_S), _MAX_AHEAD_S)
         self._ahead_pause_s = 0.0 if records else pause_s
-        self._look_ahead_at = now_s() + self._ahead_pause_s
+        self._look_ahead_at = clock.now_s() + self._ahead_pause_s
         return bool(records)
 
     def _drop_ahead(self) -> None:
@@ -448,14 +448,14 @@ class TermConsumer:
                 raise
             return
         if ends is not None:
-            self._confirmed = now_s()
+            self._confirmed = clock.now_s()
             self._settled = self._positions.in_hand
             self._positions.settle(ends)
             self.commits.settled(ends)
 
     def _confirm(self, consumer: ConsumerClient) -> None:
         """Prove now and then that the store accepts this leader; show the group its position."""
-        if now_s() < self._confirmed + CONFIRM_S:
+        if clock.now_s() < self._confirmed + CONFIRM_S:
             return
         committed = self._positions.committed
         new: dict[Partition, int] = {}
@@ -463,7 +463,7 @@ class TermConsumer:
             # Markers stepped over count as read, so that lag tools show 0.
             found = consumer.positions().items()
             new = {where: at for where, at in found if at > committed.get(where, -1)}
-        self._confirmed = now_s()
+        self._confirmed = clock.now_s()
         if self._store.is_silent:
             # One partition proves as much as all of them.
             self.commits.commit_positions(consumer, new or dict(islice(committed.items(), 1)))
@@ -472,8 +472,8 @@ class TermConsumer:
 
     def _mirror(self, consumer: ConsumerClient, offsets: Offsets) -> None:
         """Show the group this leader's position; without authority: a failure does no harm."""
-        if now_s() >= self._mirror_all_at:  # the group has no member, so its offsets expire
-            self._mirrored, self._mirror_all_at = {}, now_s() + MIRROR_ALL_S
+        if clock.now_s() >= self._mirror_all_at:  # the group has no member, so its offsets expire
+            self._mirrored, self._mirror_all_at = {}, clock.now_s() + MIRROR_ALL_S
         changed = dict(offsets.items() - self._mirrored.items())
         note = f"leaderq term {self._term.number}, for information"
         try:
@@ -488,9 +488,9 @@ class TermConsumer:
             self._stalled = False
             self._take_over(self._made())
             return
-        if now_s() < self._inspected + INSPECT_S:
+        if clock.now_s() < self._inspected + INSPECT_S:
             return
-        self._inspected = now_s()
+        self._inspected = clock.now_s()
         found = self._check.look(consumer, self._inspected, self._request_s, self._resting)
         if found.added:
             consumer.rejoin()

@@ -29,7 +29,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import groupby
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import (
     CorruptRecord,
@@ -264,7 +264,7 @@ class DeadLetterReplay:
         paced = max(1, int(self.rate_per_s / _BATCHES_PER_S))
         most = min(_BATCH, paced) if self.rate_per_s else _BATCH
         batch: list[Message] = []
-        size, due_s, chosen = 0, now_s(), self._chosen()
+        size, due_s, chosen = 0, clock.now_s(), self._chosen()
         while True:
             _, message = next(chosen, (None, None))
             if message is not None:
@@ -272,9 +272,9 @@ class DeadLetterReplay:
                 size += message.size
                 if len(batch) < most and size < _BATCH_BYTES:
                     continue
-            if (left_s := due_s - now_s()) > 0:
+            if (left_s := due_s - clock.now_s()) > 0:
                 wait(left_s)
-            due_s = max(due_s, now_s()) + self._send(batch)
+            due_s = max(due_s, clock.now_s()) + self._send(batch)
             if message is None:
                 return
             batch, size = [], 0

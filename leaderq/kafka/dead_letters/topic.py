@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from kafka import TopicPartition
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, MessageTooLarge, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients import private_api
@@ -170,7 +170,7 @@ class DeadLetterReader(KafkaPythonConsumer):
         ends = {where: self.ends[where.number] for where in begins}
         open_ = {where for where, begin in begins.items() if begin < ends[where]}
         self.seek(begins, begins.keys() - open_)
-        last_s = now_s()
+        last_s = clock.now_s()
         while open_:
             polled = self.poll(_POLL_S, 500)
             for where in sorted(polled):
@@ -182,8 +182,8 @@ class DeadLetterReader(KafkaPythonConsumer):
             if done:
                 self._consumer.pause(*(TopicPartition(*where) for where in done))
             if done or polled:
-                last_s = now_s()  # (also after the reader took its time)
-            elif now_s() - last_s > _SILENCE_S:
+                last_s = clock.now_s()  # (also after the reader took its time)
+            elif clock.now_s() - last_s > _SILENCE_S:
                 where_from = f"topic {self.topic!r} on Kafka {self._settings.address!r}"
                 raise KafkaAway(f"{where_from} returned no records for {_SILENCE_S:.0f} s")
 

@@ -46,7 +46,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import Deposed, KafkaFenced, LeaderqError, told
 from leaderq.kafka.clients.consumer import BatchLost
 from leaderq.kafka.handling.context import HandlingContext, span
@@ -316,7 +316,7 @@ class BatchWork:
 
     def _decision(self, part: BatchPart, failure: PartFailure) -> Decision | HoldUp:
         if failure.is_outage:
-            return self._hold_ups.decision(now_s())
+            return self._hold_ups.decision(clock.now_s())
         on_error, record = self._context.on_error, part.records[0]
         decision = on_error.decision(part.failed)
         passes_over = isinstance(decision, Ending) and decision.passes_over
@@ -328,7 +328,7 @@ class BatchWork:
         what = "record not passed over, too many in a row failed alike"
         most = on_error.most_in_a_row
         self._context.warn(what, part.records, failure.error, {"most_in_a_row": most})
-        return self._hold_ups.decision(now_s())
+        return self._hold_ups.decision(clock.now_s())
 
     def _hold_up(self, part: BatchPart, failure: PartFailure, decision: HoldUp) -> None:
         times = {"held_up_s": f"{decision.since_s:.1f}", "again_in_s": f"{decision.after_s:.1f}"}
@@ -410,10 +410,10 @@ class BatchWork:
     def _commit(self, ends: Mapping[Partition, int]) -> None:
         new = {where: end for where, end in ends.items() if end > self._committed.get(where, -1)}
         if new:
-            figures, began_s = self._context.figures, now_s()
+            figures, began_s = self._context.figures, clock.now_s()
             self._context.commit(self._term, new)
             figures.commits += 1
-            figures.commit_s += now_s() - began_s
+            figures.commit_s += clock.now_s() - began_s
             self._committed.update(new)
 
     def _is_to_stop(self) -> bool:

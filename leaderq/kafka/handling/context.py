@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
+from leaderq import clock
 from leaderq.errors import told
 from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
 from leaderq.kafka.handling.crash_marks import CrashMarks
@@ -87,7 +87,7 @@ class HandlingContext:
         """Skip or dead-letter a raw record, before its offset is committed: none must be lost."""
         term.check()
         if (topic := self.on_error.letters_topic(self.career)) is not None:
-            said = attempts, term.number, self.career, int(time.time() * 1000)
+            said = attempts, term.number, self.career, int(clock.calendar_s() * 1000)
             letter = new_dead_letter(record, error, *said)
             self.send_dead_letter(term, topic, letter)
             self.warn("record set aside", (record,), error, {"topic": topic, "attempts": attempts})

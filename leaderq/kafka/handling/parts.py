@@ -6,7 +6,6 @@ An attempt may run on one of several worker threads (:class:`PartitionWorkers`);
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,12 +14,13 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.kafka.clients.consumer import SerialExecutor, SubmittedWork
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
 from leaderq.kafka.record import Batch, Partition, Record, after
 from leaderq.plain import require_finished
 from leaderq.term import Term
+from leaderq.threads import primitives
 
 
 class PartMode(Enum):
@@ -203,8 +203,8 @@ class HandleCalls:
         self._running: dict[int, tuple[float, Sequence[Record]]] = {}
 
     def __call__(self, records: Sequence[Record], term: Term) -> None:
-        thread = threading.get_ident()
-        self._running[thread] = now_s(), records
+        thread = primitives.get_ident()
+        self._running[thread] = clock.now_s(), records
         try:
             return self._handle(records, term)
         finally:
@@ -212,7 +212,7 @@ class HandleCalls:
 
     def overdue(self, budget_s: float) -> list[str]:
         """Calls that have taken longer than ``budget_s`` seconds, each as a sentence."""
-        now, running = now_s(), list(self._running.values())
+        now, running = clock.now_s(), list(self._running.values())
         what = "handle has been called for %.1f s with %d record(s) from %s"
         return [
             what % (now - began_s, len(records), records[0].place)

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.kafka.record import Record
 
 BURST_S = 1.0
@@ -43,9 +43,9 @@ class RateLimiter:
         records_per_s: float | None = None,
         bytes_per_s: float | None = None,
         key_interval_s: float | None = None,
-        now: Callable[[], float] = now_s,
+        now: Callable[[], float] | None = None,
     ) -> None:
-        self._now = now
+        self._now = now = clock.now_s if now is None else now
         self._limits: list[_Bucket | _Keys] = []
         if records_per_s is not None:
             self._limits.append(_Bucket(records_per_s, lambda _: 1, now()))

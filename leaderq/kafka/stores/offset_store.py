@@ -9,7 +9,6 @@ except for what it offers to the user's code (operations to go with the offsets,
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +17,7 @@ from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.record import Offset, Partition, epoch_of
 from leaderq.term import Term
+from leaderq.threads import primitives
 
 
 class OffsetStore(ABC):
@@ -123,7 +123,7 @@ class ExternalOffsets(OffsetStore):
     def __init__(self, load: LoadOffsets, where: str = "this career") -> None:
         self._load = load
         self._where = where
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._term: str | None = None
         self._offsets: dict[Partition, int] = {}
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import KafkaError, KafkaFenced
 from leaderq.kafka.clients.consumer import (
     BatchLost,
@@ -155,7 +155,7 @@ class TransactionThread:
 
     def _fill(self, producer: TransactionalProducer, transaction: Transaction) -> None:
         try:
-            self._open, transaction.began_s = transaction, now_s()
+            self._open, transaction.began_s = transaction, clock.now_s()
             producer.begin()
             for message in transaction.messages:
                 producer.produce(message)
@@ -171,7 +171,7 @@ class TransactionThread:
         without any successor. A client that hangs is not waited for any longer either.
         """
         began_s, open_s = transaction.began_s, TRANSACTION_TIMEOUT_S
-        is_late = began_s is not None and now_s() - began_s > open_s
+        is_late = began_s is not None and clock.now_s() - began_s > open_s
         if is_late or isinstance(exc, KafkaFenced):
             self._discard()
         if is_late:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +32,7 @@ from leaderq.kafka.clients.consumer import (
 from leaderq.kafka.record import Offset, Partition, epoch_of
 from leaderq.kafka.stores.offset_store import OffsetStore
 from leaderq.term import Term
+from leaderq.threads import primitives
 from leaderq.zookeeper import Create, Operation, Session, SetData
 
 
@@ -81,7 +81,7 @@ class ZooKeeperOffsets(OffsetStore):
         self._path = path
         self._known: dict[str, TopicOffsets] = {}
         self._waiting: list[Operation] = []
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         self._numbers = itertools.count(1)
         self._background = SerialExecutor("leaderq-offsets")
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import errno
 import logging
 import struct
-import threading
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from typing import Final
 
 from leaderq.producing.journal.disk import Disk, write_all
 from leaderq.producing.journal.segments import BAD, AckBitmap, JournalParts, Segment
+from leaderq.threads import primitives
 
 NAMES: Final = ("cursor.0", "cursor.1")
 _MAGIC: Final = b"lqjcur\r\n"
@@ -194,7 +194,7 @@ class CursorWriter:
         self._disk, self._directory, self._gate = parts.disk, parts.directory, parts.gate
         self._index, self._counters = parts.index, parts.counters
         self._file = CursorFile(parts.disk, parts.directory)
-        self._saving = threading.Lock()
+        self._saving = primitives.Lock()
         self._sequence = sequence
         self._boot_id = boot_id()
         self._saved: bytes = b""

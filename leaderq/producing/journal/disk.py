@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 import weakref
 from pathlib import Path
 from typing import Final
 
+from leaderq import clock
 from leaderq.errors import JournalLocked
 
 
@@ -128,14 +128,14 @@ class DirectoryLock:
         _held.add(self)
 
     def _take(self) -> None:
-        give_up_s = time.monotonic() + _PATIENCE_S
+        give_up_s = clock.awake_s() + _PATIENCE_S
         while True:
             try:
                 return fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if time.monotonic() > give_up_s:
+                if clock.awake_s() > give_up_s:
                     raise
-            time.sleep(0.01)
+            clock.sleep(0.01)
 
     def release(self) -> None:
         """Let others open the directory. May be called twice."""

@@ -10,14 +10,13 @@ States: open; closing (nothing is accepted, what waits is written); closed.
 
 from __future__ import annotations
 
-import secrets
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from leaderq import chance
+from leaderq import clock as clocks
 from leaderq.errors import (
     JournalClosed,
     JournalFailed,
@@ -52,7 +51,7 @@ from leaderq.producing.journal.store import (
     Committer,
     OnDurable,
 )
-from leaderq.threads import Waker
+from leaderq.threads import Waker, primitives
 from leaderq.timeouts import Deadline, require_timeout
 
 WAIT_S: Final = 30.0
@@ -92,22 +91,23 @@ class Journal:
         segment_bytes: int = SEGMENT_BYTES,
         max_bytes: int | None = None,
         reserve_bytes: int = 0,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         disk: Disk | None = None,
     ) -> None:
         self._segment_bytes = fitting_segment_bytes(segment_bytes, max_bytes, reserve_bytes)
         allot_bytes = allotment(self._segment_bytes, is_durable=sync == EVERY_ITEM)
         self._max_bytes = None if max_bytes is None else max_bytes - allot_bytes
-        self._reserve_bytes, self._clock = reserve_bytes, clock
+        self._reserve_bytes = reserve_bytes
+        self._clock = clocks.calendar_s if clock is None else clock
         self.directory = Path(directory)
         self.sync = sync
         self.counters = JournalCounters()
         # Reentrant only so that a call which interrupts its own thread can be refused.
-        self._gate = threading.RLock()
+        self._gate = primitives.RLock()
         self.when_room: Callable[[], None] | None = None
         """Called on the writer's thread when segments were deleted; must not wait for anything."""
         self._closed = False
-        self._closing = threading.Lock()
+        self._closing = primitives.Lock()
         self._disk = disk or Disk()
         with self._translated("opened"):
             make_directories(self._disk, self.directory)
@@ -137,7 +137,7 @@ class Journal:
             reserve_bytes=self._reserve_bytes,
             clock=self._clock,
             previous=found.previous,
-            stamp=secrets.randbits(32) if found.stamp is None else found.stamp,
+            stamp=chance.token_bits(32) if found.stamp is None else found.stamp,
             allot_bytes=allot_bytes,
         )
         self.halt = self._store.halt

@@ -12,7 +12,6 @@ take room for ever.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -21,6 +20,7 @@ from leaderq.producing.journal.policy import Damage
 from leaderq.producing.journal.records import HEAD_BYTES, Raw, Run, ScanRange, scan
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment
 from leaderq.producing.journal.store import Committer
+from leaderq.threads import primitives
 
 log = logging.getLogger("leaderq.producing.journal")
 
@@ -46,7 +46,7 @@ class SegmentReader:
     def __init__(self, parts: JournalParts, on_damage: Callable[[Segment, Damage], None]) -> None:
         self._disk, self._gate, self._index = parts.disk, parts.gate, parts.index
         self._on_damage = on_damage
-        self._reading = threading.Lock()
+        self._reading = primitives.Lock()
         self._place: _Place | None = None
         self._fd = -1
         self._is_closed = False

@@ -15,12 +15,12 @@ import zlib
 from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
-from threading import RLock
 from typing import Final
 
 from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.policy import JournalCounters
 from leaderq.producing.journal.records import salt_of
+from leaderq.threads import primitives
 
 MAGIC: Final = b"lqjrnl\r\n"
 VERSION: Final = 1
@@ -264,7 +264,7 @@ class JournalParts:
 
     disk: Disk
     directory: Path
-    gate: RLock
+    gate: primitives.RLock
     """Guards the index, and the waiting records."""
     index: SegmentIndex
     counters: JournalCounters

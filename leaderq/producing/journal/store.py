@@ -23,9 +23,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Condition, RLock
 from typing import Final
 
+from leaderq import clock as clocks
 from leaderq.errors import JournalFailed, JournalFull, LeaderqError, told, with_cause
 from leaderq.plain import require_finished
 from leaderq.producing.journal.cursor import CursorWriter
@@ -34,7 +34,7 @@ from leaderq.producing.journal.policy import EVERY_ITEM, Every, NoSync, Policy
 from leaderq.producing.journal.records import EXPIRY_BYTES, HEAD_BYTES, encode
 from leaderq.producing.journal.recovery import LEAP
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment, SegmentHeader
-from leaderq.threads import Service, Waker
+from leaderq.threads import Service, Waker, primitives
 
 log = logging.getLogger("leaderq.producing.journal")
 
@@ -98,9 +98,9 @@ class CommitBatch:
 class Committer:
     """The line of batches, and their thread. Called under ``gate``, except :meth:`leave`."""
 
-    def __init__(self, gate: RLock, *, group_bytes: int = GROUP_BYTES) -> None:
+    def __init__(self, gate: primitives.RLock, *, group_bytes: int = GROUP_BYTES) -> None:
         self._gate = gate
-        self.room = Condition(gate)
+        self.room = primitives.Condition(gate)
         """Notified when fewer bytes wait, see :attr:`is_crowded`."""
         self.waiting_bytes = 0
         self._group_bytes = group_bytes
@@ -117,8 +117,8 @@ class Committer:
         kicked, ``upkeep`` every so many seconds and when wanted."""
 
         def run(service: Service) -> None:
-            upkeep_at = time.monotonic() + upkeep_every_s
-            chores_at = time.monotonic() + CHORES_EVERY_S
+            upkeep_at = clocks.awake_s() + upkeep_every_s
+            chores_at = clocks.awake_s() + CHORES_EVERY_S
             while True:
                 with self._gate:
                     batch = self._line.popleft() if self._line else None
@@ -127,15 +127,15 @@ class Committer:
                 elif service.is_stopping:
                     return
                 elif not (self._kicked or self._upkeep_wanted):
-                    service.wait(min(chores_at, upkeep_at) - time.monotonic())
-                if self._upkeep_wanted or time.monotonic() >= upkeep_at:
+                    service.wait(min(chores_at, upkeep_at) - clocks.awake_s())
+                if self._upkeep_wanted or clocks.awake_s() >= upkeep_at:
                     self._upkeep_wanted = False
                     self._contained("upkeep", upkeep)
-                    upkeep_at = time.monotonic() + upkeep_every_s
-                if self._kicked or time.monotonic() >= chores_at:
+                    upkeep_at = clocks.awake_s() + upkeep_every_s
+                if self._kicked or clocks.awake_s() >= chores_at:
                     self._kicked = False
                     self._contained("chores", chores)
-                    chores_at = time.monotonic() + CHORES_EVERY_S
+                    chores_at = clocks.awake_s() + CHORES_EVERY_S
 
         self._service = Service("leaderq-journal", run)
         self._service.start()
@@ -202,7 +202,7 @@ class Committer:
         try:
             work()
         except Exception as exc:
-            now, is_ours = time.monotonic(), not isinstance(exc, OSError)
+            now, is_ours = clocks.awake_s(), not isinstance(exc, OSError)
             if now >= self._quiet_until_s.get(what, now):
                 self._quiet_until_s[what] = now + QUIET_S
                 log.error(  # noqa: TRY400

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from leaderq import chance
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -250,7 +250,7 @@ def written(
         been done.
     """
     meta_is_new = retry_until_connected(session, partial(session.exists, paths.meta)) is None
-    writer = SequencedWriter(session, join(paths.tallies, f"admin-{uuid.uuid4().hex}"))
+    writer = SequencedWriter(session, join(paths.tallies, f"admin-{chance.uuid4().hex}"))
     retry_until_connected(session, writer.open)
     try:
         for some in batched(groups, _UNDER_WAY):

@@ -16,15 +16,9 @@ Drains everything, also items that are not due yet or rest after a failure, and 
 from __future__ import annotations
 
 import logging
-import os
-import socket
-import threading
-import time
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
-from leaderq import retrying
-from leaderq.clock import now_s
+from leaderq import chance, clock, host, retrying
 from leaderq.errors import (
     BadVersion,
     ConnectionLost,
@@ -40,6 +34,7 @@ from leaderq.queues.admin.contents import Browsed, browse, contents_of, names_at
 from leaderq.queues.wire.names import QueueKind, prefix_of
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import retry_until_connected
+from leaderq.threads import primitives
 from leaderq.writing import SequencedWriter, await_outcomes
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
@@ -74,11 +69,11 @@ class QueueDrain:
         self._session = session
         self._paths = paths
         self._aside = paths.drained
-        who = f"{socket.gethostname()}:{os.getpid()}"
+        who = f"{host.name()}:{host.pid()}"
         self._writer = SequencedWriter(
-            session, join(paths.drains, f"{who}-{uuid.uuid4().hex}"), ephemeral=True
+            session, join(paths.drains, f"{who}-{chance.uuid4().hex}"), ephemeral=True
         )
-        self._woken = threading.Event()
+        self._woken = primitives.Event()
         self._kept: list[str] = []
         self._open: dict[str, Browsed] = {}
 
@@ -230,13 +225,13 @@ class QueueDrain:
         the other has set aside.
         """
         own = self._writer.path.rpartition("/")[2]
-        deadline = now_s() + self._session.timeout_s + 1
+        deadline = clock.now_s() + self._session.timeout_s + 1
         while True:
             names = names_at(self._session, self._paths.drains)
             others = [name for name in names if name != own]
             if not others:
                 return
-            if now_s() >= deadline:
+            if clock.now_s() >= deadline:
                 who = others[0].rpartition("-")[0]
                 raise RequestRefused(f"{self._paths.path} is being drained by {who}; one at a time")
-            time.sleep(_LOOK_S)
+            clock.sleep(_LOOK_S)

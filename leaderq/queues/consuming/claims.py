@@ -14,15 +14,12 @@ same, so that it can be set aside;
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from leaderq.clock import now_ms
+from leaderq import clock
 from leaderq.errors import (
     BadVersion,
     ConnectionLost,
@@ -35,6 +32,7 @@ from leaderq.queues.wire.names import SIMPLE_PREFIX
 from leaderq.queues.wire.payload import Note, decode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.reading import SizedReader
+from leaderq.threads import primitives
 from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import Check, Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import name_of
@@ -175,8 +173,8 @@ class ClaimAttempt:
         self._is_stopped = is_stopped
         self._found = ClaimResult()
         self._wanted: list[Claim] = []
-        self._taking: Future[list[Any] | None] | None = None
-        self._is_judged = threading.Event()
+        self._taking: primitives.Future[list[Any] | None] | None = None
+        self._is_judged = primitives.Event()
         self.was_refused = False
         """Whether another consumer was in the way."""
         self._rows = {name: known.pop(name) for name in names if name in known}
@@ -184,7 +182,7 @@ class ClaimAttempt:
         if self._asked:
             self._reading = reader.read(self._asked)
         else:
-            self._reading = Future()
+            self._reading = primitives.Future()
             self._reading.set_result([])
         self._reading.add_done_callback(self._judge)
 
@@ -206,7 +204,7 @@ class ClaimAttempt:
         self._found.again += [claim.name for claim in self._wanted]
         return self._found
 
-    def _judge(self, answer: Future[Any]) -> None:
+    def _judge(self, answer: primitives.Future[Any]) -> None:
         try:
             self._submit(answer)
         except Exception:
@@ -215,12 +213,12 @@ class ClaimAttempt:
         finally:
             self._is_judged.set()
 
-    def _submit(self, answer: Future[Any]) -> None:
+    def _submit(self, answer: primitives.Future[Any]) -> None:
         """Judge what was read, and send the claim."""
         if answer.cancelled() or answer.exception() is not None:
             self._found.again += self.names
             return
-        now, room = now_ms(), self._most_values
+        now, room = clock.now_ms(), self._most_values
         rows = self._rows | dict(zip(self._asked, answer.result(), strict=False))
         for name in self.names:
             if name not in rows:  # of what was asked for, only the first are read, as many as fit
@@ -280,7 +278,7 @@ class ClaimAttempt:
         return True
 
     def _rest(self, name: str, error: object) -> None:
-        self._found.resting[name] = now_ms() + int(TROUBLE_S * 1000)
+        self._found.resting[name] = clock.now_ms() + int(TROUBLE_S * 1000)
         phrase = "item cannot be claimed now queue=%s item=%s error=%s"
         log.warning(phrase, self.membership.paths.path, name, error)
 
@@ -304,11 +302,11 @@ class ClaimAttempt:
                 states.setdefault(claim.name, found.again)
         return states
 
-    def _wait(self, future: Future[Any]) -> BaseException | None:
+    def _wait(self, future: primitives.Future[Any]) -> BaseException | None:
         """The future's error, once it is settled; stops waiting when the queue is being closed."""
         while True:
             try:
                 return future.exception(_SLICE_S)
-            except FutureTimeout:
+            except primitives.FutureTimeout:
                 if self._is_stopped() and future.cancel():
                     return ConnectionLost("the queue is being closed")

@@ -9,17 +9,15 @@ the queue is paused or closed, or nobody asks for a second. States of a value: *
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import (
     BadVersion,
     ClaimLost,
@@ -37,6 +35,7 @@ from leaderq.queues.consuming.settling import ItemSettlement, rewritten
 from leaderq.queues.consuming.workers import ItemWorkers, log_failure, values_of
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.threads import primitives
 from leaderq.zookeeper import Check, Operation, Session
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class TakenZnode:
 
     def __init__(self, claim: Claim, raw: Sequence[bytes]) -> None:
         self.claim = claim
-        self.lock = threading.RLock()
+        self.lock = primitives.RLock()
         self.open = dict(enumerate(raw))
         self.left: dict[int, bytes] = {}
         self.error: BaseException | None = None
@@ -255,10 +254,10 @@ class Consumption(Generic[T]):
         if isinstance(options.consumer, QueueConsumer):
             engine.on_state = options.consumer.state_changed
         engine.give_back_idle = self._give_back_idle
-        self._lock = threading.Lock()
+        self._lock = primitives.Lock()
         # values of znodes that were taken, not handed out
         self._taken: deque[Item[T]] = deque()
-        self._asked_s = now_s()
+        self._asked_s = clock.now_s()
         self._is_started = self._is_closed = False
 
     def start(self, patience_s: float = START_S) -> None:
@@ -297,13 +296,13 @@ class Consumption(Generic[T]):
             raise QueueClosed(
                 f"queue {self._paths.path} has a consumer; items can be taken from one without"
             )
-        end = None if timeout_s is None else now_s() + timeout_s
+        end = None if timeout_s is None else clock.now_s() + timeout_s
         while True:
             if self._is_closed or not self._is_started:
                 state = "closed" if self._is_closed else "not started"
                 raise QueueClosed(f"queue {self._paths.path} is {state}")
-            self._asked_s = now_s()
-            left_s = _SHARED_S if end is None else min(_SHARED_S, end - now_s())
+            self._asked_s = clock.now_s()
+            left_s = _SHARED_S if end is None else min(_SHARED_S, end - clock.now_s())
             item = self._next_taken()
             if item is None:
                 for claim in self.engine.ready.take(1, max(0.0, left_s)):
@@ -311,7 +310,7 @@ class Consumption(Generic[T]):
                 item = self._next_taken()
             if item is not None:
                 return item
-            if end is not None and now_s() >= end:
+            if end is not None and clock.now_s() >= end:
                 return None
 
     def _next_taken(self) -> Item[T] | None:
@@ -337,7 +336,7 @@ class Consumption(Generic[T]):
         if not self._taken:
             return False
         if self.engine.pause_switch.is_paused or (
-            now_s() > self._asked_s + _IDLE_S and not self._has_values_in_hand()
+            clock.now_s() > self._asked_s + _IDLE_S and not self._has_values_in_hand()
         ):
             self._give_back_taken()
         return bool(self._taken)
@@ -384,6 +383,6 @@ class Consumption(Generic[T]):
         while True:
             try:
                 return answer.result(_SLICE_S)
-            except FutureTimeout:
+            except primitives.FutureTimeout:
                 if self._is_closed and answer.cancel():
                     raise ConnectionLost("the queue was closed before this was sent") from None

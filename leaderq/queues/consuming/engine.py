@@ -24,15 +24,11 @@ What happens on each failure:
 from __future__ import annotations
 
 import logging
-import os
-import random
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from typing import Any
 
-from leaderq.clock import now_ms, now_s
+from leaderq import chance, clock, host
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import settling
@@ -46,7 +42,7 @@ from leaderq.queues.wire.names import QueueKind, sort_key
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.reading import SizedReader
 from leaderq.retrying import retry_until_connected
-from leaderq.threads import Service
+from leaderq.threads import Service, primitives
 from leaderq.writing import SequencedWriter
 from leaderq.writing.groups import OperationGroup, estimated_bytes
 from leaderq.zookeeper import Session, SessionState
@@ -87,7 +83,7 @@ class Engine:
     ) -> None:
         self._session = session
         self._paths = paths
-        self._pid = os.getpid()
+        self._pid = host.pid()
         self.path = paths.path
         self._workers = workers
         self.options = options
@@ -97,7 +93,7 @@ class Engine:
         self._losses = 0
         """Claims in a row for which others were quicker; halved by one for which they were not."""
         self._being_read: frozenset[str] = frozenset()
-        self._is_read = threading.Event()
+        self._is_read = primitives.Event()
         self._is_read.set()
         self._service = Service(f"leaderq-queue-{name}", self._run)
         wake, self._key = self._service.wake, sort_key(kind)
@@ -132,7 +128,7 @@ class Engine:
         # since when a suspect has waited to be claimed alone
         self._postponed_s: float | None = None
         self._probe_s = 0.0
-        self.is_closing = threading.Event()
+        self.is_closing = primitives.Event()
         self.on_state: Callable[[SessionState], object] | None = None
         self._states: deque[SessionState] = deque()
         self.give_back_idle: Callable[[], bool] = bool
@@ -156,15 +152,15 @@ class Engine:
         """Stop claiming, let begun items be finished, release the rest; return whether all of that
         was done in ``timeout_s``.
         """
-        end = now_s() + timeout_s
+        end = clock.now_s() + timeout_s
         self.is_closing.set()
         self._service.stop(timeout_s)
         membership = self._membership
         if membership is not None and membership.is_locking:
             self._release(self.ready.drain())
         self.ready.close()
-        is_clean = join_workers(max(0.0, end - now_s())) and self._service.stop(
-            max(0.0, end - now_s())
+        is_clean = join_workers(max(0.0, end - clock.now_s())) and self._service.stop(
+            max(0.0, end - clock.now_s())
         )
         self._release(self.ready.drain())
         self._listing.close()
@@ -179,7 +175,7 @@ class Engine:
                 "leaderq-queue-close", lambda _: self._leave_later(membership, join_workers)
             ).start()
             return False
-        is_clean = self._members.leave(membership, max(0.5, end - now_s()))
+        is_clean = self._members.leave(membership, max(0.5, end - clock.now_s()))
         is_clean = is_clean and not any(error for _, error, _ in self._finished)
         self._note_finished()
         return is_clean
@@ -223,7 +219,7 @@ class Engine:
     @property
     def is_in_child(self) -> bool:
         """Whether this is a copy: the user's code has forked, and the child came back from it."""
-        return os.getpid() != self._pid
+        return host.pid() != self._pid
 
     def _on_settled(
         self, settlement: ItemSettlement, error: LeaderqError | None, results: Any
@@ -290,7 +286,7 @@ class Engine:
         if self.ready and self.ready.busy_s() > HANGS_S and not self._is_simple:
             self._release_ahead()
         if came is not None and not self._under_way:  # items held back for it may go on
-            self.ready.refreshed(came, self._waiting.first_key(now_ms()))
+            self.ready.refreshed(came, self._waiting.first_key(clock.now_ms()))
         self._claim(membership)
 
     def _tell_states(self) -> None:
@@ -325,7 +321,7 @@ class Engine:
                 if self._has_another_way(settlement, error):
                     again = settling.released(settlement.claim)
                     if not isinstance(error, NoNode | NodeExists):
-                        again.rest_until_ms = now_ms() + int(TROUBLE_S * 1000)
+                        again.rest_until_ms = clock.now_ms() + int(TROUBLE_S * 1000)
                     self.settle([again])
                     continue
             elif settlement.outcome is ItemOutcome.KEPT:
@@ -426,12 +422,12 @@ class Engine:
         if not names or not self._is_read.is_set():
             return
 
-        def note(answered: Future[list[Any]]) -> None:
+        def note(answered: primitives.Future[list[Any]]) -> None:
             if answered.exception() is None:
                 known.update(zip(names, answered.result(), strict=False))
             is_read.set()
 
-        answer, is_read = self._reader.read(names), threading.Event()
+        answer, is_read = self._reader.read(names), primitives.Event()
         self._being_read, self._is_read = frozenset(names), is_read
         answer.add_done_callback(note)
 
@@ -451,8 +447,8 @@ class Engine:
             first = next(name for name in names if deaths.is_suspect(name))
             chosen = [first]
         else:
-            self._postponed_s = self._postponed_s or now_s()
-            is_patient = now_s() < self._postponed_s + _POSTPONED_S
+            self._postponed_s = self._postponed_s or clock.now_s()
+            is_patient = clock.now_s() < self._postponed_s + _POSTPONED_S
             chosen = [name for name in names if not deaths.is_suspect(name)] if is_patient else []
         self._waiting.release([name for name in names if name not in chosen])
         return chosen
@@ -494,11 +490,11 @@ class Engine:
         if (
             self._listing.is_stale
             or asks > self.ready.answered
-            or (self._listing.is_lock_changed and self._waiting.has_overdue(now_ms()))
+            or (self._listing.is_lock_changed and self._waiting.has_overdue(clock.now_ms()))
         ):
             self._listing.look(self._waiting.guesses(_GUESSES, share))
             names = self._shared_names(wanted, share)
-        names += self._waiting.take_overdue(wanted - len(names), now_ms())
+        names += self._waiting.take_overdue(wanted - len(names), clock.now_ms())
         if share is not None and share.won:
             names += self._waiting.take_instead(wanted - len(names), share)
         if not names:
@@ -509,25 +505,25 @@ class Engine:
         """Of the present listing: of our own share, some that are overdue among them."""
         if self._is_simple and self._losses:
             # Without shares all would be at the same names again, and the quickest get everything.
-            names = self._waiting.take_behind(random.randrange(wanted << self._losses), wanted)
+            names = self._waiting.take_behind(chance.randrange(wanted << self._losses), wanted)
             if names:
                 return names
         names = []
-        if share is not None and self._waiting.first_key(now_ms()) is not None:
+        if share is not None and self._waiting.first_key(clock.now_ms()) is not None:
             names = self._overdue(wanted, share)
-        return names + self._waiting.take(wanted - len(names), now_ms(), share)
+        return names + self._waiting.take(wanted - len(names), clock.now_ms(), share)
 
     def _overdue(self, wanted: int, share: Share) -> list[str]:
         """Overdue names of others' shares, while our own share goes on: one now and then, to find
         out whether its owner is at work; if it is not, as many as of our own.
         """
         if share.won:
-            wanted = (wanted + random.randrange(2)) // 2
-        elif now_s() < self._probe_s:
+            wanted = (wanted + chance.randrange(2)) // 2
+        elif clock.now_s() < self._probe_s:
             return []
         else:
-            self._probe_s, wanted = now_s() + _PROBE_S, 1
-        return self._waiting.take_overdue(wanted, now_ms())
+            self._probe_s, wanted = clock.now_s() + _PROBE_S, 1
+        return self._waiting.take_overdue(wanted, clock.now_ms())
 
     def _claimed(self, attempt: ClaimAttempt) -> None:
         found = attempt.finish()
@@ -566,7 +562,7 @@ class Engine:
                 self._listing.apply_events()
         finally:  # they are ours, even if the connection was lost just now
             if found.claims:
-                before = None if self._is_simple else self._waiting.first_key(now_ms())
+                before = None if self._is_simple else self._waiting.first_key(clock.now_ms())
                 self.ready.put(found.claims, before=before)
             self._under_way_names -= len(attempt.names)
 
@@ -608,10 +604,10 @@ class Engine:
         if wanted > 0 or self.ready.takers:
             due = self._waiting.next_ms()
             if due is not None:
-                wait_s = min(wait_s, max(0.0, (due - now_ms()) / 1000))
-            overdue = self._waiting.overdue_ms(now_ms())
+                wait_s = min(wait_s, max(0.0, (due - clock.now_ms()) / 1000))
+            overdue = self._waiting.overdue_ms(clock.now_ms())
             if overdue is not None:
-                wait_s = min(wait_s, max(0.001, (overdue - now_ms()) / 1000))
+                wait_s = min(wait_s, max(0.001, (overdue - clock.now_ms()) / 1000))
         if (self.ready or self._has_taken) and not self.ready.takers:
             wait_s = min(wait_s, HANGS_S)
         if self._postponed_s is not None:

@@ -17,17 +17,16 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 from weakref import WeakMethod
 
-from leaderq.clock import now_ms, now_s
+from leaderq import clock
 from leaderq.errors import ConnectionLost, NoNode, ZooKeeperError
 from leaderq.queues.consuming.pending import PendingNames
 from leaderq.queues.wire.names import QueueKind, is_item, next_number
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.reading import SizedReader
+from leaderq.threads import primitives
 from leaderq.zookeeper import Session, Subscription, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
 
@@ -91,9 +90,9 @@ class QueueListing:
     @property
     def is_stale(self) -> bool:
         """Whether only a listing can tell that the queue is empty. Asks the servers at times."""
-        if not self._is_stale and now_s() >= self._looked_s + SCAN_S:
+        if not self._is_stale and clock.now_s() >= self._looked_s + SCAN_S:
             self._is_stale = not self._missed_nothing()
-            self._looked_s = now_s()
+            self._looked_s = clock.now_s()
         return self._is_stale
 
     def _missed_nothing(self) -> bool:
@@ -130,7 +129,7 @@ class QueueListing:
         self._is_stale, self.is_lock_changed = False, False
         self._news.clear()
         self._made_since = 0
-        self._looked_s = now_s()
+        self._looked_s = clock.now_s()
         try:
             names = self._list(guesses)
         except BaseException:
@@ -146,7 +145,7 @@ class QueueListing:
         items = [name for name in names if is_item(self._kind, name)]
         if len(items) < len(names):
             self._tell_foreign(set(names).difference(items))
-        self._waiting.replace(items, self._held, now_ms())
+        self._waiting.replace(items, self._held, clock.now_ms())
 
     def _list(self, guesses: Sequence[str]) -> list[str]:
         """The children of the queue; sets ``_held`` to those that are locked by others. All is
@@ -183,18 +182,18 @@ class QueueListing:
                 known.update((name, row) for name, row in found if isinstance(row, tuple))
             return names
 
-    def _ask_locks(self) -> Future[list[str]] | None:
+    def _ask_locks(self) -> primitives.Future[list[str]] | None:
         path = self._paths.lock_path
         return None if path is None else self._session.children_async(path, self._on_locks)
 
-    def _locked(self, answer: Future[list[str]] | None) -> set[str]:
+    def _locked(self, answer: primitives.Future[list[str]] | None) -> set[str]:
         while answer is not None:
             try:
                 return set(answer.result(_ANSWER_S)) - self._waiting.in_hand
             except NoNode:
                 self._session.ensure_path(self._paths.lock_path or "")
                 answer = self._ask_locks()
-            except FutureTimeout:
+            except primitives.FutureTimeout:
                 raise ConnectionLost("locks were not listed in time") from None
         return set()
 

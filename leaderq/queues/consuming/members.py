@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import json
 import logging
-import random
-import uuid
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
-from leaderq.clock import now_ms
+from leaderq import chance, clock
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
 from leaderq.queues.consuming.claims import Membership
 from leaderq.queues.consuming.pending import Share
@@ -218,7 +216,7 @@ class Members(ReadAfterNews):
         if self._mark is None or self._mark[0] != session_id:
             # The same name in all tries within one session: a lost answer must not leave a member
             # that nobody owns.
-            self._mark = (session_id, uuid.uuid4().hex)
+            self._mark = (session_id, chance.uuid4().hex)
         mark = self._mark[1]
         member = f"{paths.members}/{mark}"
         if paths.lock_path is not None:
@@ -346,7 +344,7 @@ class ConsumerDeathWatcher:
         members = set(children_of(self._session, self._paths.members))
         lost = (join(self._paths.claims, name) for name in self._members - members)
         has_died = any(self._session.exists(path) is not None for path in lost)
-        if has_died and self._service.pause(_MOMENT_S + random.random() * _MOMENT_S):
+        if has_died and self._service.pause(_MOMENT_S + chance.random() * _MOMENT_S):
             self._wake_java_if_idle()
         self._members = members  # last: what raises is tried again
 
@@ -357,7 +355,7 @@ class ConsumerDeathWatcher:
         if there is None or there.num_children <= (0 if held is None else held.num_children):
             return
         locked = set(children_of(self._session, lock_path))
-        now = now_ms()
+        now = clock.now_ms()
         free = (
             name
             for name in children_of(self._session, self._paths.path)

@@ -13,12 +13,12 @@ since that.
 from __future__ import annotations
 
 import heapq
-import random
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from leaderq import chance
 from leaderq.queues.wire.names import QueueKind, due_ms_of, prefix_for, sequence_of, sort_key
 
 GRACE_MS = 50
@@ -182,7 +182,7 @@ class PendingNames:
         count = bisect_right(self._others, self._overdue_to, key=sequence_of)
         if not count or not most:
             return []
-        begin = most * random.randrange(min(_SPREAD, max(1, count // most)))
+        begin = most * chance.randrange(min(_SPREAD, max(1, count // most)))
         end = min(count, begin + most)
         # names that were freed again are there twice
         unique = dict.fromkeys(self._others[begin:end])

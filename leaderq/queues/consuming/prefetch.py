@@ -8,12 +8,12 @@ the time that passed from when they were given something to when they came again
 from __future__ import annotations
 
 import heapq
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.queues.consuming.claims import Claim
+from leaderq.threads import primitives
 
 AHEAD_S = 0.05
 """Items claimed ahead should keep the workers busy no longer than this, in seconds."""
@@ -48,7 +48,7 @@ class Prefetch:
         self._since_refresh = 0
         # the order of the most urgent newcomer since the last refresh
         self.came: Any = None
-        self._changed = threading.Condition()
+        self._changed = primitives.Condition()
         self._heap: list[tuple[Any, str, Claim]] = []
         self.takers = 0
         self.wanted = 0
@@ -59,7 +59,7 @@ class Prefetch:
         """Of those that are ready."""
         self.is_closed = False
         self._target = 0
-        self._taken_s = now_s()
+        self._taken_s = clock.now_s()
         self._given: dict[int, tuple[float, int]] = {}  # by thread: when, and how many values
         self.average_s: float | None = None
         """Seconds that a worker needs for a value; ``None`` before the first is done."""
@@ -114,13 +114,13 @@ class Prefetch:
         one znode; what has failed before is alone, because it may be what fails the others.
         ``wants``: as many are claimed for this caller.
         """
-        thread = threading.get_ident()
+        thread = primitives.get_ident()
         with self._changed:
-            taken_s = now_s()
+            taken_s = clock.now_s()
             self._learn(self._given.pop(thread, None), taken_s)
             if not (has_next := self._has_next()):
                 has_next = self._await(timeout_s, wants, ask)
-                taken_s = now_s()
+                taken_s = clock.now_s()
             found: list[Claim] = []
             values = 0
             while has_next:
@@ -247,4 +247,4 @@ class Prefetch:
 
     def busy_s(self) -> float:
         """For how many seconds no worker has asked for anything."""
-        return 0.0 if self.takers else now_s() - self._taken_s
+        return 0.0 if self.takers else clock.now_s() - self._taken_s

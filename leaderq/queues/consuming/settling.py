@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from leaderq.clock import now_ms
+from leaderq import clock
 from leaderq.errors import CorruptItem, LeaderqError, told
 from leaderq.queues.consumers import ErrorMode
 from leaderq.queues.consuming.claims import Claim
@@ -198,7 +198,7 @@ def _dead_letter(
         reason=reason,
         error=told(error)[:_MAX_ERROR],
         origin=claim.name,
-        died_ms=now_ms(),
+        died_ms=clock.now_ms(),
         raw=claim.error is not None,
     )
     path = f"{claim.membership.paths.dead}/{prefix_of(claim.name)}"
@@ -208,7 +208,7 @@ def _dead_letter(
 
 
 def _failure_note(claim: Claim, failures: int, wait_s: float) -> tuple[Note, int]:
-    until_ms = now_ms() + int(wait_s * 1000)
+    until_ms = clock.now_ms() + int(wait_s * 1000)
     note = Note(
         attempt=failures,
         enqueued_ms=claim.enqueued_ms,

@@ -9,12 +9,11 @@ for its next attempt, and begins nothing else.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from leaderq.clock import now_ms, now_s
+from leaderq import clock
 from leaderq.errors import CorruptItem, told
 from leaderq.plain import require_finished
 from leaderq.queues.consumers import ConsumerClosed, work_in_hand
@@ -22,6 +21,7 @@ from leaderq.queues.consuming import settling
 from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.engine import Engine
 from leaderq.queues.consuming.settling import ItemOutcome, ItemSettlement
+from leaderq.threads import primitives
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def values_of(engine: Engine, claim: Claim) -> list[Any] | None:
 
 def is_interrupt(error: BaseException) -> bool:
     """Whether it is Ctrl-C, which is no fault of the item's."""
-    is_main = threading.current_thread() is threading.main_thread()
+    is_main = primitives.current_thread() is primitives.main_thread()
     return isinstance(error, KeyboardInterrupt) and is_main
 
 
@@ -80,7 +80,7 @@ class ItemWorkers:
     def __init__(self, name: str, engine: Engine) -> None:
         self._engine = engine
         self.threads = [
-            threading.Thread(target=self._run, name=f"leaderq-queue-{name}-{number}", daemon=True)
+            primitives.Thread(target=self._run, name=f"leaderq-queue-{name}-{number}", daemon=True)
             for number in range(engine.options.workers)
         ]
 
@@ -89,10 +89,10 @@ class ItemWorkers:
             thread.start()
 
     def join(self, timeout_s: float) -> bool:
-        deadline = now_s() + timeout_s
-        others = [thread for thread in self.threads if thread is not threading.current_thread()]
+        deadline = clock.now_s() + timeout_s
+        others = [thread for thread in self.threads if thread is not primitives.current_thread()]
         for thread in others:
-            thread.join(max(0.0, deadline - now_s()))
+            thread.join(max(0.0, deadline - clock.now_s()))
         return not any(thread.is_alive() for thread in others)
 
     def _run(self) -> None:
@@ -105,11 +105,11 @@ class ItemWorkers:
             patience_s = _YIELD_S if settlements else _WAIT_S
             claims = engine.ready.take(most, patience_s, is_batch=is_batch)
             if not settlements:
-                since_s = now_s()
+                since_s = clock.now_s()
             settlements += self._dispatch(claims) if claims else []
             if engine.is_in_child:
                 return
-            if not claims or now_s() > since_s + _SETTLE_S:
+            if not claims or clock.now_s() > since_s + _SETTLE_S:
                 engine.settle(settlements)
                 settlements = []
                 if not claims and engine.ready.is_closed:
@@ -146,7 +146,7 @@ class ItemWorkers:
     def _kept(self, kept: list[ItemSettlement]) -> bool:
         """Stay with these until they may be tried again; returns whether they are to be."""
         self._engine.settle(kept)
-        rest_ms = max(one.rest_until_ms for one in kept) - now_ms()
+        rest_ms = max(one.rest_until_ms for one in kept) - clock.now_ms()
         return not self._engine.is_closing.wait(max(0, rest_ms) / 1000)
 
     def _attempt(self, claims: list[Claim]) -> list[ItemSettlement]:
@@ -158,11 +158,11 @@ class ItemWorkers:
             if (found := values_of(engine, claim)) is not None:
                 good.append(claim)
                 values += found
-        work_in_hand.may_be_begun = lambda: all(map(engine.may_be_begun, good))
+        work_in_hand.value.may_be_begun = lambda: all(map(engine.may_be_begun, good))
         step = 1 if options.consume_batch is None else options.batch_items
         while values:
             done = 0 if len(good) > 1 else len(good[0].items) - len(values)
-            if not work_in_hand.may_be_begun():
+            if not work_in_hand.value.may_be_begun():
                 return [settling.interrupted(claim, claim.items[done:]) for claim in good]
             try:
                 if options.consume_batch is not None:

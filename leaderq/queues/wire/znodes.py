@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from leaderq import chance
 from leaderq.errors import NoPermission
 from leaderq.queues.wire.names import ITEM_PREFIX
 from leaderq.zookeeper.paths import join, name_of, parent_of, validated_path
@@ -23,7 +23,7 @@ _SIDE = "-side"
 
 
 def new_shard_name() -> str:
-    return f"{ITEM_PREFIX}{uuid.uuid4()}"
+    return f"{ITEM_PREFIX}{chance.uuid4()}"
 
 
 def is_shard(name: str) -> bool:

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import LeaderqError, ServerFailed
 from leaderq.running.descendants import descendants_of, kill, stat_of
 from leaderq.testing.fault_proxy import Direction
@@ -114,11 +114,11 @@ class Nemesis:
 
     def round(self, faults: list[Fault]) -> None:
         """Do the faults of a round; returns when all are healed and all candidates stand."""
-        began_s = now_s()
+        began_s = clock.now_s()
         threads = []
         for fault in faults:
-            time.sleep(max(0.0, began_s + fault.at_s - now_s()))
-            left_s = max(0.0, began_s + _ROUND_T * self._timeout_s - now_s())
+            time.sleep(max(0.0, began_s + fault.at_s - clock.now_s()))
+            left_s = max(0.0, began_s + _ROUND_T * self._timeout_s - clock.now_s())
             if not _is_of_candidate(fault) or self._room.acquire(timeout=left_s):
                 threads.append(threading.Thread(target=self._suffer, args=(fault,), daemon=True))
                 threads[-1].start()
@@ -171,14 +171,14 @@ class Nemesis:
 
         ``""``: the fault is not of a candidate. ``None``: others have it in hand.
         """
-        until_s = now_s() + self._timeout_s
+        until_s = clock.now_s() + self._timeout_s
         while True:
-            for who in self._able(fault, patiently=now_s() < until_s):
+            for who in self._able(fault, patiently=clock.now_s() < until_s):
                 lock = self._busy[fault.kind.part, who]
                 if lock.acquire(blocking=False):
                     held.callback(lock.release)
                     return who
-            if now_s() >= until_s or not _is_of_candidate(fault):
+            if clock.now_s() >= until_s or not _is_of_candidate(fault):
                 return None
             time.sleep(0.1)
 
@@ -383,16 +383,16 @@ def run(
             raise ServerFailed(f"all is well, but not each candidate stands once: {line}\n{said}")
         nemesis = Nemesis(cluster)
         nemesis.settle()
-        began_s, done = now_s(), 0
+        began_s, done = clock.now_s(), 0
         for faults in schedule(options.seed, timeout_s):
-            if now_s() - began_s > options.minutes * 60 - _ROUND_T * timeout_s / 2:
+            if clock.now_s() - began_s > options.minutes * 60 - _ROUND_T * timeout_s / 2:
                 break
             nemesis.round(faults)
             done += len(faults)
             term = cluster.view.term if cluster.view else 0
             lost = sum(proxy.dropped for proxies in cluster.proxies.values() for proxy in proxies)
             progress = f"faults={done} terms={term} replies_lost={lost}"
-            say(f"elapsed_s={now_s() - began_s:.0f} {progress}")
+            say(f"elapsed_s={clock.now_s() - began_s:.0f} {progress}")
         cluster.session.sync()
         cluster.read_register()
     cluster.history.close()

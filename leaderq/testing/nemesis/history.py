@@ -16,7 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from leaderq.clock import now_s
+from leaderq import clock
 from leaderq.errors import LeaderqError
 from leaderq.term import Term
 from leaderq.zookeeper import Create
@@ -125,7 +125,7 @@ class History:
 
     def append(self, what: What, *, at: float | None = None, **values: Any) -> None:
         """Add a line; ``values`` are fields of :class:`Line`."""
-        line = {"at": round(now_s() if at is None else at, 6), "what": what, **values}
+        line = {"at": round(clock.now_s() if at is None else at, 6), "what": what, **values}
         os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     @property

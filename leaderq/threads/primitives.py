@@ -1,0 +1,62 @@
+"""Threads, locks, waits and futures: the one place where leaderq takes them from.
+
+Ordinarily each name *is* the standard library's. A simulation replaces the attributes of this
+module by its own, for the time of one simulated life; so they are looked up late, by attribute:
+``primitives.Lock()``, never ``from leaderq.threads.primitives import Lock``, and never when a
+module is imported or as the default of a parameter. ruff refuses the originals elsewhere in
+``leaderq``.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError as CancelledError
+from concurrent.futures import Executor as Executor
+from concurrent.futures import Future as Future
+from concurrent.futures import InvalidStateError as InvalidStateError
+from concurrent.futures import ProcessPoolExecutor as ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor as ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one on Python 3.10
+from concurrent.futures import wait as wait_futures
+from queue import Empty as Empty
+from queue import Full as Full
+from queue import Queue as Queue
+from queue import SimpleQueue as SimpleQueue
+from threading import TIMEOUT_MAX as TIMEOUT_MAX
+from threading import Condition as Condition
+from threading import Event as Event
+from threading import Lock as Lock
+from threading import RLock as RLock
+from threading import Semaphore as Semaphore
+from threading import Thread as Thread
+from threading import Timer as Timer
+from threading import current_thread as current_thread
+from threading import get_ident as get_ident
+from threading import local as local
+from threading import main_thread as main_thread
+
+__all__ = [
+    "TIMEOUT_MAX",
+    "CancelledError",
+    "Condition",
+    "Empty",
+    "Event",
+    "Executor",
+    "Full",
+    "Future",
+    "FutureTimeout",
+    "InvalidStateError",
+    "Lock",
+    "ProcessPoolExecutor",
+    "Queue",
+    "RLock",
+    "Semaphore",
+    "SimpleQueue",
+    "Thread",
+    "ThreadPoolExecutor",
+    "Timer",
+    "current_thread",
+    "get_ident",
+    "local",
+    "main_thread",
+    "wait_futures",
+]
