@@ -345,7 +345,8 @@ HOLDING = [
         f"{PURE_TERM}a_deadline_that_has_passed_cannot_be_prolonged",
         Edit(
             TERM,
-            "            if not self._over and clock.now_s() < self._deadline:\n                self",
+            "            if not self._over and clock.now_s() < self._deadline:\n"
+            "                self",
             "            if not self._over:\n                self",
         ),
     ),

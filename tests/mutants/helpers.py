@@ -269,7 +269,8 @@ MUTANTS = [
         f"{FAR}a_waiter_that_begins_covers_and_nobody_runs_needlessly",
         Edit(
             REQUEST,
-            "        self._session.set_async(self.fence.path, self._who(begun=clock.calendar_s()))\n",
+            "        self._session.set_async("
+            "self.fence.path, self._who(begun=clock.calendar_s()))\n",
             "        pass\n",
         ),
     ),
@@ -278,8 +279,8 @@ MUTANTS = [
         f"{TURNS}whoever_asks_for_the_key_that_it_has_is_told_at_once_and_leaves_no_place_taken",
         Edit(
             "leaderq/coalescing/distributed/coordinator.py",
-            "                one.owner == primitives.get_ident() and one.znodes == znodes for",
-            "                one.owner == -1 and one.znodes == znodes for",
+            "                one.owner == primitives.get_ident() and one.znodes == znodes\n",
+            "                one.owner == -1 and one.znodes == znodes\n",
         ),
         may_hang=True,
     ),

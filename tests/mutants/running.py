@@ -195,7 +195,7 @@ RUNNING = [
     mutant(
         "what a worker has started outlives a worker that leaves",
         f"{AS_TREATED}what_a_worker_has_started_is_gone_when_it_leaves_without_a_guardian",
-        Edit(RUN, "    end_all(host.pid(), within_s=0.2)\n", ""),
+        Edit(RUN, "    end_all(os.getpid(), within_s=0.2)\n", ""),
     ),
     mutant(
         "a worker says that its session is closed when it is not",
@@ -450,7 +450,7 @@ GUARDING = [
         f"{AS_TREATED}what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads",
         Edit(
             GUARDIAN,
-            "            end_all(host.pid(), within_s=_STARTED_S, but=worker.pid)\n",
+            "            end_all(os.getpid(), within_s=_STARTED_S, but=worker.pid)\n",
             "",
         ),
     ),
@@ -519,7 +519,7 @@ GUARDING = [
         "the helpers of multiprocessing end with a term",
         f"{PURE_DESCENDANTS}the_helpers_of_multiprocessing_live_on",
         Edit(
-            DESCENDANTS, "kept = {host.pid(), *_multiprocessing_helpers()}", "kept = {host.pid()}"
+            DESCENDANTS, "kept = {os.getpid(), *_multiprocessing_helpers()}", "kept = {os.getpid()}"
         ),
     ),
 ]

@@ -32,7 +32,7 @@ MUTANTS = [
         f"{LATER_BUG}26_a_busy_connection_is_found_dead",
         Edit(
             CONNECTION,
-            "        if not self._liveness.is_dead(clock.awake_s()):\n            return\n",
+            "        if not self._liveness.is_dead(monotonic()):\n            return\n",
             "        return\n",
         ),
     ),
