@@ -33,11 +33,13 @@ def sentences() -> list[str]:
 
 @dataclass(frozen=True)
 class World:
-    """The world as the program assumes it. ``half_tick`` and ``drift`` are in units of time."""
+    """The world as the program assumes it. ``half_tick`` is in units of time,
+    ``drifts`` says whether clocks may lose any.
+    """
 
     timeout: int = 3
     half_tick: int = 0
-    drift: int = 0
+    drifts: bool = False
 
     # ---- sessions and time ----------------------------------------------------------------------
 
@@ -61,14 +63,14 @@ class World:
         return self.half_tick
 
     @assumption
-    def may_drift(self, lost: int) -> bool:
-        """In the time of one lease a leader's clock loses at most T/12 against the clocks of the
-        servers; it does not stand still while its host is paused.
+    def may_lose_time(self, steady: int) -> bool:
+        """In a time of T a leader's clock loses at most T/12 against the clocks of the servers; it
+        does not stand still while its host is paused.
 
-        ``lost`` is what it has lost since the last acknowledged write. In the coarse models of the
-        election one unit is more than T/12; they allow it only where it fits.
+        ``steady`` is for how long it has not lost a unit. In the coarse models of the election one
+        unit is more than T/12; they allow it only where the margin is that large.
         """
-        return lost < self.drift
+        return self.drifts and steady >= self.timeout
 
     # ---- requests -------------------------------------------------------------------------------
 

@@ -115,8 +115,7 @@ class Candidate:
         "heard",
         "inbox",
         "linked",
-        "lost",
-        "node",
+                "node",
         "over",
         "overdue",
         "owner",
@@ -127,6 +126,7 @@ class Candidate:
         "seen",
         "sent",
         "session",
+        "steady",
         "term",
         "watching",
         "wire",
@@ -150,7 +150,7 @@ class Candidate:
             self.node,
             self.heard,  # since the last acknowledged write was sent
             self.sent,  # since the newest write was sent
-            self.lost,  # what the clock has lost since then
+            self.steady,  # for how long the clock has lost nothing
             self.over,
             self.ending,
             self.paused,
@@ -175,7 +175,7 @@ class Candidate:
             self.node,
             self.heard,
             self.sent,
-            self.lost,
+            self.steady,
             self.over,
             self.ending,
             self.paused,
@@ -411,9 +411,11 @@ class Election:
         for one in draft.candidates:
             if one.over:
                 one.heard = one.sent = self._late_renewal
-                one.lost, one.paused = 0, False
+                one.steady, one.paused = 0, False
             elif one.term:
                 one.sent = min(one.sent, self._late_renewal)
+            if not one.term or not self.world.drifts:
+                one.steady = 0
             if one.term or any(each.kind == Kind.CLAIM for each in one.wire):
                 tracked.add(one.session)
             if one.busy != Kind.CLAIM:
@@ -440,7 +442,7 @@ class Election:
                 yield f"the session {session} expires", self._expire, session
         yield "time passes", self._tick, None
         for who, one in enumerate(look.candidates):
-            if one.term and not one.over and self.world.may_drift(one.lost):
+            if one.term and not one.over and self.world.may_lose_time(one.steady):
                 yield f"{_name(who)}: time passes, its clock stands still", self._tick, who
 
     def _of_thread(self, look: Draft, who: int, one: Candidate) -> Iterator[tuple[Any, ...]]:
@@ -556,8 +558,9 @@ class Election:
         draft.living = tuple([(each, min(age + 1, most)) for each, age in draft.living])
         for who, one in enumerate(draft.candidates):
             if who == standing_still:
-                one.lost += 1
+                one.steady = 0
                 continue
+            one.steady = min(one.steady + 1, most)
             if one.wire:
                 one.wire = tuple([self._older(each) for each in one.wire])
             if one.term:
@@ -652,7 +655,7 @@ class Election:
     def _win(self, one: Candidate, number: int, age: int) -> None:
         one.term, one.node = number, one.place
         one.heard = one.sent = age
-        one.place, one.seen, one.lost = 0, (), 0
+        one.place, one.seen, one.steady = 0, (), self.world.timeout
         one.over = one.ending = self._trust[age] is LeaseState.NONE
         one.paused = False
 
@@ -696,7 +699,7 @@ class Election:
 
     def _settle(self, draft: Draft, who: int) -> None:
         one = draft.candidates[who]
-        one.retry = one.term = one.node = one.heard = one.sent = one.lost = 0
+        one.retry = one.term = one.node = one.heard = one.sent = one.steady = 0
         one.over = one.ending = one.paused = False
 
     # ---- the connection -------------------------------------------------------------------------
@@ -801,8 +804,7 @@ class Election:
             one.hears(Input.GONE.value)
             return
         sent = 0 if self.program.from_answer else request.age
-        if (heard := self._acknowledged[one.heard][sent]) < one.heard:
-            one.heard, one.lost = heard, 0
+        one.heard = self._acknowledged[one.heard][sent]
         if self._trust[one.heard] is LeaseState.FULL:
             one.hears(Input.HEARD.value)
 
@@ -885,13 +887,13 @@ class Election:
 
     def _inaugurate(self, draft: Draft, who: int) -> None:
         one = draft.candidates[who]
-        if one.term <= draft.begun:
+        if one.term == draft.begun or (one.term < draft.begun and self._counts(draft)):
             raise Violated("the number of a term is not higher than those before")
         for other in draft.candidates:
             if other is not one and other.term and not other.over and self._counts(draft):
                 if self._trust[other.heard] is not LeaseState.NONE:
                     raise Violated("a term is inaugurated while an older one passes check()")
-        draft.begun = one.term
+        draft.begun = max(draft.begun, one.term)
         one.code = Code.AT_WORK
 
     def _begin_unit(self, draft: Draft, who: int) -> None:
