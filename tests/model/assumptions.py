@@ -28,7 +28,9 @@ def assumption(function: Assumed) -> Assumed:
 
 def sentences() -> list[str]:
     """The assumptions, in the order in which they stand in this file."""
-    return [" ".join(inspect.cleandoc(f.__doc__ or "").split("\n\n")[0].split()) for f in _FUNCTIONS]
+    return [
+        " ".join(inspect.cleandoc(f.__doc__ or "").split("\n\n")[0].split()) for f in _FUNCTIONS
+    ]
 
 
 @dataclass(frozen=True)

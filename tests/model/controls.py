@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 from leaderq.election.decision import Decision, Effect, Input, Role, step
 from model.assumptions import World
-from model.election import Budget, Election, Program
+from model.election import Election
+from model.ensemble import Program
 from model.lease import LeaseModel
+from model.state import Budget
 
 
 class NoFence(World):
@@ -150,9 +152,12 @@ CONTROLS = [
     Control(
         "a lost release is not repeated",
         _with(
-            Election(budget=Budget(told=1, cuts=1), terms=2),
+            Election(budget=Budget(cuts=1), terms=2),
             {(Role.RELEASING, Input.FAILED): (Role.RELEASING, ())}
-            | {(Role.RELEASING, each): (Role.RELEASING, ()) for each in (Input.CONNECTED, Input.STAND)},
+            | {
+                (Role.RELEASING, each): (Role.RELEASING, ())
+                for each in (Input.CONNECTED, Input.STAND)
+            },
         ),
         _WEDGED,
     ),

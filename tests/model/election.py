@@ -14,87 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
-from leaderq.election.decision import Decision, Effect, Input, Role, step
+from leaderq.election.decision import Effect, Input, Role
 from leaderq.election.tenure import Lease, LeaseState
 from model.assumptions import World
+from model.ensemble import Program, carried_out
 from model.search import Violated
-
-
-class Kind(IntEnum):
-    """A request to ZooKeeper."""
-
-    ENLIST = 1
-    LOOK = 2
-    WATCH = 3
-    CLAIM = 4
-    LEAVE = 5
-    RELEASE = 6
-    RENEW = 7
-    WRITE = 8
-
-
-class Code(IntEnum):
-    """Where the user's code is."""
-
-    NONE = 0
-    HANDED = 1  # the term was won; nothing of it was called yet
-    AT_WORK = 2  # inaugurated; a unit is in hand, or between two
-    HANDOVER = 3
-    RETURNED = 4
-
-
-class Mark(IntEnum):
-    """Whose mark a znode of a candidate carries."""
-
-    PRESENT = 0
-    LEFT = 1  # of an earlier candidacy of the same process, which sweeps it
-    FORGOTTEN = 2  # of a process that died
-
-
-class Node(NamedTuple):
-    """A znode in the line."""
-
-    id: int
-    session: int
-    who: int
-    mark: int
-
-
-class Request(NamedTuple):
-    """On its way to a server (``reply`` is ``None``), or answered and on its way back."""
-
-    kind: int
-    node: int = 0
-    seen: tuple[int, ...] = ()  # LOOK: nothing; CLAIM: the record as surveyed; others: the term
-    age: int = 0  # since it was sent, on the clock of its sender
-    awaited: bool = True
-    mark: int = 0
-    reply: Any = None
-
-
-class Budget(NamedTuple):
-    """How often each thing may still happen."""
-
-    expired: int = 0  # sessions in use that end; those that nobody uses may always end
-    cuts: int = 0  # connections that break
-    overdue: int = 0  # requests carried out after their connection broke
-    patience: int = 0  # answers that are not waited for
-    crashes: int = 0
-    replaced: int = 0  # sessions given up for a new one
-    deleted: int = 0  # znodes deleted by an operator
-    told: int = 0  # terms ended as planned
-    withdrawn: int = 0
-    writes: int = 0  # fenced writes by the user's code
-
+from model.state import BEGINNING, CONCLUDE, Budget, Candidate, Code, Draft, Kind, Mark, Request
 
 # A late answer to one of these is as good as a late request of what follows it.
 PROMPT = frozenset({Kind.ENLIST, Kind.LOOK, Kind.WATCH, Kind.LEAVE, Kind.RELEASE})
 HOLDING = frozenset(role.value for role in Role if role.holds_term)
-CONCLUDE = 100  # in the inbox: the code has returned
 _LEADING, _SUSPECT = Role.LEADING.value, Role.SUSPECT.value
 _RETRY_SOON, _LOOK_LATER = 1, 2
 DEPOSING = (
@@ -105,207 +37,11 @@ DEPOSING = (
 )
 
 
-class Candidate:
-    """One candidate of a state, made to be changed; :meth:`frozen` is its part of the state."""
-
-    __slots__ = (
-        "busy",
-        "code",
-        "ending",
-        "heard",
-        "inbox",
-        "linked",
-                "node",
-        "over",
-        "overdue",
-        "owner",
-        "paused",
-        "place",
-        "retry",
-        "role",
-        "seen",
-        "sent",
-        "session",
-        "steady",
-        "term",
-        "watching",
-        "wire",
-    )
-
-    def __init__(self, values: tuple[Any, ...]) -> None:
-        (
-            self.role,
-            self.session,  # 0: none
-            self.linked,
-            self.inbox,
-            self.wire,
-            self.overdue,  # a request of a broken connection that may still be carried out
-            self.busy,  # the kind of request that the thread waits for
-            self.place,  # own znode, as surveyed
-            self.owner,  # the session in which that was
-            self.seen,  # the record, as surveyed
-            self.watching,
-            self.retry,
-            self.term,  # 0: no tenure
-            self.node,
-            self.heard,  # since the last acknowledged write was sent
-            self.sent,  # since the newest write was sent
-            self.steady,  # for how long the clock has lost nothing
-            self.over,
-            self.ending,
-            self.paused,
-            self.code,
-        ) = values
-
-    def frozen(self) -> tuple[Any, ...]:
-        return (
-            self.role,
-            self.session,
-            self.linked,
-            self.inbox,
-            self.wire,
-            self.overdue,
-            self.busy,
-            self.place,
-            self.owner,
-            self.seen,
-            self.watching,
-            self.retry,
-            self.term,
-            self.node,
-            self.heard,
-            self.sent,
-            self.steady,
-            self.over,
-            self.ending,
-            self.paused,
-            self.code,
-        )
-
-    def hears(self, signal: int) -> None:
-        """Put ``signal`` into the inbox; the same one twice in a row is one."""
-        if not self.inbox or self.inbox[-1] != signal:
-            self.inbox = (*self.inbox, signal)
-
-    def close(self) -> None:
-        """The term is over, at once and for every thread."""
-        if self.term:
-            self.over = self.ending = True
-
-
-_BEGINNING = (
-    Role.IDLE.value,
-    *(0, False, (), (), None, 0, 0, 0, (), 0, 0),
-    *(0, 0, 0, 0, 0, False, False, False, Code.NONE.value),
-)
-
-
-class Draft:
-    """A state, made to be changed."""
-
-    __slots__ = ("begun", "budget", "candidates", "line", "living", "record")
-
-    def __init__(self, state: tuple[Any, ...]) -> None:
-        self.line, self.record, self.living, self.begun, self.budget, candidates = state
-        self.candidates = [Candidate(each) for each in candidates]
-
-    def frozen(self) -> tuple[Any, ...]:
-        return (
-            self.line,
-            self.record,
-            self.living,
-            self.begun,
-            self.budget,
-            tuple([each.frozen() for each in self.candidates]),
-        )
-
-    def spend(self, what: str) -> None:
-        self.budget = self.budget._replace(**{what: getattr(self.budget, what) - 1})
-
-    def standing(self) -> tuple[int, ...]:
-        return tuple([each.id for each in self.line])
-
-    def lives(self, session: int) -> bool:
-        return any(each == session for each, _ in self.living)
-
-    def touch(self, session: int) -> None:
-        """A server has heard from ``session``."""
-        self.living = tuple([(each, 0 if each == session else age) for each, age in self.living])
-
-    def unused_node(self) -> int:
-        """An id that nothing refers to any more: as good as one that was never used."""
-        used = {each.id for each in self.line} | {self.record[1]}
-        for one in self.candidates:
-            used |= {one.place, one.node, one.watching, *one.seen[1:2]}
-            for request in (*one.wire, one.overdue):
-                if request is not None:
-                    used |= {request.node, *request.seen[1:2]}
-                    if isinstance(request.reply, tuple):
-                        used |= {request.reply[0], request.reply[1], request.reply[2][1]}
-        return next(id for id in range(1, 100) if id not in used)
-
-    def unused_session(self, who: int) -> int:
-        """As :meth:`unused_node`. Each candidate has its own: fewer states that mean the same."""
-        used = {each for each, _ in self.living} | {self.candidates[who].owner}
-        return next(id for id in range(10 * who + 1, 10 * who + 10) if id not in used)
-
-    def remove(self, gone: Callable[[Node], bool]) -> None:
-        """Delete znodes, and let those that watch one of them hear of it."""
-        left = tuple([each for each in self.line if not gone(each)])
-        if len(left) == len(self.line):
-            return
-        self.line = left
-        standing = self.standing()
-        for one in self.candidates:
-            if one.watching and one.watching not in standing:
-                one.watching = 0
-                one.hears(Input.CHANGED.value)
-
-    def take_new_mark(self, who: int) -> None:
-        """What this candidate has made so far is of an earlier candidacy."""
-        self.line = tuple(
-            [
-                each._replace(mark=Mark.LEFT)
-                if each.who == who and each.mark == Mark.PRESENT
-                else each
-                for each in self.line
-            ]
-        )
-        one = self.candidates[who]
-        one.wire = tuple([each._replace(mark=Mark.LEFT) for each in one.wire])
-        if one.overdue is not None:
-            one.overdue = one.overdue._replace(mark=Mark.LEFT)
-        one.place = one.owner = 0
-        one.seen = ()
-
-
-@dataclass(frozen=True)
-class Program:
-    """The program's part: the table, the lease, and where it goes beyond both.
-
-    A negative control changes one of these.
-    """
-
-    decide: Callable[[Role, Input], Decision] = step
-    # The lease is renewed from the time at which the write was sent.
-    from_answer: bool = False
-    # A unit begins only after a look at the clock.
-    looks_before_unit: bool = True
-    # A claim whose answer was lost is found in the record, and confirmed.
-    confirms: bool = True
-    # A claim writes the record of its term.
-    records: bool = True
-    # A znode is mine by its mark and by its session.
-    compares_session: bool = True
-    # The term is told before a session is given up.
-    tells_first: bool = True
-    # A timed look backs each watch.
-    looks_by_time: bool = True
-
-
 @dataclass(frozen=True)
 class Election:
-    """The model. ``terms``: how many are played to their end."""
+    """The model. ``terms``: how many are won. After the claim of the last one only its inauguration
+    and what the older terms still do is followed.
+    """
 
     world: World = field(default_factory=World)
     program: Program = field(default_factory=Program)
@@ -314,11 +50,19 @@ class Election:
     terms: int = 3
 
     def beginning(self) -> tuple[Any, ...]:
-        return ((), (0, 0, False), (), 0, self.budget, (_BEGINNING,) * self.candidates)
+        """The first candidate has enlisted: whoever is first is called a. All others are to come."""
+        state = ((), (0, 0, False), (), 0, self.budget, (BEGINNING,) * self.candidates)
+        draft = Draft(state)
+        self._connect(draft, 0)
+        self._signal(draft, 0, Input.STAND)
+        self._go_on(draft)
+        self._serve(draft, 0, False)
+        self._forget(draft)
+        return draft.frozen()
 
     def is_led(self, state: tuple[Any, ...]) -> bool:
-        line, record, _, _, _, candidates = state
-        if record[0] > self.terms:
+        line, record, _, begun, _, candidates = state
+        if begun >= self.terms or record[0] >= self.terms:
             return True
         standing = {each.id for each in line}
         for values in candidates:
@@ -430,7 +174,10 @@ class Election:
         )
 
     def _possible(self, look: Draft) -> Iterator[tuple[Any, ...]]:
+        is_last = look.record[0] >= self.terms
         for who, one in enumerate(look.candidates):
+            if is_last and not self._is_followed(look, who, one):
+                continue
             yield from self._of_thread(look, who, one)
             yield from self._of_connection(look, who, one)
             yield from self._of_code(look, who, one)
@@ -444,6 +191,14 @@ class Election:
         for who, one in enumerate(look.candidates):
             if one.term and not one.over and self.world.may_lose_time(one.steady):
                 yield f"{_name(who)}: time passes, its clock stands still", self._tick, who
+
+    def _is_followed(self, look: Draft, who: int, one: Candidate) -> bool:
+        """After the claim of the last term: whether more is to be seen of this candidate."""
+        if one.term:
+            return one.term < self.terms or look.begun < self.terms
+        node = look.record[1]
+        claims = any(each.kind == Kind.CLAIM and each.node == node for each in one.wire)
+        return claims or any(each.id == node and each.who == who for each in look.line)
 
     def _of_thread(self, look: Draft, who: int, one: Candidate) -> Iterator[tuple[Any, ...]]:
         """What the candidate's thread may do."""
@@ -740,14 +495,14 @@ class Election:
         assert request is not None
         node_session = one.session
         if draft.lives(node_session):
-            self._carried_out(draft, who, request)
+            carried_out(self, draft, who, request)
 
     def _serve(self, draft: Draft, who: int, lost: bool) -> None:
         one = draft.candidates[who]
         at = next(at for at, each in enumerate(one.wire) if each.reply is None)
         draft.touch(one.session)
         request = one.wire[at]
-        reply = self._carried_out(draft, who, request)
+        reply = carried_out(self, draft, who, request)
         one.wire = (*one.wire[:at], request._replace(reply=reply), *one.wire[at + 1 :])
         if lost:
             self._cut(draft, who, True, False)
@@ -807,78 +562,6 @@ class Election:
         one.heard = self._acknowledged[one.heard][sent]
         if self._trust[one.heard] is LeaseState.FULL:
             one.hears(Input.HEARD.value)
-
-    # ---- the ensemble ---------------------------------------------------------------------------
-
-    def _carried_out(self, draft: Draft, who: int, request: Request) -> Any:
-        return _REQUESTS[request.kind](self, draft, who, request)
-
-    def _do_enlist(self, draft: Draft, who: int, request: Request) -> int:
-        one = draft.candidates[who]
-        stands = any(each.who == who and each.mark == Mark.PRESENT for each in draft.line)
-        if not request.awaited or request is one.overdue:
-            stands = False  # the list was read before: only the creation is carried out now
-        else:
-            draft.remove(lambda node: node.who == who and node.mark == Mark.LEFT)
-        if not stands:
-            made = Node(draft.unused_node(), one.session, who, request.mark)
-            draft.line = (*draft.line, made)
-        return Input.ENLISTED.value
-
-    def _do_look(self, draft: Draft, who: int, request: Request) -> tuple[Any, ...]:
-        own = [each for each in draft.line if each.who == who and each.mark == Mark.PRESENT]
-        if not own or request.mark == Mark.LEFT:
-            return (0, 0, draft.record, 0)
-        surplus = {each.id for each in own[1:]}
-        if surplus:
-            draft.remove(lambda node: node.id in surplus)
-        at = draft.line.index(own[0])
-        ahead = draft.line[at - 1].id if at else 0
-        return (own[0].id, ahead, draft.record, own[0].session)
-
-    def _do_watch(self, draft: Draft, who: int, request: Request) -> int:
-        if request.node not in draft.standing():
-            return Input.CHANGED.value
-        draft.candidates[who].watching = request.node
-        return Input.BEHIND.value
-
-    def _do_claim(self, draft: Draft, who: int, request: Request) -> int:
-        if not self.world.passes(request.node, draft.standing()):
-            return Input.BEATEN.value
-        if request.seen[1] == request.node and self.program.confirms:
-            return Input.WON.value
-        if not self.world.is_version(request.seen, draft.record):
-            return Input.BEATEN.value
-        if draft.record[1] == request.node:
-            raise Violated("a claim that had been carried out is made a second time")
-        if self.program.records:
-            draft.record = (draft.record[0] + 1, request.node, False)
-        return Input.WON.value
-
-    def _do_leave(self, draft: Draft, who: int, request: Request) -> int:
-        draft.remove(lambda node: node.who == who and node.mark != Mark.FORGOTTEN)
-        return Input.RELEASED.value
-
-    def _do_release(self, draft: Draft, who: int, request: Request) -> int:
-        if request.node in draft.standing():
-            self._must_be_newest(draft, request.seen[0], "the end of an old term is recorded")
-            draft.record = (draft.record[0], draft.record[1], True)
-            draft.remove(lambda node: node.id == request.node)
-        return Input.RELEASED.value
-
-    def _do_renew(self, draft: Draft, who: int, request: Request) -> int:
-        stands = self.world.passes(request.node, draft.standing())
-        return (Input.HEARD if stands else Input.GONE).value
-
-    def _do_write(self, draft: Draft, who: int, request: Request) -> int:
-        if not self.world.passes(request.node, draft.standing()):
-            return Input.FENCED.value
-        self._must_be_newest(draft, request.seen[0], "a fenced write of an old term passes")
-        return Input.HEARD.value
-
-    def _must_be_newest(self, draft: Draft, number: int, what: str) -> None:
-        if draft.begun > number or draft.record[0] > number:
-            raise Violated(what)
 
     # ---- the runner and the user's code ---------------------------------------------------------
 
@@ -946,10 +629,10 @@ class Election:
         draft.line = tuple(
             [each._replace(mark=Mark.FORGOTTEN) if each.who == who else each for each in draft.line]
         )
-        draft.candidates[who] = Candidate(_BEGINNING)
+        draft.candidates[who] = Candidate(BEGINNING)
         if request is not None:  # carried out at once: what comes later has nobody to speak for
             draft.candidates[who].session = one.session
-            self._carried_out(draft, who, request._replace(mark=Mark.FORGOTTEN, awaited=False))
+            carried_out(self, draft, who, request._replace(mark=Mark.FORGOTTEN, awaited=False))
             draft.candidates[who].session = 0
 
     def _replace(self, draft: Draft, who: int) -> None:
@@ -986,16 +669,6 @@ def _name(who: int) -> str:
     return "abc"[who]
 
 
-_REQUESTS: dict[int, Callable[[Election, Draft, int, Request], Any]] = {
-    Kind.ENLIST: Election._do_enlist,
-    Kind.LOOK: Election._do_look,
-    Kind.WATCH: Election._do_watch,
-    Kind.CLAIM: Election._do_claim,
-    Kind.LEAVE: Election._do_leave,
-    Kind.RELEASE: Election._do_release,
-    Kind.RENEW: Election._do_renew,
-    Kind.WRITE: Election._do_write,
-}
 _EFFECTS: dict[Effect, Callable[[Election, Draft, int], None]] = {
     Effect.ENLIST: Election._enlist,
     Effect.REQUEUE: Election._enlist,
@@ -1006,7 +679,7 @@ _EFFECTS: dict[Effect, Callable[[Election, Draft, int], None]] = {
     Effect.PAUSE: Election._pause,
     Effect.RESUME: Election._resume,
     Effect.WIND_UP: Election._wind_up,
-    **{effect: Election._depose for effect in DEPOSING},
+    **dict.fromkeys(DEPOSING, Election._depose),
     Effect.DROP_CONNECTION: Election._drop_connection,
     Effect.RELEASE: Election._release,
     Effect.RETRY_SOON: Election._retry_soon,
