@@ -1,4 +1,4 @@
-"""Negative controls: one thing broken at a time, in the world or in the program. Each must be found."""
+"""Negative controls: one thing broken at a time, in the world or in the program. All are found."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ candidates, and what may still go wrong. A move is one step of one of them: a re
 out, an answer is heard, a connection breaks, a thread goes on, time passes. No move is ever urgent,
 so a pause of any length, at any point between two steps, is part of the model.
 
-The table is :func:`leaderq.election.decision.step`, the lease :class:`leaderq.election.tenure.Lease`.
+The table is :func:`leaderq.election.decision.step`, the lease is that of ``tenure.py``.
 What the effects do follows ``enlistment.py``, ``campaign.py`` and ``runner.py``; that part is
 written again here, as short as possible, and is only as true as it was read.
 """
@@ -50,7 +50,7 @@ class Election:
     terms: int = 3
 
     def beginning(self) -> tuple[Any, ...]:
-        """The first candidate has enlisted: whoever is first is called a. All others are to come."""
+        """The first candidate has enlisted: whoever is first is called a."""
         state = ((), (0, 0, False), (), 0, self.budget, (BEGINNING,) * self.candidates)
         draft = Draft(state)
         self._connect(draft, 0)
@@ -217,9 +217,9 @@ class Election:
             yield f"{name}: hears {label}", self._hear, who
         if one.retry:
             yield f"{name}: RETRY", self._retry, who
-        if one.role in HOLDING and one.linked and self._renews[one.sent]:
-            if all(each.kind != Kind.RENEW for each in one.wire):
-                yield f"{name}: sends a renewal", self._renew, who
+        may_renew = one.role in HOLDING and one.linked and self._renews[one.sent]
+        if may_renew and all(each.kind != Kind.RENEW for each in one.wire):
+            yield f"{name}: sends a renewal", self._renew, who
 
     def _due(self, one: Candidate) -> Input | None:
         """``Campaign.due``: what the clock has, which goes before the inbox."""
@@ -264,28 +264,30 @@ class Election:
     def _of_code(self, look: Draft, who: int, one: Candidate) -> Iterator[tuple[Any, ...]]:
         """What the runner and the user's code may do."""
         name, code = _name(who), one.code
-        if one.role in (Role.IDLE.value, Role.RELEASING.value) and code == Code.NONE:
-            if one.session and Input.STAND.value not in one.inbox:
+        if code == Code.NONE:
+            is_idle = one.role in (Role.IDLE.value, Role.RELEASING.value)
+            if is_idle and one.session and Input.STAND.value not in one.inbox:
                 yield f"{name}: is asked to stand", self._signal, who, Input.STAND
-        if code == Code.NONE or code == Code.RETURNED:
-            return
-        passes = not one.over
-        if code == Code.HANDED and not one.ending:
+        elif code in (Code.AT_WORK, Code.HANDOVER):
+            yield from self._of_work(look, who, one)
+        elif code == Code.HANDED and not one.ending:
             yield f"{name}: inaugurates its term", self._inaugurate, who
-        if code == Code.AT_WORK and not one.ending and not one.paused:
-            if passes or not self.program.looks_before_unit:
-                yield f"{name}: begins a unit", self._begin_unit, who
-        if code in (Code.AT_WORK, Code.HANDOVER):
-            if self.world.may_touch_after(passes):
-                yield f"{name}: has an effect without a fence", self._effect, who
-            if look.budget.writes and passes and one.linked and one.session:
-                if all(each.kind != Kind.WRITE for each in one.wire):
-                    yield f"{name}: sends a fenced write", self._write, who
         if code in (Code.HANDED, Code.AT_WORK) and one.ending:
             label = f"{name}: the unit has returned, or is abandoned; handOver is called"
             yield label, self._goes_on, who, Code.HANDOVER
         if code == Code.HANDOVER:
             yield f"{name}: handOver returns", self._return, who
+
+    def _of_work(self, look: Draft, who: int, one: Candidate) -> Iterator[tuple[Any, ...]]:
+        name, passes = _name(who), not one.over
+        may_begin = one.code == Code.AT_WORK and not one.ending and not one.paused
+        if may_begin and (passes or not self.program.looks_before_unit):
+            yield f"{name}: begins a unit", self._begin_unit, who
+        if self.world.may_touch_after(passes):
+            yield f"{name}: has an effect without a fence", self._effect, who
+        may_write = look.budget.writes and passes and one.linked and one.session
+        if may_write and all(each.kind != Kind.WRITE for each in one.wire):
+            yield f"{name}: sends a fenced write", self._write, who
 
     def _of_faults(self, look: Draft, who: int, one: Candidate) -> Iterator[tuple[Any, ...]]:
         name, budget = _name(who), look.budget
@@ -299,8 +301,10 @@ class Election:
             yield f"{name}: the term is told to end", self._tell, who
         if budget.withdrawn and one.role != Role.IDLE.value and one.code != Code.HANDED:
             yield f"{name}: is withdrawn", self._withdraw, who
-        if budget.deleted and one.node in look.standing():
-            yield f"an operator deletes the znode of {name}", self._delete, who
+        for node in look.line:
+            what = "deleted" if node.id == one.node else "uprooted"
+            if node.who == who and getattr(budget, what):
+                yield f"an operator deletes a znode of {name}", self._delete, node.id, what
 
     def _may_be_overdue(self, one: Candidate) -> bool:
         waiting = next((each for each in one.wire if each.reply is None), None)
@@ -471,7 +475,7 @@ class Election:
     def _learn(self, draft: Draft, who: int) -> None:
         """The servers say that the session is over: heard of on every thread at once."""
         one = draft.candidates[who]
-        one.session = 0
+        one.session, one.overdue = 0, None
         one.close()
         one.hears(Input.LOST.value)
 
@@ -572,10 +576,12 @@ class Election:
         one = draft.candidates[who]
         if one.term == draft.begun or (one.term < draft.begun and self._counts(draft)):
             raise Violated("the number of a term is not higher than those before")
-        for other in draft.candidates:
-            if other is not one and other.term and not other.over and self._counts(draft):
-                if self._trust[other.heard] is not LeaseState.NONE:
-                    raise Violated("a term is inaugurated while an older one passes check()")
+        if self._counts(draft) and any(
+            other.term and not other.over and self._trust[other.heard] is not LeaseState.NONE
+            for other in draft.candidates
+            if other is not one
+        ):
+            raise Violated("a term is inaugurated while an older one passes check()")
         draft.begun = max(draft.begun, one.term)
         one.code = Code.AT_WORK
 
@@ -646,9 +652,8 @@ class Election:
         self._drop_connection(draft, who)
         one.hears(Input.LOST.value)
 
-    def _delete(self, draft: Draft, who: int) -> None:
-        draft.spend("deleted")
-        gone = draft.candidates[who].node
+    def _delete(self, draft: Draft, gone: int, what: str) -> None:
+        draft.spend(what)
         draft.remove(lambda node: node.id == gone)
 
     # ---- for people -----------------------------------------------------------------------------

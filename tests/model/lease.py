@@ -42,8 +42,8 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class LeaseModel:
-    """The model. ``guardian``: units do not ask, the guardian ends them. ``claimed_after``: the time
-    between the last touch that counts and the claim that began the term.
+    """The model. ``guardian``: units do not ask, the guardian ends them. ``claimed_after``: the age
+    of the last touch that counts when the term is claimed.
     """
 
     world: World = field(default_factory=lambda: World(12, half_tick=3, drifts=True))
