@@ -91,7 +91,17 @@ def _line(row: Row) -> str:
 
 
 def _said(edit: Edit) -> str:
-    return f"{edit.id}  {edit.function}:{edit.line}  {edit.operator}\n      - {edit.before}\n      + {edit.after}"
+    """The edit in a few lines: of a long statement only what surrounds the change."""
+    before, after = edit.before, edit.after
+    first = len(os.path.commonprefix([before, after]))
+    same = len(os.path.commonprefix([before[first:][::-1], after[first:][::-1]]))
+    begin = max(0, first - 60)
+    lines = [f"{edit.id}  {edit.function}:{edit.line}  {edit.operator}"]
+    for sign, text in (("-", before), ("+", after)):
+        end = min(len(text), len(text) - same + 40)
+        shown = f"{'...' * (begin > 0)}{text[begin:end]}{'...' * (end < len(text))}"
+        lines.append(f"      {sign} {shown}")
+    return "\n".join(lines)
 
 
 def _sum_up(rows: Sequence[Row]) -> int:

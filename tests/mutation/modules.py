@@ -8,15 +8,15 @@ def _tests(*names: str) -> tuple[str, ...]:
 
 
 MODULES: dict[str, tuple[str, ...]] = {
-    "leaderq.election.decision": _tests("election/test_decision.py"),
-    "leaderq.election.tenure": _tests("election/test_lease.py"),
-    "leaderq.election.layout": _tests("election/test_layout.py", "election/test_records.py"),
-    "leaderq.term": _tests("test_term.py"),
+    "leaderq.election.decision": _tests("election"),
+    "leaderq.election.tenure": _tests("election"),
+    "leaderq.election.layout": _tests("election"),
+    "leaderq.term": _tests("test_term.py", "running/test_guardian_link.py", "running/test_stages.py"),
     "leaderq.zookeeper.wire": _tests(
-        "zookeeper/test_wire.py", "zookeeper/test_translation.py", "zookeeper/test_answers.py"
+        "zookeeper"
     ),
-    "leaderq.zookeeper.paths": _tests("zookeeper/test_paths.py", "zookeeper/test_address.py"),
-    "leaderq.zookeeper.watching": _tests("zookeeper/test_watches_kept.py"),
+    "leaderq.zookeeper.paths": _tests("zookeeper"),
+    "leaderq.zookeeper.watching": _tests("zookeeper"),
     "leaderq.dyno.transitions": _tests("dyno"),
     "leaderq.dyno.ids": _tests("dyno"),
     "leaderq.dyno.index": _tests("dyno"),
@@ -27,10 +27,10 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "leaderq.queues.wire.payload": _tests("queues/test_payload.py", "queues/test_death_records.py"),
     "leaderq.queues.wire.znodes": _tests(
-        "queues/test_shard_plan.py", "queues/test_queue_contents.py", "queues/test_death_records.py"
+        "queues"
     ),
-    "leaderq.queues.consuming.pending": _tests("queues/test_pending_names.py"),
-    "leaderq.writing.groups": _tests("queues/test_send_queue.py"),
+    "leaderq.queues.consuming.pending": _tests("queues"),
+    "leaderq.writing.groups": _tests("queues/test_send_queue.py", "queues/test_putting_pieces.py"),
     "leaderq.threads.backoff": _tests("threads/test_backoff.py"),
     "leaderq.threads.capacity": _tests("threads/test_capacity.py"),
     "leaderq.threads.listeners": _tests("threads/test_listeners_of_threads.py"),
@@ -45,17 +45,17 @@ MODULES: dict[str, tuple[str, ...]] = {
         "coalescing/test_coordinator.py", "coalescing/test_coordinator_time.py"
     ),
     "leaderq.kafka.consuming.positions": _tests(
-        "kafka/test_positions.py", "kafka/test_positions_model.py", "kafka/test_resting.py"
+        "kafka/test_positions.py", "kafka/test_positions_model.py", "kafka/test_resting.py", "kafka/test_abandoned_batches.py", "kafka/test_batch_handler.py"
     ),
-    "leaderq.kafka.consuming.commits": _tests("kafka/test_commits.py"),
+    "leaderq.kafka.consuming.commits": _tests("kafka/test_commits.py", "kafka/test_abandoned_batches.py"),
     "leaderq.kafka.consuming.read_ahead": _tests("kafka/test_read_ahead.py", "kafka/test_batch_bytes.py"),
     "leaderq.kafka.handling.on_error": _tests(
         "kafka/test_on_error.py", "kafka/test_handling_laws.py", "kafka/test_hold_ups.py"
     ),
-    "leaderq.kafka.handling.crash_marks": _tests("kafka/test_crash_marks.py"),
+    "leaderq.kafka.handling.crash_marks": _tests("kafka/test_crash_marks.py", "kafka/test_batch_handler.py", "kafka/test_handling_order.py", "kafka/test_workers.py", "kafka/test_hold_ups.py"),
     "leaderq.kafka.handling.rate_limit": _tests("kafka/test_rate_limit.py"),
     "leaderq.kafka.dead_letters.format": _tests("kafka/test_dead_letters.py"),
-    "leaderq.kafka.record": _tests("kafka/test_record.py", "kafka/test_read_ahead.py"),
+    "leaderq.kafka.record": _tests("kafka/test_record.py", "kafka/test_read_ahead.py", "kafka/test_batch_bytes.py", "kafka/test_positions.py", "kafka/test_handling_order.py", "kafka/test_batch_handler.py", "kafka/test_dead_letters.py", "kafka/test_confluent_errors.py", "kafka/test_delivery.py"),
     "leaderq.producing.account": _tests(
         "producing/test_account_laws.py", "producing/test_producing_states.py"
     ),
