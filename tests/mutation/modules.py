@@ -11,7 +11,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.election.decision": _tests("election"),
     "leaderq.election.tenure": _tests("election"),
     "leaderq.election.layout": _tests("election"),
-    "leaderq.term": _tests("test_term.py", "running/test_guardian_link.py", "running/test_stages.py"),
+    "leaderq.term": _tests("test_term.py", "test_term_clock.py"),
     "leaderq.zookeeper.wire": _tests(
         "zookeeper"
     ),
@@ -23,9 +23,9 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.dyno.message": _tests("dyno"),
     "leaderq.dyno.layout": _tests("dyno"),
     "leaderq.queues.wire.names": _tests(
-        "queues/test_names.py", "queues/test_pending_names.py", "queues/test_queue_contents.py"
+        "queues/test_names.py", "queues/test_wire_edges.py", "queues/test_queue_contents.py"
     ),
-    "leaderq.queues.wire.payload": _tests("queues/test_payload.py", "queues/test_death_records.py"),
+    "leaderq.queues.wire.payload": _tests("queues/test_payload.py", "queues/test_death_records.py", "queues/test_wire_edges.py"),
     "leaderq.queues.wire.znodes": _tests(
         "queues"
     ),

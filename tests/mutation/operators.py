@@ -371,6 +371,8 @@ def _is_left_out(node: ast.stmt) -> bool:
             return isinstance(call.func.value, ast.Name) and call.func.value.id in _LOGS
     if isinstance(node, ast.Assign):
         names = {target.id for target in node.targets if isinstance(target, ast.Name)}
+        if isinstance(node.value, ast.Subscript) and _name(node.value.value) == "Callable":
+            return True  # a name for a type
         return bool(names & {"__all__", "__slots__", "_log", "log", "__match_args__"})
     if isinstance(node, ast.If):
         return _name(node.test) == "TYPE_CHECKING"
