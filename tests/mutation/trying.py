@@ -51,11 +51,14 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class Tried:
-    """The outcome for one module. ``unfit``: tests that fail without any edit."""
+    """The outcome for one module. ``unfit``: tests that fail without any edit; ``each_s``:
+    what each test takes without any.
+    """
 
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     unfit: list[str] = field(default_factory=list)
     took_s: float = 0.0
+    each_s: dict[str, float] = field(default_factory=dict)
 
 
 def tree_of(module: str) -> tuple[Path, ast.Module]:
@@ -82,7 +85,9 @@ def tried(module: str, tests: Sequence[str], jobs: int, only: set[str] | None = 
     outside = [edit for edit in edits if not edit.is_inside or edit.id in again]
     limit_s = LIMIT_S + 3 * found.took_s
     codes = _each(
-        [_imported_anew(module, path, tree, edit, tests) for edit in outside], jobs, limit_s
+        [_imported_anew(module, path, tree, edit, tests, found.each_s) for edit in outside],
+        jobs,
+        limit_s,
     )
     for edit, code in zip(outside, codes, strict=True):
         found.verdicts[edit.id] = _verdict(code)
@@ -158,6 +163,11 @@ class _Plugin:
             return True
         self.tried.unfit = [items[number].nodeid for number in baseline.failed]
         self.tried.took_s = sum(baseline.took_s)
+        self.tried.each_s = {
+            item.nodeid: baseline.took_s[number]
+            for number, item in enumerate(items)
+            if number not in baseline.failed
+        }
         functions = _functions_of(str(self._path))
         gc.freeze()
         runs = []
@@ -280,14 +290,30 @@ def _codes_in(code: CodeType) -> Iterator[CodeType]:
 
 
 def _imported_anew(
-    module: str, path: Path, tree: ast.Module, edit: Edit, tests: Sequence[str]
+    module: str,
+    path: Path,
+    tree: ast.Module,
+    edit: Edit,
+    tests: Sequence[str],
+    each_s: Mapping[str, float],
 ) -> Callable[[], int]:
     def run() -> int:
         edit.apply()
         sys.meta_path.insert(0, _Finder(module, path, compile(tree, str(path), "exec")))
-        return int(pytest.main([*_OPTIONS, *tests]))
+        return int(pytest.main([*_OPTIONS, *tests], plugins=[_QuickestFirst(each_s)]))
 
     return run
+
+
+class _QuickestFirst:
+    """Runs the tests that take least time first, and leaves out those that fail anyway."""
+
+    def __init__(self, each_s: Mapping[str, float]) -> None:
+        self._each_s = each_s
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        known = [item for item in items if item.nodeid in self._each_s]
+        items[:] = sorted(known, key=lambda item: self._each_s[item.nodeid])
 
 
 class _Finder(importlib.abc.MetaPathFinder):
