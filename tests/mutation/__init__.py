@@ -1,0 +1,1 @@
+"""Small edits of the program that a test must notice: ``make mutants``, docs/design/mutants.md."""

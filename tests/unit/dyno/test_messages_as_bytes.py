@@ -1,0 +1,329 @@
+"""A message, the state of its deliveries and its dead letter come back from their bytes as they
+were, and whatever else may stand there is told from them.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderq.dyno.layout import MessageName, group_of
+from leaderq.dyno.message import (
+    MAX_ERROR,
+    DeliveryState,
+    DynoMessage,
+    Fields,
+    Frame,
+    Unique,
+    frame_of,
+)
+from leaderq.dyno.transitions import DeadMessage
+from leaderq.errors import ConfigurationError, CorruptItem
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+NUMBERS = st.integers(0, 10**13)
+
+
+@given(
+    st.binary(max_size=50),
+    TEXTS,
+    NUMBERS,
+    st.dictionaries(TEXTS, TEXTS, max_size=3),
+    st.none() | TEXTS.filter(bool),
+    st.none() | TEXTS.filter(bool),
+    st.booleans(),
+    st.floats(0, 1e6),
+)
+def test_a_frame_comes_back_as_it_was(
+    payload: bytes,
+    id: str,
+    at_ms: int,
+    headers: dict[str, str],
+    group: str | None,
+    body: str | None,
+    has_started: bool,
+    unique_s: float,
+) -> None:
+    unique = Unique.STARTED if has_started else Unique.DONE
+    frame = Frame(
+        payload, id, at_ms, headers, group, body, unique, 0.0 if has_started else unique_s
+    )
+    assert Frame.read(frame.packed()) == frame == frame_of(frame.packed())
+
+
+def framed(header: Any, payload: bytes = b"") -> bytes:
+    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return b"DQ1\n" + struct.pack(">I", len(raw)) + raw + payload
+
+
+def test_the_bytes_of_a_message_are_as_documented() -> None:
+    assert Frame(b"x").packed() == framed(b'{"at":0}', b"x")
+    plain = Frame(b"", "i", 5, {"a": "b"}, "g", "ref", Unique.DONE, 1.5).packed()
+    expected = '{"at":5,"id":"i","headers":{"a":"b"},"group":"g","body":"ref","unique_s":1.5}'
+    assert plain == framed(expected.encode())
+    assert Frame(b"", unique=Unique.STARTED).packed() == framed(b'{"at":0,"unique":"started"}')
+
+
+def test_what_a_header_leaves_out_has_its_default() -> None:
+    assert Frame.read(framed({}, b"p")) == Frame(b"p", headers={})
+    assert Frame.read(framed({"id": None, "group": "", "body": ""}, b"p")) == Frame(b"p", headers={})
+
+
+DEEP = b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"DQ1\n",
+        b"DQ1\n\0\0",
+        b"DQ2\n" + framed({})[4:],
+        framed(b"{"),
+        framed(b"\xff"),
+        framed([]),
+        framed(DEEP),
+        framed({"at": "soon"}),
+        framed({"at": None}),
+        framed(b'{"at":1e999}'),
+        framed({"id": 5}),
+        framed({"group": 5}),
+        framed({"body": 5}),
+        framed({"headers": {"a": 5}}),
+        framed({"headers": ["a"]}),
+        framed({"headers": None}),
+        framed({"unique": "never"}),
+        framed({"unique": []}),
+        framed({"unique_s": -1}),
+        framed({"unique_s": "x"}),
+    ],
+)
+def test_bytes_that_are_not_a_message_are_corrupt_and_an_empty_frame(data: bytes) -> None:
+    with pytest.raises(CorruptItem):
+        Frame.read(data)
+    assert frame_of(data) == Frame(b"")
+
+
+@given(
+    st.builds(
+        DeliveryState, NUMBERS, NUMBERS, TEXTS, NUMBERS, st.text(max_size=MAX_ERROR), NUMBERS
+    )
+)
+def test_the_state_of_deliveries_comes_back_and_of_an_error_what_can_be_encoded(
+    state: DeliveryState,
+) -> None:
+    error = state.error.encode(errors="replace").decode()
+    assert DeliveryState.read(state.packed()) == state._replace(error=error)
+
+
+def test_the_bytes_of_a_state_are_as_documented() -> None:
+    state = DeliveryState(1, 2, "m", 3, "", 4)
+    assert state.packed() == b'{"n":1,"f":2,"u":3,"t":4,"m":"m"}'
+    long = state._replace(error="x" * 2000)
+    assert DeliveryState.read(long.packed()).error == "x" * 1000
+    assert DeliveryState.read(b'{"n":7}') == DeliveryState(7, 0, "", 0, "", 0)
+    assert DeliveryState() == (0, 0, "", 0, "", 0)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"\xff", b"5", b"[]", b'{"n":"x"}', b'{"n":null}', b'{"u":1e999}', DEEP]
+)
+def test_an_unreadable_state_counts_as_a_lease_that_is_over(data: bytes) -> None:
+    assert DeliveryState.read(data) == DeliveryState()
+
+
+# -- what can be pushed ----------------------------------------------------------------------------
+
+
+def test_a_message_has_defaults_and_its_payload_as_text_and_json() -> None:
+    plain = DynoMessage(payload=b'{"a": "\xc3\xa4"}')
+    assert (plain.id, plain.timeout_s, plain.priority, plain.shard) == ("", 0.0, 0, None)
+    assert (plain.headers, plain.group, plain.unique, plain.unique_s) == ({}, None, Unique.DONE, 0.0)
+    assert plain.text == '{"a": "\u00e4"}'
+    assert plain.json() == {"a": "\u00e4"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"priority": 0},
+        {"priority": 99},
+        {"shard": "a", "group": "b", "headers": {"a": "b", "c": "d"}},
+        {"id": "a", "unique_s": 1.0},
+        {"id": "a", "unique": Unique.STARTED},
+        {"unique": Unique.STARTED},
+        {"timeout_s": 0.5},
+    ],
+)
+def test_what_can_be_pushed_is_taken(given: dict[str, Any]) -> None:
+    assert DynoMessage(**given) == DynoMessage(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "problems"),
+    [
+        ({"id": 5}, ["id=5: "]),
+        ({"payload": "text"}, ["payload='text': "]),
+        ({"priority": -1}, ["priority=-1: "]),
+        ({"priority": 100}, ["priority=100: "]),
+        ({"priority": 1.0}, ["priority=1.0: "]),
+        ({"priority": True}, ["priority=True: "]),
+        ({"headers": []}, ["headers=[]: "]),
+        ({"headers": {"a": 5}}, ["headers={'a': 5}: "]),
+        ({"headers": {5: "a"}}, ["headers={5: 'a'}: "]),
+        ({"headers": {"a": "b", "c": 5}}, ["headers="]),
+        ({"shard": ""}, ["shard='': "]),
+        ({"shard": 5}, ["shard=5: "]),
+        ({"group": ""}, ["group='': "]),
+        ({"group": 5}, ["group=5: "]),
+        ({"timeout_s": -1}, ["timeout_s=-1: "]),
+        ({"id": "a", "unique_s": -1}, ["unique_s=-1: "]),
+        ({"unique": "done"}, ["unique='done': "]),
+        ({"unique_s": 1.0}, ["unique_s=1.0: give it with an id"]),
+        ({"id": "a", "unique": Unique.STARTED, "unique_s": 1}, ["unique_s=1: give it with an id"]),
+        ({"id": 5, "payload": 5, "group": 5}, ["id=5: ", "payload=5: ", "group=5: "]),
+    ],
+)
+def test_what_cannot_be_pushed_is_refused_with_all_its_problems(
+    given: dict[str, Any], problems: list[str]
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        DynoMessage(**given)
+    said = str(refused.value)
+    assert [each for each in problems if each not in said] == []
+    assert said.count(": give ") == len(problems)
+
+
+# -- which messages are meant ----------------------------------------------------------------------
+
+PARTS = st.sampled_from([None, "a", "b"])
+
+
+@given(
+    PARTS,
+    st.sampled_from([None, 0, 3, range(2, 4)]),
+    PARTS,
+    PARTS,
+    st.sampled_from([{}, {"h": "1"}, {"h": "1", "k": "2"}]),
+    st.sampled_from(["a", "b"]),
+    st.integers(0, 4),
+    PARTS,
+    st.sampled_from(["a", "b", ""]),
+    st.sampled_from([{}, {"h": "1"}, {"h": "2"}, {"h": "1", "k": "2"}]),
+)
+def test_a_message_matches_when_all_that_is_given_holds(
+    shard: str | None,
+    priority: int | range | None,
+    group: str | None,
+    id: str | None,
+    headers: dict[str, str],
+    its_shard: str,
+    its_priority: int,
+    its_group: str | None,
+    its_id: str,
+    its_headers: dict[str, str],
+) -> None:
+    fields = Fields(shard, priority, group, id, headers)
+    message = DynoMessage(
+        its_id, b"", 0.0, its_priority, its_shard, its_headers, group=its_group
+    )
+    by_name = (
+        (shard is None or shard == its_shard)
+        and (
+            priority is None
+            or its_priority == priority
+            or (isinstance(priority, range) and its_priority in priority)
+        )
+        and (group is None or group == its_group)
+    )
+    rest = (id is None or id == its_id) and headers.items() <= its_headers.items()
+    name = MessageName(its_priority, 5, group_of(its_group), 1)
+    assert fields.may_match(its_shard, name) is by_name
+    assert fields(message) is (by_name and rest)
+
+
+def test_a_message_without_a_shard_is_in_none_that_is_asked_for() -> None:
+    assert Fields()(DynoMessage())
+    assert not Fields(shard="a")(DynoMessage())
+
+
+# -- dead letters ----------------------------------------------------------------------------------
+
+LETTER = DeadMessage(
+    "00-0000000000005-00000000-0000000001", "s", "attempts", "bad", 4, 3, 5, 6, b"DQ1\n"
+)
+
+
+@given(st.binary(max_size=40), NUMBERS, NUMBERS, NUMBERS, NUMBERS, TEXTS, TEXTS)
+def test_a_letter_comes_back_as_it_was_at_the_place_where_it_lies(
+    data: bytes, deliveries: int, failures: int, first: int, died: int, reason: str, error: str
+) -> None:
+    letter = DeadMessage("n", "s", reason, error, deliveries, failures, first, died, data)
+    assert DeadMessage.read(letter.packed(), "s", "n") == letter
+    moved = DeadMessage.read(letter.packed(), "t", "o")
+    assert (moved.shard, moved.name, moved.data) == ("t", "o", data)
+
+
+def test_of_a_long_reason_or_error_a_letter_keeps_the_beginning() -> None:
+    letter = DeadMessage("n", "s", "r" * 2000, "e\ud800" * 2000, 1, 1, 1, 1, b"")
+    read = DeadMessage.read(letter.packed(), "s", "n")
+    assert (read.reason, read.error) == ("r" * MAX_ERROR, "e?" * (MAX_ERROR // 2))
+
+
+def test_the_message_in_a_letter_is_read_or_said_to_be_corrupt() -> None:
+    frame = Frame(b"x", "i", headers={})
+    letter = DeadMessage("n", "s", "killed", "", 1, 1, 1, 1, frame.packed())
+    assert letter.frame == frame
+    with pytest.raises(CorruptItem):
+        _ = LETTER.frame
+
+
+def lettered(**changed: Any) -> bytes:
+    said = {
+        "reason": "r",
+        "error": "e",
+        "deliveries": 1,
+        "failures": 1,
+        "first_ms": 1,
+        "died_ms": 1,
+    }
+    kept = {key: value for key, value in (said | changed).items() if value is not ...}
+    return b"DQD1\n" + json.dumps(kept).encode() + b"\n"
+
+
+def test_the_numbers_and_texts_of_a_letter_are_such() -> None:
+    numbers = {"deliveries": "2", "failures": "3", "first_ms": 4.9, "died_ms": "5"}
+    letter = DeadMessage.read(lettered(reason=7, error=8, **numbers), "s", "n")
+    assert letter == DeadMessage("n", "s", "7", "8", 2, 3, 4, 5, b"")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"DQD1\n{}",
+        lettered()[1:],
+        lettered().replace(b"DQD1", b"DQD2"),
+        b"DQD1\n{\n",
+        b"DQD1\n5\n",
+        b"DQD1\n" + DEEP + b"\n",
+        lettered(deliveries=...),
+        lettered(failures=...),
+        lettered(first_ms=...),
+        lettered(died_ms=...),
+        lettered(reason=...),
+        lettered(error=...),
+        lettered(deliveries="many"),
+        lettered(deliveries=float("inf")),
+        lettered(deliveries=None),
+        lettered(more=1),
+    ],
+)
+def test_bytes_that_are_not_a_letter_are_corrupt(data: bytes) -> None:
+    with pytest.raises(CorruptItem):
+        DeadMessage.read(data, "s", "n")

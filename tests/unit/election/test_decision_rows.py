@@ -1,0 +1,89 @@
+"""The decision table row by row: what each role does at each signal, and that it ignores the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from leaderq.election.decision import Decision, Effect, Input, Role, step
+
+LOOK: Decision = (Role.WAITING, (Effect.SURVEY,))
+ENLIST: Decision = (Role.ENLISTING, (Effect.ENLIST,))
+RELEASE: Decision = (Role.RELEASING, (Effect.RELEASE,))
+TOLD: Decision = (Role.ENDING, (Effect.WIND_UP,))
+PAUSE: Decision = (Role.SUSPECT, (Effect.PAUSE,))
+OUSTED: dict[Input, Decision] = {
+    Input.LEASE_OVER: (Role.OUSTED, (Effect.DEPOSE_LEASE, Effect.DROP_CONNECTION)),
+    Input.LOST: (Role.OUSTED, (Effect.DEPOSE_SESSION,)),
+    Input.FENCED: (Role.OUSTED, (Effect.DEPOSE_FENCED,)),
+    Input.GONE: (Role.OUSTED, (Effect.DEPOSE_NODE_DELETED,)),
+}
+ROWS: dict[Role, dict[Input, Decision]] = {
+    Role.IDLE: {Input.STAND: ENLIST},
+    Role.ENLISTING: {
+        Input.ENLISTED: LOOK,
+        Input.FAILED: (Role.ENLISTING, (Effect.RETRY_SOON,)),
+        Input.RETRY: ENLIST,
+        Input.CONNECTED: ENLIST,
+        Input.WITHDRAW: RELEASE,
+    },
+    Role.WAITING: {
+        Input.BEHIND: (Role.WAITING, (Effect.LOOK_LATER,)),
+        Input.FIRST: (Role.CLAIMING, (Effect.CLAIM,)),
+        Input.ABSENT: ENLIST,
+        Input.PASSED_OVER: (Role.ENLISTING, (Effect.REQUEUE,)),
+        Input.CHANGED: LOOK,
+        Input.RETRY: LOOK,
+        Input.CONNECTED: LOOK,
+        Input.FAILED: (Role.WAITING, (Effect.RETRY_SOON,)),
+        Input.LOST: (Role.ENLISTING, (Effect.RETRY_SOON,)),
+        Input.WITHDRAW: RELEASE,
+    },
+    Role.CLAIMING: {
+        Input.WON: (Role.LEADING, (Effect.BEGIN_TERM,)),
+        Input.BEATEN: LOOK,
+        Input.FAILED: (Role.WAITING, (Effect.RETRY_SOON,)),
+        Input.LOST: (Role.ENLISTING, (Effect.RETRY_SOON,)),
+        Input.WITHDRAW: RELEASE,
+    },
+    Role.LEADING: {
+        **OUSTED,
+        Input.SUSPENDED: PAUSE,
+        Input.LATE: PAUSE,
+        Input.TOLD: TOLD,
+        Input.WITHDRAW: TOLD,
+        Input.HANDED_OVER: RELEASE,
+    },
+    Role.SUSPECT: {
+        **OUSTED,
+        Input.CONNECTED: (Role.SUSPECT, (Effect.RENEW,)),
+        Input.HEARD: (Role.LEADING, (Effect.RESUME,)),
+        Input.TOLD: TOLD,
+        Input.WITHDRAW: TOLD,
+        Input.HANDED_OVER: RELEASE,
+    },
+    Role.ENDING: {
+        **OUSTED,
+        Input.CONNECTED: (Role.ENDING, (Effect.RENEW,)),
+        Input.HANDED_OVER: RELEASE,
+    },
+    Role.OUSTED: {Input.HANDED_OVER: RELEASE},
+    Role.RELEASING: {
+        Input.RELEASED: (Role.IDLE, (Effect.SETTLE,)),
+        Input.FAILED: (Role.RELEASING, (Effect.RETRY_SOON,)),
+        Input.RETRY: RELEASE,
+        Input.CONNECTED: RELEASE,
+        Input.LOST: (Role.IDLE, (Effect.SETTLE,)),
+        Input.STAND: (Role.ENLISTING, (Effect.SETTLE, Effect.ENLIST)),
+    },
+}
+
+
+@pytest.mark.parametrize("role", Role)
+def test_each_role_does_what_the_table_says_and_ignores_every_other_signal(role: Role) -> None:
+    expected = {signal: ROWS[role].get(signal, (role, ())) for signal in Input}
+    assert {signal: step(role, signal) for signal in Input} == expected
+
+
+def test_a_lease_is_kept_up_as_long_as_leadership_may_be_believed() -> None:
+    held = {Role.LEADING, Role.SUSPECT, Role.ENDING}
+    assert {role: role.holds_term for role in Role} == {role: role in held for role in Role}

@@ -1,0 +1,284 @@
+"""The bytes of records, and the way through a segment, past whatever is damaged: without a disk."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Callable
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderq.producing.journal import records as module
+from leaderq.producing.journal.records import (
+    EXPIRES,
+    EXPIRY_BYTES,
+    HEAD_BYTES,
+    JournalRecord,
+    Parsed,
+    Run,
+    ScanRange,
+    Spoilt,
+    encode,
+    likely_heads,
+    parse,
+    record_of,
+    salt_of,
+    scan,
+)
+
+SALT = salt_of(5, 7)
+PAYLOADS = st.lists(st.binary(max_size=30), max_size=6)
+
+
+def written(*payloads: bytes, first_id: int = 5, salt: int = SALT) -> bytes:
+    return encode(payloads, first_id=first_id, appended_us=1_500_000, salt=salt)
+
+
+def read(data: bytes, expected_id: int = 5, limit: int = 1 << 30) -> Parsed:
+    return parse(data, salt=SALT, expected_id=expected_id, limit=limit)
+
+
+def reading(data: bytes) -> Callable[[int, int], bytes]:
+    return lambda size, offset: data[offset : offset + size]
+
+
+def through(data: bytes, next_id: int = 5, last_id: int = 99) -> list[Run | Spoilt]:
+    return list(scan(reading(data), ScanRange(0, len(data), SALT, next_id, last_id)))
+
+
+def test_the_measures_are_as_documented() -> None:
+    assert (EXPIRES, HEAD_BYTES, EXPIRY_BYTES) == (1, 28, 8)
+    assert (module.WINDOW, module.MAX_RECORD_BYTES) == (1 << 19, 1 << 30)
+
+
+@given(PAYLOADS, st.dictionaries(st.integers(0, 5), st.integers(0, 2**40), max_size=3))
+def test_records_come_back_as_they_were(payloads: list[bytes], expiries: dict[int, int]) -> None:
+    data = encode(payloads, first_id=5, appended_us=1_500_000, salt=SALT, expiries=expiries)
+    found = read(data)
+    assert (found.used, found.is_bad, found.needs) == (len(data), False, HEAD_BYTES)
+    expected = [
+        JournalRecord(
+            5 + at, payload, 1.5, expiries[at] / 1e6 if at in expiries else None
+        )
+        for at, payload in enumerate(payloads)
+    ]
+    assert [record_of(raw) for raw in found.records] == expected
+    ends = [raw[4] for raw in found.records]
+    assert ends == sorted(ends)
+    assert ends[-1:] == ([len(data)] if payloads else [])
+
+
+def test_the_bytes_of_a_record_are_as_documented() -> None:
+    rest = struct.pack("<QQI", 5, 1_500_000, 0x51A7C300)
+    checksum = crc32(b"ab", crc32(rest, SALT ^ 2))
+    assert written(b"ab") == struct.pack("<II", 2, checksum) + rest + b"ab"
+    expiring = encode([b"", b"ab"], first_id=5, appended_us=1, salt=SALT, expiries={1: 9})
+    assert expiring[HEAD_BYTES + 24 : HEAD_BYTES + 28] == struct.pack("<I", 0x51A7C301)
+    assert expiring[-10:] == struct.pack("<Q", 9) + b"ab"
+    never = encode([b"ab"], first_id=5, appended_us=1_500_000, salt=SALT, expiries={0: None})  # type: ignore[dict-item]
+    assert never == written(b"ab")
+    assert salt_of(5, 7) == crc32(struct.pack("<Q", 5), 7)
+
+
+@given(PAYLOADS.filter(bool), st.data())
+def test_what_ends_early_says_how_much_it_needs(payloads: list[bytes], data: st.DataObject) -> None:
+    whole = written(*payloads)
+    at = data.draw(st.integers(0, len(whole) - 1))
+    found = read(whole[:at])
+    full = [len(written(*payloads[:count])) for count in range(len(payloads) + 1)]
+    count = max(number for number, size in enumerate(full) if size <= at)
+    assert (len(found.records), found.used, found.is_bad) == (count, full[count], False)
+    is_head_whole = at - full[count] >= HEAD_BYTES
+    assert found.needs == (full[count + 1] - full[count] if is_head_whole else HEAD_BYTES)
+
+
+@given(PAYLOADS.filter(bool), st.data())
+def test_a_changed_bit_ends_the_records_before_it(
+    payloads: list[bytes], data: st.DataObject
+) -> None:
+    whole = bytearray(written(*payloads))
+    at = data.draw(st.integers(0, len(whole) - 1))
+    whole[at] ^= 1 << data.draw(st.integers(0, 7))
+    found = read(bytes(whole), limit=HEAD_BYTES + 30)
+    full = [len(written(*payloads[:count])) for count in range(len(payloads) + 1)]
+    hurt = max(number for number, size in enumerate(full) if size <= at)
+    assert len(found.records) <= hurt or found.records[hurt][2] not in (0, EXPIRES)
+    assert found.is_bad or found.used + found.needs > len(whole)
+
+
+BAD = Parsed([], 0, True, 0)
+
+
+def test_records_follow_each_other_without_a_gap_and_begin_at_the_expected_id_or_later() -> None:
+    data = written(b"a", b"b")
+    assert [raw[0] for raw in read(data, expected_id=4).records] == [5, 6]
+    assert read(data, expected_id=6) == BAD
+    gap = read(written(b"a") + written(b"c", first_id=7))
+    assert (len(gap.records), gap.used, gap.is_bad, gap.needs) == (1, HEAD_BYTES + 1, True, 0)
+
+
+def test_a_record_may_be_as_long_as_the_limit_and_not_longer() -> None:
+    data = written(b"abc")
+    assert read(data, limit=HEAD_BYTES + 3).records
+    assert read(data, limit=HEAD_BYTES + 2) == BAD
+    assert read(written(b"a", b"abc"), limit=HEAD_BYTES + 3).used == len(written(b"a", b"abc"))
+
+
+def test_what_is_not_marked_or_not_of_this_segment_is_bad() -> None:
+    data = bytearray(written(b"abc"))
+    data[25] ^= 1
+    assert read(bytes(data)) == BAD
+    assert read(written(b"abc", salt=SALT + 1)) == BAD
+
+
+def test_a_record_that_expires_holds_when() -> None:
+    for payload, is_bad in ((b"1234567", True), (b"12345678", False)):
+        rest = struct.pack("<QQI", 5, 1, 0x51A7C301)
+        checksum = crc32(payload, crc32(rest, SALT ^ len(payload)))
+        data = struct.pack("<II", len(payload), checksum) + rest + payload
+        assert (read(data) == BAD) == is_bad
+        assert bool(read(data).records) != is_bad
+
+
+def test_times_are_seconds() -> None:
+    assert record_of((1, 2_000_000, 0, b"x", 0)) == (1, b"x", 2.0, None)
+    body = struct.pack("<Q", 5_000_000) + b"x"
+    assert record_of((1, 2_000_000, EXPIRES, body, 0)) == (1, b"x", 2.0, 5.0)
+
+
+def test_heads_are_found_by_mark_and_id() -> None:
+    data = written(b"a", b"b", b"c")
+    step = HEAD_BYTES + 1
+    assert likely_heads(data, low_id=5, high_id=7) == [0, step, 2 * step]
+    assert likely_heads(data, low_id=6, high_id=6) == [step]
+    assert likely_heads(data[1:], low_id=0, high_id=99) == [step - 1, 2 * step - 1]
+    assert likely_heads(b"", low_id=0, high_id=9) == []
+    mark = module._MARK_BYTES
+    assert likely_heads(mark * 30, low_id=0, high_id=2**64) == [
+        at for at in range(90) if at % 3 == 2 and at + 25 <= 87
+    ]
+
+
+# -- through a segment -----------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[1 << 19, HEAD_BYTES, 40, 64])
+def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(module, "WINDOW", request.param)
+    return int(request.param)
+
+
+def ids(found: list[Run | Spoilt]) -> list[int]:
+    return [raw[0] for one in found if isinstance(one, Run) for raw in one.records]
+
+
+def spans(found: list[Run | Spoilt]) -> list[tuple[int, int, bool]]:
+    return [(one.start, one.end, one.is_tail) for one in found if isinstance(one, Spoilt)]
+
+
+def test_a_sound_segment_is_read_to_its_end(window: int) -> None:
+    data = written(b"a", b"b" * 100, b"", b"c" * 45)
+    found = through(data)
+    assert (ids(found), spans(found)) == ([5, 6, 7, 8], [])
+    at = 0
+    for one in found:
+        assert isinstance(one, Run)
+        assert (one.start, one.first_id, one.last_id) == (
+            at,
+            one.records[0][0],
+            one.records[-1][0],
+        )
+        at = one.end
+    assert at == len(data)
+    assert through(b"") == []
+
+
+@pytest.mark.parametrize("hurt", [0, 1, 2, 3])
+def test_a_damaged_record_is_skipped_and_all_after_it_found(window: int, hurt: int) -> None:
+    payloads = [b"a" * 9, b"b" * 70, b"c", b"d" * 33]
+    data = bytearray(written(*payloads))
+    starts = [len(written(*payloads[:count])) for count in range(5)]
+    data[starts[hurt] + HEAD_BYTES] ^= 1
+    found = through(bytes(data))
+    assert ids(found) == [5 + number for number in range(4) if number != hurt]
+    assert spans(found) == [(starts[hurt], starts[hurt + 1], hurt == 3)]
+
+
+def test_a_torn_tail_is_told_from_what_is_spoilt_between(window: int) -> None:
+    data = written(b"a", b"b" * 50)
+    torn = data[:-1]
+    found = through(torn)
+    assert (ids(found), spans(found)) == ([5], [(HEAD_BYTES + 1, len(torn), True)])
+    padded = written(b"a") + bytes(200) + written(b"c", first_id=7)
+    found = through(padded)
+    assert (ids(found), spans(found)) == ([5, 7], [(29, 229, False)])
+    found = through(written(b"a") + bytes(200))
+    assert (ids(found), spans(found)) == ([5], [(29, 229, True)])
+    assert spans(through(b"x")) == [(0, 1, True)]
+
+
+def test_after_damage_only_records_of_this_segment_with_later_ids_count(window: int) -> None:
+    old = written(b"old", first_id=3)
+    foreign = written(b"foreign", first_id=8, salt=SALT + 1)
+    beyond = written(b"beyond", first_id=100)
+    data = written(b"a") + b"\xff" * 40 + old + foreign + beyond + written(b"z", first_id=99)
+    found = through(data)
+    assert ids(found) == [5, 99]
+    assert spans(found) == [(29, len(data) - 29, False)]
+    assert ids(through(data, last_id=98)) == [5]
+
+
+def test_a_range_is_searched_from_its_start_to_its_end(window: int) -> None:
+    whole = written(b"a", b"b", b"c")
+    part = ScanRange(29, 58, SALT, 6, 99)
+    found = list(scan(reading(whole), part))
+    assert (ids(found), spans(found)) == ([6], [])
+    cut = list(scan(reading(whole), ScanRange(0, 57, SALT, 5, 99)))
+    assert (ids(cut), spans(cut)) == ([5], [(29, 57, True)])
+
+
+def test_a_length_that_cannot_be_is_not_waited_for(window: int) -> None:
+    huge = bytearray(written(b"a"))
+    struct.pack_into("<I", huge, 0, 1 << 29)
+    data = bytes(huge) + written(b"b", first_id=6)
+    found = through(data)
+    assert (ids(found), spans(found)) == ([6], [(0, 29, False)])
+
+
+def test_what_the_disk_cannot_return_is_damaged_and_any_other_error_is_raised(window: int) -> None:
+    data = written(*(bytes([65 + number]) * 20 for number in range(8)))
+
+    def failing(number: int) -> Callable[[int, int], bytes]:
+        def read(size: int, offset: int) -> bytes:
+            if offset <= 100 < offset + size and size > 1:
+                raise OSError(number, "cannot be read")
+            return data[offset : offset + size]
+
+        return read
+
+    span = ScanRange(0, len(data), SALT, 5, 99)
+    if window < len(data):
+        found = list(scan(failing(errno.EIO), span))
+        assert ids(found)[:1] == [5]
+        assert ids(found)[-1] == 12
+        assert any(not tail for *_, tail in spans(found))
+    with pytest.raises(OSError, match="cannot be read"):
+        list(scan(failing(errno.ENOSPC), span))
+
+
+def test_each_byte_is_read_a_few_times_at_most(window: int) -> None:
+    asked: list[tuple[int, int]] = []
+    data = written(b"a" * 100) + b"\xff" * 300 + written(b"b", first_id=9)
+
+    def read(size: int, offset: int) -> bytes:
+        assert size > 0
+        assert offset + size <= len(data)
+        asked.append((size, offset))
+        return data[offset : offset + size]
+
+    found = list(scan(read, ScanRange(0, len(data), SALT, 5, 99)))
+    assert ids(found) == [5, 9]
+    assert len(asked) < 600

@@ -1,0 +1,488 @@
+"""Groups and multis of a writer: sizes, outcomes, blame, and the line at its limits."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderq.errors import (
+    BadVersion,
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    NodeExists,
+    SessionClosed,
+)
+from leaderq.writing import groups as module
+from leaderq.writing.groups import (
+    FutureGroup,
+    MultiStatus,
+    OperationGroup,
+    PackedMulti,
+    SendQueue,
+    batched,
+    estimated_bytes,
+    packed,
+    validated,
+)
+from leaderq.zookeeper import Check, Create, Delete, SetData
+
+
+def group(count: int = 1, size: int = 10, *, alone: bool = False) -> OperationGroup:
+    made = OperationGroup([Create(f"/{number}") for number in range(count)], size)
+    made.is_alone = alone
+    return made
+
+
+def test_the_measures_are_as_documented() -> None:
+    assert (module.MULTI_BYTES, module.MULTI_OPS, module.MARGIN_BYTES) == (65536, 256, 4096)
+    assert (module._OP_BYTES, module.RENEW_AT, module._PACE) == (96, 2**30, 16)
+    assert module._LARGE_BYTES == 4096
+
+
+PATHS = st.sampled_from(["/a", "/abc", "/\u00e4", "/\U0001f600/x"])
+
+
+@given(st.lists(st.tuples(PATHS, st.binary(max_size=20), st.integers(0, 3)), max_size=5))
+def test_the_estimate_of_a_group_is_what_it_is_made_of(
+    parts: list[tuple[str, bytes, int]],
+) -> None:
+    made: list[Any] = []
+    expected = 0
+    for path, data, kind in parts:
+        made.append(
+            [Create(path, data), SetData(path, data), Delete(path), Check(path)][kind]
+        )
+        text = len(path) if path.isascii() else 4 * len(path)
+        expected += 96 + text + (len(data) if kind < 2 else 0) + 7
+    assert estimated_bytes(made, 7) == expected
+
+
+def test_only_what_is_created_with_a_number_may_end_in_a_slash() -> None:
+    fit = [Create("/a/", sequential=True), Delete("/b")]
+    assert validated(fit) is fit
+    for wrong in (Create("/a/"), SetData("/a/", b""), Delete("a")):
+        with pytest.raises(ConfigurationError):
+            validated([wrong])
+
+
+def test_a_new_group_is_neither_counted_nor_repaired_nor_alone() -> None:
+    one = OperationGroup([Create("/a"), Create("/b")], 7)
+    assert (one.count, one.size, one.repairs, one.is_counted, one.is_alone) == (2, 7, 0, False, False)
+    assert one.begin()
+    one.settle([1])
+
+
+def test_an_error_of_one_that_waits_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[Any] = []
+
+    class Broken(OperationGroup):
+        def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
+            heard.append((results, error))
+            raise RuntimeError("bad")
+
+    error = NodeExists("x")
+    Broken([], 0).settle(None, error)
+    Broken([], 0).settle([5])
+    assert heard == [(None, error), ([5], None)]
+    assert "callback of a write failed" in caplog.text
+
+
+def test_a_group_with_a_future_is_begun_once_and_told_its_outcome() -> None:
+    one = FutureGroup([Create("/a")], 5)
+    assert (one.count, one.size, one.future.running()) == (1, 5, False)
+    assert (one.begin(), one.begin(), one.future.running()) == (True, True, True)
+    one.settle(["r"])
+    assert one.future.result(0) == ["r"]
+    failed = FutureGroup([], 0)
+    assert failed.begin()
+    failed.settle(None, NodeExists("x"))
+    assert isinstance(failed.future.exception(0), NodeExists)
+    unknown = FutureGroup([], 0)
+    assert unknown.begin()
+    unknown.settle(None)
+    assert unknown.future.result(0) is None
+
+
+def test_whoever_cancels_a_future_hears_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    one = FutureGroup([], 0)
+    assert one.future.cancel()
+    assert one.begin() is False
+    one.settle(["r"])
+    one.settle(None, NodeExists("x"))
+    assert one.future.cancelled()
+    assert caplog.text == ""
+
+
+def answered(batch: PackedMulti, outcome: Any) -> PackedMulti:
+    future: Future[list[Any]] = Future()
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+    batch.note_answer(future)
+    return batch
+
+
+def test_a_multi_writes_its_number_first_and_tells_each_group_its_part() -> None:
+    heard: list[Any] = []
+
+    class Hearing(OperationGroup):
+        def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
+            heard.append(results)
+
+    first, second = Hearing([Create("/a")], 3), Hearing([Create("/b"), Delete("/c")], 4)
+    batch = PackedMulti(7, [first, second])
+    assert (batch.number, batch.size, batch.status, batch.results) == (7, 7, None, None)
+    assert (batch.error, batch.is_doubtful) == (None, False)
+    expected = [SetData("/w", b"", 7), Create("/a"), Create("/b"), Delete("/c")]
+    assert batch.operations("/w") == expected
+    answered(batch, ["guard", 1, 2, 3])
+    assert (batch.status, batch.is_doubtful) == (MultiStatus.APPLIED, False)
+    batch.settle()
+    batch.results = None
+    batch.settle()
+    assert heard == [[1], [2, 3], None, None]
+
+
+def test_a_multi_that_was_given_up_is_in_doubt_and_stays_so() -> None:
+    batch = answered(PackedMulti(0, [group()]), CancelledError())
+    assert isinstance(batch.error, ConnectionLost)
+    assert (batch.status, batch.is_doubtful) == (MultiStatus.UNKNOWN, True)
+    answered(batch, BadVersion("behind", index=0))
+    assert (batch.status, batch.is_doubtful) == (MultiStatus.NOT_NOW, True)
+    closed = answered(PackedMulti(0, [group()]), SessionClosed("x"))
+    assert (closed.status, closed.is_doubtful) == (MultiStatus.OVER, False)
+
+
+@pytest.mark.parametrize(
+    ("index", "which", "within"), [(1, 0, 0), (2, 1, 0), (3, 1, 1), (4, 2, 0), (5, None, None)]
+)
+def test_the_culprit_is_the_group_of_the_operation_that_was_refused(
+    index: int, which: int | None, within: int | None
+) -> None:
+    groups = [group(1), group(2), group(1)]
+    error = NodeExists("there", index=index)
+    batch = answered(PackedMulti(0, groups), error)
+    found = batch.culprit()
+    if which is None or within is None:
+        assert found is None
+    else:
+        assert found == (groups[which], groups[which].operations[within])
+        assert found[0] is groups[which]
+        assert error.index == within
+
+
+@pytest.mark.parametrize("error", [NodeExists("there"), SessionClosed("x")])
+def test_without_an_index_the_only_group_is_the_culprit(error: LeaderqError) -> None:
+    alone, both = group(2), [group(), group()]
+    assert answered(PackedMulti(0, [alone]), error).culprit() == (alone, alone.operations[0])
+    assert answered(PackedMulti(0, both), error).culprit() is None
+    assert PackedMulti(0, []).culprit() is None
+
+
+# -- what fits into one multi ----------------------------------------------------------------------
+
+
+def fit(*waiting: OperationGroup, max_ops: int = 99, max_bytes: int = 999) -> int:
+    line = deque(waiting)
+    taken = packed(line, max_ops, max_bytes)
+    assert [*taken, *line] == list(waiting)
+    return len(taken)
+
+
+def test_groups_fit_until_operations_or_bytes_are_full_the_guard_included() -> None:
+    assert fit(group(2), group(2), max_ops=5) == 2
+    assert fit(group(2), group(2), max_ops=4) == 1
+    assert fit(group(size=10), group(size=10), max_bytes=21) == 2
+    assert fit(group(size=10), group(size=10), max_bytes=20) == 1
+    assert fit(group(9, size=99), group(), max_ops=2, max_bytes=5) == 1
+
+
+def test_a_group_that_is_sent_alone_shares_with_nobody() -> None:
+    assert fit(group(), group(alone=True)) == 1
+    assert fit(group(alone=True), group()) == 1
+    assert fit(group(), group(), group(alone=True)) == 2
+
+
+def test_what_was_cancelled_takes_no_room() -> None:
+    class Cancelled(OperationGroup):
+        def begin(self) -> bool:
+            return False
+
+    gone = Cancelled([Create("/x")], 5)
+    kept = [group(), group()]
+    line: deque[OperationGroup] = deque([gone, kept[0], gone, kept[1]])
+    assert packed(line, 3, 21) == kept
+    assert packed(deque([gone]), 9, 99) == []
+
+
+def test_items_come_in_lists_of_a_size() -> None:
+    assert list(batched(range(5), 2)) == [[0, 1], [2, 3], [4]]
+    assert list(batched((), 2)) == []
+
+
+# -- the line --------------------------------------------------------------------------------------
+
+
+def line(*waiting: OperationGroup, **limits: Any) -> SendQueue:
+    made = SendQueue(**{"max_ops": 2, "max_bytes": 1000, "window": 3, **limits})
+    assert (made.number, made.is_halted, made.may_send, made.needs_renewal) == (0, True, False, False)
+    made.is_halted = False
+    made.waiting.extend(waiting)
+    return made
+
+
+def test_a_line_that_is_halted_or_empty_sends_nothing() -> None:
+    one = line()
+    assert (one.may_send, one.next_batch()) == (False, None)
+    one.waiting.append(group())
+    one.is_halted = True
+    assert (one.may_send, one.next_batch()) == (False, None)
+    one.is_halted = False
+    batch = one.next_batch()
+    assert batch is not None
+    assert (batch.number, one.number, list(one.flight), batch.status) == (0, 1, [batch], None)
+
+
+def test_no_number_is_given_from_which_a_version_would_run_over() -> None:
+    one = line(group())
+    one.number = module.RENEW_AT - 1
+    assert (one.may_send, one.needs_renewal) == (True, False)
+    assert one.next_batch() is not None
+    one.waiting.append(group())
+    assert (one.number, one.may_send, one.needs_renewal) == (module.RENEW_AT, False, False)
+    one.flight.clear()
+    assert one.needs_renewal
+    one.again.append(PackedMulti(0, []))
+    assert not one.needs_renewal
+    one.again.clear()
+    one.is_halted = True
+    assert not one.needs_renewal
+
+
+def test_bytes_under_way_are_bounded_but_one_batch_may_always_be_sent() -> None:
+    one = line(group(size=50), group(size=50), group(size=50), max_ops=2, window_bytes=100)
+    assert one.next_batch() is not None
+    assert one.may_send
+    assert one.next_batch() is not None
+    assert not one.may_send
+    big = line(group(size=500), group(size=5), window_bytes=100)
+    assert big.next_batch() is not None
+    assert not big.may_send
+
+
+def test_small_groups_gather_while_two_are_under_way() -> None:
+    one = line(group(), group(), window=9)
+    assert one.next_batch() is not None
+    assert one.next_batch() is not None
+    one.waiting.extend([group() for _ in range(31)])
+    assert not one.may_send
+    one.waiting.append(group())
+    assert one.may_send
+    assert one.next_batch() is not None
+    assert not one.may_send
+    one.waiting.append(group(size=4095))
+    assert not one.may_send
+    one.waiting.append(group(size=4096))
+    assert one.may_send
+
+
+def test_what_is_applied_makes_room_in_the_window() -> None:
+    one = line(group(size=60), group(size=60), window=1, window_bytes=100)
+    first = one.next_batch()
+    assert first is not None
+    assert one.next_batch() is None
+    assert one.take_applied() == []
+    answered(first, ["guard", 1])
+    assert one.take_applied() == [first]
+    second = one.next_batch()
+    assert second is not None
+    answered(second, ["guard", 1])
+    assert one.take_applied() == [second]
+    assert not one.flight
+
+
+def test_a_large_multi_is_pushed_out_by_as_many_small_ones_as_it_holds_times_the_limit() -> None:
+    one = line(group(size=2500), window=1)
+    batches = [one.next_batch() for _ in range(4)]
+    sizes = [None if batch is None else len(batch.groups) for batch in batches]
+    assert sizes == [1, 0, 0, None]
+
+
+def test_what_has_to_be_sent_again_waits_for_room_and_goes_first() -> None:
+    one = line(group(), window=1)
+    first = one.next_batch()
+    assert first is not None
+    again = PackedMulti(5, [group()])
+    again.status, again.error = MultiStatus.UNKNOWN, ConnectionLost("x")
+    one.again.append(again)
+    assert not one.may_send
+    one.flight.clear()
+    one._under_way = 0
+    one.number = module.RENEW_AT
+    one._small_due = 1
+    assert one.next_batch() is again
+    assert (again.status, again.error, one.number) == (None, None, module.RENEW_AT)
+    assert one._small_due == 1
+
+
+def test_a_line_of_cancelled_groups_sends_nothing_and_gives_no_number() -> None:
+    one = line(FutureGroup([Create("/a")], 9))
+    assert one.waiting[0].future.cancel()  # type: ignore[attr-defined]
+    assert one.next_batch() is None
+    assert (one.number, list(one.flight)) == (0, [])
+
+
+def failed_line(*errors: LeaderqError | None) -> tuple[SendQueue, list[PackedMulti]]:
+    """Batches under way with these answers; nothing else waits."""
+    one = line(*(group(2) for _ in errors), window=9, max_ops=2)
+    batches = []
+    for error in errors:
+        one._under_way = 0
+        batch = one.next_batch()
+        assert batch is not None
+        batches.append(batch)
+        if error is not None:
+            answered(batch, error)
+    return one, batches
+
+
+def test_nothing_has_failed_until_all_is_answered_and_the_line_halted() -> None:
+    one, batches = failed_line(NodeExists("x", index=1), None)
+    assert one.take_failed() == []
+    one.is_halted = True
+    assert one.take_failed() == []
+    answered(batches[1], BadVersion("x", index=0))
+    one.is_halted = False
+    assert one.take_failed() == []
+    one.is_halted = True
+    assert one.take_failed() == batches
+    assert not one.flight
+    one.is_halted = False
+    one.waiting.append(group())
+    assert one.may_send
+
+
+def test_a_refused_batch_is_blamed_and_all_behind_it_wait_again() -> None:
+    one, batches = failed_line(NodeExists("x", index=1), BadVersion("x", index=0))
+    one.is_halted = True
+    failed = one.take_failed()
+    later = PackedMulti(2, [group()])
+    one.again.append(later)
+    assert one.blame(failed) is batches[0]
+    assert [each for batch in (*batches, later) for each in batch.groups] == list(one.waiting)
+    assert (one.number, list(one.again)) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("error", "is_doubtful", "is_blamed"),
+    [
+        (NodeExists("x", index=1), False, True),
+        (NodeExists("x", index=1), True, True),
+        (NodeExists("x"), False, True),
+        (NodeExists("x"), True, False),
+        (BadVersion("x", index=0), False, False),
+        (ConnectionLost("x"), False, False),
+    ],
+)
+def test_a_batch_is_blamed_only_if_no_former_try_can_have_been_applied(
+    error: LeaderqError, is_doubtful: bool, is_blamed: bool
+) -> None:
+    one, batches = failed_line(error)
+    batches[0].is_doubtful = is_doubtful
+    one.is_halted = True
+    blamed = one.blame(one.take_failed())
+    assert (blamed is batches[0]) == is_blamed
+    assert bool(one.waiting) == is_blamed
+
+
+def test_nothing_is_blamed_while_another_answer_is_missing() -> None:
+    one, batches = failed_line(NodeExists("x", index=1), ConnectionLost("x"))
+    one.is_halted = True
+    assert one.blame(one.take_failed()) is None
+    assert not one.waiting
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "kept"), [((), 0), ((0,), 1), ((1,), 2), ((0, 2), 3), ((3,), 4)]
+)
+def test_all_up_to_the_last_doubtful_batch_is_set_aside(
+    doubtful: tuple[int, ...], kept: int
+) -> None:
+    one, batches = failed_line(*(BadVersion("x", index=0) for _ in range(3)))
+    later = PackedMulti(3, [group()])
+    one.again.append(later)
+    everything = [*batches, later]
+    for number in doubtful:
+        everything[number].is_doubtful = True
+    one.is_halted = True
+    one.set_aside(one.take_failed())
+    assert list(one.again) == everything[:kept]
+    assert list(one.waiting) == [each for batch in everything[kept:] for each in batch.groups]
+    assert one.number == min(kept, 3)
+
+
+def aside(*marks: tuple[int, bool]) -> tuple[SendQueue, list[PackedMulti]]:
+    one, batches = line(), []
+    for number, is_doubtful in marks:
+        batches.append(PackedMulti(number, [group()]))
+        batches[-1].is_doubtful = is_doubtful
+    one.again.extend(batches)
+    one.number = 99
+    return one, batches
+
+
+def test_the_version_of_the_guard_tells_which_were_applied() -> None:
+    one, batches = aside((3, True), (4, True), (5, True))
+    assert one.reconcile(4, is_new=False) == (batches[:1], [])
+    assert (list(one.again), one.number) == (batches[1:], 6)
+    one, batches = aside((3, True), (4, True))
+    assert one.reconcile(5, is_new=False) == (batches, [])
+    assert (list(one.again), one.number) == ([], 5)
+    one, batches = aside((3, True), (4, False))
+    assert one.reconcile(3, is_new=False) == ([], [])
+    assert (list(one.again), one.number) == (batches, 5)
+    one, _ = aside()
+    assert one.reconcile(7, is_new=False) == ([], [])
+    assert one.number == 7
+
+
+@pytest.mark.parametrize(
+    ("version", "is_new"),
+    [
+        (4, True),
+        (2, False),  # below the first that is left: the count went back
+        (6, False),  # above one that cannot have been applied: somebody else wrote on the guard
+        (5, False),
+    ],
+)
+def test_where_somebody_else_wrote_on_the_guard_nothing_is_taken_for_applied(
+    version: int, is_new: bool
+) -> None:
+    one, batches = aside((3, True), (4, False), (5, True))
+    applied, lost = one.reconcile(version, is_new=is_new)
+    assert (applied, lost) == ([], [batches[0], batches[2]])
+    assert list(one.waiting) == batches[1].groups
+    assert (list(one.again), one.number) == ([], version)
+
+
+def test_a_group_is_dropped_only_while_it_waits() -> None:
+    waiting, other = group(), group()
+    one = line(waiting)
+    assert (one.drop(other), one.drop(waiting), one.drop(waiting)) == (False, True, False)
+    assert not one.waiting
+
+
+def test_an_emptied_line_returns_all_that_was_sent_and_all_that_was_not() -> None:
+    one, batches = failed_line(None)
+    later, waiting = PackedMulti(1, [group()]), group()
+    one.again.append(later)
+    one.waiting.append(waiting)
+    assert one.empty() == ([*batches, later], [waiting])
+    assert (one.is_halted, one.empty()) == (True, ([], []))

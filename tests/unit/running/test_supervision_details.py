@@ -1,0 +1,288 @@
+"""Budgets, the health check and the cool-off, to the instant, on a clock that the test moves."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from leaderq import clock
+from leaderq.career import LeaderCareer
+from leaderq.events import Stage
+from leaderq.running import supervision
+from leaderq.running.supervision import (
+    GIVE_WAY_S,
+    Allowance,
+    Budgets,
+    CoolOff,
+    CoolOffPolicy,
+    after_term,
+    watch_health,
+)
+from leaderq.term import Reason
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(clock, "now_s", lambda: now[0])
+    return now
+
+
+TERM: Any = object()
+OTHER: Any = object()
+WORK = next(stage for stage in Stage if stage is not Stage.HANDOVER)
+
+
+def missed(budgets: Budgets, at: list[float]) -> Allowance | None:
+    """What is missed next; the waits pass at once, and where nothing is timed it is finished."""
+    waits: list[float | None] = []
+
+    def wait(seconds: float | None) -> bool:
+        waits.append(seconds)
+        if seconds is None or len(waits) > 9:
+            budgets._finished = True
+        else:
+            assert seconds > 0
+            at[0] += seconds
+        return True
+
+    budgets._changed.wait = wait  # type: ignore[method-assign,assignment]
+    return budgets.next_missed()
+
+
+def test_a_budget_is_missed_at_its_end_and_told_once(at: list[float]) -> None:
+    budgets = Budgets()
+    budgets.open_term(TERM)
+    budgets.allow(TERM, WORK, 5.0)
+    assert missed(budgets, at) == Allowance(TERM, WORK.value, 5.0, 105.0)
+    assert at[0] == 105.0
+    assert missed(budgets, at) is None
+
+
+def test_what_is_late_already_is_not_waited_for(at: list[float]) -> None:
+    budgets = Budgets()
+    budgets.open_term(TERM)
+    budgets.allow(TERM, WORK, 5.0)
+    at[0] = 200.0
+    found = missed(budgets, at)
+    assert found is not None
+    assert (found.until_s, at[0]) == (105.0, 200.0)
+
+
+def test_before_a_term_and_after_it_nothing_is_timed(at: list[float]) -> None:
+    budgets = Budgets()
+    budgets.settle()
+    budgets.allow(TERM, WORK, 5.0)
+    assert missed(budgets, at) is None
+    budgets = Budgets()
+    budgets.open_term(TERM)
+    budgets.allow(OTHER, WORK, 5.0)
+    budgets.allow(TERM, WORK, 5.0)
+    budgets.allow(OTHER, Stage.HANDOVER, 1.0)
+    budgets.close_term()
+    budgets.allow(TERM, WORK, 5.0)
+    assert missed(budgets, at) is None
+
+
+def test_a_new_term_begins_without_the_allowance_of_the_last(at: list[float]) -> None:
+    budgets = Budgets()
+    budgets.open_term(TERM)
+    budgets.allow(TERM, WORK, 5.0)
+    budgets.open_term(OTHER)
+    assert missed(budgets, at) is None
+
+
+def test_a_stage_that_returned_is_not_timed_but_the_hand_over_is(at: list[float]) -> None:
+    budgets = Budgets()
+    budgets.open_term(TERM)
+    budgets.allow(TERM, WORK, 5.0)
+    budgets.settle()
+    assert missed(budgets, at) is None
+    budgets = Budgets()
+    budgets.open_term(TERM)
+    budgets.allow(TERM, Stage.HANDOVER, 5.0)
+    budgets.settle()
+    assert missed(budgets, at) == Allowance(TERM, Stage.HANDOVER.value, 5.0, 105.0)
+
+
+@pytest.mark.parametrize(
+    ("stage", "seconds", "until_s"),
+    [
+        (WORK, 1.0, 105.0),
+        (WORK, 9.0, 105.0),
+        (Stage.HANDOVER, 1.0, 101.0),
+        (Stage.HANDOVER, 9.0, 105.0),
+    ],
+)
+def test_once_the_hand_over_is_timed_only_a_shorter_time_for_it_counts(
+    at: list[float], stage: Stage, seconds: float, until_s: float
+) -> None:
+    budgets = Budgets()
+    budgets.open_term(TERM)
+    budgets.allow(TERM, Stage.HANDOVER, 5.0)
+    budgets.allow(TERM, stage, seconds)
+    found = missed(budgets, at)
+    assert found is not None
+    assert (found.stage, found.until_s) == (Stage.HANDOVER.value, until_s)
+
+
+@pytest.mark.parametrize("seconds", [1.0, 9.0])
+def test_a_later_stage_replaces_the_one_before(at: list[float], seconds: float) -> None:
+    budgets = Budgets()
+    budgets.open_term(TERM)
+    budgets.allow(TERM, WORK, 5.0)
+    budgets.allow(TERM, WORK, seconds)
+    found = missed(budgets, at)
+    assert found is not None
+    assert found.until_s == 100.0 + seconds
+
+
+def test_whoever_waits_for_a_budget_is_woken_by_each_change(at: list[float]) -> None:
+    budgets, woken = Budgets(), []
+    budgets._changed.notify_all = lambda: woken.append(True)  # type: ignore[method-assign]
+    budgets.open_term(TERM)
+    budgets.allow(TERM, WORK, 5.0)
+    assert woken == [True]
+    budgets.finish()
+    assert woken == [True, True]
+    assert budgets.next_missed() is None
+
+
+# -- health ----------------------------------------------------------------------------------------
+
+
+class Watched(LeaderCareer):
+    """Answers what it is told to."""
+
+    answers: list[Any]
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    def execute(self, term: Any) -> None: ...
+
+    def healthy(self) -> bool:
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+
+class AtOnce:
+    """A service, or a thread, whose work is done when it is started."""
+
+    made: list[AtOnce]
+
+    def __init__(self, *words: Any, **named: Any) -> None:
+        self.words, self.named, self.joined = words, named, None
+        AtOnce.made.append(self)
+
+    def start(self) -> None:
+        work = self.named.get("target")
+        if work is not None:
+            work()
+        else:
+            self.words[1](self)
+
+    def join(self, within_s: float) -> None:
+        self.joined = within_s
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    AtOnce.made = []
+    monkeypatch.setattr(supervision, "Service", AtOnce)
+    monkeypatch.setattr(supervision.primitives, "Thread", AtOnce)
+
+
+def watched(career: object, rounds: int) -> int:
+    """How often it was called unhealthy in so many rounds."""
+    waits = iter([True] * rounds + [False])
+    calls: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        assert seconds == 2.0
+        return next(waits)
+
+    term: Any = SimpleNamespace(wait=wait)
+    watch_health(career, term, interval_s=2.0, unhealthy=lambda: calls.append(1))
+    return len(calls)
+
+
+def test_a_career_is_asked_each_interval_while_its_term_is_on() -> None:
+    career = Watched(True, 1, True, "unasked")
+    assert watched(career, 3) == 0
+    assert career.answers == ["unasked"]
+    threads = [one for one in AtOnce.made if "target" in one.named]
+    assert [(one.joined, one.named["daemon"]) for one in threads] == [(2.0, True)] * 3
+
+
+@pytest.mark.parametrize("answer", [False, None, 0, RuntimeError("x"), SystemExit(1)])
+def test_a_career_that_says_no_or_raises_is_unhealthy_once(answer: Any) -> None:
+    career = Watched(True, answer, False)
+    assert watched(career, 9) == 1
+    assert career.answers == [False]
+
+
+def test_a_career_that_does_not_answer_is_unhealthy(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    career = Watched(True)
+    assert watched(career, 1) == 0
+    assert "has not answered" not in caplog.text
+    monkeypatch.setattr(
+        AtOnce, "start", lambda self: None if "target" in self.named else self.words[1](self)
+    )
+    assert watched(career, 9) == 1
+    assert "healthy() has not answered career=Watched within_s=2.0" in caplog.text
+
+
+def test_what_has_no_health_check_costs_no_thread() -> None:
+    class Unwatched(LeaderCareer):
+        def execute(self, term: Any) -> None: ...
+
+    strange = SimpleNamespace(_is_watched=True, healthy=lambda: False)
+    assert [watched(each, 3) for each in (Unwatched(), object(), strange)] == [0, 0, 0]
+    assert AtOnce.made == []
+
+
+# -- cool-off --------------------------------------------------------------------------------------
+
+FAILED = (Reason.FAILED, Reason.HEALTH, Reason.BUDGET)
+
+
+def test_by_default_a_third_failure_in_a_row_yields_for_half_a_minute() -> None:
+    assert CoolOffPolicy() == CoolOffPolicy(1.0, 3, 30.0)
+    assert CoolOff() == CoolOff(0, 0.0, "")
+    assert GIVE_WAY_S == 0.1
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_each_end_of_a_term_has_its_cool_off(reason: Reason) -> None:
+    policy = CoolOffPolicy(1.0, 3, 30.0)
+    after = after_term(CoolOff(1, 0.0, ""), reason, 5.0, policy, chance=0.0)
+    if reason in FAILED:
+        assert (after.failures, after.seconds) == (2, 2.0)
+        third = after_term(after, reason, 5.0, policy, chance=0.0)
+        assert (third.failures, third.seconds) == (3, 30.0)
+        assert "3 terms in a row" in third.why
+        assert after_term(third, reason, 30.0, policy, chance=0.0).failures == 4
+        assert after_term(third, reason, 30.1, policy, chance=0.0).failures == 1
+    elif reason.deposes:
+        assert (after.failures, after.seconds) == (1, 1.0)
+        assert "deposed" in after.why
+    elif reason in (Reason.RESIGNED, Reason.WITHDRAWN):
+        assert after == CoolOff(0, 1.0, "")
+        asked = after_term(CoolOff(1), reason, 5.0, policy, stand_again_after_s=0.5)
+        assert asked == CoolOff(0, 0.5, "")
+        at_once = after_term(CoolOff(1), reason, 5.0, policy, stand_again_after_s=0.0)
+        assert at_once == CoolOff(0, GIVE_WAY_S, "")
+    else:
+        assert after == CoolOff(0, GIVE_WAY_S, "")
+
+
+def test_a_first_pause_longer_than_the_last_is_cut_to_it() -> None:
+    after = after_term(CoolOff(), Reason.FAILED, 5.0, CoolOffPolicy(9.0, 3, 4.0), chance=0.0)
+    assert after.seconds == 4.0

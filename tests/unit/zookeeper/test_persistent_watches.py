@@ -1,0 +1,163 @@
+"""Persistent watches without a server: who hears what, and what is sent when."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from leaderq.errors import ConfigurationError, ConnectionLost, NoPermission
+from leaderq.zookeeper.watching import OneShot, PersistentWatches, WatchEvent, WatchKind
+from leaderq.zookeeper.wire import AddWatch, RemoveWatches, WatchMode
+
+NODE, TREE = WatchMode.NODE, WatchMode.TREE
+
+
+class Server:
+    """What was sent, and the jobs for the thread of watches."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Any, str]] = []
+        self.answers: list[Future[Any]] = []
+        self.jobs: list[Any] = []
+        self.watches = PersistentWatches(
+            send=self._send,
+            watch=self.jobs.append,
+            local_path=lambda path: path.removeprefix("/chroot"),
+        )
+
+    def _send(self, request: Any, path: str) -> Future[Any]:
+        self.sent.append((request, path))
+        self.answers.append(Future())
+        return self.answers[-1]
+
+    def add(self, path: str, mode: int, heard: list[WatchEvent]) -> Any:
+        return self.watches.add(path, f"/chroot{path}", mode, heard.append)[0]
+
+    def work(self) -> None:
+        while self.jobs:
+            self.jobs.pop(0)()
+
+
+def test_a_watch_is_sent_with_its_path_and_mode_and_hears_of_its_node() -> None:
+    server, heard = Server(), []
+    subscription = server.add("/a", NODE, heard)
+    assert server.sent == [(AddWatch("/chroot/a", NODE), "/a")]
+    assert (subscription.path, subscription.server_path, subscription.mode) == (
+        "/a",
+        "/chroot/a",
+        NODE,
+    )
+    for path in ("/chroot/a", "/chroot/a/b", "/chroot/ab", "/chroot"):
+        server.watches.route(WatchKind.CHANGED.value, path)
+    assert heard == []
+    server.work()
+    assert heard == [WatchEvent(WatchKind.CHANGED, "/a")]
+
+
+def test_a_tree_hears_of_all_below_it_but_not_of_children_as_such() -> None:
+    server, heard = Server(), []
+    server.add("/a", TREE, heard)
+    for path in ("/chroot/a", "/chroot/a/b", "/chroot/ab", "/chroot"):
+        server.watches.route(WatchKind.CREATED.value, path)
+        server.watches.route(WatchKind.CHILDREN.value, path)
+    server.work()
+    assert heard == [WatchEvent(WatchKind.CREATED, path) for path in ("/a", "/a/b")]
+
+
+def test_only_a_plain_callable_can_listen() -> None:
+    async def listen(event: object) -> None: ...
+
+    with pytest.raises((TypeError, ConfigurationError)):
+        Server().watches.add("/a", "/a", NODE, listen)
+
+
+def test_the_server_is_told_to_forget_the_last_watch_of_a_kind_at_a_path() -> None:
+    server, heard = Server(), []
+    first, second = server.add("/a", NODE, heard), server.add("/a", NODE, heard)
+    other, deeper = server.add("/a", TREE, heard), server.add("/b", NODE, heard)
+    del server.sent[:]
+    first.close()
+    first.close()
+    assert server.sent == []
+    with second as entered:
+        assert entered is second
+    second.close()
+    assert [(type(one), one.path, one.mode, path) for one, path in server.sent] == [
+        (RemoveWatches, "/chroot/a", WatchMode.REMOVE[NODE], "/a")
+    ]
+    other.close()
+    assert server.sent[-1][0].mode == WatchMode.REMOVE[TREE]
+    assert server.watches.all == (deeper,)
+
+
+def test_an_event_under_way_to_a_watch_that_was_closed_is_not_delivered() -> None:
+    server, heard = Server(), []
+    subscription = server.add("/a", NODE, heard)
+    server.watches.route(WatchKind.DELETED.value, "/chroot/a")
+    subscription.close()
+    server.work()
+    assert heard == []
+
+
+def test_after_a_reconnection_each_watch_is_set_once_and_its_holders_read_again() -> None:
+    server, first, second, other = Server(), [], [], []
+    server.add("/a", NODE, first)
+    server.add("/a", NODE, second)
+    server.add("/a", TREE, other)
+    del server.sent[:], server.answers[:]
+    server.watches.restore()
+    assert server.sent == [
+        (AddWatch("/chroot/a", NODE), "/a"),
+        (AddWatch("/chroot/a", TREE), "/a"),
+    ]
+    server.work()
+    assert (first, second, other) == ([], [], [])
+    server.answers[0].set_result(True)
+    server.work()
+    again = [WatchEvent(WatchKind.SESSION, "/a")]
+    assert (first, second, other) == (again, again, [])
+    server.answers[1].set_exception(ConnectionLost("again"))
+    server.work()
+    assert other == []
+
+
+def test_a_watch_that_cannot_be_set_again_is_logged_and_its_holder_reads_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server, heard = Server(), []
+    server.add("/a", NODE, heard)
+    server.watches.restore()
+    server.answers[-1].set_exception(NoPermission("no"))
+    server.work()
+    assert heard == [WatchEvent(WatchKind.SESSION, "/a")]
+    assert "watch not set again path=/a" in caplog.text
+    caplog.clear()
+    server.watches.restore()
+    server.answers[-1].set_result(True)
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("type", "path", "event"),
+    [
+        ("DELETED", "/b", WatchEvent(WatchKind.DELETED, "/b")),
+        ("CHILD", "/b", WatchEvent(WatchKind.CHILDREN, "/b")),
+        ("CREATED", "/b", WatchEvent(WatchKind.CREATED, "/b")),
+        ("CHANGED", "/b", WatchEvent(WatchKind.CHANGED, "/b")),
+        ("NONE", None, WatchEvent(WatchKind.SESSION, "/a")),
+    ],
+)
+def test_a_one_shot_watch_tells_what_kazoo_says_and_of_the_session_at_its_own_path(
+    type: str, path: str | None, event: WatchEvent
+) -> None:
+    heard: list[WatchEvent] = []
+    OneShot(heard.append, "/a")(SimpleNamespace(type=type, path=path))
+    assert heard == [event]
+
+
+def test_kinds_are_those_of_the_wire() -> None:
+    values = {kind.name: kind.value for kind in WatchKind}
+    assert values == {"CREATED": 1, "DELETED": 2, "CHANGED": 3, "CHILDREN": 4, "SESSION": -1}
