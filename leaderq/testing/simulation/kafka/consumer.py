@@ -356,7 +356,8 @@ class SimulatedConsumer(ConsumerBase):
             if left_s <= 0:
                 return {}
             if self._fetches:
-                self._link.wait([sent for sent, _ in self._fetches.values()], until_s)
+                sent = [each for each, _ in self._fetches.values()]
+                self._link.wait(sent, min(until_s, clock.now_s() + self._link.late_in_s(sent)))
             else:
                 self._link.await_change(
                     partial(_has_changed, self._link.cluster, self._seen()), left_s
