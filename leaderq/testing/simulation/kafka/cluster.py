@@ -5,14 +5,14 @@ It is told the time by the function that it is given, and acts only when it is c
 due before (a request under way arrives, a session ends, a transaction is too old, a leader is
 elected) happens first, in the order of the times. So it does not matter who looks when.
 
-A request is :meth:`sent <SimulatedCluster.send>` to a broker, arrives there after its time on the
+A request is :meth:`sent <BrokerCluster.send>` to a broker, arrives there after its time on the
 way, whatever has become of its sender, and is carried out at once; except by a broker that is
 *frozen* (when it thaws) or *down* (never), and except where the coordinator lets a member wait.
 
 A partition is led by one broker. When that is down, or frozen for long, the next replica leads
 under the next epoch after a while; without another replica the partition waits for its leader.
 Coordinators of groups and of transactional ids are found through partitions of their own, and move
-in the same way. What was acknowledged is never lost, unless :meth:`SimulatedCluster.cut_off` says
+in the same way. What was acknowledged is never lost, unless :meth:`BrokerCluster.cut_off` says
 so (an unclean election).
 
 Not simulated: disks, ISR and ``min.insync.replicas``, quotas, access control, compaction, the
@@ -147,7 +147,7 @@ class ProducedPart:
     sequence: int
 
 
-class SimulatedCluster:
+class BrokerCluster:
     """See the module. Not thread-safe. ``now`` returns seconds, and never goes back."""
 
     def __init__(self, now: Callable[[], float], settings: ClusterSettings | None = None) -> None:

@@ -34,8 +34,8 @@ from leaderq.kafka.clients.consumer import (
 from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
 from leaderq.testing.simulation.kafka.cluster import (
     WAITS,
+    BrokerCluster,
     BrokerRequest,
-    SimulatedCluster,
     TopicFacts,
 )
 from leaderq.testing.simulation.kafka.consumer_group import (
@@ -492,7 +492,7 @@ class SimulatedConsumer(ConsumerBase):
         self._client = None
 
 
-def _has_changed(cluster: SimulatedCluster, seen: int) -> bool:
+def _has_changed(cluster: BrokerCluster, seen: int) -> bool:
     return cluster.log_changes != seen
 
 

@@ -16,10 +16,10 @@ from leaderq import clock
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.record import Partition
 from leaderq.testing.simulation.kafka.cluster import (
+    BrokerCluster,
     BrokerRequest,
     BrokerState,
     ClusterSettings,
-    SimulatedCluster,
 )
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
 from leaderq.threads import primitives
@@ -33,7 +33,7 @@ class Passage(NamedTuple):
 
     ``there_s`` infinite: the request never arrives. ``back_s`` infinite: it is carried out, and its
     sender does not hear of it. ``breaks_s``: when the sender of a lost one notices that its
-    connection is broken; infinite: it waits for as long as it has.
+    connection is broken; infinite: when its request time-out is over.
     """
 
     there_s: float = 0.0
@@ -76,13 +76,13 @@ class SimulatedKafka:
     ) -> None:
         self.address = address
         self.network: KafkaNetwork = network or PromptNetwork()
-        self.cluster = SimulatedCluster(now or _now_s, settings or ClusterSettings())
+        self.cluster = BrokerCluster(now or _now_s, settings or ClusterSettings())
         self.lock: AbstractContextManager[Any] = lock or nullcontext()
         self._waiting: dict[int, Any] = {}
         self._tickets = 0
         self._seen = -1
 
-    def acts(self, act: Callable[[SimulatedCluster], Any]) -> Any:
+    def acts(self, act: Callable[[BrokerCluster], Any]) -> Any:
         """Do something to the cluster from outside (stop a broker, delete a topic), and wake who
         waits for it.
         """
@@ -143,6 +143,7 @@ class BrokerLink:
             request = self.cluster.send(broker, work, there_s, back_s)
             self.kafka.wake_if_changed()
         is_lost = there_s == inf or back_s == inf
+        breaks_s = min(breaks_s, self._request_timeout_s)  # no client waits longer
         return SentRequest(request, sent_s, sent_s + breaks_s if is_lost else inf)
 
     def look(self) -> None:

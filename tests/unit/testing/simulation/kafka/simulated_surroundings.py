@@ -10,7 +10,7 @@ from surroundings import RealKafka
 from leaderq.kafka import Partition
 from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.producer import Message, ProducerSettings
-from leaderq.testing.simulation.kafka.cluster import SimulatedCluster
+from leaderq.testing.simulation.kafka.cluster import BrokerCluster
 from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
 from leaderq.testing.simulation.kafka.network import SimulatedKafka
 from leaderq.testing.simulation.kafka.producer import SimulatedProducer
@@ -97,7 +97,7 @@ class SimulatedSurroundings(RealKafka):
 
     @staticmethod
     def plain_committed(address: str, group: str, where: Partition) -> int | None:
-        def ask(cluster: SimulatedCluster) -> int | None:
+        def ask(cluster: BrokerCluster) -> int | None:
             stored = cluster.group(group).fetch([where], is_stable=False)
             return stored[where].offset if stored else None
 
@@ -105,7 +105,7 @@ class SimulatedSurroundings(RealKafka):
 
     @staticmethod
     def committed(address: str, group: str, topic: str) -> dict[int, int]:
-        def ask(cluster: SimulatedCluster) -> dict[int, int]:
+        def ask(cluster: BrokerCluster) -> dict[int, int]:
             every = [Partition(topic, n) for n in range(cluster.topics()[topic].partitions)]
             stored = cluster.group(group).fetch(every, is_stable=False)
             return {where.number: each.offset for where, each in stored.items()}
@@ -114,7 +114,7 @@ class SimulatedSurroundings(RealKafka):
 
     @staticmethod
     def _logs(address: str, topic: str, bound: str) -> dict[int, int]:
-        def ask(cluster: SimulatedCluster) -> dict[int, int]:
+        def ask(cluster: BrokerCluster) -> dict[int, int]:
             numbers = range(cluster.topics()[topic].partitions)
             return {n: getattr(cluster.log_of(Partition(topic, n)), bound) for n in numbers}
 

@@ -12,9 +12,9 @@ from simulated_time import ManualTime
 from leaderq.kafka import Partition
 from leaderq.kafka.record import Record
 from leaderq.testing.simulation.kafka.cluster import (
+    BrokerCluster,
     ClusterSettings,
     ProducedPart,
-    SimulatedCluster,
 )
 from leaderq.testing.simulation.kafka.consumer_group import GroupMembership, StoredOffset
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
@@ -30,15 +30,15 @@ def time() -> ManualTime:
     return ManualTime()
 
 
-def made(time: ManualTime, **changes: Any) -> SimulatedCluster:
+def made(time: ManualTime, **changes: Any) -> BrokerCluster:
     settings = {"initial_rebalance_delay_s": 0.0, "marker_s": 0.0, **changes}
-    cluster = SimulatedCluster(time, ClusterSettings(**settings))
+    cluster = BrokerCluster(time, ClusterSettings(**settings))
     cluster.create_topic("t", 1)
     return cluster
 
 
 @pytest.fixture
-def cluster(time: ManualTime) -> SimulatedCluster:
+def cluster(time: ManualTime) -> BrokerCluster:
     return made(time)
 
 
@@ -48,18 +48,18 @@ def refusal(act: Callable[[], object]) -> ErrorCode:
     return refused.value.code
 
 
-def produced(cluster: SimulatedCluster, who: ProducerIdentity, value: bytes, at: int = 0) -> int:
+def produced(cluster: BrokerCluster, who: ProducerIdentity, value: bytes, at: int = 0) -> int:
     row = Record("t", 0, -1, 1, None, value)
     leader = cluster.leader_of(WHERE)
     assert leader is not None
     return cluster.produce(leader, ProducedPart(WHERE, [row], who, at))
 
 
-def seen(cluster: SimulatedCluster) -> list[bytes]:
+def seen(cluster: BrokerCluster) -> list[bytes]:
     return [row.value for row in cluster.log_of(WHERE).read(0, 100).records]
 
 
-def identified(cluster: SimulatedCluster, timeout_s: float = 60.0) -> ProducerIdentity:
+def identified(cluster: BrokerCluster, timeout_s: float = 60.0) -> ProducerIdentity:
     broker = cluster.coordinator_of("id")
     assert broker is not None
     return cluster.initialize_producer(broker, "id", timeout_s)
@@ -68,7 +68,7 @@ def identified(cluster: SimulatedCluster, timeout_s: float = 60.0) -> ProducerId
 # ---- transactions
 
 
-def test_messages_and_offsets_of_a_transaction_appear_together(cluster: SimulatedCluster) -> None:
+def test_messages_and_offsets_of_a_transaction_appear_together(cluster: BrokerCluster) -> None:
     me = identified(cluster)
     produced(cluster, me, b"one")
     cluster.add_offsets(0, me, NOBODY, NINE)
@@ -78,7 +78,7 @@ def test_messages_and_offsets_of_a_transaction_appear_together(cluster: Simulate
 
 
 def test_a_new_init_fences_the_former_epoch_and_aborts_what_it_left_open(
-    cluster: SimulatedCluster,
+    cluster: BrokerCluster,
 ) -> None:
     zombie = identified(cluster)
     produced(cluster, zombie, b"zombie's")
@@ -125,7 +125,7 @@ def test_a_promised_end_is_carried_out_though_the_producer_was_fenced(time: Manu
     assert seen(cluster) == [b"one"]
 
 
-def test_another_end_than_the_promised_one_is_refused(cluster: SimulatedCluster) -> None:
+def test_another_end_than_the_promised_one_is_refused(cluster: BrokerCluster) -> None:
     me = identified(cluster)
     code = refusal(lambda: cluster.end_transaction(0, me, is_committed=True))
     assert code is ErrorCode.INVALID_TXN_STATE  # nothing has begun
@@ -137,7 +137,7 @@ def test_another_end_than_the_promised_one_is_refused(cluster: SimulatedCluster)
 
 
 def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_refused(
-    cluster: SimulatedCluster, time: ManualTime
+    cluster: BrokerCluster, time: ManualTime
 ) -> None:
     me = identified(cluster, timeout_s=5.0)
     produced(cluster, me, b"one")
@@ -153,7 +153,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_ref
 
 
 def test_the_time_out_is_of_one_transaction_not_of_the_next(
-    cluster: SimulatedCluster, time: ManualTime
+    cluster: BrokerCluster, time: ManualTime
 ) -> None:
     me = identified(cluster, timeout_s=5.0)
     for at in range(4):
@@ -189,7 +189,7 @@ def test_markers_wait_for_a_partition_that_nobody_leads(time: ManualTime) -> Non
 
 
 def test_a_request_arrives_though_nobody_waits_for_it_any_more(
-    cluster: SimulatedCluster, time: ManualTime
+    cluster: BrokerCluster, time: ManualTime
 ) -> None:
     sent = cluster.send(0, lambda _: cluster.commit(0, NOBODY, NINE), there_s=3.0)
     time.pass_(2.9)
@@ -202,7 +202,7 @@ def test_a_request_arrives_though_nobody_waits_for_it_any_more(
 
 
 def test_a_late_commit_of_a_former_member_is_refused_when_it_arrives(
-    cluster: SimulatedCluster, time: ManualTime
+    cluster: BrokerCluster, time: ManualTime
 ) -> None:
     former, newer = (_joined(cluster) for _ in range(2))
     late = cluster.send(0, lambda _: cluster.commit(0, former, NINE), there_s=1.0)
@@ -214,7 +214,7 @@ def test_a_late_commit_of_a_former_member_is_refused_when_it_arrives(
     assert cluster.group("g").fetch([WHERE]) == {WHERE: StoredOffset(10)}
 
 
-def _joined(cluster: SimulatedCluster) -> GroupMembership:
+def _joined(cluster: BrokerCluster) -> GroupMembership:
     """A member of the same name as the one before."""
     group, answers = cluster.group("g"), []
     group.join(NOBODY._replace(group_instance_id="me"), ("t",), 10, 10, answers.append)
@@ -224,7 +224,7 @@ def _joined(cluster: SimulatedCluster) -> GroupMembership:
 
 
 def test_what_is_due_happens_in_the_order_of_its_time_whoever_looks_when(
-    cluster: SimulatedCluster, time: ManualTime
+    cluster: BrokerCluster, time: ManualTime
 ) -> None:
     done: list[tuple[str, float]] = []
     for name, due_s in (("c", 3.0), ("a", 1.0), ("b", 2.0), ("also a", 1.0)):
@@ -234,7 +234,7 @@ def test_what_is_due_happens_in_the_order_of_its_time_whoever_looks_when(
     assert done == [("a", 1001.0), ("also a", 1001.0), ("b", 1002.0), ("c", 1003.0)]
 
 
-def test_a_request_that_is_lost_never_arrives(cluster: SimulatedCluster, time: ManualTime) -> None:
+def test_a_request_that_is_lost_never_arrives(cluster: BrokerCluster, time: ManualTime) -> None:
     sent = cluster.send(0, lambda _: cluster.commit(0, NOBODY, NINE), there_s=inf)
     time.pass_(1e6)
     cluster.advance()
@@ -246,7 +246,7 @@ def test_a_request_that_is_lost_never_arrives(cluster: SimulatedCluster, time: M
 
 
 def test_a_frozen_broker_does_when_it_thaws_what_it_was_asked(
-    cluster: SimulatedCluster, time: ManualTime
+    cluster: BrokerCluster, time: ManualTime
 ) -> None:
     cluster.freeze(0)
     sent = cluster.send(0, lambda _: cluster.commit(0, NOBODY, NINE))
@@ -258,7 +258,7 @@ def test_a_frozen_broker_does_when_it_thaws_what_it_was_asked(
     assert cluster.group("g").offsets == NINE
 
 
-def test_a_broker_that_dies_drops_what_waits_there(cluster: SimulatedCluster) -> None:
+def test_a_broker_that_dies_drops_what_waits_there(cluster: BrokerCluster) -> None:
     cluster.freeze(0)
     sent = cluster.send(0, lambda _: cluster.commit(0, NOBODY, NINE))
     cluster.stop(0)
@@ -318,7 +318,7 @@ def test_a_broker_that_thaws_in_time_has_lost_nothing(time: ManualTime) -> None:
 # ---- topics
 
 
-def test_a_topic_made_again_has_another_id_and_no_offsets(cluster: SimulatedCluster) -> None:
+def test_a_topic_made_again_has_another_id_and_no_offsets(cluster: BrokerCluster) -> None:
     before = cluster.topics()["t"]
     cluster.commit(0, NOBODY, NINE)
     cluster.delete_topic("t")

@@ -91,14 +91,17 @@ def test_a_commit_whose_answer_is_lost_is_stored_and_not_known_to_be(scene: Scen
     consumer = scene.member()
     scene.network.script = [NO_ANSWER]
     commit = consumer.commit({WHERE: 5}, "a note")
-    assert not commit.done(30.0)
+    assert not commit.done(5.0)
     assert scene.stored == 5
+    with pytest.raises(KafkaAway):
+        commit.done(30.0)
 
 
 def test_a_commit_that_never_arrives_is_neither_stored_nor_known_not_to_be(scene: Scene) -> None:
     consumer = scene.member()
     scene.network.script = [NEVER_ARRIVES]
-    assert not consumer.commit({WHERE: 5}, "").done(30.0)
+    with pytest.raises(KafkaAway):
+        consumer.commit({WHERE: 5}, "").done(30.0)
     assert scene.stored is None
 
 

@@ -13,7 +13,7 @@ from simulated_surroundings import SimulatedSurroundings, kafka_at
 from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.producer import ProducerSettings
 from leaderq.testing import eventually
-from leaderq.testing.simulation.kafka.cluster import SimulatedCluster
+from leaderq.testing.simulation.kafka.cluster import BrokerCluster
 from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
 from leaderq.testing.simulation.kafka.consumer_group import ConsumerGroup
 from leaderq.testing.simulation.kafka.producer import SimulatedProducer
@@ -54,8 +54,8 @@ class TestSimulatedConsumer(ConsumerContract):
 
             monkeypatch.setattr(owner, method, counted)
 
-        count(SimulatedCluster, "bounds", "ListOffsets")
-        count(SimulatedCluster, "commit", "OffsetCommit")
+        count(BrokerCluster, "bounds", "ListOffsets")
+        count(BrokerCluster, "commit", "OffsetCommit")
         count(ConsumerGroup, "fetch", "OffsetFetch")
         return {}, lambda _consumer: Counter(counts)
 
