@@ -1,0 +1,1 @@
+"""Simulated worlds: whole programs in simulated time, the same for every seed."""
