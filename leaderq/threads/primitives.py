@@ -36,8 +36,7 @@ from threading import main_thread as main_thread
 
 
 def raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Raise ``error`` in the thread of this ident, between two bytecodes; ``None`` takes it back.
-    """
+    """Raise ``error`` in this thread, between two bytecodes; ``None`` takes it back."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread), ctypes.py_object(error) if error is not None else None
     )

@@ -13,8 +13,8 @@ from leaderq.errors import LeaderqError
 from leaderq.term import Term
 from leaderq.testing.nemesis.checkers import Bounds
 from leaderq.testing.nemesis.history import Kind, Line, What
-from leaderq.testing.simulation.chronicle import Chronicle, Verdict, failures, judge
-from leaderq.testing.simulation.cluster import Cluster
+from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures, judge
+from leaderq.testing.simulation.cluster import SimulatedCluster
 from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.scheduler import LifeHangs, World
@@ -99,10 +99,10 @@ class RudeCareer(LeaderCareer):
         self._note(What.HANDED_OVER, term, why=reason.value if reason else "")
 
 
-def lead(life: ElectionLife) -> Verdict:
+def lead(life: ElectionLife) -> LifeVerdict:
     """Lead one life and judge it."""
     world = World(life.seed)
-    cluster = Cluster(
+    cluster = SimulatedCluster(
         world,
         timeout_s=life.timeout_s,
         servers=life.servers,
@@ -126,18 +126,19 @@ def lead(life: ElectionLife) -> Verdict:
             world.run(life.seconds)
             faults.heal_all()
             chronicle.note(What.HEALED)
-            world.run(life.seconds + Bounds(life.timeout_s).leader_s + _CALM_S)
+            leader_s = Bounds(life.timeout_s + cluster.tick_s).leader_s
+            world.run(life.seconds + leader_s + _CALM_S)
         except LifeHangs as error:
             problems.append(str(error))
         chronicle.lines.extend(_accepted(cluster, world.now_s))
-        problems += judge(chronicle.lines, Bounds(life.timeout_s))
+        problems += judge(chronicle.lines, life.timeout_s, cluster.tick_s)
         problems += failures(world)
         history = list(world.lines())
     terms = sum(1 for line in chronicle.lines if line.what is What.INAUGURATED)
-    return Verdict(life, problems, history, terms, world.steps)
+    return LifeVerdict(life, problems, history, terms, world.steps)
 
 
-def _begin(world: World, cluster: Cluster) -> None:
+def _begin(world: World, cluster: SimulatedCluster) -> None:
     def keep_running() -> None:
         for worker in cluster.workers:
             worker.start()
@@ -146,7 +147,7 @@ def _begin(world: World, cluster: Cluster) -> None:
     keep_running()
 
 
-def _accepted(cluster: Cluster, now_s: float) -> Iterable[Line]:
+def _accepted(cluster: SimulatedCluster, now_s: float) -> Iterable[Line]:
     """The fenced writes that ZooKeeper has accepted, in its order."""
     written = {
         path: data for path, data in cluster.znodes().items() if path.startswith(f"{REGISTER}/")

@@ -21,7 +21,7 @@ from leaderq.testing.simulation.scheduler import World
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LifeVerdict:
     """What came of a life: ``problems`` are sentences, and there must be none."""
 
     life: Any
@@ -52,10 +52,16 @@ class Chronicle:
         self._world.note(what.value, process=who or None, **told)
 
 
-def judge(lines: Sequence[Line], bounds: Bounds) -> list[str]:
-    """All that is wrong with this history."""
-    judges = (register_never_falls_back, nothing_after_its_term, led_again)
-    return [problem for one in judges for problem in one(lines, bounds)]
+def judge(lines: Sequence[Line], timeout_s: float, tick_s: float) -> list[str]:
+    """All that is wrong with this history; T is ``timeout_s``.
+
+    Servers end a session up to a tick after T, so somebody leads up to a tick later than promised
+    for ticks that are small beside T.
+    """
+    bounds = Bounds(timeout_s)
+    judges = (register_never_falls_back, nothing_after_its_term)
+    problems = [problem for one in judges for problem in one(lines, bounds)]
+    return problems + led_again(lines, Bounds(timeout_s + tick_s))
 
 
 def failures(world: World) -> list[str]:

@@ -34,7 +34,7 @@ ADDRESS = "10.0.0.0:2181"
 class SimulatedGuardian:
     """Watches over one simulated worker."""
 
-    def __init__(self, cluster: Cluster, worker: Process) -> None:
+    def __init__(self, cluster: SimulatedCluster, worker: Process) -> None:
         self.process = cluster.world.process(f"{worker.name}/guardian", worker.host)
         self._cluster = cluster
         self._worker = worker
@@ -111,7 +111,7 @@ class SimulatedWorker:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimulatedCluster,
         name: str,
         make: Callable[[], ILeaderCareer],
         *,
@@ -185,7 +185,7 @@ class SimulatedWorker:
         self.cluster.terminate(self.process)
 
 
-class Cluster:
+class SimulatedCluster:
     """Servers, a network and workers in one world."""
 
     def __init__(

@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 
 from leaderq.testing.nemesis.history import Kind, What
 from leaderq.testing.simulation.chronicle import Chronicle
-from leaderq.testing.simulation.cluster import Cluster, SimulatedWorker
+from leaderq.testing.simulation.cluster import SimulatedCluster, SimulatedWorker
+
+Fault = Callable[[SimulatedCluster, SimulatedWorker], Callable[[], None]]
+"""Does a fault to a worker, or to what it needs; returns what heals it."""
 
 
 class Faults:
@@ -15,7 +18,9 @@ class Faults:
     ``kinds``: those to draw from; by default all that a simulation knows (:data:`KINDS`).
     """
 
-    def __init__(self, cluster: Cluster, chronicle: Chronicle, kinds: Sequence[Kind] = ()) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, chronicle: Chronicle, kinds: Sequence[Kind] = ()
+    ) -> None:
         self._cluster = cluster
         self._world = cluster.world
         self._chronicle = chronicle
@@ -67,29 +72,29 @@ def _nothing() -> None:
     return None
 
 
-def _kill_worker(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _kill_worker(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
     worker.process.kill()
     return _nothing
 
 
-def _kill_guardian(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _kill_guardian(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
     if worker.guardian is not None:
         worker.guardian.process.kill()
     return _nothing
 
 
-def _kill_both(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _kill_both(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
     cluster.network.lose_host(worker.process.host)
     return _nothing
 
 
-def _freeze_worker(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _freeze_worker(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
     process = worker.process
     process.freeze()
     return process.thaw
 
 
-def _freeze_both(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _freeze_both(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
     both = [worker.process, *([worker.guardian.process] if worker.guardian is not None else [])]
     for one in both:
         one.freeze()
@@ -101,15 +106,15 @@ def _freeze_both(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None
     return thaw
 
 
-def _freeze_guardian(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _freeze_guardian(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
     if worker.guardian is None:
         return _nothing
     worker.guardian.process.freeze()
     return worker.guardian.process.thaw
 
 
-def _cut(there: bool, back: bool) -> Callable[[Cluster, SimulatedWorker], Callable[[], None]]:
-    def cut(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _cut(there: bool, back: bool) -> Fault:
+    def cut(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
         host = worker.process.host
         cluster.network.cut(host, there=there, back=back)
         return lambda: cluster.network.heal(host)
@@ -117,47 +122,47 @@ def _cut(there: bool, back: bool) -> Callable[[Cluster, SimulatedWorker], Callab
     return cut
 
 
-def _reset(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _reset(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
     cluster.network.reset(worker.process)
     return _nothing
 
 
-def _end_session(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _end_session(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
     session = None if worker.runner is None else worker.runner._session
     if session is not None and session.id is not None:
         cluster.ensemble.expire(session.id)
     return _nothing
 
 
-def _a_server(cluster: Cluster) -> int:
+def _a_server(cluster: SimulatedCluster) -> int:
     return int(cluster.world.faults() * len(cluster.network.servers))
 
 
-def _kill_server(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _kill_server(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
     server = _a_server(cluster)
     cluster.ensemble.stop(server)
     return lambda: cluster.ensemble.start(server)
 
 
-def _freeze_server(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _freeze_server(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
     server = _a_server(cluster)
     cluster.ensemble.freeze(server)
     return lambda: cluster.ensemble.thaw(server)
 
 
-def _restart_server(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _restart_server(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
     server = _a_server(cluster)
     cluster.ensemble.stop(server)
     cluster.world.at(0.3, lambda: cluster.ensemble.start(server))
     return _nothing
 
 
-def _step_down(cluster: Cluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _step_down(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
     cluster.terminate(worker.process)
     return _nothing
 
 
-_ACTIONS: dict[Kind, Callable[[Cluster, SimulatedWorker], Callable[[], None]]] = {
+_ACTIONS: dict[Kind, Fault] = {
     Kind.KILL_WORKER: _kill_worker,
     Kind.KILL_GUARDIAN: _kill_guardian,
     Kind.KILL_BOTH: _kill_both,

@@ -23,7 +23,7 @@ from leaderq.queues.wire.payload import encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.retrying import RetryPolicy
 from leaderq.testing import FaultProxy, eventually
-from leaderq.writing import SequencedWriter, writer
+from leaderq.writing import SequencedWriter
 from leaderq.zookeeper import Session, SessionState, end_session
 
 QUICK = RetryPolicy(attempts=3, backoff_s=0.01, jitter=0)
@@ -413,7 +413,7 @@ def test_what_was_claimed_long_ago_is_begun_once_the_session_is_known_to_stand(
     session: Session, monkeypatch: pytest.MonkeyPatch, lock: bool, proofs: int
 ) -> None:
     late, sent = [0.0], []
-    monkeypatch.setattr(writer, "now_s", lambda: now_s() + late[0])
+    monkeypatch.setattr("leaderq.clock.now_s", lambda: now_s() + late[0])
     session.create(PATH)
     session.create(f"{PATH}/queue-", encode([b"a", b"b", b"c"]), sequential=True)
     with consuming(session, lock=lock) as queue:

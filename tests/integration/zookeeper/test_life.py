@@ -16,7 +16,6 @@ from kazoo.protocol.serialization import Sync
 from leaderq.errors import ConnectionLost, NotConnected, SessionClosed
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Session, SessionState, connect, end_session
-from leaderq.zookeeper import client as client_module
 from leaderq.zookeeper.client import TimeWithoutAttempt
 from leaderq.zookeeper.connection import ServerConnection
 from leaderq.zookeeper.private_api import server_socket
@@ -92,7 +91,7 @@ def test_a_session_survives_a_slow_name_lookup_however_long_it_was_connected_bef
     connect.
     """
     may_go_on, seen_so_far, slept_s = threading.Event(), [], [0.0]
-    monkeypatch.setattr(client_module, "monotonic", lambda: monotonic() + slept_s[0])
+    monkeypatch.setattr("leaderq.clock.awake_s", lambda: monotonic() + slept_s[0])
     look_up, look = ServerConnection._expand_client_hosts, TimeWithoutAttempt.look
 
     def look_up_slowly(connection: ServerConnection) -> list[tuple[str, str, int]]:

@@ -127,7 +127,7 @@ def test_whoever_gives_up_tells_how_many_relied_on_it(pool, monkeypatch):
     # the machine's clock stands until all have come; whoever waits looks at it each time its wait
     # is over
     now = [0.0]
-    monkeypatch.setattr("leaderq.timeouts.now_s", lambda: now[0])
+    monkeypatch.setattr("leaderq.clock.now_s", lambda: now[0])
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     coordinator.enqueue("k", owner=None)
     patient = pool.submit(coordinator.enqueue, "k", timeout_s=0.05)

@@ -67,7 +67,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
             self.start = lambda: run(self)
 
     passing = Time()
-    monkeypatch.setattr(delivery, "now_s", lambda: passing.now_s)
+    monkeypatch.setattr("leaderq.clock.now_s", lambda: passing.now_s)
     monkeypatch.setattr(delivery, "Service", AtOnce)
     return passing
 

@@ -62,7 +62,7 @@ def test_a_commit_that_is_slow_because_it_is_tried_again_and_again_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     times = iter(range(100))
-    monkeypatch.setattr("leaderq.kafka.consuming.commits.now_s", lambda: float(next(times)))
+    monkeypatch.setattr("leaderq.clock.now_s", lambda: float(next(times)))
     store: Any = SlowStore()
     commits = OffsetCommits(store, NOBODY)
     commits.request({A: 5}, in_hand=True)

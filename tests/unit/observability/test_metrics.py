@@ -186,7 +186,7 @@ def test_every_value_of_a_closed_label_is_there_from_the_start(scraped):
 
 def test_a_stage_counts_in_the_bucket_of_its_length(scraped, monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr(metrics, "now_s", lambda: clock[0])
+    monkeypatch.setattr("leaderq.clock.now_s", lambda: clock[0])
     scraped.events.publish(StageBegan(*ME, 7, Stage.EXECUTION))
     clock[0] = 130.0
     scraped.events.publish(StageBegan(*ME, 7, Stage.HANDOVER))

@@ -34,7 +34,6 @@ from leaderq.producing import (
     ProducerRetry,
     Settlement,
     WhenFull,
-    sending,
 )
 from leaderq.testing import eventually
 
@@ -139,7 +138,7 @@ def test_a_busy_sink_is_given_the_same_records_and_nothing_else(
     producer: Make, sink: ScriptedSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def is_busy(batch: Any) -> BatchOutcome:
-        monkeypatch.setattr(sending, "now_s", lambda: now_s() + 1000.0)
+        monkeypatch.setattr("leaderq.clock.now_s", lambda: now_s() + 1000.0)
         raise SinkBusy("still at it")
 
     sink.now(is_busy, is_busy, takes)

@@ -6,7 +6,6 @@ import pytest
 
 from leaderq.queues import DistributedQueue
 from leaderq.queues.consumers import QueueOptions
-from leaderq.queues.consuming import prefetch
 from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.prefetch import Prefetch
 from leaderq.queues.wire.names import QueueKind, prefix_for, sort_key
@@ -41,7 +40,7 @@ def test_so_many_are_handed_out_before_a_newcomer_that_is_more_urgent(slack: int
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, in seconds, as its only entry."""
     now = [1000.0]
-    monkeypatch.setattr(prefetch, "now_s", lambda: now[0])
+    monkeypatch.setattr("leaderq.clock.now_s", lambda: now[0])
     return now
 
 

@@ -8,7 +8,7 @@ import pytest
 from held import WAIT_S, Held, Told, in_thread
 
 from leaderq.errors import DeadlineExceeded
-from leaderq.singular import SingularUpdateQueue, request
+from leaderq.singular import SingularUpdateQueue
 from leaderq.singular.request import Home, RequestFuture
 from leaderq.testing import eventually
 
@@ -27,8 +27,8 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time of deadlines."""
     clock = Clock()
-    monkeypatch.setattr(request, "now_s", clock)
-    monkeypatch.setattr("leaderq.singular.queue.now_s", clock)
+    monkeypatch.setattr("leaderq.clock.now_s", clock)
+    monkeypatch.setattr("leaderq.clock.now_s", clock)
     return clock
 
 
@@ -130,7 +130,7 @@ def test_a_request_begun_just_as_its_deadline_is_looked_at_is_not_expired(
         assert one.begin()
         return 2.0
 
-    monkeypatch.setattr(request, "now_s", begin_meanwhile)
+    monkeypatch.setattr("leaderq.clock.now_s", begin_meanwhile)
     assert not one.expire_if_due()
     assert one.running()
 

@@ -9,7 +9,7 @@ import pytest
 from held import WAIT_S, Held, Told, in_thread
 
 from leaderq.errors import WouldDeadlock
-from leaderq.singular import SingularUpdateQueue, writer
+from leaderq.singular import SingularUpdateQueue
 from leaderq.singular.writer import AgeMarks
 from leaderq.testing import eventually
 
@@ -28,7 +28,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time of the figures."""
     clock = Clock()
-    monkeypatch.setattr(writer, "now_s", clock)
+    monkeypatch.setattr("leaderq.clock.now_s", clock)
     return clock
 
 

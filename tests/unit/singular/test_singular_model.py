@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from leaderq.errors import DeadlineExceeded, QueueClosed, QueueFull, RequestCancelled
-from leaderq.singular import RequestFuture, SingularUpdateQueue, queue, request
+from leaderq.singular import RequestFuture, SingularUpdateQueue
 from leaderq.testing import eventually
 
 CAPACITY = 4
@@ -37,8 +37,8 @@ class Life(RuleBasedStateMachine):
         super().__init__()
         self.at_s = 1000.0
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(request, "now_s", lambda: self.at_s)
-        self.patch.setattr(queue, "now_s", lambda: self.at_s)
+        self.patch.setattr("leaderq.clock.now_s", lambda: self.at_s)
+        self.patch.setattr("leaderq.clock.now_s", lambda: self.at_s)
         self.step = threading.Semaphore(0)
         self.begun: list[int] = []
         self.numbers = 0
