@@ -21,8 +21,12 @@ from leaderq.testing.simulation.cluster import SimulatedCluster
 from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.kafka.faults import DrainFaults
-from leaderq.testing.simulation.kafka.installing import kafka_installed, simulated_kafka
-from leaderq.testing.simulation.kafka.network import KafkaLines, SimulatedKafka
+from leaderq.testing.simulation.kafka.installing import (
+    KafkaLines,
+    kafka_installed,
+    simulated_kafka,
+)
+from leaderq.testing.simulation.kafka.network import SimulatedKafka
 from leaderq.testing.simulation.kafka.partition_log import PartitionLog
 from leaderq.testing.simulation.scheduler import LifeHangs, World
 from leaderq.zookeeper import Create
