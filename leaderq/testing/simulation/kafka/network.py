@@ -142,6 +142,7 @@ class BrokerLink:
             request = self.cluster.send(broker, work, there_s, back_s)
             self.kafka.wake_if_changed()
         is_lost = there_s == inf or back_s == inf
+        breaks_s = min(breaks_s, self._request_timeout_s)  # no client waits longer
         return SentRequest(request, sent_s, sent_s + breaks_s if is_lost else inf)
 
     def is_answered(self, sent: SentRequest) -> bool:
