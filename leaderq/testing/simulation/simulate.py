@@ -129,6 +129,7 @@ def _lead(life: _UserLife) -> int:
             problems += _twice(life.acts) + _skipped(life, topics)
             problems += [one for one in failures(world) if "did not answer within" not in one]
             history = list(world.lines())
+            problems += _idle(life, history)
     finally:
         heard_by(None)
     if problems:
@@ -225,3 +226,11 @@ def _twice(acts: Iterable[str]) -> list[str]:
 def _skipped(life: _UserLife, wanted: Iterable[tuple[Partition, int]]) -> list[str]:
     missing = [f"{where}@{at}" for where, at in wanted if (where, at) not in life.handled]
     return [f"skipped: {', '.join(missing)}"] if missing else []
+
+
+def _idle(life: _UserLife, history: Iterable[str]) -> list[str]:
+    """A career that never does anything would pass all else."""
+    if life.acts or life.handled:
+        return []
+    logged = next((line for line in history if " logged " in line), "nothing was logged")
+    return [f"it did nothing in this life, or never called acted(): {logged}"]
