@@ -335,9 +335,7 @@ def _effects_judged(
     wanted = [f"{where}@{offset}" for where, end in ends.items() for offset in range(end)]
     if life.store == "zookeeper":
         znodes = cluster.znodes()
-        found = [
-            znodes[path].decode() for path in sorted(znodes) if path.startswith(f"{EFFECTS}/")
-        ]
+        found = [znodes[path].decode() for path in sorted(znodes) if path.startswith(f"{EFFECTS}/")]
         return not_exactly_once(found, wanted)
     seen = [
         (row.value or b"").decode()

@@ -90,9 +90,7 @@ def simulate(
     """
     lives = terms = acts = 0
     for seed in range(seeds) if isinstance(seeds, int) else seeds:
-        life = _UserLife(
-            seed, career, candidates, records, partitions, faults, seconds, timeout_s
-        )
+        life = _UserLife(seed, career, candidates, records, partitions, faults, seconds, timeout_s)
         terms += _lead(life)
         lives, acts = lives + 1, acts + len(life.acts)
     return SimulationReport(lives, terms, acts)
