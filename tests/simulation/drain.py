@@ -63,7 +63,7 @@ class Handled(NamedTuple):
     offset: int
 
 
-# ---- judges ------------------------------------------------------------------------------------------
+# ---- judges --------------------------------------------------------------------------------------
 
 
 def skipped(handled: Iterable[Handled], ends: dict[Partition, int]) -> list[str]:
@@ -137,7 +137,7 @@ def not_committed(committed: dict[Partition, int], ends: dict[Partition, int]) -
     ]
 
 
-# ---- the life ----------------------------------------------------------------------------------------
+# ---- the life ------------------------------------------------------------------------------------
 
 
 class _Witness:
