@@ -195,11 +195,11 @@ def _filled(life: _UserLife, career: Any, kafka: SimulatedKafka) -> list[tuple[P
     topics = [career.topics] if isinstance(career.topics, str) else list(career.topics)
     wanted = []
     for topic in topics:
-        kafka.acts(lambda all_, name=topic: all_.create_topic(name, life.partitions))
+        kafka.acts(lambda all_, name=topic: all_.create_topic(name, life.partitions))  # type: ignore[misc]
         for number in range(life.records):
             where = Partition(topic, number % life.partitions)
             row = Record(topic, where.number, -1, 0, b"%d" % number, b"%d" % number, [])
-            kafka.acts(lambda all_, at=where, one=row: all_.log_of(at).append([one]))
+            kafka.acts(lambda all_, at=where, one=row: all_.log_of(at).append([one]))  # type: ignore[misc]
             wanted.append((where, number // life.partitions))
     return wanted
 

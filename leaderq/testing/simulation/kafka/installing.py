@@ -115,4 +115,4 @@ def heal_brokers(kafka: SimulatedKafka) -> None:
     """Start, or thaw, all brokers that are not there."""
     for broker in kafka.cluster.brokers:
         if kafka.cluster.state_of(broker) is not BrokerState.UP:
-            kafka.acts(lambda cluster, at=broker: cluster.start(at))
+            kafka.acts(lambda cluster, at=broker: cluster.start(at))  # type: ignore[misc]
