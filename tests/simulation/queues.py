@@ -407,38 +407,41 @@ def nothing_lost(lines: Sequence[QueueLine], rules: Rules) -> list[str]:
 
 
 def held_by_one(lines: Sequence[QueueLine], rules: Rules) -> list[str]:
-    """Nobody begins what another one works on, or has done.
+    """Nobody begins what another one works on, or has done; and nobody acknowledges what is not
+    his.
 
     Allowed with a lock path: that one has died, or its session was over before. Without one:
     never, but for what has failed. After an acknowledgement: never.
     """
-    problems = []
+    problems: list[str] = []
     holders: dict[str, dict[str, str]] = {}
     acked: set[str] = set()
     for one in lines:
         held = holders.setdefault(one.item, {})
         if one.step is Step.BEGUN:
+            what = f"{one.item} begun by {one.who} at {one.at_s:.3f}"
             if one.item in acked:
-                problems.append(f"{one.item} begun by {one.who} after its acknowledgement")
-            for who, state in held.items():
-                problems.append(
-                    f"{one.item} begun by {one.who} at {one.at_s:.3f}: {who} has {state} it"
-                )
+                problems.append(f"{what} after its acknowledgement")
+            problems += [f"{what}: {who} has {state} it" for who, state in held.items()]
             held[one.who] = "begun"
-        elif one.step is Step.DONE:
+        elif one.step is Step.DONE and one.who in held:
             held[one.who] = "done"
-        elif one.step is Step.RAISED:
-            held.pop(one.who, None)
         elif one.step is Step.ACKED:
-            if one.item in acked:
-                problems.append(f"{one.item} acknowledged twice, by {one.who} last")
+            if one.who not in held or one.item in acked:
+                problems.append(f"{one.item} acknowledged by {one.who}, who has it no more")
             acked.add(one.item)
-        elif one.step is Step.SESSION_OVER and rules.is_locking:
-            held.pop(one.who, None)
-        elif one.step is Step.DIED and rules.is_locking:
-            for others in holders.values():
-                others.pop(one.who, None)
+        else:
+            _let_go(one, holders, rules)
     return problems
+
+
+def _let_go(one: QueueLine, holders: dict[str, dict[str, str]], rules: Rules) -> None:
+    is_over = one.step is Step.SESSION_OVER and rules.is_locking
+    if is_over or one.step is Step.RAISED:
+        holders[one.item].pop(one.who, None)
+    elif one.step is Step.DIED and rules.is_locking:
+        for held in holders.values():
+            held.pop(one.who, None)
 
 
 def never_before_its_time(lines: Sequence[QueueLine]) -> list[str]:
