@@ -17,7 +17,7 @@ from unittest import mock
 from leaderq import Candidate, Session, connect
 from leaderq.election.decision import Role
 from leaderq.errors import Deposed
-from leaderq.events import Event, EventBus, TermBegan
+from leaderq.events import Event, EventBus, Standing, TermBegan
 from leaderq.term import OpenTerm, Reason
 from leaderq.testing.simulation.chronicle import failures
 from leaderq.testing.simulation.cluster import ADDRESS, SimulatedCluster
@@ -60,7 +60,9 @@ def _led(seed: int, scenario: Callable[[Scene], None], options: dict[str, Any]) 
             assert failures(world) == []
         except AssertionError as error:
             history = "\n".join([*world.lines()][-40:])
-            raise AssertionError(f"seed {seed} at {world.now_s:.3f} s: {error}\n{history}") from error
+            raise AssertionError(
+                f"seed {seed} at {world.now_s:.3f} s: {error}\n{history}"
+            ) from error
 
 
 class Actor:
@@ -109,12 +111,12 @@ class Actor:
         return self.await_term()
 
     def wait_in_line(self) -> None:
+        """Let it stand; returns when it has watched another one for a moment."""
+        before = len(self.events(Standing))
         self.stand()
-        self.scene.until(lambda: self.candidate.role is Role.WAITING and self.is_in_line)
-
-    @property
-    def is_in_line(self) -> bool:
-        return self.session.id in self.scene.line().values()
+        self.scene.until(lambda: len(self.events(Standing)) > before)
+        self.scene.run(0.1)
+        assert self.candidate.role is Role.WAITING, f"{self.name} is {self.candidate.role.name}"
 
     def conclude(self, term: OpenTerm, reason: Reason = Reason.WITHDRAWN) -> bool:
         return self.do(lambda: self.candidate.conclude(term, reason))
@@ -124,9 +126,7 @@ class Actor:
 
     def believes(self, term: OpenTerm) -> bool:
         """Whether ``check()`` would pass in its process now."""
-        return (
-            self.process.alive and not term._over and self.process.clock_s() < term.deadline
-        )
+        return self.process.alive and not term._over and self.process.clock_s() < term.deadline
 
     def refuses(self, term: OpenTerm) -> bool:
         """Whether ``check()`` raises in its process."""
@@ -176,7 +176,7 @@ class Job:
     def _run(self) -> None:
         try:
             self._result = self._what()
-        except Exception as error:  # noqa: BLE001 - handed on
+        except Exception as error:
             self._error = error
         self.is_done = True
 
@@ -219,8 +219,9 @@ class Scene:
                     connection._lost_xid = xid
             real(connection, xid, request)
 
-        with installed(self.world, self.network), mock.patch.object(
-            Connection, "_arrived", arrived
+        with (
+            installed(self.world, self.network),
+            mock.patch.object(Connection, "_arrived", arrived),
         ):
             yield self
 
@@ -357,31 +358,37 @@ class _Servers:
 # -- kinds of requests -----------------------------------------------------------------------------
 
 
-def _paths(request: Any) -> list[str]:
-    operations = getattr(request, "operations", None) or [request]
-    return [str(getattr(one, "path", "")) for one in operations]
+def _names(request: Any, path: str) -> bool:
+    """Whether one of the operations of a transaction is about ``path``."""
+    packed = path.encode()
+    return len(packed).to_bytes(4, "big") + packed in request.serialize()
+
+
+def _path(request: Any) -> str:
+    return str(getattr(request, "path", ""))
 
 
 def is_create(request: Any) -> bool:
     """The creation of a znode in the line."""
-    return request.type in (1, 15) and _paths(request)[0].startswith(LINE + "/")
-
-
-def is_claim(request: Any) -> bool:
-    """The transaction by which a term is won."""
-    return is_multi(request) and f"{FOLDER}/term" in _paths(request)
+    return request.type in (1, 15) and _path(request).startswith(f"{LINE}/")
 
 
 def is_multi(request: Any) -> bool:
     return bool(request.type == 14)
 
 
+def is_claim(request: Any) -> bool:
+    """The transaction by which a term is won."""
+    return is_multi(request) and _names(request, f"{FOLDER}/control")
+
+
+def is_release(request: Any) -> bool:
+    """The transaction by which a term is given back: two operations name the znode of the line."""
+    return is_multi(request) and request.count == 3 and not is_claim(request)
+
+
 def is_listing(request: Any) -> bool:
-    return request.type in (8, 12) and _paths(request) == [LINE]
-
-
-def is_delete(request: Any) -> bool:
-    return request.type == 2 and _paths(request)[0].startswith(LINE + "/")
+    return request.type in (8, 12) and _path(request) == LINE
 
 
 def is_close(request: Any) -> bool:
