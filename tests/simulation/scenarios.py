@@ -65,6 +65,16 @@ def _led(seed: int, scenario: Callable[[Scene], None], options: dict[str, Any]) 
             ) from error
 
 
+def lives(scenario: Callable[[Scene], None], seeds: int, **options: Any) -> list[list[str]]:
+    """Who believed beside whom in each of so many lives, for what is known and not mended yet."""
+    found = []
+    for seed in range(seeds):
+        with Scene(World(f"{scenario.__name__}/{seed}"), **options).led() as one:
+            scenario(one)
+            found.append(one.overlaps)
+    return found
+
+
 class Actor:
     """A simulated process with a session of its own, and a candidate of career ``c``."""
 
