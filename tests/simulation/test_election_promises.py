@@ -4,7 +4,7 @@ their ends, and what a review found, as scenarios in simulated time.
 What is known and not mended yet is asserted as it is today, and named for the issue it waits for.
 """
 
-from __future__ import annotations
+from __future__ import annotations  # noqa: I001
 
 from collections.abc import Callable
 
@@ -28,6 +28,7 @@ from simulation.scenarios import (
     lives,
     scene,
 )
+import itertools
 
 CONTROL = f"{FOLDER}/control"
 
@@ -69,9 +70,7 @@ def workers(
     """Workers in this order of the line; the first leads."""
     made = []
     for name in names:
-        worker = s.cluster.worker(
-            name, lambda name=name: career(s, name), career="c", **settings
-        )
+        worker = s.cluster.worker(name, lambda name=name: career(s, name), career="c", **settings)
         worker.start()
         made.append(worker)
         s.until(lambda: len(s.line()) == len(made))
@@ -200,7 +199,7 @@ def test_code_that_raises_ends_its_term_and_stands_again_after_a_pause(s: Scene)
     workers(s, "a", cool_off_s=1.0)
     s.until(lambda: len(seen(s, "inaugurated")) == 4)
     times = seen(s, "inaugurated")
-    assert all(later - former >= 0.5 for former, later in zip(times, times[1:], strict=False))
+    assert all(later - former >= 0.5 for former, later in itertools.pairwise(times))
 
 
 # -- leases, claims and releases -------------------------------------------------------------------
