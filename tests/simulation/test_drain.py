@@ -13,7 +13,7 @@ import drain as lives
 import pytest
 
 from leaderq.kafka.record import Partition
-from leaderq.testing.simulation import CareerFailed, simulate
+from leaderq.testing.simulation import LifeFailed, simulate
 
 LIVES = int(os.environ.get("LEADERQ_LIVES", "300"))
 P = Partition("t", 0)
@@ -68,9 +68,9 @@ def test_the_page_finds_a_counter_over_terms_and_mends_it() -> None:
     page = (Path(lives.__file__).parents[2] / "docs/simulation.rst").read_text()
     blocks = re.findall(r"code-block:: python\n\n((?:   .*\n|\n)+)", page)
     names: dict[str, Any] = {"__name__": "page"}
-    for block in (blocks[0], blocks[2]):
+    for block in blocks:
         exec(re.sub("(?m)^   ", "", block), names)
-    with pytest.raises(CareerFailed, match="done 2 times: invoice 1") as failed:
+    with pytest.raises(LifeFailed, match="done 2 times: invoice 1") as failed:
         simulate(names["Invoices"], seeds=100)
     assert failed.value.seed == 1
     assert simulate(names["MendedInvoices"], seeds=20).acts > 20
