@@ -358,15 +358,10 @@ class SimulatedConsumer(ConsumerBase):
             if self._fetches:
                 sent = [each for each, _ in self._fetches.values()]
                 self._link.wait(sent, min(until_s, clock.now_s() + self._link.late_in_s(sent)))
-            else:
-                self._link.await_change(
-                    partial(_has_changed, self._link.cluster, self._seen()), left_s
-                )
-
-    def _seen(self) -> int:
-        """How much had changed when the last partition was found empty."""
-        readings = [each for each in self._held.values() if each is not None]
-        return max((each.seen for each in readings), default=-1)
+                continue
+            looked = self._link.cluster.log_changes
+            if not any(map(partial(_is_to_fetch, looked), self._held.values())):
+                self._link.await_change(partial(_has_changed, self._link.cluster, looked), left_s)
 
     def _send_fetches(self) -> None:
         """Ask each leader for what it leads; one request at a time, and none without news."""
@@ -374,9 +369,7 @@ class SimulatedConsumer(ConsumerBase):
         cluster = self._link.cluster
         wanted: dict[int, dict[Partition, _Reading]] = {}
         for where, reading in self._held.items():
-            if reading is None or reading.is_resting or reading.fetched:
-                continue
-            if reading.seen == cluster.log_changes:
+            if reading is None or not _is_to_fetch(cluster.log_changes, reading):
                 continue
             leader = cluster.leader_of(where)
             if leader is None:
@@ -490,6 +483,13 @@ class SimulatedConsumer(ConsumerBase):
     def close(self) -> None:
         self._allowed = may_not_join
         self._client = None
+
+
+def _is_to_fetch(looked: int, reading: _Reading | None) -> bool:
+    """Whether there may be something to fetch, that many changes having been made."""
+    if reading is None or reading.is_resting or reading.fetched:
+        return False
+    return reading.seen != looked
 
 
 def _has_changed(cluster: BrokerCluster, seen: int) -> bool:

@@ -435,6 +435,20 @@ def test_an_idle_poll_costs_few_requests(scene: Scene) -> None:
     assert scene.network.requests - requests <= 10
 
 
+@pytest.mark.parametrize("resting", [(), (WHERE,)])
+def test_a_poll_of_what_has_no_position_or_rests_waits_and_ends(
+    scene: Scene, resting: tuple[Partition, ...]
+) -> None:
+    scene.feed(b"1")
+    consumer = scene.consumer()
+    assert consumer.join(lambda: None, 1.0)
+    if resting:
+        consumer.seek({WHERE: 0}, resting)
+    before = scene.time()
+    assert consumer.poll(1.0, 10) == {}
+    assert scene.time() == pytest.approx(before + 1.0)
+
+
 def test_nobody_there_is_waited_for_as_long_as_was_asked(scene: Scene) -> None:
     consumer = scene.member()
     scene.kafka.acts(lambda cluster: cluster.freeze(0))
