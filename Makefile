@@ -8,9 +8,10 @@ MINUTES ?= 60
 CHANGES ?= 100
 TIMES   ?= 20
 SEEDS   ?= 1000
+STEPS   ?= 1000000
 JOBS    ?= 2
 
-.PHONY: demo simulate test test-long quick docs help lint unit faults soak queue-soak losses rude histories mutants compat lock bench servers clean
+.PHONY: demo simulate conformance test test-long quick docs help lint unit faults soak queue-soak losses rude histories mutants compat lock bench servers clean
 
 demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; under two minutes
 	@$(BIN)/leaderq demo
@@ -33,6 +34,10 @@ quick: lint  ## linters, types, layers, unit tests and one test on servers a pac
 # its history: make simulate KIND="elections of rude careers" SEED=4711.
 simulate: $(READY)  ## lives in simulated time: SEEDS=100000, or KIND="elections of rude careers" SEED=4711
 	@PYTHONPATH=.:tests $(BIN)/python -m simulation --seeds $(SEEDS) $(if $(KIND),--kind "$(KIND)") $(if $(SEED),--seed $(SEED))
+
+# The simulated ensemble beside a real server, step by step: STEPS=1000000.
+conformance: $(READY)  ## the simulated ZooKeeper beside a real one: STEPS=1000000
+	@LEADERQ_CONFORMANCE_STEPS=$(STEPS) $(BIN)/python -m pytest --timeout 0 tests/integration/zookeeper/test_simulated_ensemble.py
 
 help:  ## this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leaderq.producing import EVERY_ITEM, BufferedProducer, ProducerRetry, Sink
+from leaderq.producing import EVERY_ITEM, BufferedProducer, Retry, Sink
 from leaderq.testing import eventually
 
 RECORDS = 200
@@ -47,7 +47,7 @@ def loses_nothing(
     end: Callable[[], None] = lambda: None,
 ) -> None:
     """Send 200 records into the outage, end it, and find all of them stored in order."""
-    retry = ProducerRetry(first_s=0.001, max_s=0.02)
+    retry = Retry(first_s=0.001, most_s=0.02)
     with BufferedProducer(
         sink, journal=journal, persistence=EVERY_ITEM, linger_s=0.0, retry=retry, max_items=50
     ) as producer:

@@ -12,7 +12,7 @@ import sys
 import threading
 
 from leaderq import LeaderqError, connect
-from leaderq.queues import TEXT, DistributedQueue, RetryPolicy
+from leaderq.queues import TEXT, DistributedQueue, Retry
 
 
 def main(name: str) -> None:
@@ -27,7 +27,7 @@ def main(name: str) -> None:
     signal.signal(signal.SIGINT, lambda *_: is_over.set())
     # With a lock path a mail is deleted only after it was sent, and goes to another mailer if this
     # one dies.
-    policy = RetryPolicy(attempts=3, backoff_s=0.2)
+    policy = Retry(attempts=3, first_s=0.2)
     with (
         connect(os.environ.get("LEADERQ_ZOOKEEPER", "127.0.0.1:2181")) as session,
         DistributedQueue(

@@ -28,7 +28,7 @@ from leaderq.coalescing.rules import CoordinatorStats, Debounce, KeyCounts, Over
 from leaderq.coalescing.timer import KeyTimer
 from leaderq.coalescing.token import Key, RunResult, Token, TokenStage, require_done
 from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
-from leaderq.threads import primitives
+from leaderq.threads import PerThread, primitives
 from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
@@ -608,7 +608,7 @@ class KeyTable(Generic[Key]):
             self.emptied.set()
         if not calls:
             return
-        todo, is_inner = _mine.calls, bool(_mine.calls)
+        todo, is_inner = _mine.value, bool(_mine.value)
         todo.extend((self, call, token) for call, token in calls)
         error: BaseException | None = None
         while todo and not is_inner:
@@ -631,11 +631,5 @@ class KeyTable(Generic[Key]):
             raise
 
 
-class _Mine(primitives.local):
-    """The calls that this thread makes; the first of them is under way."""
-
-    def __init__(self) -> None:
-        self.calls: deque[tuple[KeyTable[Any], Wake, AnyToken]] = deque()
-
-
-_mine = _Mine()
+_mine: PerThread[deque[tuple[KeyTable[Any], Wake, AnyToken]]] = PerThread(deque)
+"""The calls that this thread makes; the first of them is under way."""

@@ -9,7 +9,6 @@ because every process of a host can read every command line. A file may hold it 
 # ruff: noqa: RUF009  (every call in the table below makes a dataclasses.field)
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -113,7 +112,7 @@ class Row:
 
 def new_candidate_id() -> str:
     """A name for this process among the candidates: host, process id and four random digits."""
-    return f"{os.uname().nodename}-{host.pid()}-{chance.token_bytes(2).hex()}"
+    return f"{host.name()}-{host.pid()}-{chance.token_bytes(2).hex()}"
 
 
 def setting(

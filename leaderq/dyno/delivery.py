@@ -14,8 +14,7 @@ from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame
 from leaderq.errors import ConfigurationError, LeaderqError, told
-from leaderq.retrying import RetryPolicy
-from leaderq.threads import Service, primitives
+from leaderq.threads import Retry, Service, primitives
 from leaderq.zookeeper import Operation
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class SettlesDeliveries(Protocol):
     """The methods that a delivery needs of its queue; each writes one transition, or raises."""
 
     bodies: Bodies
-    retry: RetryPolicy
+    retry: Retry
 
     def acknowledge(
         self, deliveries: Sequence[Delivery], also: tuple[Operation, ...] = ()
@@ -143,7 +142,7 @@ class Delivery:
         error: BaseException | str | None = None,
         *,
         delay_s: Seconds | None = None,
-        retry: RetryPolicy | None = None,
+        retry: Retry | None = None,
     ) -> None:
         """It failed: it is delivered again after the back-off of ``retry`` (the queue's policy if
         ``None``), or after ``delay_s`` seconds, or is dead if it has failed as often as the policy
@@ -155,7 +154,7 @@ class Delivery:
         if policy.is_exhausted(failures):
             self.queue.settle_kill(self, "attempts", state)
         else:
-            wait_s = policy.wait_s(failures) if delay_s is None else delay_s
+            wait_s = policy.delay_s(failures) if delay_s is None else delay_s
             self.queue.settle_rest(self, wait_s, state)
 
     def release(self) -> None:

@@ -29,8 +29,8 @@ from leaderq.errors import (
     ZooKeeperError,
 )
 from leaderq.reading import SizedReader, children_of
-from leaderq.retrying import RetryPolicy, retry_until_connected
-from leaderq.threads import primitives
+from leaderq.retrying import retry_until_connected
+from leaderq.threads import Retry, primitives
 from leaderq.writing import SequencedWriter
 from leaderq.writing.outcomes import outcomes
 from leaderq.zookeeper import Check, Delete, Session
@@ -52,7 +52,7 @@ class QueueNodes:
     current: str | None
     """The shard to serve first."""
     lease_s: float
-    retry: RetryPolicy
+    retry: Retry
     ageing_s: float | None
     is_closed: bool = False
     _pid: int = field(default_factory=lambda: host.pid())

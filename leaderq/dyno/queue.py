@@ -33,7 +33,8 @@ from leaderq.errors import (
     NoNode,
     TooLarge,
 )
-from leaderq.retrying import RetryPolicy
+from leaderq.retrying import ITEM_RETRY
+from leaderq.threads import Retry
 from leaderq.writing.groups import batched
 from leaderq.writing.outcomes import Outcome, outcomes
 from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SessionState, as_session
@@ -89,14 +90,14 @@ class DynoQueue:
         shards: ShardSupplier | Sequence[str] = ("0",),
         strategy: ShardingStrategy | None = None,
         lease_s: Seconds = 60.0,
-        retry: RetryPolicy | None = None,
+        retry: Retry | None = None,
         ageing_s: Seconds | None = None,
         body_store: BodyStore | None = None,
         body_bytes: int = 64 * 1024,
         name: str = "",
         now_ms: Callable[[], int] | None = None,
     ) -> None:
-        checked_type("retry", retry, RetryPolicy | None)
+        checked_type("retry", retry, Retry | None)
         checked_type("body_store", body_store, BodyStore | None)
         names = (shards,) if isinstance(shards, str) else shards
         supplier = names if isinstance(names, ShardSupplier) else FixedShards(*names)
@@ -117,7 +118,7 @@ class DynoQueue:
             name=name or root.rpartition("/")[2],
             current=supplier.current_shard(),
             lease_s=self.lease_s,
-            retry=retry or RetryPolicy(),
+            retry=retry or ITEM_RETRY,
             ageing_s=None if ageing_s is None else checked_s("ageing_s", ageing_s),
         )
         self._ids = Ids(self._nodes)

@@ -12,13 +12,12 @@ from leaderq.dyno.delivery import Delivery, Ending, StaleLease
 from leaderq.dyno.queue import DynoQueue
 from leaderq.errors import ConfigurationError, QueueClosed, told
 from leaderq.plain import require_finished, require_plain_function
-from leaderq.retrying import RetryPolicy
-from leaderq.threads import Backoff, BackoffPolicy, Service
+from leaderq.threads import Backoff, Retry, Service
 from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
 _WAIT_S = 1.0
-_BACKOFF = BackoffPolicy(0.1, 5.0)
+_BACKOFF = Retry(first_s=0.1, most_s=5.0)
 
 
 class Postpone(Exception):
@@ -63,7 +62,7 @@ class Worker:
         most_s: Seconds | None = None,
         ending: Ending | None = None,
         ending_s: Seconds = 5.0,
-        retry: Mapping[type[BaseException], RetryPolicy | None] | None = None,
+        retry: Mapping[type[BaseException], Retry | None] | None = None,
     ) -> None:
         if threads < 1:
             raise ConfigurationError(f"threads={threads!r}: give 1 or more")
@@ -74,7 +73,7 @@ class Worker:
         for kind, policy in dict[Any, object](self._retry).items():
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
                 raise ConfigurationError(f"retry by {kind!r}: give classes of exceptions")
-            checked_type("retry", policy, RetryPolicy | None)
+            checked_type("retry", policy, Retry | None)
         most_s = None if most_s is None else checked_s("most_s", most_s)
         self._keep = partial(
             queue.keep, most_s=most_s, ending=ending, ending_s=checked_s("ending_s", ending_s)

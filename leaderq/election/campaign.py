@@ -28,12 +28,12 @@ from leaderq.events import (
     WorkResumed,
 )
 from leaderq.term import OpenTerm, Reason, Term
-from leaderq.threads.backoff import Backoff, BackoffPolicy
+from leaderq.threads.retry import Backoff, Retry
 from leaderq.zookeeper import Session
 
 log = logging.getLogger(__name__)
 
-_RETRIES = BackoffPolicy(first_s=0.05, most_s=1.0)
+_RETRIES = Retry(first_s=0.05, most_s=1.0)
 _HANDOVER_SHOWN_AFTER_S = 0.05
 _OPERATOR_PAUSED = "an operator paused the career"
 

@@ -12,15 +12,13 @@ from leaderq.config import Settings
 from leaderq.election.layout import Layout
 from leaderq.errors import LeaderqError, NoNode
 from leaderq.events import EventBus
-from leaderq.kafka.clients import private_api
+from leaderq.kafka.clients import private_api, transport
 from leaderq.kafka.clients.client_options import ClientLibrary, bootstrap_servers, for_all_clients
 from leaderq.kafka.clients.consumer import (
     ConsumerFactory,
     ConsumerSettings,
     TopicPattern,
 )
-from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
-from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import ProducerSettings, TransactionalProducer
 from leaderq.kafka.consuming.consumer_thread import ConsumerThread
 from leaderq.kafka.consuming.read_ahead import BatchLimits
@@ -264,7 +262,7 @@ def _require_topic(environment: Environment, topic: str) -> int | None:
 
 def _consumer_class(client: ClientLibrary) -> ConsumerFactory:
     if client is ClientLibrary.KAFKA_PYTHON:
-        return KafkaPythonConsumer
+        return transport.new_consumer
     # an extra, loaded only where it is asked for
     from leaderq.kafka.clients.confluent_connection import require
 
@@ -310,7 +308,7 @@ def _producer(environment: Environment) -> TransactionalProducer:
         **environment.connection,
     )
     if declared.client is ClientLibrary.KAFKA_PYTHON:
-        return KafkaPythonProducer(settings)
+        return transport.new_producer(settings)
     from leaderq.kafka.clients.confluent_producer import ConfluentProducer
 
     return ConfluentProducer(settings)

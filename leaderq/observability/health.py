@@ -152,7 +152,7 @@ class Health:
         error = self._error
         self._last_term = {
             "number": event.term,
-            "ended": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            "ended": _told(clock.calendar_s()),
             "reason": event.reason.value,
             "clean": event.clean,
             "error": error[1] if error is not None and error[0] == event.term else None,
@@ -160,3 +160,7 @@ class Health:
 
     def _drained(self, event: DrainProgress) -> None:
         self._progress = event
+
+
+def _told(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, timezone.utc).isoformat(timespec="milliseconds")

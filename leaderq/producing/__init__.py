@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from leaderq.producing.account import Balance, BufferState, LossReason, Lost, Settlement, Snapshot
 from leaderq.producing.codec import PLAIN, Codec
 from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal, JournalPlace
-from leaderq.producing.options import Block, ProducerRetry, WhenFull
+from leaderq.producing.options import Block, WhenFull
 from leaderq.producing.producer import BufferedProducer
 from leaderq.producing.sending import SKIP
 from leaderq.producing.sinks import ALL_CONFIRMED, BatchOutcome, CallableSink, QueueSink, Sink
+from leaderq.threads import Retry
 
 if TYPE_CHECKING:
     from leaderq.kafka.sink import KafkaPlace, KafkaSink
@@ -37,8 +38,8 @@ __all__ = [
     "KafkaSink",
     "LossReason",
     "Lost",
-    "ProducerRetry",
     "QueueSink",
+    "Retry",
     "Settlement",
     "Sink",
     "Snapshot",

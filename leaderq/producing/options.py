@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from leaderq.errors import ConfigurationError
 from leaderq.plain import require_plain_function
 from leaderq.producing.account import BufferState, Lost, Watermarks
-from leaderq.threads import BackoffPolicy
+from leaderq.threads import Retry
 
 KeyOf = Callable[[Any], Hashable]
 
@@ -36,42 +36,6 @@ FullPolicy: TypeAlias = Block | WhenFull
 """``Block(timeout_s)``, ``WhenFull.RAISE``, ``WhenFull.DROP_NEWEST``, ``WhenFull.DROP_OLDEST``."""
 
 
-@dataclass(frozen=True)
-class ProducerRetry:
-    """Pauses between attempts: ``first_s``, growing by ``factor`` up to ``max_s``, each cut by up
-    to ``jitter`` of itself at random. If something must be repaired, the pause is ``max_s`` at
-    once.
-
-    ``max_attempts``: a request that failed so many times is lost (``None``: never; the default
-    loses nothing).
-    """
-
-    first_s: float = 0.05
-    max_s: float = 2.0
-    factor: float = 2.0
-    jitter: float = 0.5
-    max_attempts: int | None = None
-
-    def problems(self, name: str = "retry") -> list[str]:
-        found = [
-            f"{name}.{field}={getattr(self, field)!r}: give 0 or more seconds"
-            for field in ("first_s", "max_s")
-            if getattr(self, field) < 0
-        ]
-        if not 0 <= self.jitter <= 1:
-            found.append(f"{name}.jitter={self.jitter!r}: give a share between 0 and 1")
-        if self.factor < 1:
-            found.append(f"{name}.factor={self.factor!r}: give 1 or more")
-        if self.max_attempts is not None and self.max_attempts < 1:
-            found.append(f"{name}.max_attempts={self.max_attempts!r}: give 1 or more")
-        return found
-
-    @property
-    def backoff(self) -> BackoffPolicy:
-        first_s = min(self.first_s, self.max_s)
-        return BackoffPolicy(first_s, self.max_s, factor=self.factor, jitter=self.jitter)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ProducerOptions:
     """See :class:`~leaderq.producing.BufferedProducer` for the meaning of each."""
@@ -79,7 +43,7 @@ class ProducerOptions:
     process: Callable[[Any], Any] | None
     key: KeyOf | None
     workers: int
-    process_retry: ProducerRetry
+    process_retry: Retry
     max_items: int
     max_bytes: int
     high: float
@@ -90,7 +54,7 @@ class ProducerOptions:
     when_full: FullPolicy
     max_waiters: int
     ttl_s: float | None
-    retry: ProducerRetry
+    retry: Retry
     sink_timeout_s: float
     dropped_listener: Callable[[Lost], object] | None
     state_listener: Callable[[BufferState, BufferState], object] | None
@@ -140,7 +104,5 @@ class ProducerOptions:
                     require_plain_function(function, name)
                 except ConfigurationError as exc:
                     problems += exc.problems
-        problems += self.retry.problems()
-        problems += self.process_retry.problems("process_retry")
         if problems:
             raise ConfigurationError(*problems)

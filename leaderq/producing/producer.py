@@ -57,16 +57,17 @@ from leaderq.producing.codec import PLAIN, Codec
 from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
 from leaderq.producing.listeners import resolve
 from leaderq.producing.memory import BufferedRequest, measured, require_hash
-from leaderq.producing.options import Block, FullPolicy, ProducerOptions, ProducerRetry
+from leaderq.producing.options import Block, FullPolicy, ProducerOptions
 from leaderq.producing.sending import Shutdown, SinkSender, journal_reader, process_worker
 from leaderq.producing.sinks import Sink, require_sink
 from leaderq.producing.spill import OnDurable, Spill
-from leaderq.threads import Waker, primitives
+from leaderq.threads import Retry, Waker, primitives
 from leaderq.timeouts import AS_SET, require_timeout
 
 log = logging.getLogger(__name__)
 
-ONCE: Final = ProducerRetry(max_attempts=1)
+ONCE: Final = Retry(attempts=1)
+FOR_EVER: Final = Retry(most_s=2.0)
 _EXIT_S = 2.0
 _DURABLE_S = 60.0
 _FORCED_S = 1.0
@@ -135,7 +136,7 @@ class BufferedProducer(Generic[T]):
         process: Callable[[T], Any] | None = None,
         key: Callable[[T], Hashable] | None = None,
         workers: int = 1,
-        process_retry: ProducerRetry = ONCE,
+        process_retry: Retry = ONCE,
         max_items: int = 10_000,
         max_bytes: int = 64 << 20,
         high: float = 1.0,
@@ -149,7 +150,7 @@ class BufferedProducer(Generic[T]):
         when_full: FullPolicy = Block(60.0),  # noqa: B008 - frozen
         max_waiters: int = 100_000,
         ttl_s: float | None = None,
-        retry: ProducerRetry = ProducerRetry(),  # noqa: B008 - frozen
+        retry: Retry = FOR_EVER,
         sink_timeout_s: float = 10.0,
         dropped_listener: Callable[[Lost], object] | None = None,
         state_listener: Callable[[BufferState, BufferState], object] | None = None,

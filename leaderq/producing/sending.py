@@ -62,7 +62,7 @@ class SinkSender:
 
     def __init__(self, buffer: RequestBuffer, sink: Sink, options: ProducerOptions) -> None:
         self._buffer, self._sink, self._options = buffer, sink, options
-        self._backoff = Backoff(options.retry.backoff)
+        self._backoff = Backoff(options.retry)
         self._said: str | None = None
         self._quiet_until_s: dict[str, float] = {}
         self._rest_until_s = 0.0
@@ -212,7 +212,7 @@ class SinkSender:
     def _persevering(
         self, left: list[BufferedRequest], error: BaseException
     ) -> list[BufferedRequest]:
-        most = self._options.retry.max_attempts
+        most = self._options.retry.attempts
         if most is None:
             return left
         for one in left:
@@ -247,9 +247,9 @@ class SinkSender:
     def _ill(self, error: BaseException) -> None:
         self.retries += 1
         if isinstance(error, SinkBusy):  # it goes on by itself: asking again sends nothing
-            pause_s = min(_BUSY_S, self._options.retry.max_s)
+            pause_s = min(_BUSY_S, self._options.retry.most_s)
         elif isinstance(error, SinkBroken):  # trying again soon will not help
-            pause_s = self._options.retry.max_s
+            pause_s = self._options.retry.most_s
         else:
             pause_s = self._backoff.next_s()
         self._rest_until_s = clock.now_s() + pause_s
@@ -321,12 +321,12 @@ def _processed(
             require_finished(one.output, "process")
         except BaseException as exc:  # noqa: BLE001 - the user's step, also SystemExit: it fails this request, which is told
             attempt += 1
-            if retry.max_attempts is not None and attempt >= retry.max_attempts:
+            if retry.attempts is not None and attempt >= retry.attempts:
                 return one, LossReason.PROCESS, exc
             # Requests done already need not wait for it.
             buffer.processed(ready)
             ready.clear()
-            service.pause(retry.backoff.delay_s(attempt))
+            service.pause(retry.delay_s(attempt))
         else:
             if one.output is SKIP:
                 return one, LossReason.SKIPPED, None

@@ -23,7 +23,7 @@ from leaderq.queues.recipes import (
 from leaderq.queues.serializers import BYTES, JSON, TEXT, QueueSerializer
 from leaderq.queues.sharding import QueueAllocator, QueueSharder, QueueSharderPolicies
 from leaderq.queues.simple_queue import SimpleDistributedQueue
-from leaderq.retrying import RetryPolicy
+from leaderq.threads import Retry
 
 __all__ = [
     "BYTES",
@@ -46,6 +46,6 @@ __all__ = [
     "QueueSerializer",
     "QueueSharder",
     "QueueSharderPolicies",
-    "RetryPolicy",
+    "Retry",
     "SimpleDistributedQueue",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -14,8 +13,8 @@ from typing import Any, Generic, TypeVar
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.plain import require_plain_function
 from leaderq.queues.serializers import BYTES, QueueSerializer
-from leaderq.retrying import RetryPolicy
-from leaderq.threads import primitives
+from leaderq.retrying import ITEM_RETRY
+from leaderq.threads import PerThread, Retry, primitives
 from leaderq.zookeeper import SessionState
 
 
@@ -58,7 +57,7 @@ class QueueOptions(Generic[T]):
     concurrency: int | None = None
     batch_items: int = 100
     error_mode: ErrorMode = ErrorMode.REQUEUE
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    retry: Retry = ITEM_RETRY
     compress: bool = False
     name: str | None = None
     min_items_before_refresh: int = 0
@@ -72,7 +71,7 @@ class QueueOptions(Generic[T]):
         most, flush_s, ahead = self.max_items, self.final_flush_s, self.claim_ahead
         batch, width, refresh = self.batch_items, self.workers, self.min_items_before_refresh
         is_one = self.consumer is None or self.consume_batch is None
-        is_of_threads = not isinstance(self.executor, ProcessPoolExecutor)
+        is_of_threads = not isinstance(self.executor, primitives.ProcessPoolExecutor)
         why = "items are acknowledged by the process that claimed them; give a ThreadPoolExecutor"
         ConfigurationError.unless(
             (is_one, "give either consumer or consume_batch, not both"),
@@ -97,14 +96,14 @@ class QueueOptions(Generic[T]):
         return self.consumer.consume if isinstance(self.consumer, QueueConsumer) else self.consumer
 
 
-class WorkInHand(primitives.local):
+class WorkInHand:
     """What a worker's thread knows of the value that it hands to a consumer."""
 
     def __init__(self) -> None:
         self.may_be_begun: Callable[[], bool] = lambda: True
 
 
-work_in_hand = WorkInHand()
+work_in_hand = PerThread(WorkInHand)
 
 
 @dataclass(eq=False)
@@ -148,7 +147,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         """Called by the queue: returns when the work on ``value`` is done, or raises the error that
         :meth:`task_failed` was given.
         """
-        entry = _Entry(value, work_in_hand.may_be_begun)
+        entry = _Entry(value, work_in_hand.value.may_be_begun)
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed or self.size() < self._capacity)
             if self._is_closed:

@@ -28,8 +28,8 @@ from leaderq.queues.putting import PutListener, Putter
 from leaderq.queues.serializers import BYTES, QueueSerializer
 from leaderq.queues.wire.names import QueueKind, fixed_id, id_of, is_item, prefix_for
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
-from leaderq.retrying import RetryPolicy
-from leaderq.threads import primitives
+from leaderq.retrying import ITEM_RETRY
+from leaderq.threads import Retry, primitives
 from leaderq.zookeeper import AnyClient, Session, as_session
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class QueueRecipe(Generic[T]):
         concurrency: int | None = None,
         batch_items: int = 100,
         error_mode: ErrorMode = ErrorMode.REQUEUE,
-        retry: RetryPolicy | None = None,
+        retry: Retry | None = None,
         compress: bool = False,
         name: str | None = None,
         min_items_before_refresh: int = 0,
@@ -130,7 +130,7 @@ class QueueRecipe(Generic[T]):
             concurrency=concurrency,
             batch_items=batch_items,
             error_mode=error_mode,
-            retry=retry or RetryPolicy(),
+            retry=retry or ITEM_RETRY,
             compress=compress,
             name=name,
             min_items_before_refresh=min_items_before_refresh,

@@ -25,9 +25,9 @@ from leaderq.config import Settings, new_candidate_id
 from leaderq.election import Candidate, EndDetails
 from leaderq.errors import Deposed, NotElected, SessionClosed, WouldDeadlock, told
 from leaderq.events import CoolingOff, EventBus, Stage, StageBegan, TermEnding
-from leaderq.running.supervision import CoolOff, CoolOffPolicy, after_term
+from leaderq.running.supervision import CoolOff, after_term
 from leaderq.term import OpenTerm, Reason, Term
-from leaderq.threads import primitives
+from leaderq.threads import Retry, primitives
 from leaderq.zookeeper import Session, SessionState
 
 _PAUSED_LOOK_S = 0.02
@@ -207,7 +207,9 @@ class _Standing:
             self._record,
             term.reason or Reason.WITHDRAWN,
             lasted_s,
-            CoolOffPolicy(settings.cool_off_s, settings.max_failures, settings.yield_s),
+            Retry(
+                attempts=settings.max_failures, first_s=settings.cool_off_s, most_s=settings.yield_s
+            ),
             stand_again_after_s=term.stand_again_after_s,
         )
         record = self._record

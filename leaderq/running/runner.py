@@ -43,12 +43,11 @@ from leaderq.running.supervision import (
     Allowance,
     Budgets,
     CoolOff,
-    CoolOffPolicy,
     after_term,
     watch_health,
 )
 from leaderq.term import OpenTerm, Reason
-from leaderq.threads import Service, primitives
+from leaderq.threads import Retry, Service, primitives
 from leaderq.zookeeper import AnyClient, as_session
 
 log = logging.getLogger(__name__)
@@ -101,8 +100,10 @@ class Runner:
         self._ended = False
         self._units = 0  # of former terms
         self._failure: LeaderqError | None = None
-        self._cool_off_policy = CoolOffPolicy(
-            self.settings.cool_off_s, self.settings.max_failures, self.settings.yield_s
+        self._cool_off_policy = Retry(
+            attempts=self.settings.max_failures,
+            first_s=self.settings.cool_off_s,
+            most_s=self.settings.yield_s,
         )
 
     # ---- the supervisor's thread ----------------------------------------------------------------

@@ -25,7 +25,7 @@ from leaderq.career import LeaderCareer
 from leaderq.events import Stage
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads import primitives
-from leaderq.threads.backoff import BackoffPolicy
+from leaderq.threads.retry import Retry
 from leaderq.threads.service import Service
 
 log = logging.getLogger(__name__)
@@ -146,15 +146,6 @@ def _is_healthy(career: LeaderCareer, within_s: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class CoolOffPolicy:
-    """Pauses: ``first_s`` after one failure, ``yield_s`` after ``max_failures`` in a row."""
-
-    first_s: float = 1.0
-    max_failures: int = 3
-    yield_s: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
 class CoolOff:
     """How many terms in a row have failed, and for how long and why to cool off now."""
 
@@ -167,31 +158,31 @@ def after_term(
     record: CoolOff,
     reason: Reason,
     lasted_s: float,
-    policy: CoolOffPolicy,
+    policy: Retry,
     *,
     stand_again_after_s: float | None = None,
     chance: float | None = None,
 ) -> CoolOff:
     """The record after a term that ended for ``reason`` after ``lasted_s`` seconds;
-    ``stand_again_after_s``: the time that a career that resigned asked for.
+    ``stand_again_after_s``: the time that a career that resigned asked for. ``policy``: after so
+    many ``attempts`` in a row it yields to the others for ``most_s``.
     """
-    backoff = BackoffPolicy(min(policy.first_s, policy.yield_s), policy.yield_s)
     if reason in _FAILURES:
-        failures = 1 if lasted_s > policy.yield_s else record.failures + 1
-        if failures >= policy.max_failures:
+        failures = 1 if lasted_s > policy.most_s else record.failures + 1
+        if policy.is_exhausted(failures):
             why = (
                 f"{failures} terms in a row have failed, the last because {reason.sentence}; it"
                 " yields to the others"
             )
-            return CoolOff(failures, policy.yield_s, why)
+            return CoolOff(failures, policy.most_s, why)
         return CoolOff(
             failures,
-            backoff.delay_s(failures, chance),
+            policy.delay_s(failures, chance),
             f"the last term ended because {reason.sentence}",
         )
     if reason.deposes:
         return replace(
-            record, seconds=backoff.delay_s(1, chance), why=f"it was deposed: {reason.sentence}"
+            record, seconds=policy.delay_s(1, chance), why=f"it was deposed: {reason.sentence}"
         )
     # by itself: it may have nothing to do next time either
     if reason in (Reason.RESIGNED, Reason.WITHDRAWN):

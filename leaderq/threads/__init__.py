@@ -1,12 +1,14 @@
 """What background threads stand on: start and stop, waking, room, back-off, listeners.
 
 Nothing in here knows what it is used for, or imports what is above ``errors`` and ``clock``.
+Threads, locks, waits and futures themselves are taken from ``leaderq.threads.primitives``.
 """
 
-from leaderq.threads.backoff import Backoff, BackoffPolicy
 from leaderq.threads.capacity import Capacity
 from leaderq.threads.listeners import Listeners
+from leaderq.threads.per_thread import PerThread
+from leaderq.threads.retry import Backoff, Retry
 from leaderq.threads.service import Service
 from leaderq.threads.waker import Waker
 
-__all__ = ["Backoff", "BackoffPolicy", "Capacity", "Listeners", "Service", "Waker"]
+__all__ = ["Backoff", "Capacity", "Listeners", "PerThread", "Retry", "Service", "Waker"]

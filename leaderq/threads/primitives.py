@@ -14,6 +14,7 @@ from concurrent.futures import CancelledError as CancelledError
 from concurrent.futures import Executor as Executor
 from concurrent.futures import Future as Future
 from concurrent.futures import InvalidStateError as InvalidStateError
+from concurrent.futures import ProcessPoolExecutor as ProcessPoolExecutor
 from concurrent.futures import ThreadPoolExecutor as ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one on Python 3.10
 from concurrent.futures import wait as wait_futures
@@ -54,6 +55,7 @@ __all__ = [
     "FutureTimeout",
     "InvalidStateError",
     "Lock",
+    "ProcessPoolExecutor",
     "Queue",
     "RLock",
     "Semaphore",

@@ -48,7 +48,7 @@ from leaderq.errors import (
     TooLarge,
 )
 from leaderq.retrying import retry_until_connected
-from leaderq.threads import Backoff, BackoffPolicy, Service, Waker, primitives
+from leaderq.threads import Backoff, Retry, Service, Waker, primitives
 from leaderq.writing.groups import (
     MARGIN_BYTES,
     MULTI_BYTES,
@@ -107,7 +107,7 @@ WINDOW_BYTES = 4 << 20
 """Bytes under way at a time; one multi more may begin below it."""
 _MAX_REPAIRS = 1000  # CURATOR-308: an empty queue's path may be reaped again and again
 _LOOK_S = 0.5
-_BACKOFF = BackoffPolicy(0.05, 1.0)
+_BACKOFF = Retry(first_s=0.05, most_s=1.0)
 
 
 class SequencedWriter:

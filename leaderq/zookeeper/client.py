@@ -20,7 +20,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from leaderq import clock
-from leaderq.threads import BackoffPolicy, Service, primitives
+from leaderq.threads import Retry, Service, primitives
 from leaderq.zookeeper import private_api
 from leaderq.zookeeper.connection import ServerConnection, Transport
 from leaderq.zookeeper.paths import Address
@@ -233,7 +233,7 @@ def _fail_all(waiting: deque[Any], exc: Exception) -> None:
 
 STUCK_S = 15.0
 """How long a client may go without an attempt to connect: name servers may be slow."""
-REPLACEMENTS = BackoffPolicy(first_s=0.5, most_s=30.0)
+REPLACEMENTS = Retry(first_s=0.5, most_s=30.0)
 CALM_S = 60.0
 """Older replacements do not count."""
 

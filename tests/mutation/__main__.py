@@ -93,8 +93,8 @@ def _line(row: Row) -> str:
 def _said(edit: Edit) -> str:
     """The edit in a few lines: of a long statement only what surrounds the change."""
     before, after = edit.before, edit.after
-    first = len(os.path.commonprefix([before, after]))
-    same = len(os.path.commonprefix([before[first:][::-1], after[first:][::-1]]))
+    first = len(os.path.commonprefix([before, after]))  # noqa: RUF071
+    same = len(os.path.commonprefix([before[first:][::-1], after[first:][::-1]]))  # noqa: RUF071
     begin = max(0, first - 60)
     lines = [f"{edit.id}  {edit.function}:{edit.line}  {edit.operator}"]
     for sign, text in (("-", before), ("+", after)):

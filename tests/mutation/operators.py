@@ -148,10 +148,10 @@ class _Walk:
         inner = _Place(f"{at.function}{node.name}.", is_inside=True, rebound=rebound)
         yield from self.body(node, "body", inner)
 
-    def _parts(self, node: ast.stmt, at: _Place) -> Iterator[Edit]:
+    def _parts(self, node: ast.stmt, at: _Place) -> Iterator[Edit]:  # noqa: C901
         if isinstance(node, ast.Raise):
             return
-        if isinstance(node, ast.Return):
+        if isinstance(node, ast.Return):  # noqa: SIM102
             if node.value is not None and not isinstance(node.value, ast.Constant):
                 none = ast.copy_location(ast.Constant(None), node.value)
                 yield self._edit("returns None", at, (node, "value", none))
@@ -191,7 +191,7 @@ class _Walk:
             yield from self._expression(node, "guard", None, node.guard, here)
         yield from self.body(node, "body", at)
 
-    def _expression(
+    def _expression(  # noqa: C901
         self, parent: ast.AST, field: str, number: int | None, node: ast.expr, at: _Place
     ) -> Iterator[Edit]:
         if isinstance(node, ast.JoinedStr):
@@ -301,9 +301,7 @@ class _Walk:
         for number in range(len(node.keys)):
             keys = [*node.keys[:number], *node.keys[number + 1 :]]
             values = [*node.values[:number], *node.values[number + 1 :]]
-            yield self._edit(
-                "element removed", at, (node, "keys", keys), (node, "values", values)
-            )
+            yield self._edit("element removed", at, (node, "keys", keys), (node, "values", values))
 
     def _edit(
         self, operator: str, at: _Place, *changes: tuple[ast.AST, str, Any], after: str = ""

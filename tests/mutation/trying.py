@@ -112,7 +112,17 @@ def use_profile() -> None:
     settings.load_profile("mutation")
 
 
-_OPTIONS = ["-qq", "-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "timeout=0"]
+_OPTIONS = [
+    "-qq",
+    "-x",
+    "--assert=plain",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "-o",
+    "timeout=0",
+]
 
 
 def _verdict(code: int | None) -> Verdict:

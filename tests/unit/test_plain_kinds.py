@@ -44,7 +44,7 @@ class Async:
 @pytest.mark.parametrize("value", [plain, len, Callable_, Callable_(), Async, partial(plain)])
 def test_what_does_its_work_when_called_is_taken(value: Any) -> None:
     require_plain_function(value, "it")
-    with pytest.raises(NotAPlainFunction, match="it is .*async def"):
+    with pytest.raises(NotAPlainFunction, match="it is .*async def"):  # noqa: RUF043
         require_coroutine_function(value, "it")
 
 

@@ -21,14 +21,14 @@ from leaderq.errors import (
     SessionClosed,
     SessionExpired,
 )
-from leaderq.threads import Backoff, BackoffPolicy, Service, primitives
+from leaderq.threads import Backoff, Retry, Service, primitives
 from leaderq.zookeeper import Check, Delete, Session, SessionState, WatchEvent, WatchKind
 
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 200
 _LOOK_S = 0.5
-_AGAIN = BackoffPolicy(first_s=0.1, most_s=5.0)
+_AGAIN = Retry(first_s=0.1, most_s=5.0)
 
 
 @dataclass(eq=False, slots=True)

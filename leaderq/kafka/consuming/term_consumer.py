@@ -48,7 +48,7 @@ from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.offset_store import ExternalOffsets, OffsetStore
 from leaderq.term import OpenTerm, Reason, Term
-from leaderq.threads.backoff import Backoff, BackoffPolicy
+from leaderq.threads.retry import Backoff, Retry
 
 log = logging.getLogger(__name__)
 
@@ -534,7 +534,7 @@ class Outage:
         self.not_before_s = 0.0
         self._since_s: float | None = None
         self._client_since_s = 0.0
-        self._backoff = Backoff(BackoffPolicy(_MIN_BACKOFF_S, MAX_BACKOFF_S, jitter=0.0))
+        self._backoff = Backoff(Retry(first_s=_MIN_BACKOFF_S, most_s=MAX_BACKOFF_S, jitter=0.0))
         self._told = False
 
     def met(self, why: Exception, now_s: float, *, joining: bool) -> bool:

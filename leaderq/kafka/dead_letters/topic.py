@@ -16,11 +16,10 @@ from kafka import TopicPartition
 from leaderq import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import KafkaError, MessageTooLarge, ServersUnreachable, UnknownTopic
-from leaderq.kafka.clients import private_api
+from leaderq.kafka.clients import private_api, transport
 from leaderq.kafka.clients.consumer import BatchLost, ConsumerSettings, KafkaAway
 from leaderq.kafka.clients.kafka_python_connection import errors_translated
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
-from leaderq.kafka.clients.kafka_python_producer import IdempotentSender
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.dead_letters.format import NewDeadLetter, shortened
 from leaderq.kafka.record import Partition, Record
@@ -53,7 +52,7 @@ class DeadLetterSender:
     topic_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        self._sender = IdempotentSender(self.settings)
+        self._sender = transport.new_idempotent_sender(self.settings)
         self._topic_bytes = self.settings.max_message_bytes
         if self.topic_bytes is not None:
             self._topic_bytes = self.topic_bytes - _FRAME_BYTES

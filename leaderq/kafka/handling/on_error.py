@@ -59,7 +59,7 @@ from leaderq.errors import (
 )
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost
 from leaderq.kafka.record import TOPIC_NAME, Record
-from leaderq.threads.backoff import BackoffPolicy
+from leaderq.threads.retry import Retry
 
 BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
@@ -195,7 +195,7 @@ class OnError:
 
     def _backoff_s(self, first_s: float, attempts: int) -> float:
         most_s = max(self.max_backoff_s, first_s)
-        return BackoffPolicy(first_s, most_s, jitter=0.0).delay_s(attempts)
+        return Retry(first_s=first_s, most_s=most_s, jitter=0.0).delay_s(attempts)
 
 
 def _is_of_the_records_making(error: OSError) -> bool:

@@ -18,7 +18,7 @@ from leaderq.queues.consumers import ErrorMode
 from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.wire.names import prefix_of
 from leaderq.queues.wire.payload import Note, encode, is_compressed
-from leaderq.retrying import RetryPolicy
+from leaderq.threads import Retry
 from leaderq.writing.groups import OperationGroup, estimated_bytes
 from leaderq.zookeeper import Create, Delete, Operation, SetData
 
@@ -121,7 +121,7 @@ def corrupt_values(
     return ItemSettlement(claim, (*rewritten(claim, good), dead), ItemOutcome.KEPT)
 
 
-def died(claim: Claim, mode: ErrorMode, retry: RetryPolicy) -> ItemSettlement | None:
+def died(claim: Claim, mode: ErrorMode, retry: Retry) -> ItemSettlement | None:
     """Consumers died over it: the policy's decision; ``None``: it is tried again."""
     if not claim.deaths or not retry.is_exhausted(claim.failures):
         return None
@@ -136,7 +136,7 @@ def failed(
     left: Sequence[bytes],
     error: BaseException,
     mode: ErrorMode,
-    retry: RetryPolicy,
+    retry: Retry,
     *,
     stays: bool = True,
 ) -> ItemSettlement:
@@ -149,7 +149,7 @@ def failed(
     if retry.is_exhausted(failures):
         reason = "corrupt" if isinstance(error, CorruptItem) else "attempts"
         return _set_aside(claim, left, reason, error, failures)
-    wait_s = retry.wait_s(failures)
+    wait_s = retry.delay_s(failures)
     if mode is not ErrorMode.KEEP or not (stays or claim.membership.is_locking):
         return requeued(claim, left, wait_s)
     note, until_ms = _failure_note(claim, failures, wait_s)

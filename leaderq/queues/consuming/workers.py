@@ -158,11 +158,11 @@ class ItemWorkers:
             if (found := values_of(engine, claim)) is not None:
                 good.append(claim)
                 values += found
-        work_in_hand.may_be_begun = lambda: all(map(engine.may_be_begun, good))
+        work_in_hand.value.may_be_begun = lambda: all(map(engine.may_be_begun, good))
         step = 1 if options.consume_batch is None else options.batch_items
         while values:
             done = 0 if len(good) > 1 else len(good[0].items) - len(values)
-            if not work_in_hand.may_be_begun():
+            if not work_in_hand.value.may_be_begun():
                 return [settling.interrupted(claim, claim.items[done:]) for claim in good]
             try:
                 if options.consume_batch is not None:

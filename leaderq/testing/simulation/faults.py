@@ -132,7 +132,11 @@ def _lose_answer(*types: int) -> Fault:
     def lose(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
         host = worker.process.host
         cluster.network.lost_answers[host] = frozenset(types)
-        return lambda: cluster.network.lost_answers.pop(host, None) and None
+
+        def forget() -> None:
+            cluster.network.lost_answers.pop(host, None)
+
+        return forget
 
     return lose
 

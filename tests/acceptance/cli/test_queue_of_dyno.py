@@ -9,7 +9,7 @@ import pytest
 from queue_runs import Queue, runs_of
 
 from leaderq.dyno import DynoQueue, Message, Unique
-from leaderq.queues import RetryPolicy
+from leaderq.queues import Retry
 from leaderq.zookeeper import Session
 
 
@@ -21,7 +21,7 @@ def path(znode_root: str) -> str:
 @pytest.fixture
 def jobs(session: Session, path: str) -> Iterator[DynoQueue]:
     """A queue of two shards, as a program has it."""
-    once = RetryPolicy(attempts=1)
+    once = Retry(attempts=1)
     with DynoQueue(
         session, path, shards=("a", "b"), strategy=lambda _, __: "a", retry=once
     ) as queue:

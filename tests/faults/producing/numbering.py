@@ -18,7 +18,7 @@ from leaderq.producing import (
     Every,
     Interval,
     KafkaSink,
-    ProducerRetry,
+    Retry,
 )
 
 KEYS = 5
@@ -45,7 +45,7 @@ def main() -> None:
         persistence=POLICIES[policy],
         max_items=int(max_items),
         sink_timeout_s=0.5,
-        retry=ProducerRetry(),
+        retry=Retry(),
         state_listener=tell_state,
     )
     while True:

@@ -17,7 +17,7 @@ from leaderq.zookeeper import connect
 CONSUMER = """
 import os, sys, threading
 from pathlib import Path
-from leaderq.queues import TEXT, DistributedQueue, RetryPolicy
+from leaderq.queues import TEXT, DistributedQueue, Retry
 from leaderq.zookeeper import connect
 
 address, log, attempts = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
@@ -32,7 +32,7 @@ def consume(value):
 
 is_over = threading.Event()
 with connect(address, timeout_s=1.0) as session:
-    retry = RetryPolicy(attempts=attempts, backoff_s=0.0)
+    retry = Retry(attempts=attempts, first_s=0.0)
     with DistributedQueue(
         session, "/q", consumer=consume, serializer=TEXT, lock_path="/locks", retry=retry
     ) as queue:

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from leaderq.dyno import Delivery, DynoQueue, Message, StaleLease
-from leaderq.queues import RetryPolicy
+from leaderq.queues import Retry
 from leaderq.zookeeper import Session
 
 LEASE_S = 10.0
@@ -71,7 +71,7 @@ class DynoMachine(RuleBasedStateMachine):
             self.session,
             f"/{uuid.uuid4().hex}",
             lease_s=LEASE_S,
-            retry=RetryPolicy(attempts=ATTEMPTS, backoff_s=1.0, jitter=0.0),
+            retry=Retry(attempts=ATTEMPTS, first_s=1.0, jitter=0.0),
             now_ms=lambda: self.model.now_ms,
         )
         self.queue.push([])

@@ -13,13 +13,13 @@ import pytest
 
 from leaderq.dyno import DynoQueue, Message, StaleLease
 from leaderq.errors import NodeExists
-from leaderq.queues import RetryPolicy
+from leaderq.queues import Retry
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
 D = "/d"
-QUICK = RetryPolicy(attempts=3, backoff_s=0.01)
+QUICK = Retry(attempts=3, first_s=0.01)
 
 
 def texts(deliveries: list) -> list[str]:

@@ -19,7 +19,7 @@ from leaderq.dyno import (
     OnConflict,
     Worker,
 )
-from leaderq.queues import RetryPolicy
+from leaderq.queues import Retry
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
@@ -34,7 +34,7 @@ def files(folder: Path) -> list[Path]:
 @pytest.fixture
 def queue(session: Session, tmp_path: Path):
     with DynoQueue(
-        session, D, body_store=FileBodies(tmp_path), retry=RetryPolicy(attempts=2, backoff_s=0)
+        session, D, body_store=FileBodies(tmp_path), retry=Retry(attempts=2, first_s=0)
     ) as made:
         yield made
 

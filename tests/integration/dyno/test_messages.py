@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from leaderq.dyno import DynoQueue, Message, StaleLease
-from leaderq.queues import RetryPolicy
+from leaderq.queues import Retry
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
@@ -40,7 +40,7 @@ def test_a_delayed_message_comes_when_it_is_due(session: Session) -> None:
 def test_a_failed_message_comes_again_and_is_dead_after_as_many_failures_as_the_policy_says(
     session: Session,
 ) -> None:
-    with DynoQueue(session, "/d", retry=RetryPolicy(attempts=3, backoff_s=0.01)) as queue:
+    with DynoQueue(session, "/d", retry=Retry(attempts=3, first_s=0.01)) as queue:
         queue.push(Message(id="mine", payload=b"bad"))
         for failures in range(3):
             (one,) = queue.pop(1, 30)

@@ -31,14 +31,14 @@ from leaderq.errors import (
     QueueClosed,
     SessionClosed,
 )
-from leaderq.queues import RetryPolicy
+from leaderq.queues import Retry
 from leaderq.testing import eventually
 from leaderq.zookeeper import Check, Create, Operation, Session, SetData, connect
 
 Open = Callable[..., Session]
 D = "/d"
 NOTHING = {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
-QUICK = RetryPolicy(attempts=3, backoff_s=0.01)
+QUICK = Retry(attempts=3, first_s=0.01)
 
 
 def popped(queue: DynoQueue) -> Delivery:
@@ -316,7 +316,7 @@ def test_a_worker_survives_every_way_in_which_a_handler_can_end(
 
     with DynoQueue(session, D, retry=QUICK) as queue:
         queue.push([Message(payload=how.encode()) for how in ENDS])
-        retry = {LookupError: None, OSError: RetryPolicy(attempts=2, backoff_s=0)}
+        retry = {LookupError: None, OSError: Retry(attempts=2, first_s=0)}
         with Worker(queue, handle, threads=2, retry=retry):
             eventually(lambda: queue.shard_sizes()["0"]["messages"] == 0)
         dead = {

@@ -11,13 +11,11 @@ from threading import Timer
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
-from kafka.structs import ConsumerGroupMetadata
+from surroundings import RealKafka
 
 from leaderq.errors import Deposed, KafkaFenced, UnknownTopic
 from leaderq.kafka import ConsumerClient, Partition, Record
 from leaderq.kafka.clients.consumer import ConsumerFactory, ConsumerSettings, KafkaAway, Offsets
-from leaderq.kafka.topics import create_topics
 from leaderq.term import Reason
 from leaderq.testing import eventually
 
@@ -36,13 +34,6 @@ def commit(consumer: ConsumerClient, offsets: Offsets, note: str = "") -> None:
     assert committing.done(0.0)
 
 
-def transactional(address: str, name: str) -> KafkaProducer:
-    """A producer whose transactions are initialised."""
-    producer = KafkaProducer(bootstrap_servers=address, transactional_id=name)
-    producer.init_transactions()
-    return producer
-
-
 def make_warm(factory: ConsumerFactory, address: str, topic: str) -> ConsumerClient:
     """A consumer that gives up soon."""
     settings = ConsumerSettings(
@@ -51,35 +42,13 @@ def make_warm(factory: ConsumerFactory, address: str, topic: str) -> ConsumerCli
     return factory(settings)
 
 
-def _administrated(address: str, act: Callable[[KafkaAdminClient], Any]) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=address)
-    try:
-        act(admin)
-    finally:
-        admin.close()
-
-
-def delete_topic(address: str, topic: str) -> None:
-    """Delete it, and return when it is gone."""
-    _administrated(address, lambda admin: admin.delete_topics([topic]))
-    eventually(lambda: not _has_topic(address, topic), timeout_s=30, message="the topic is gone")
-
-
-def _has_topic(address: str, topic: str) -> bool:
-    found: list[str] = []
-    _administrated(address, lambda admin: found.extend(admin.list_topics()))
-    return topic in found
-
-
-def add_partitions(address: str, topic: str, count: int) -> None:
-    """Let the topic have so many."""
-    _administrated(address, lambda admin: admin.create_partitions({topic: count}))
-
-
 class ConsumerContract:
     """One contract class for the port; each client inherits it."""
 
     factory: ConsumerFactory
+    kafka: type[RealKafka] = RealKafka
+    frozen_s = 5.0
+    session_s = 4.0
 
     @pytest.fixture
     def make_consumer(self, kafka_broker: Any, four_partitions: str) -> Any:
@@ -155,7 +124,7 @@ class ConsumerContract:
         self, make_consumer: Make, requests: Any, kafka_broker: Any, topic_name: str
     ) -> None:
         options, asked = requests
-        create_topics(kafka_broker.address, {f"{topic_name}-many": 300})
+        self.kafka.create_topics(kafka_broker.address, {f"{topic_name}-many": 300})
         consumer = self.join(make_consumer(topics=(f"{topic_name}-many",), options=options))
         before = asked(consumer)  # it asks again until a topic just made is ready
         assert consumer.positions() == dict.fromkeys(consumer.assigned(), 0)
@@ -226,7 +195,8 @@ class ConsumerContract:
         feed(0, 40)
         consumer = self.join(make_consumer())
         ends = {where: rows[-1].offset + 1 for where, rows in self.read(consumer, 40).items()}
-        thawing = Timer(5.0, kafka_broker.thaw)  # who waits for the commit waits until then
+        # who waits for the commit waits until then
+        thawing = Timer(self.frozen_s, kafka_broker.thaw)
         kafka_broker.freeze()
         thawing.start()
         try:
@@ -397,9 +367,9 @@ class ConsumerContract:
                 other.attend(0.1)
             return joining.join(allowed, 0.5)
 
-        consumer = self.join(make_consumer(session_timeout_s=4.0))
+        consumer = self.join(make_consumer(session_timeout_s=self.session_s))
         assert not consumer.is_joining
-        other = make_consumer(member="other", session_timeout_s=4.0)
+        other = make_consumer(member="other", session_timeout_s=self.session_s)
         eventually(
             lambda: has_joined(other, consumer), timeout_s=60, message="the other has joined"
         )
@@ -486,15 +456,11 @@ class ConsumerContract:
     ) -> None:
         consumer = self.join(make_consumer())
         where = min(consumer.assigned())
-        producer = transactional(kafka_broker.address, where.topic)
-        try:
-            producer.begin_transaction()
-            producer.send(where.topic, b"value", partition=where.number).get(timeout=30)
+        with self.kafka.transaction(kafka_broker.address, where.topic) as transaction:
+            transaction.send(where, b"value")
             assert consumer.end_offsets(20.0)[where] == 0
             assert consumer.poll(0.5, 10) == {}
-            producer.abort_transaction()
-        finally:
-            producer.close()
+            transaction.abort()
         eventually(
             lambda: consumer.end_offsets(20.0)[where] == 2,
             timeout_s=30,
@@ -512,34 +478,25 @@ class ConsumerContract:
         first = self.join(make_consumer())
         where = min(first.assigned())
         commit(first, {where: 0})
-        producer = transactional(kafka_broker.address, where.topic)
-        try:
-            producer.begin_transaction()
-            producer.send_offsets_to_transaction(
-                {TopicPartition(*where): OffsetAndMetadata(7, "", -1)},
-                ConsumerGroupMetadata(where.topic),
-            )
+        with self.kafka.transaction(kafka_broker.address, where.topic) as transaction:
+            transaction.send_offset(where, 7, group=where.topic)
             consumer = make_warm(type(self).factory, kafka_broker.address, where.topic)
             with closing(consumer):
                 consumer.open()  # that is for the next leader, who then fences the producer
                 consumer.refresh(20.0)
                 with pytest.raises(KafkaAway):
                     consumer.committed(2.0)
-            with closing(
-                KafkaConsumer(bootstrap_servers=kafka_broker.address, group_id=where.topic)
-            ) as plain:
-                assert plain.committed(TopicPartition(*where)) == 0  # a plain consumer has the bug
-            producer.commit_transaction()
-        finally:
-            producer.close()
+            # a plain consumer has the bug
+            assert self.kafka.plain_committed(kafka_broker.address, where.topic, where) == 0
+            transaction.commit()
         assert make_consumer().committed(20.0)[where] == 7
 
     def test_topics_made_again_have_other_ids(
         self, make_consumer: Make, kafka_broker: Any, four_partitions: str
     ) -> None:
         before = make_consumer().topic_ids()
-        delete_topic(kafka_broker.address, four_partitions)
-        create_topics(kafka_broker.address, {four_partitions: 4})
+        self.kafka.delete_topic(kafka_broker.address, four_partitions)
+        self.kafka.create_topics(kafka_broker.address, {four_partitions: 4})
         after = make_consumer().topic_ids()
         assert set(before) == set(after) == {four_partitions}
         assert before != after
@@ -548,7 +505,7 @@ class ConsumerContract:
         self, make_consumer: Make, feed: Feed, kafka_broker: Any
     ) -> None:
         consumer = self.join(make_consumer())
-        add_partitions(kafka_broker.address, min(consumer.assigned()).topic, 6)
+        self.kafka.add_partitions(kafka_broker.address, min(consumer.assigned()).topic, 6)
 
         def noticed() -> bool:
             consumer.poll(0.2, 10)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer
+from surroundings import RealKafka
 
 from leaderq.errors import KafkaError, KafkaFenced, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost
@@ -22,7 +22,6 @@ from leaderq.kafka.clients.producer import (
     TransactionalProducer,
 )
 from leaderq.kafka.record import Partition
-from leaderq.kafka.topics import committed, create_topics, end_offsets
 from leaderq.testing import eventually
 from leaderq.testing.ports import lease_port
 
@@ -53,37 +52,13 @@ class Member(ABC):
 class Output:
     """A topic of one partition to produce to, and what a careful reader sees of it."""
 
-    def __init__(self, address: str, topic: str) -> None:
-        self.address, self.topic = address, topic
-        create_topics(address, {topic: 1})
+    def __init__(self, address: str, topic: str, kafka: type[RealKafka] = RealKafka) -> None:
+        self.address, self.topic, self._kafka = address, topic, kafka
+        kafka.create_topics(address, {topic: 1})
 
-    def read(self, **options: Any) -> list[bytes]:
+    def read(self) -> list[bytes]:
         """The values that a reader is given until it has reached the end of what is stable."""
-        end = end_offsets(self.address, self.topic)[0]
-        values: list[bytes] = []
-        consumer = KafkaConsumer(
-            self.topic,
-            bootstrap_servers=self.address,
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-            **options,
-        )
-        try:
-
-            def reached() -> bool:
-                for rows in consumer.poll(timeout_ms=200).values():
-                    values.extend(row.value for row in rows)
-                positions = [
-                    consumer.position(one, timeout_ms=5000) for one in consumer.assignment()
-                ]
-                if positions and positions[0] >= end:
-                    return True
-                raise AssertionError(f"at {positions} of {end}, {len(values)} read")
-
-            eventually(reached, timeout_s=30, message="the reader comes to the end")
-        finally:
-            consumer.close()
-        return values
+        return self._kafka.read(self.address, self.topic)
 
     def shows(self, values: list[bytes]) -> None:
         """Once readers are given as many, they are exactly these: a broker writes the end of a
@@ -101,28 +76,19 @@ class Output:
     @property
     def is_stable(self) -> bool:
         """Whether no open transaction holds readers up."""
-        consumer = KafkaConsumer(bootstrap_servers=self.address)
-        try:
-            partition = next(iter(end_offsets(self.address, self.topic)))
-            every = consumer.end_offsets([_native(self.topic, partition)])
-        finally:
-            consumer.close()
-        return list(every.values()) == list(end_offsets(self.address, self.topic).values())
+        which = self.address, self.topic
+        return self._kafka.log_ends(*which) == self._kafka.end_offsets(*which)
 
 
-def stored(address: str, group: str, offsets: dict[int, int]) -> None:
+def stored(
+    address: str, group: str, offsets: dict[int, int], kafka: type[RealKafka] = RealKafka
+) -> None:
     """The group has these offsets, once the broker has written the end of the transaction."""
     eventually(
-        lambda: committed(address, group, group) == offsets,
+        lambda: kafka.committed(address, group, group) == offsets,
         timeout_s=30,
         message=f"the offsets are {offsets}",
     )
-
-
-def _native(topic: str, partition: int) -> Any:
-    from kafka import TopicPartition
-
-    return TopicPartition(topic, partition)
 
 
 class ProducerContract:
@@ -130,6 +96,7 @@ class ProducerContract:
 
     factory: ProducerFactory
     member: type[Member]
+    kafka: type[RealKafka] = RealKafka
     fenced_causes: tuple[str, ...]
     """What the broker's error is called by the library, for a producer that was fenced."""
 
@@ -160,7 +127,7 @@ class ProducerContract:
     @pytest.fixture
     def output(self, kafka_broker: Any, topic_name: str) -> Output:
         """A topic to produce to."""
-        return Output(kafka_broker.address, f"{topic_name}-out")
+        return Output(kafka_broker.address, f"{topic_name}-out", self.kafka)
 
     @pytest.fixture
     def group(self, kafka_broker: Any, four_partitions: str) -> Iterator[Member]:
@@ -221,10 +188,10 @@ class ProducerContract:
                 )
             )
         assert output.read() == []
-        assert committed(kafka_broker.address, four_partitions, four_partitions) == {}
+        assert self.kafka.committed(kafka_broker.address, four_partitions, four_partitions) == {}
         self.commit(producer, four_partitions, 7, group)
         output.shows([b"%d" % n for n in range(50)])
-        stored(kafka_broker.address, four_partitions, {0: 7})
+        stored(kafka_broker.address, four_partitions, {0: 7}, self.kafka)
 
     def test_one_transaction_follows_the_other(
         self,
@@ -241,21 +208,20 @@ class ProducerContract:
                 producer.produce(Message(output.topic, b"%d" % n))
             self.commit(producer, four_partitions, n, group)
         output.shows([b"1", b"3", b"5", b"7", b"9"])
-        stored(kafka_broker.address, four_partitions, {0: 9})
+        stored(kafka_broker.address, four_partitions, {0: 9}, self.kafka)
 
     def test_messages_go_where_they_are_sent(
         self, make_producer: Make, group: Member, kafka_broker: Any, topic_name: str
     ) -> None:
         many = f"{topic_name}-many"
-        create_topics(kafka_broker.address, {many: 3})
+        self.kafka.create_topics(kafka_broker.address, {many: 3})
         producer = make_producer()
         producer.begin()
         for n in range(30):
             producer.produce(Message(many, b"%d" % n, partition=2))
         self.commit(producer, topic_name, 1, group)
-        eventually(
-            lambda: end_offsets(kafka_broker.address, many) == {0: 0, 1: 0, 2: 31}, timeout_s=30
-        )
+        ends = {0: 0, 1: 0, 2: 31}
+        eventually(lambda: self.kafka.end_offsets(kafka_broker.address, many) == ends, timeout_s=30)
 
     def test_any_thread_may_produce(
         self, make_producer: Make, output: Output, group: Member, four_partitions: str
@@ -298,7 +264,7 @@ class ProducerContract:
         producer.produce(Message(output.topic, b"committed"))
         self.commit(producer, four_partitions, 3, group)
         output.shows([b"committed"])
-        stored(kafka_broker.address, four_partitions, {0: 3})
+        stored(kafka_broker.address, four_partitions, {0: 3}, self.kafka)
 
     # ---- zombies
 
@@ -336,7 +302,7 @@ class ProducerContract:
         successor.produce(Message(output.topic, b"successor's"))
         self.commit(successor, four_partitions, 2, group)
         output.shows([b"successor's"])
-        stored(kafka_broker.address, four_partitions, {0: 2})
+        stored(kafka_broker.address, four_partitions, {0: 2}, self.kafka)
 
     def test_a_zombies_messages_are_refused_and_its_successor_is_not_disturbed(
         self,
@@ -365,7 +331,7 @@ class ProducerContract:
         successor.produce(Message(output.topic, b"successor's"))
         self.commit(successor, four_partitions, 2, group)
         output.shows([b"successor's"])
-        stored(kafka_broker.address, four_partitions, {0: 2})
+        stored(kafka_broker.address, four_partitions, {0: 2}, self.kafka)
 
     def test_fencing_aborts_the_zombies_open_transaction_at_once(
         self, make_producer: Make, output: Output, group: Member
@@ -399,7 +365,7 @@ class ProducerContract:
                 producer.commit({Partition(four_partitions, 0): 4}, stale, WAIT_S)
             producer.abort(WAIT_S)
         assert output.read() == []
-        assert committed(kafka_broker.address, four_partitions, four_partitions) == {}
+        assert self.kafka.committed(kafka_broker.address, four_partitions, four_partitions) == {}
 
     def test_a_former_generations_offsets_are_refused_and_the_producer_goes_on(
         self,
@@ -421,7 +387,7 @@ class ProducerContract:
         producer.produce(Message(output.topic, b"of this generation"))
         self.commit(producer, four_partitions, 5, group)
         output.shows([b"of this generation"])
-        stored(kafka_broker.address, four_partitions, {0: 5})
+        stored(kafka_broker.address, four_partitions, {0: 5}, self.kafka)
 
     # ---- errors
 
@@ -448,13 +414,8 @@ class ProducerContract:
         four_partitions: str,
     ) -> None:
         small = f"{four_partitions}-small"
-        admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
         configs = {"max.message.bytes": "5000"}
-        admin.create_topics(
-            {small: {"num_partitions": 1, "replication_factor": 1, "configs": configs}}
-        )
-        admin.wait_for_topics([small])
-        admin.close()
+        self.kafka.create_topics(kafka_broker.address, {small: 1}, configs)
         producer = make_producer()
         producer.begin()
         with pytest.raises(KafkaError, match=r"max\.message\.bytes"):
@@ -506,7 +467,7 @@ class ProducerContract:
         kafka_broker.start()
         self.commit(producer, four_partitions, 2, group)
         output.shows([b"first", b"second"])
-        stored(kafka_broker.address, four_partitions, {0: 2})
+        stored(kafka_broker.address, four_partitions, {0: 2}, self.kafka)
 
     def test_closing_needs_no_broker(
         self, make_producer: Make, output: Output, kafka_broker: Any

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from consumer_contract import delete_topic
 from driving import Driver
+from surroundings import delete_topic
 
 from leaderq.errors import KafkaError, UnknownTopic
 from leaderq.kafka.consuming import term_consumer

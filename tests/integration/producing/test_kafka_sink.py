@@ -15,10 +15,10 @@ from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.record import Record
 from leaderq.kafka.sink import KafkaSink
 from leaderq.kafka.topics import create_topics, produce
-from leaderq.producing import EVERY_ITEM, BufferedProducer, ProducerRetry
+from leaderq.producing import EVERY_ITEM, BufferedProducer, Retry
 from leaderq.testing import eventually
 
-SOON = ProducerRetry(first_s=0.05, max_s=0.2)
+SOON = Retry(first_s=0.05, most_s=0.2)
 
 
 def by_key(records: list[Record]) -> dict[bytes, list[bytes]]:

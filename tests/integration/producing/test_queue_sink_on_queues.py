@@ -8,14 +8,14 @@ from typing import Any
 
 from reading_topics import taken
 
-from leaderq.producing import BufferedProducer, ProducerRetry, QueueSink
+from leaderq.producing import BufferedProducer, QueueSink, Retry
 from leaderq.queues import (
     DistributedQueue,
 )
 from leaderq.testing import FaultProxy, eventually
 from leaderq.zookeeper import Session, connect
 
-SOON = ProducerRetry(first_s=0.05, max_s=0.2)
+SOON = Retry(first_s=0.05, most_s=0.2)
 
 
 def test_a_queue_gets_what_is_sent_once_and_in_order(session: Session) -> None:

@@ -14,7 +14,7 @@ from leaderq.queues import (
     DistributedIdQueue,
     DistributedPriorityQueue,
     DistributedQueue,
-    RetryPolicy,
+    Retry,
 )
 from leaderq.zookeeper import Create, Session
 
@@ -59,7 +59,7 @@ def test_a_loop_sees_every_value_and_ends_when_the_queue_is_closed(session: Sess
                     raise ValueError("not yet")
 
     async def run() -> None:
-        retry = RetryPolicy(backoff_s=0.0)
+        retry = Retry(attempts=10, first_s=0.0)
         async with AsyncQueue(
             DistributedQueue(session, "/q", lock_path="/locks", retry=retry)
         ) as queue:

@@ -14,8 +14,8 @@ from leaderq.queues.consumers import QueueConsumer, QueueOptions
 from leaderq.queues.consuming import Consumption
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.retrying import RetryPolicy
 from leaderq.testing import FaultProxy, eventually
+from leaderq.threads import Retry
 from leaderq.zookeeper import Session, SessionState, end_session
 
 LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
@@ -41,7 +41,7 @@ def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session: Session
             raise ValueError("one of them is bad")
 
     with consuming(
-        session, None, consume_batch=consume, batch_items=6, retry=RetryPolicy(backoff_s=0.01)
+        session, None, consume_batch=consume, batch_items=6, retry=Retry(attempts=10, first_s=0.01)
     ):
         eventually(lambda: is_empty(session))
     assert all(len(batch) <= 6 for batch in batches)

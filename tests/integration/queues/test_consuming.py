@@ -16,11 +16,11 @@ from leaderq.errors import (
 )
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_for
-from leaderq.retrying import RetryPolicy
 from leaderq.testing import eventually
+from leaderq.threads import Retry
 from leaderq.zookeeper import Create, Session, SessionState, SetData, end_session
 
-QUICK = RetryPolicy(attempts=3, backoff_s=0.01, jitter=0)
+QUICK = Retry(attempts=3, first_s=0.01, jitter=0)
 LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
 
 
@@ -197,5 +197,5 @@ def test_a_plan_that_contradicts_itself_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="cannot be called"):
         QueueOptions(consumer=3)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="attempts=0"):
-        RetryPolicy(attempts=0)
+        Retry(attempts=0)
     assert prefix_for(QueueKind.PLAIN) == "queue-"

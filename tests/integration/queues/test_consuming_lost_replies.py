@@ -11,8 +11,8 @@ import pytest
 from consumption import LOCKS, PATH, Flaky, consuming, fill, is_empty
 
 from leaderq.queues.wire.payload import decode
-from leaderq.retrying import RetryPolicy
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.threads import Retry
 from leaderq.zookeeper import Session, connect
 
 PING, SET_WATCHES = 11, 101
@@ -34,7 +34,7 @@ def run(straight: Session, proxy: FaultProxy, root: str, point: int, *, lock: bo
     flaky = Flaky(1)
     proxy.drop_reply_to(is_the_one)
     try:
-        with consuming(session, flaky, lock=lock, retry=RetryPolicy(backoff_s=0.01)):
+        with consuming(session, flaky, lock=lock, retry=Retry(attempts=10, first_s=0.01)):
             # Without a lock path the queue is empty for a moment, too, while the failed item is on
             # its way back into it.
             eventually(lambda: len(flaky.seen.values) == len(values) + 2, timeout_s=60)

@@ -13,11 +13,11 @@ from leaderq.queues import DistributedQueue
 from leaderq.queues.serializers import JSON
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_of
 from leaderq.queues.wire.payload import decode, encode
-from leaderq.retrying import RetryPolicy
 from leaderq.testing import eventually
+from leaderq.threads import Retry
 from leaderq.zookeeper import Session
 
-QUICK = RetryPolicy(attempts=3, backoff_s=0.01, jitter=0)
+QUICK = Retry(attempts=3, first_s=0.01, jitter=0)
 LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
 
 

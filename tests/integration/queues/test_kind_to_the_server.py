@@ -14,7 +14,7 @@ import pytest
 from leaderq.queues import (
     DistributedIdQueue,
     DistributedQueue,
-    RetryPolicy,
+    Retry,
     SimpleDistributedQueue,
 )
 from leaderq.testing import ZooKeeperServer, eventually
@@ -146,7 +146,7 @@ def test_multis_of_puts_claims_and_settlements_have_at_most_128_kb(
     with DistributedIdQueue(session, "/q") as queue:
         for size, count in ((8000, 60), (10, 500), (1000, 300)):
             queue.put_many((bytes(size), "i" * long) for _ in range(count))
-    retry = RetryPolicy(attempts=1)
+    retry = Retry(attempts=1)
     with DistributedIdQueue(
         session, "/q", consumer=work, lock_path=lock_path, retry=retry
     ) as queue:

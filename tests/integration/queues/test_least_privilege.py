@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
 from leaderq.errors import ConfigurationError, NoPermission
-from leaderq.queues import DistributedQueue, RetryPolicy, SimpleDistributedQueue
+from leaderq.queues import DistributedQueue, Retry, SimpleDistributedQueue
 from leaderq.queues.admin.contents import delete_tree
 from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.zookeeper import Security, Session, connect
@@ -66,7 +66,7 @@ def test_with_a_place_of_its_own_for_side_data_a_queue_works(
 
 
 def test_everything_of_a_queue_goes_to_its_meta_path(app: Session) -> None:
-    failing = RetryPolicy(attempts=1)
+    failing = Retry(attempts=1)
 
     def consume(value: bytes) -> None:
         if value == b"bad":

@@ -18,12 +18,12 @@ from leaderq.queues import (
     DistributedQueue,
     ErrorMode,
     QueueBuilder,
-    RetryPolicy,
+    Retry,
 )
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
-QUICK = RetryPolicy(backoff_s=0.01)
+QUICK = Retry(attempts=10, first_s=0.01)
 
 
 # -- BlockingQueueConsumer, QueueConsumer, QueueBuilder

@@ -16,14 +16,14 @@ from leaderq.queues import (
     DistributedIdQueue,
     DistributedQueue,
     ErrorMode,
-    RetryPolicy,
+    Retry,
 )
 from leaderq.queues.wire.names import id_of
 from leaderq.testing import FaultProxy, eventually
 from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
-QUICK = RetryPolicy(backoff_s=0.01)
+QUICK = Retry(attempts=10, first_s=0.01)
 
 
 # -- TestDistributedQueue
@@ -123,7 +123,7 @@ def test_an_item_that_always_fails_stays_queued_under_its_id(session: Session) -
         PATH,
         consumer=consume,
         lock_path=LOCKS,
-        retry=RetryPolicy(attempts=None, backoff_s=0.01),
+        retry=Retry(attempts=None, first_s=0.01),
     ) as queue:
         queue.put(b"a", "x/y")
         calls.wait_for(3)

@@ -18,8 +18,8 @@ from leaderq.queues import DistributedQueue, ErrorMode
 from leaderq.queues.consuming import claims
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.payload import decode
-from leaderq.retrying import RetryPolicy
 from leaderq.testing import eventually
+from leaderq.threads import Retry
 from leaderq.zookeeper import Session
 
 DEAD = f"{PATH}-dead"
@@ -80,7 +80,7 @@ def test_the_largest_item_of_all_is_tried_again_and_set_aside_like_others(
         calls.append(len(value))
         raise ValueError("because " * 1000)
 
-    twice = RetryPolicy(attempts=2, backoff_s=0.01, jitter=0)
+    twice = Retry(attempts=2, first_s=0.01, jitter=0)
     with consuming(session, work, lock=lock, error_mode=mode, retry=twice):
         eventually(lambda: is_empty(session) and session.exists(DEAD) and session.children(DEAD))
     (letter,) = session.children(DEAD)

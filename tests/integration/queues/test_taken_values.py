@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from leaderq.errors import ClaimLost
-from leaderq.queues import TEXT, DistributedQueue, ErrorMode, RetryPolicy
+from leaderq.queues import TEXT, DistributedQueue, ErrorMode, Retry
 from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.zookeeper import Create, Session, end_session
 
 Open = Callable[..., Session]
-AT_ONCE = RetryPolicy(attempts=3, backoff_s=0.0)
+AT_ONCE = Retry(attempts=3, first_s=0.0)
 BOTH = pytest.mark.parametrize("lock_path", [None, "/locks"])
 
 

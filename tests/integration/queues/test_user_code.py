@@ -16,7 +16,7 @@ from leaderq.errors import (
 from leaderq.queues import (
     DistributedQueue,
     QueueConsumer,
-    RetryPolicy,
+    Retry,
 )
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
@@ -52,7 +52,7 @@ def test_an_item_whose_work_nobody_does_or_waits_for_is_not_acknowledged(
     session: Session, option: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     hidden = iter([asynchronous, generator, lambda _value: Future[None](), lambda _value: None])
-    retry = RetryPolicy(attempts=9, backoff_s=0.01, jitter=0)
+    retry = Retry(attempts=9, first_s=0.01, jitter=0)
     options: Any = {option: lambda value: next(hidden)(value)}
     with DistributedQueue(session, "/q", lock_path="/locks", retry=retry, **options) as queue:
         queue.put(b"item")

@@ -10,7 +10,7 @@ from curator_ours import Seen, java_how, put, recipe
 from java_peer import JavaClient, JavaPeer
 
 from leaderq import Session
-from leaderq.queues import ErrorMode, RetryPolicy, SimpleDistributedQueue
+from leaderq.queues import ErrorMode, Retry, SimpleDistributedQueue
 from leaderq.queues.wire import names
 from leaderq.queues.wire.names import QueueKind
 from leaderq.testing import eventually
@@ -168,7 +168,7 @@ def test_what_we_requeue_keeps_its_place_for_java(
         put(producer, b"poison", 5)
     (former,) = session.children(path)
     # ours leaves it alone meanwhile; Java does not know of that
-    patient = RetryPolicy(backoff_s=60)
+    patient = Retry(attempts=10, first_s=60)
     with recipe(
         kind,
         session,

@@ -1,4 +1,4 @@
-"""Where the parts of a Dyno queue lie, how they are named, and the operations of each transition."""
+"""Where the parts of a Dyno queue lie, how they are named, and the operations of each transition."""  # noqa: E501
 
 from __future__ import annotations
 

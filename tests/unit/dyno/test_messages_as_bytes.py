@@ -71,7 +71,9 @@ def test_the_bytes_of_a_message_are_as_documented() -> None:
 
 def test_what_a_header_leaves_out_has_its_default() -> None:
     assert Frame.read(framed({}, b"p")) == Frame(b"p", headers={})
-    assert Frame.read(framed({"id": None, "group": "", "body": ""}, b"p")) == Frame(b"p", headers={})
+    assert Frame.read(framed({"id": None, "group": "", "body": ""}, b"p")) == Frame(
+        b"p", headers={}
+    )
 
 
 DEEP = b"[" * 100_000
@@ -110,9 +112,7 @@ def test_bytes_that_are_not_a_message_are_corrupt_and_an_empty_frame(data: bytes
 
 
 @given(
-    st.builds(
-        DeliveryState, NUMBERS, NUMBERS, TEXTS, NUMBERS, st.text(max_size=MAX_ERROR), NUMBERS
-    )
+    st.builds(DeliveryState, NUMBERS, NUMBERS, TEXTS, NUMBERS, st.text(max_size=MAX_ERROR), NUMBERS)
 )
 def test_the_state_of_deliveries_comes_back_and_of_an_error_what_can_be_encoded(
     state: DeliveryState,
@@ -143,7 +143,12 @@ def test_an_unreadable_state_counts_as_a_lease_that_is_over(data: bytes) -> None
 def test_a_message_has_defaults_and_its_payload_as_text_and_json() -> None:
     plain = DynoMessage(payload=b'{"a": "\xc3\xa4"}')
     assert (plain.id, plain.timeout_s, plain.priority, plain.shard) == ("", 0.0, 0, None)
-    assert (plain.headers, plain.group, plain.unique, plain.unique_s) == ({}, None, Unique.DONE, 0.0)
+    assert (plain.headers, plain.group, plain.unique, plain.unique_s) == (
+        {},
+        None,
+        Unique.DONE,
+        0.0,
+    )
     assert plain.text == '{"a": "\u00e4"}'
     assert plain.json() == {"a": "\u00e4"}
 
@@ -229,9 +234,7 @@ def test_a_message_matches_when_all_that_is_given_holds(
     its_headers: dict[str, str],
 ) -> None:
     fields = Fields(shard, priority, group, id, headers)
-    message = DynoMessage(
-        its_id, b"", 0.0, its_priority, its_shard, its_headers, group=its_group
-    )
+    message = DynoMessage(its_id, b"", 0.0, its_priority, its_shard, its_headers, group=its_group)
     by_name = (
         (shard is None or shard == its_shard)
         and (

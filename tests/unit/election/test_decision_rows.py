@@ -1,4 +1,4 @@
-"""The decision table row by row: what each role does at each signal, and that it ignores the rest."""
+"""The decision table row by row: what each role does at each signal, and that it ignores the rest."""  # noqa: E501
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_records_have_defaults_and_an_empty_znode_holds_them() -> None:
 @pytest.mark.parametrize("number", ["-1", '"1"', "true", "1.0", "null", "[]"])
 def test_a_number_that_cannot_be_one_makes_a_corrupt_record(kind: type, number: str) -> None:
     name = "number" if kind is TermRecord else "floor"
-    with pytest.raises(CorruptRecord, match="raise-floor|pause or resume"):
+    with pytest.raises(CorruptRecord, match="raise-floor|pause or resume"):  # noqa: RUF043
         decode(kind, f'{{"{name}":{number}}}'.encode(), path="/p")
 
 

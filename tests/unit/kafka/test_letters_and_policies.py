@@ -328,7 +328,13 @@ def test_letters_go_to_the_topic_that_was_asked_for_or_the_careers() -> None:
 def test_attempts_back_off_twice_as_long_each_time_and_then_end() -> None:
     found = OnError(Ending.SKIP, retries=4, backoff_s=1.0, max_backoff_s=5.0)
     pauses = [found.decision(attempts) for attempts in range(1, 6)]
-    assert pauses == [RetryAfter(1.0), RetryAfter(2.0), RetryAfter(4.0), RetryAfter(5.0), Ending.SKIP]
+    assert pauses == [
+        RetryAfter(1.0),
+        RetryAfter(2.0),
+        RetryAfter(4.0),
+        RetryAfter(5.0),
+        Ending.SKIP,
+    ]
     assert (Ending.RAISE.passes_over, Ending.SKIP.passes_over) == (False, True)
     assert Ending.DEAD_LETTER.passes_over
 

@@ -41,13 +41,13 @@ def test_a_record_is_its_seven_fields_and_the_epoch_is_hidden() -> None:
     assert (len(RECORD), list(RECORD.as_dict())) == (7, list(FIELDS))
     assert tuple(RECORD.as_dict().values()) == SEVEN
     assert RECORD.leader_epoch == 7
-    assert RECORD == RECORD.replace(leader_epoch=9)
-    assert not RECORD != RECORD.replace(leader_epoch=9)
+    assert RECORD.replace(leader_epoch=9) == RECORD
+    assert not RECORD.replace(leader_epoch=9) != RECORD  # noqa: SIM202
     assert hash(RECORD) == hash(RECORD.replace(leader_epoch=9, value=b"other"))
     assert hash(RECORD) != hash(RECORD.replace(offset=9))
     for name in FIELDS:
-        assert RECORD != RECORD.replace(**{name: "another"})
-        assert not RECORD == RECORD.replace(**{name: "another"})
+        assert RECORD.replace(**{name: "another"}) != RECORD
+        assert RECORD.replace(**{name: "another"}) != RECORD
     assert (RECORD == SEVEN, RECORD != SEVEN) == (False, True)
     assert Record("t", 1, 2, 3, None, None).headers == ()
     assert Record("t", 1, 2, 3, None, None).leader_epoch is None
@@ -57,14 +57,14 @@ def test_a_record_behaves_as_the_tuple_of_its_fields() -> None:
     later = RECORD.replace(offset=9)
     assert (RECORD[0], RECORD[-1], RECORD[1:3]) == ("t", SEVEN[-1], (1, 2))
     assert ("t" in RECORD, 7 in RECORD, RECORD.index(2), RECORD.count(3)) == (True, False, 2, 1)
-    assert (RECORD < later, RECORD <= later, RECORD > later, RECORD >= later) == (
+    assert (later > RECORD, later >= RECORD, later < RECORD, later <= RECORD) == (
         True,
         True,
         False,
         False,
     )
-    assert RECORD + ("x",) == (*SEVEN, "x")  # noqa: RUF005 - it is the operator that is tried
-    assert RECORD + later == (*SEVEN, *later)  # noqa: RUF005
+    assert (*SEVEN, "x") == RECORD + ("x",)  # noqa: RUF005 - it is the operator that is tried
+    assert RECORD + later == (*SEVEN, *later)
     with pytest.raises(IndexError):
         _ = RECORD[7]
 
@@ -138,7 +138,7 @@ PARTS = st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=4)
 def test_parts_that_follow_each_other_are_one_sequence(
     parts: list[list[int]], others: list[list[int]], index: int, stop: int
 ) -> None:
-    flat, other = sum(parts, []), sum(others, [])
+    flat, other = sum(parts, []), sum(others, [])  # noqa: RUF017
     chained: Any = Chained(parts)
     assert (len(chained), list(chained), repr(chained)) == (len(flat), flat, repr(flat))
     assert chained[index:stop] == flat[index:stop]

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from leaderq.errors import SinkAway, SinkBroken
-from leaderq.producing import ALL_CONFIRMED, BatchOutcome, BufferedProducer, ProducerRetry
+from leaderq.producing import ALL_CONFIRMED, BatchOutcome, BufferedProducer, Retry
 
-AT_ONCE = ProducerRetry(first_s=0.001, max_s=0.002)
+AT_ONCE = Retry(first_s=0.001, most_s=0.002)
 Make = Callable[..., BufferedProducer]
 Line = Callable[[Sequence[Any]], BatchOutcome]
 

@@ -24,7 +24,7 @@ from leaderq.producing import (
     BufferedProducer,
     BufferState,
     Lost,
-    ProducerRetry,
+    Retry,
     Settlement,
     WhenFull,
 )
@@ -97,7 +97,7 @@ def test_a_sink_that_is_away_is_given_the_same_batch_again(
 
 def test_nothing_is_given_up_for_a_broken_sink(producer: Make, sink: ScriptedSink) -> None:
     sink.now(is_broken, takes)
-    one = producer(retry=ProducerRetry(max_s=0.01))
+    one = producer(retry=Retry(most_s=0.01))
     one.send("a")
     eventually(lambda: sink.confirmed == ["a"])
     assert one.flush(30)
@@ -120,7 +120,7 @@ def test_with_a_limit_of_attempts_a_request_fails_and_the_next_ones_go_on(
     producer: Make, sink: ScriptedSink
 ) -> None:
     sink.now(is_away, is_away, is_away, takes)
-    one = producer(retry=ProducerRetry(first_s=0.001, max_attempts=3))
+    one = producer(retry=Retry(first_s=0.001, attempts=3))
     one.send("a")
     eventually(lambda: one.snapshot().balance.failed == {"too many attempts": 1})
     one.send("b")

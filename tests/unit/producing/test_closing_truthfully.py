@@ -18,7 +18,7 @@ from leaderq.producing import (
     Interval,
     Journal,
     LossReason,
-    ProducerRetry,
+    Retry,
     WhenFull,
 )
 from leaderq.producing.journal import Policy
@@ -101,7 +101,7 @@ REASONS = {
     LossReason.JOURNAL: ([is_away], {"journal": "full"}),
     LossReason.PROCESS: ([takes], {"process": _refuse}),
     LossReason.REFUSED: ([refuses(*range(9))], {}),
-    LossReason.ATTEMPTS: ([is_away], {"retry": ProducerRetry(0.001, 0.002, max_attempts=2)}),
+    LossReason.ATTEMPTS: ([is_away], {"retry": Retry(first_s=0.001, most_s=0.002, attempts=2)}),
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 from scripted_sink import Make
 
 from leaderq.errors import SinkAway, SinkBusy
-from leaderq.producing import ALL_CONFIRMED, BatchOutcome, ProducerRetry, WhenFull
+from leaderq.producing import ALL_CONFIRMED, BatchOutcome, Retry, WhenFull
 from leaderq.testing import eventually
 
 Record = tuple[str, int]
@@ -71,7 +71,7 @@ def test_the_healthy_keys_go_on_and_the_stuck_one_keeps_its_order(
 
 def test_what_the_sink_keeps_neither_expires_nor_counts_an_attempt(producer: Make) -> None:
     sink = ByKey("kept", error=SinkBusy("no leader for this one"))
-    retry = ProducerRetry(first_s=0.001, max_s=0.002, max_attempts=2)
+    retry = Retry(first_s=0.001, most_s=0.002, attempts=2)
     one = producer(sink, key=key_of, retry=retry)
     future = one.submit(("kept", 0), ttl_s=0.05)
     eventually(lambda: one.snapshot().retries >= 50)

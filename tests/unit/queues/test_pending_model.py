@@ -48,7 +48,20 @@ def test_before_the_first_listing_there_is_nothing(kind: QueueKind) -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from("list add discard rest release drop take behind clock restart".split()),
+        st.sampled_from(
+            [
+                "list",
+                "add",
+                "discard",
+                "rest",
+                "release",
+                "drop",
+                "take",
+                "behind",
+                "clock",
+                "restart",
+            ]
+        ),
         st.integers(0, 12),
         st.integers(0, 4),
     ),

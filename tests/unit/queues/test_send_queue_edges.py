@@ -55,9 +55,7 @@ def test_the_estimate_of_a_group_is_what_it_is_made_of(
     made: list[Any] = []
     expected = 0
     for path, data, kind in parts:
-        made.append(
-            [Create(path, data), SetData(path, data), Delete(path), Check(path)][kind]
-        )
+        made.append([Create(path, data), SetData(path, data), Delete(path), Check(path)][kind])
         text = len(path) if path.isascii() else 4 * len(path)
         expected += 96 + text + (len(data) if kind < 2 else 0) + 7
     assert estimated_bytes(made, 7) == expected
@@ -73,7 +71,13 @@ def test_only_what_is_created_with_a_number_may_end_in_a_slash() -> None:
 
 def test_a_new_group_is_neither_counted_nor_repaired_nor_alone() -> None:
     one = OperationGroup([Create("/a"), Create("/b")], 7)
-    assert (one.count, one.size, one.repairs, one.is_counted, one.is_alone) == (2, 7, 0, False, False)
+    assert (one.count, one.size, one.repairs, one.is_counted, one.is_alone) == (
+        2,
+        7,
+        0,
+        False,
+        False,
+    )
     assert one.begin()
     one.settle([1])
 
@@ -232,7 +236,12 @@ def test_items_come_in_lists_of_a_size() -> None:
 
 def line(*waiting: OperationGroup, **limits: Any) -> SendQueue:
     made = SendQueue(**{"max_ops": 2, "max_bytes": 1000, "window": 3, **limits})
-    assert (made.number, made.is_halted, made.may_send, made.needs_renewal) == (0, True, False, False)
+    assert (made.number, made.is_halted, made.may_send, made.needs_renewal) == (
+        0,
+        True,
+        False,
+        False,
+    )
     made.is_halted = False
     made.waiting.extend(waiting)
     return made
@@ -403,7 +412,7 @@ def test_a_batch_is_blamed_only_if_no_former_try_can_have_been_applied(
 
 
 def test_nothing_is_blamed_while_another_answer_is_missing() -> None:
-    one, batches = failed_line(NodeExists("x", index=1), ConnectionLost("x"))
+    one, _batches = failed_line(NodeExists("x", index=1), ConnectionLost("x"))
     one.is_halted = True
     assert one.blame(one.take_failed()) is None
     assert not one.waiting

@@ -83,7 +83,7 @@ def test_ids_are_cut_out_of_names_at_the_first_two_separators() -> None:
 def test_items_of_one_due_time_go_by_their_numbers_whatever_those_are() -> None:
     numbers = ["-2147483648", "-000000001", "0000000000", "2147483647"]
     names = [f"queue-|{due:08X}|{number}" for due in (5, 6) for number in numbers]
-    assert sorted(reversed(names), key=sort_key(QueueKind.DELAY)) == names
+    assert sorted(names, key=sort_key(QueueKind.DELAY)) == names
     key = sort_key(QueueKind.DELAY)
     assert key("queue-|00000005|9999999999") == key("queue-|00000005|2147483647")
     assert key("queue-|00000005|-9999999999") == key("queue-|00000005|-2147483648")
@@ -93,7 +93,7 @@ def test_items_of_one_due_time_go_by_their_numbers_whatever_those_are() -> None:
 def test_in_a_simple_queue_what_is_not_a_number_goes_last() -> None:
     key = sort_key(QueueKind.SIMPLE)
     names = ["qn-0000000001", "qn-9223372036854775807", "qn-x"]
-    assert sorted(reversed(names), key=key) == names
+    assert sorted(names, key=key) == names
 
 
 # -- frames ----------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_compressed_bytes_are_those_of_one_gzip_member_at_time_zero() -> None:
 
 
 def test_of_gzip_in_another_format_of_zlib_nothing_is_taken() -> None:
-    with pytest.raises(CorruptItem, match="ends too early|cannot be decompressed"):
+    with pytest.raises(CorruptItem, match="ends too early|cannot be decompressed"):  # noqa: RUF043
         decode(b"\x1f\x8b" + zlib.compress(b"abc"))
 
 
@@ -200,8 +200,9 @@ def test_consumers_pause_when_an_operator_says_so_and_not_otherwise(
 
 
 def refused(path: str | None, meta_path: str | None = None) -> NoPermission:
-    with pytest.raises(NoPermission) as caught, explaining_refusals(
-        QueuePaths("/jobs", meta_path=meta_path)
+    with (
+        pytest.raises(NoPermission) as caught,
+        explaining_refusals(QueuePaths("/jobs", meta_path=meta_path)),
     ):
         raise NoPermission("no", path=path)
     return caught.value

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.running.supervision import GIVE_WAY_S, CoolOff, CoolOffPolicy, after_term
+from leaderq.running.supervision import GIVE_WAY_S, CoolOff, after_term
 from leaderq.term import Reason
+from leaderq.threads import Retry
 
-POLICY = CoolOffPolicy(first_s=1.0, max_failures=3, yield_s=30.0)
+POLICY = Retry(attempts=3, first_s=1.0, most_s=30.0)
 
 
 def row(*reasons: Reason, lasted_s: float = 0.1) -> CoolOff:
@@ -56,7 +57,7 @@ def test_jitter_spreads_the_wait_over_its_upper_half():
 
 
 def test_the_thousandth_failure_in_a_row_is_waited_for_like_the_hundredth():
-    patient = CoolOffPolicy(first_s=1.0, max_failures=1_000_000, yield_s=30.0)
+    patient = Retry(attempts=1_000_000, first_s=1.0, most_s=30.0)
     assert (
         after_term(CoolOff(failures=5000), Reason.FAILED, 0.0, patient, chance=0.0).seconds == 30.0
     )
@@ -65,7 +66,7 @@ def test_the_thousandth_failure_in_a_row_is_waited_for_like_the_hundredth():
 def test_a_pause_longer_than_the_yield_is_no_longer_than_the_yield():
     assert (
         after_term(
-            CoolOff(), Reason.LEASE, 0.0, CoolOffPolicy(first_s=60.0, yield_s=30.0), chance=0.0
+            CoolOff(), Reason.LEASE, 0.0, Retry(attempts=3, first_s=60.0, most_s=30.0), chance=0.0
         ).seconds
         == 30.0
     )

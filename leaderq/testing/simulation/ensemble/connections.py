@@ -88,7 +88,7 @@ class ServerEnd:
         self.server.enter(self.server.receive, self, xid, request)
 
     def close(self) -> None:
-        """The client's end is closed: its watches are gone, not its session; it hears no more."""
+        """The client's end is closed, and hears nothing more: watches end, the session does not."""
         self._deliver = _ignore
         self.server.enter(self.server.lose, self)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 
@@ -27,7 +28,8 @@ class Connected(NamedTuple):
     timeout_s: float
 
 
-class Refused(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Refused:
     """There is no such session (any more), or the password is wrong; the server hangs up."""
 
 
@@ -47,7 +49,8 @@ class ServerEvent(NamedTuple):
     path: str
 
 
-class Hungup(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Hungup:
     """The server has closed the connection; nothing follows."""
 
 

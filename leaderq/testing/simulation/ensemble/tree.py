@@ -73,7 +73,9 @@ class Tree:
                 nodes[path] = znode
             elif nodes.pop(path, None) is not None:
                 above, _, name = path.rpartition("/")
-                children[above or "/"].pop(name, None)
+                names = children.get(above or "/")
+                if names is not None:  # its parent was deleted by the same multi
+                    names.pop(name, None)
                 children.pop(path, None)
 
     def names_below(self, path: str) -> list[str]:

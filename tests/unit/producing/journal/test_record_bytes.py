@@ -60,9 +60,7 @@ def test_records_come_back_as_they_were(payloads: list[bytes], expiries: dict[in
     found = read(data)
     assert (found.used, found.is_bad, found.needs) == (len(data), False, HEAD_BYTES)
     expected = [
-        JournalRecord(
-            5 + at, payload, 1.5, expiries[at] / 1e6 if at in expiries else None
-        )
+        JournalRecord(5 + at, payload, 1.5, expiries[at] / 1e6 if at in expiries else None)
         for at, payload in enumerate(payloads)
     ]
     assert [record_of(raw) for raw in found.records] == expected

@@ -1,0 +1,234 @@
+"""Drives a user's own career through many simulated lives, and says what went wrong in which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from leaderq.career import LeaderCareer
+from leaderq.kafka import KafkaLeaderCareer
+from leaderq.kafka.handling.on_error import PoisonRecord
+from leaderq.kafka.record import Partition, Record
+from leaderq.testing.nemesis.checkers import Bounds, nothing_after_its_term
+from leaderq.testing.nemesis.history import What
+from leaderq.testing.simulation.acting import heard_by
+from leaderq.testing.simulation.chronicle import Chronicle, failures
+from leaderq.testing.simulation.cluster import SimulatedCluster
+from leaderq.testing.simulation.faults import Faults
+from leaderq.testing.simulation.installing import installed
+from leaderq.testing.simulation.kafka.faults import DrainFaults
+from leaderq.testing.simulation.kafka.installing import (
+    KafkaLines,
+    kafka_installed,
+    simulated_kafka,
+)
+from leaderq.testing.simulation.kafka.network import SimulatedKafka
+from leaderq.testing.simulation.scheduler import LifeHangs, World
+
+_CALM_S = 20.0
+_TOLD_LINES = 60
+
+
+class CareerFailed(AssertionError):
+    """A career did what it must not, in the life of ``seed``: ``problems`` are sentences."""
+
+    def __init__(self, seed: int, problems: Sequence[str], history: Sequence[str]) -> None:
+        self.seed, self.problems, self.history = seed, list(problems), list(history)
+        told = "\n".join(problems)
+        last = "\n".join(self.history[-_TOLD_LINES:])
+        super().__init__(f"seed {seed}: {told}\n\nthe end of that life:\n{last}")
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationReport:
+    """What was tried, if nothing was found: how many lives, terms and acts."""
+
+    lives: int
+    terms: int
+    acts: int
+
+
+@dataclass
+class _UserLife:
+    seed: int
+    make: Callable[[], LeaderCareer]
+    candidates: int
+    records: int
+    partitions: int
+    faults: int
+    seconds: float
+    timeout_s: float
+    acts: list[str] = field(default_factory=list)
+    handled: set[tuple[Partition, int]] = field(default_factory=set)
+
+
+def simulate(
+    career: Callable[[], LeaderCareer],
+    *,
+    seeds: int | Iterable[int] = 1000,
+    records: int = 40,
+    partitions: int = 2,
+    candidates: int = 3,
+    faults: int = 5,
+    seconds: float = 20.0,
+    timeout_s: float = 4.0,
+) -> SimulationReport:
+    """Lead ``career`` through a simulated life for each of ``seeds`` (a number: 0 and up), with so
+    many ``candidates``, and ``faults`` within ``seconds`` of simulated time; a session lasts
+    ``timeout_s`` seconds.
+
+    ``career`` is your class, unchanged. A Kafka career finds ``records`` in each of its topics, in
+    ``partitions``. Say with :func:`~leaderq.testing.simulation.acted` what it does to the world.
+
+    *Guarantees:* raises :class:`CareerFailed` for the first seed in which something was acted
+    twice, a record was skipped, or a former leader acted beside the next; the same seed leads the
+    same life, so ``seeds=[4711]`` repeats one. *Not guaranteed:* anything about a career that
+    reads clocks, chance or servers otherwise than through leaderq, or starts threads of its own.
+    Repeated calls of ``handle`` are no failure: only what was ``acted`` counts.
+    """
+    lives = terms = acts = 0
+    for seed in range(seeds) if isinstance(seeds, int) else seeds:
+        life = _UserLife(seed, career, candidates, records, partitions, faults, seconds, timeout_s)
+        terms += _lead(life)
+        lives, acts = lives + 1, acts + len(life.acts)
+    return SimulationReport(lives, terms, acts)
+
+
+def _lead(life: _UserLife) -> int:
+    world = World(f"career {life.seed}")
+    cluster = SimulatedCluster(world, timeout_s=life.timeout_s)
+    kafka, chronicle = simulated_kafka(world), Chronicle(world)
+    problems: list[str] = []
+    terms: dict[int, Any] = {}
+    try:
+        with installed(world, cluster.network), kafka_installed(kafka):
+            heard_by(partial(_heard, life, world, chronicle, terms))
+            first = life.make()
+            topics = _filled(life, first, kafka) if isinstance(first, KafkaLeaderCareer) else []
+            for number in range(life.candidates):
+                made = partial(_observed, life, world, chronicle, terms)
+                cluster.worker(f"c{number}", made, kafka=kafka.address)
+            lines = kafka.network
+            assert isinstance(lines, KafkaLines)
+            trouble = DrainFaults(cluster, kafka, lines, Faults(cluster, chronicle))
+            try:
+                _keep_running(world, cluster)
+                trouble.plan(life.faults, life.seconds)
+                world.run(life.seconds)
+                trouble.heal_all()
+                chronicle.note(What.HEALED)
+                is_done = partial(_is_done, life, topics) if topics else None
+                world.run(life.seconds + (75.0 if topics else _CALM_S), unless=is_done)
+            except LifeHangs as error:
+                problems.append(str(error))
+            problems += nothing_after_its_term(chronicle.lines, Bounds(life.timeout_s))
+            problems += _twice(life.acts) + _skipped(life, topics)
+            problems += [one for one in failures(world) if "did not answer within" not in one]
+            history = list(world.lines())
+            problems += _idle(life, history)
+    finally:
+        heard_by(None)
+    if problems:
+        raise CareerFailed(life.seed, problems, history)
+    return sum(1 for line in chronicle.lines if line.what is What.INAUGURATED)
+
+
+def _heard(
+    life: _UserLife, world: World, chronicle: Chronicle, terms: dict[int, Any], what: str
+) -> None:
+    task = world.current
+    if task is None or not task.process.alive:
+        return
+    pid = task.process.pid
+    term = terms.get(pid)
+    life.acts.append(what)
+    world.note("acted", doing=what)
+    if term is not None:
+        chronicle.note(What.EFFECT, who=term.candidate, pid=pid, term=term.number)
+
+
+def _observed(
+    life: _UserLife, world: World, chronicle: Chronicle, terms: dict[int, Any]
+) -> LeaderCareer:
+    career: Any = life.make()
+    inaugurate = career.inaugurate
+
+    def inaugurated(term: Any) -> None:
+        task = world.current
+        pid = 0 if task is None else task.process.pid
+        terms[pid] = term
+        chronicle.note(What.INAUGURATED, who=term.candidate, pid=pid, term=term.number)
+        inaugurate(term)
+
+    career.inaugurate = inaugurated
+    if isinstance(career, KafkaLeaderCareer):
+        career.handle = partial(_handling, life, world, career.handle)  # type: ignore[method-assign]
+    made: LeaderCareer = career
+    return made
+
+
+def _handling(
+    life: _UserLife,
+    world: World,
+    handle: Callable[[Sequence[Record], Any], None],
+    records: Sequence[Record],
+    term: Any,
+) -> None:
+    done = list(records)
+    try:
+        handle(records, term)
+    except PoisonRecord as exc:
+        done = done[: next((i for i, one in enumerate(done) if one is exc.record), 0)]
+        raise
+    except BaseException:
+        done = []
+        raise
+    finally:
+        for one in done:
+            life.handled.add((one.topic_partition, one.offset))
+            world.note("handled", record=f"{one.topic_partition}@{one.offset}", term=term.number)
+
+
+def _filled(life: _UserLife, career: Any, kafka: SimulatedKafka) -> list[tuple[Partition, int]]:
+    topics = [career.topics] if isinstance(career.topics, str) else list(career.topics)
+    wanted = []
+    for topic in topics:
+        kafka.acts(lambda all_, name=topic: all_.create_topic(name, life.partitions))  # type: ignore[misc]
+        for number in range(life.records):
+            where = Partition(topic, number % life.partitions)
+            row = Record(topic, where.number, -1, 0, b"%d" % number, b"%d" % number, [])
+            kafka.acts(lambda all_, at=where, one=row: all_.log_of(at).append([one]))  # type: ignore[misc]
+            wanted.append((where, number // life.partitions))
+    return wanted
+
+
+def _keep_running(world: World, cluster: SimulatedCluster) -> None:
+    for worker in cluster.workers:
+        worker.start()
+    world.at(0.5, lambda: _keep_running(world, cluster))
+
+
+def _is_done(life: _UserLife, wanted: Sequence[tuple[Partition, int]]) -> bool:
+    return len(life.handled) >= len(wanted)
+
+
+def _twice(acts: Iterable[str]) -> list[str]:
+    counts: dict[str, int] = {}
+    for what in acts:
+        counts[what] = counts.get(what, 0) + 1
+    return [f"done {count} times: {what}" for what, count in counts.items() if count > 1]
+
+
+def _skipped(life: _UserLife, wanted: Iterable[tuple[Partition, int]]) -> list[str]:
+    missing = [f"{where}@{at}" for where, at in wanted if (where, at) not in life.handled]
+    return [f"skipped: {', '.join(missing)}"] if missing else []
+
+
+def _idle(life: _UserLife, history: Iterable[str]) -> list[str]:
+    """A career that never does anything would pass all else."""
+    if life.acts or life.handled:
+        return []
+    logged = next((line for line in history if " logged " in line), "nothing was logged")
+    return [f"it did nothing in this life, or never called acted(): {logged}"]

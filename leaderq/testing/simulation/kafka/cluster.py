@@ -1,0 +1,554 @@
+"""A simulated Kafka cluster: a deterministic state machine (pure). It has no thread, clock, socket
+or chance of its own, and depends on the order of no set.
+
+It is told the time by the function that it is given, and acts only when it is called: whatever was
+due before (a request under way arrives, a session ends, a transaction is too old, a leader is
+elected) happens first, in the order of the times. So it does not matter who looks when.
+
+A request is :meth:`sent <BrokerCluster.send>` to a broker, arrives there after its time on the
+way, whatever has become of its sender, and is carried out at once; except by a broker that is
+*frozen* (when it thaws) or *down* (never), and except where the coordinator lets a member wait.
+
+A partition is led by one broker. When that is down, or frozen for long, the next replica leads
+under the next epoch after a while; without another replica the partition waits for its leader.
+Coordinators of groups and of transactional ids are found through partitions of their own, and move
+in the same way. What was acknowledged is never lost, unless :meth:`BrokerCluster.cut_off` says
+so (an unclean election).
+
+Not simulated: disks, ISR and ``min.insync.replicas``, quotas, access control, compaction, the
+protocol of KIP-848, and clients' stale metadata: they know each leader as soon as it is elected.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from leaderq.kafka.record import Partition, Record
+from leaderq.testing.simulation.kafka.consumer_group import (
+    ConsumerGroup,
+    GroupMembership,
+    StoredOffset,
+)
+from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
+from leaderq.testing.simulation.kafka.partition_log import FetchedPart, PartitionLog, ProducerStamp
+from leaderq.testing.simulation.kafka.transactions import ProducerIdentity, TransactionCoordinator
+
+_COORDINATORS = "__coordinators"
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """How large a cluster is, and how fast; times in seconds.
+
+    ``marker_s``: from the promise to end a transaction until its markers are written.
+    ``failover_s``: from a broker's end until others lead in its place; ``broker_session_s``: so
+    much more passes first when it is only frozen. ``initial_rebalance_delay_s``: how long an empty
+    group waits for more members. ``max_message_bytes``: of topics that do not say it themselves.
+    """
+
+    brokers: int = 1
+    replication: int = 3
+    marker_s: float = 0.002
+    failover_s: float = 0.5
+    broker_session_s: float = 9.0
+    initial_rebalance_delay_s: float = 3.0
+    coordinator_partitions: int = 4
+    max_message_bytes: int = 1_048_588
+
+
+class BrokerState(Enum):
+    """Whether a broker answers, lets its clients wait, or is not there."""
+
+    UP = "up"
+    FROZEN = "frozen"
+    DOWN = "down"
+
+
+class BrokerRequest:
+    """A request on its way, at a broker, or answered."""
+
+    __slots__ = (
+        "answer",
+        "arrives_s",
+        "back_s",
+        "broker",
+        "done_s",
+        "error",
+        "is_done",
+        "waits",
+        "work",
+    )
+
+    def __init__(
+        self,
+        broker: int,
+        work: Callable[[BrokerRequest], Any],
+        arrives_s: float,
+        back_s: float,
+    ) -> None:
+        self.broker = broker
+        self.work = work
+        self.arrives_s = arrives_s
+        self.back_s = back_s
+        self.is_done = False
+        self.waits = False  # at the broker, for something else to happen
+        self.done_s = inf
+        self.answer: Any = None
+        self.error: RefusedByBroker | None = None
+
+
+WAITS = object()
+"""What a request's work returns when its answer comes later."""
+
+
+class TopicFacts(NamedTuple):
+    """What the metadata say of a topic."""
+
+    id: str
+    partitions: int
+
+
+@dataclass(eq=False)
+class _Place:
+    """A partition: its log, and who leads it (``None``: nobody now)."""
+
+    log: PartitionLog
+    replicas: tuple[int, ...]
+    leader: int | None
+
+
+@dataclass(eq=False)
+class _SimulatedTopic:
+    id: str
+    places: list[_Place]
+    configs: dict[str, str]
+
+
+@dataclass(eq=False)
+class _Broker:
+    state: BrokerState = BrokerState.UP
+    inbox: list[BrokerRequest] = field(default_factory=list)
+    round: int = 0  # counts changes, so that what was due under a former state is not done
+
+
+@dataclass(eq=False)
+class ProducedPart:
+    """Records for one partition, from one producer, in one request."""
+
+    where: Partition
+    rows: Sequence[Record]
+    who: ProducerIdentity
+    sequence: int
+
+
+class BrokerCluster:
+    """See the module. Not thread-safe. ``now`` returns seconds, and never goes back."""
+
+    def __init__(self, now: Callable[[], float], settings: ClusterSettings | None = None) -> None:
+        self.settings = settings = settings or ClusterSettings()
+        self.time_s = now()
+        self.log_changes = 0
+        """Counts what readers may see: records, markers, topics, leaders."""
+        self.late_answers = 0
+        """Counts answers of requests that had to wait at their brokers."""
+        self._now = now
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = 0
+        self._brokers = [_Broker() for _ in range(settings.brokers)]
+        self._topics: dict[str, _SimulatedTopic] = {}
+        self._groups: dict[str, ConsumerGroup] = {}
+        self._topics_made = 0
+        self._transactions = TransactionCoordinator(self, settings.marker_s, self._write_markers)
+        self._coordinators = self._made_places(_COORDINATORS, settings.coordinator_partitions, 3)
+
+    # ---- time ------------------------------------------------------------------------------------
+
+    def at(self, due_s: float, work: Callable[[], None]) -> None:
+        """Do ``work`` when the time has come."""
+        self._numbers += 1
+        heapq.heappush(self._due, (due_s, self._numbers, work))
+
+    def advance(self) -> float:
+        """Let everything happen that is due by now; returns the time."""
+        now_s = self._now()
+        due = self._due
+        while due and due[0][0] <= now_s:
+            self.time_s, _, work = heapq.heappop(due)
+            work()
+        self.time_s = now_s
+        return now_s
+
+    @property
+    def next_due_s(self) -> float:
+        """When something happens by itself next, as far as is known now; ``inf``: never."""
+        return self._due[0][0] if self._due else inf
+
+    # ---- requests --------------------------------------------------------------------------------
+
+    def send(
+        self,
+        broker: int,
+        work: Callable[[BrokerRequest], Any],
+        there_s: float = 0.0,
+        back_s: float = 0.0,
+    ) -> BrokerRequest:
+        """A request that arrives in ``there_s`` (``inf``: never), and whose answer takes ``back_s``
+        (``inf``: it is lost). ``work`` returns the answer, raises a refusal, or returns WAITS.
+        """
+        request = BrokerRequest(broker, work, self.time_s + there_s, back_s)
+        if there_s <= 0:
+            self._arrive(request)
+        elif there_s < inf:
+            self.at(request.arrives_s, lambda: self._arrive(request))
+        return request
+
+    def _arrive(self, request: BrokerRequest) -> None:
+        broker = self._brokers[request.broker]
+        if broker.state is BrokerState.FROZEN:
+            request.waits = True
+            broker.inbox.append(request)
+        elif broker.state is BrokerState.DOWN:
+            self.answer(request, ErrorCode.CONNECTION_BROKEN)
+        else:
+            try:
+                answer = request.work(request)
+            except RefusedByBroker as exc:
+                answer = exc
+            if answer is WAITS:
+                request.waits = True
+            else:
+                self.answer(request, answer)
+
+    def answer(self, request: BrokerRequest, answer: Any) -> None:
+        """Answer a request, unless it was answered before."""
+        if request.is_done:
+            return
+        if isinstance(answer, ErrorCode):
+            answer = RefusedByBroker(answer)
+        if isinstance(answer, RefusedByBroker):
+            request.error = answer
+        else:
+            request.answer = answer
+        request.is_done = True
+        request.done_s = self.time_s
+        self.late_answers += request.waits
+
+    # ---- brokers ---------------------------------------------------------------------------------
+
+    @property
+    def brokers(self) -> range:
+        return range(len(self._brokers))
+
+    def state_of(self, broker: int) -> BrokerState:
+        return self._brokers[broker].state
+
+    def stop(self, broker: int) -> None:
+        """The broker dies: requests that wait there are lost, and others lead soon."""
+        self.advance()
+        self._into(broker, BrokerState.DOWN)
+        waiting, self._brokers[broker].inbox = self._brokers[broker].inbox, []
+        for request in waiting:
+            self.answer(request, ErrorCode.CONNECTION_BROKEN)
+        self._lose_waiting_members(broker)
+        for place in self._led_by(broker):
+            place.leader = None
+        self._elect_later(broker, self.settings.failover_s)
+
+    def freeze(self, broker: int) -> None:
+        """The broker neither answers nor breaks connections, until it thaws."""
+        self.advance()
+        self._into(broker, BrokerState.FROZEN)
+        self._elect_later(broker, self.settings.broker_session_s + self.settings.failover_s)
+
+    def start(self, broker: int) -> None:
+        """The broker is there again, thawed or started; it leads what nobody else does."""
+        self.advance()
+        self._into(broker, BrokerState.UP)
+        waiting, self._brokers[broker].inbox = self._brokers[broker].inbox, []
+        for request in waiting:
+            self._arrive(request)
+        for place in self._places():
+            if place.leader is None and broker in place.replicas:
+                self._lead(place, broker)
+
+    def _into(self, broker: int, state: BrokerState) -> None:
+        self._brokers[broker].state = state
+        self._brokers[broker].round += 1
+        self.log_changes += 1
+
+    def _elect_later(self, broker: int, wait_s: float) -> None:
+        number = self._brokers[broker].round
+
+        def elect() -> None:
+            if self._brokers[broker].round != number:
+                return
+            for place in self._places():
+                if place.leader in (broker, None):
+                    alive = [
+                        each
+                        for each in place.replicas
+                        if self._brokers[each].state is BrokerState.UP
+                    ]
+                    if alive:
+                        self._lead(place, alive[0])
+
+        self.at(self.time_s + wait_s, elect)
+
+    def _lead(self, place: _Place, broker: int) -> None:
+        place.leader = broker
+        place.log.epoch += 1
+        self.log_changes += 1
+        if place.log.topic == _COORDINATORS:
+            for name, group in self._groups.items():
+                if self._coordinator_place(name) is place:
+                    group.coordinator_moved()
+
+    def _lose_waiting_members(self, broker: int) -> None:
+        for name, group in self._groups.items():
+            if self._coordinator_place(name).leader == broker:
+                group.coordinator_moved()
+
+    def _led_by(self, broker: int) -> list[_Place]:
+        return [place for place in self._places() if place.leader == broker]
+
+    def _places(self) -> Iterable[_Place]:
+        yield from self._coordinators
+        for topic in self._topics.values():
+            yield from topic.places
+
+    def leader_of(self, where: Partition) -> int | None:
+        """The broker that leads a partition; ``None``: nobody does now, or it does not exist."""
+        place = self._place_of(where)
+        return None if place is None else place.leader
+
+    def coordinator_of(self, name: str) -> int | None:
+        """The broker that looks after a group or a transactional id; ``None``: nobody does now."""
+        return self._coordinator_place(name).leader
+
+    def _coordinator_place(self, name: str) -> _Place:
+        return self._coordinators[crc32(name.encode()) % len(self._coordinators)]
+
+    # ---- topics ----------------------------------------------------------------------------------
+
+    def create_topic(
+        self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> None:
+        if topic in self._topics:
+            raise RefusedByBroker(ErrorCode.TOPIC_ALREADY_EXISTS, topic)
+        self._topics_made += 1
+        places = self._made_places(topic, partitions, self.settings.replication)
+        identity = f"id-{self._topics_made}"
+        self._topics[topic] = _SimulatedTopic(identity, places, dict(configs or {}))
+        self.log_changes += 1
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Let the topic have so many."""
+        places = self._known_topic(topic).places
+        replication = self.settings.replication
+        places += self._made_places(topic, count - len(places), replication, first=len(places))
+        self.log_changes += 1
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete it, with all that was committed of it."""
+        self._known_topic(topic)
+        del self._topics[topic]
+        for group in self._groups.values():
+            group.forget_topic(topic)
+        self._transactions.forget_topic(topic)
+        self.log_changes += 1
+
+    def cut_off(self, where: Partition, end: int) -> None:
+        """An unclean election: the new leader's log ends at ``end``."""
+        place = self._led(where)
+        place.log.cut_off(end)
+        place.log.epoch += 1
+        self.log_changes += 1
+
+    def delete_records(self, where: Partition, before: int) -> None:
+        self._led(where).log.delete_before(before)
+        self.log_changes += 1
+
+    def topics(self) -> dict[str, TopicFacts]:
+        """All topics, in the order in which they were made."""
+        return {name: TopicFacts(each.id, len(each.places)) for name, each in self._topics.items()}
+
+    def config_of(self, topic: str, name: str) -> str | None:
+        return self._known_topic(topic).configs.get(name)
+
+    def log_of(self, where: Partition) -> PartitionLog:
+        """For judges and scenarios: the log itself."""
+        return self._led(where).log
+
+    def _made_places(
+        self, topic: str, partitions: int, replication: int, first: int = 0
+    ) -> list[_Place]:
+        count = len(self._brokers)
+        places = []
+        for number in range(first, first + partitions):
+            replicas = tuple((number + more) % count for more in range(min(replication, count)))
+            up = [each for each in replicas if self._brokers[each].state is BrokerState.UP]
+            places.append(_Place(PartitionLog(topic, number), replicas, up[0] if up else None))
+        return places
+
+    def _known_topic(self, topic: str) -> _SimulatedTopic:
+        found = self._topics.get(topic)
+        if found is None:
+            raise RefusedByBroker(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic)
+        return found
+
+    def _place_of(self, where: Partition) -> _Place | None:
+        topic = self._topics.get(where.topic)
+        if topic is None or not 0 <= where.number < len(topic.places):
+            return None
+        return topic.places[where.number]
+
+    def _led(self, where: Partition) -> _Place:
+        place = self._place_of(where)
+        if place is None:
+            raise RefusedByBroker(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, where)
+        return place
+
+    # ---- what brokers are asked: reading ---------------------------------------------------------
+
+    def _log_at(self, broker: int, where: Partition) -> PartitionLog:
+        place = self._led(where)
+        if place.leader != broker:
+            raise RefusedByBroker(ErrorCode.NOT_LEADER_OR_FOLLOWER, where)
+        return place.log
+
+    def fetch(
+        self, broker: int, wanted: Mapping[Partition, tuple[int, int]], most: int
+    ) -> tuple[int, dict[Partition, FetchedPart | ErrorCode]]:
+        """Records from each offset on (``(offset, epoch of the record before)``), what was
+        committed only; and how much had changed by then. A partition whose log was cut off before
+        its offset is answered with ``next_offset`` at the cut.
+        """
+        found: dict[Partition, FetchedPart | ErrorCode] = {}
+        for where, (offset, epoch) in wanted.items():
+            try:
+                log = self._log_at(broker, where)
+                if epoch >= 0 and log.has_diverged(offset, epoch):
+                    found[where] = FetchedPart([], log.end_of_epoch(epoch), -1)
+                else:
+                    part = log.read(offset, most, after_epoch=epoch)
+                    if part.next_offset > offset:
+                        found[where] = part
+            except RefusedByBroker as exc:
+                found[where] = exc.code
+        return self.log_changes, found
+
+    def bounds(self, broker: int, asked: Iterable[Partition]) -> dict[Partition, tuple[int, int]]:
+        """Where each partition begins, and its last stable offset."""
+        found = {}
+        for where in asked:
+            log = self._log_at(broker, where)
+            found[where] = (log.start, log.stable_end)
+        return found
+
+    # ---- what brokers are asked: groups ----------------------------------------------------------
+
+    def group_at(self, broker: int, name: str) -> ConsumerGroup:
+        """The group, for its coordinator; COORDINATOR_NOT_AVAILABLE for any other broker."""
+        if self.coordinator_of(name) != broker:
+            raise RefusedByBroker(ErrorCode.COORDINATOR_NOT_AVAILABLE, name)
+        return self.group(name)
+
+    def group(self, name: str) -> ConsumerGroup:
+        """The group, whoever looks after it: for judges and scenarios."""
+        found = self._groups.get(name)
+        if found is None:
+            delay_s = self.settings.initial_rebalance_delay_s
+            found = self._groups[name] = ConsumerGroup(name, self, delay_s)
+        return found
+
+    def commit(
+        self, broker: int, who: GroupMembership, offsets: Mapping[Partition, StoredOffset]
+    ) -> None:
+        group = self.group_at(broker, who.group_id)
+        for where in offsets:
+            self._led(where)
+        group.commit(who, offsets)
+
+    # ---- what brokers are asked: producing -------------------------------------------------------
+
+    def initialize_producer(
+        self, broker: int, name: str | None, timeout_s: float
+    ) -> ProducerIdentity:
+        """Give a producer its id and epoch; fences all earlier ones of the same name."""
+        self._require_coordinator(broker, name)
+        return self._transactions.initialize(name, timeout_s)
+
+    def produce(self, broker: int, part: ProducedPart) -> int:
+        """Append; returns the offset of the first record. In a transaction the partition is taken
+        into it, if it is not (KIP-890).
+        """
+        log = self._log_at(broker, part.where)
+        who = part.who
+        if who.name is not None:
+            self._transactions.begin_in(who, partition=part.where)
+        limit = self._limit_of(part.where.topic)
+        if any(row.size > limit for row in part.rows):
+            raise RefusedByBroker(ErrorCode.MESSAGE_TOO_LARGE, part.where)
+        stamp = ProducerStamp(who.producer_id, who.epoch, part.sequence, who.name is not None)
+        first = log.append(part.rows, stamp)
+        self.log_changes += 1
+        return first
+
+    def add_offsets(
+        self,
+        broker: int,
+        producer: ProducerIdentity,
+        who: GroupMembership,
+        offsets: Mapping[Partition, StoredOffset],
+    ) -> None:
+        """Take offsets of a group into the transaction; they count when it is committed."""
+        self._require_coordinator(broker, producer.name)
+        if self.coordinator_of(who.group_id) is None:
+            raise RefusedByBroker(ErrorCode.COORDINATOR_NOT_AVAILABLE, who.group_id)
+        group = self.group(who.group_id)
+        self._transactions.begin_in(producer, group=who.group_id)
+        group.commit_in_transaction(who, producer.producer_id, offsets)
+
+    def end_transaction(self, broker: int, who: ProducerIdentity, *, is_committed: bool) -> None:
+        self._require_coordinator(broker, who.name)
+        self._transactions.end(who, is_committed=is_committed)
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """For judges and scenarios."""
+        return self._transactions
+
+    def _require_coordinator(self, broker: int, name: str | None) -> None:
+        if name is not None and self.coordinator_of(name) != broker:
+            raise RefusedByBroker(ErrorCode.COORDINATOR_NOT_AVAILABLE, name)
+
+    def _limit_of(self, topic: str) -> int:
+        told = self._known_topic(topic).configs.get("max.message.bytes")
+        return self.settings.max_message_bytes if told is None else int(told)
+
+    def _write_markers(
+        self,
+        producer_id: int,
+        epoch: int,
+        is_committed: bool,
+        partitions: dict[Partition, None],
+        groups: dict[str, None],
+    ) -> bool:
+        for name in list(groups):
+            if self.coordinator_of(name) is not None:
+                self.group(name).end_transaction(producer_id, is_committed=is_committed)
+                del groups[name]
+        for where in list(partitions):
+            place = self._place_of(where)
+            if place is None or place.leader is not None:
+                if place is not None:
+                    place.log.end_transaction(producer_id, epoch, is_committed=is_committed)
+                del partitions[where]
+        self.log_changes += 1
+        return not partitions and not groups

@@ -1,0 +1,301 @@
+"""Between simulated clients and a simulated cluster: how long requests take, which are lost, and
+how a client waits.
+
+The cluster keeps its own time; a client waits by its process's clock. So waits are told to the
+clock as spans, never as moments, and a client whose clock runs fast is early and waits again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from math import inf
+from typing import Any, NamedTuple, Protocol
+
+from leaderq import clock
+from leaderq.kafka.clients.consumer import KafkaAway
+from leaderq.kafka.record import Partition
+from leaderq.testing.simulation.kafka.cluster import (
+    BrokerCluster,
+    BrokerRequest,
+    BrokerState,
+    ClusterSettings,
+)
+from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
+from leaderq.threads import primitives
+
+_LEAST_WAIT_S = 1e-6
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
+
+
+class Passage(NamedTuple):
+    """One request's way to a broker, and its answer's way back; seconds.
+
+    ``there_s`` infinite: the request never arrives. ``back_s`` infinite: it is carried out, and its
+    sender does not hear of it. ``breaks_s``: when the sender of a lost one notices that its
+    connection is broken; infinite: when its request time-out is over.
+    """
+
+    there_s: float = 0.0
+    back_s: float = 0.0
+    breaks_s: float = inf
+
+
+AT_ONCE = Passage()
+
+
+class KafkaNetwork(Protocol):
+    """The hook for latency and faults."""
+
+    def request(self, client: str, broker: int) -> Passage:
+        """Called once for each request, by the process that sends it; may sleep."""
+
+
+class PromptNetwork:
+    """Everything arrives at once."""
+
+    def request(self, client: str, broker: int) -> Passage:
+        return AT_ONCE
+
+
+class SimulatedKafka:
+    """A cluster, the network before it, and those who wait for it to change.
+
+    ``lock`` is needed only where clients run on several real threads: give a ``threading.Lock``.
+    ``now`` is the cluster's own time, by default this process's clock.
+    """
+
+    def __init__(
+        self,
+        settings: ClusterSettings | None = None,
+        network: KafkaNetwork | None = None,
+        *,
+        now: Callable[[], float] | None = None,
+        lock: AbstractContextManager[Any] | None = None,
+        address: str = "simulated-kafka:9092",
+    ) -> None:
+        self.address = address
+        self.network: KafkaNetwork = network or PromptNetwork()
+        self.cluster = BrokerCluster(now or _now_s, settings or ClusterSettings())
+        self.lock: AbstractContextManager[Any] = lock or nullcontext()
+        self._waiting: dict[int, Any] = {}
+        self._tickets = 0
+        self._seen = -1
+
+    def acts(self, act: Callable[[BrokerCluster], Any]) -> Any:
+        """Do something to the cluster from outside (stop a broker, delete a topic), and wake who
+        waits for it.
+        """
+        with self.lock:
+            self.cluster.advance()
+            result = act(self.cluster)
+            self.wake_if_changed()
+            return result
+
+    def wake_if_changed(self) -> None:
+        """Wake all who wait, if there is news for anyone; the lock is held."""
+        cluster = self.cluster
+        seen = cluster.log_changes + cluster.late_answers
+        if seen != self._seen:
+            self._seen = seen
+            for event in self._waiting.values():
+                event.set()
+
+    def await_change(self, event: Any, seen: Callable[[], bool], wait_s: float) -> None:
+        """Wait until something has changed, or so long. ``seen`` tells, under the lock, whether it
+        has happened already.
+        """
+        with self.lock:
+            if seen():
+                return
+            event.clear()
+            self._tickets += 1
+            ticket = self._tickets
+            self._waiting[ticket] = event
+            due_s = self.cluster.next_due_s - self.cluster.time_s
+        try:
+            event.wait(max(_LEAST_WAIT_S, min(wait_s, due_s)))
+        finally:
+            with self.lock:
+                del self._waiting[ticket]
+
+
+def _now_s() -> float:
+    return clock.now_s()
+
+
+class BrokerLink:
+    """One client's connections to all brokers. For one thread at a time."""
+
+    def __init__(self, kafka: SimulatedKafka, client: str, request_timeout_s: float) -> None:
+        self.kafka = kafka
+        self.cluster = kafka.cluster
+        self._client = client
+        self._request_timeout_s = request_timeout_s
+        self._event: Any = None
+        self._first_broker = sum(client.encode())
+
+    def send(self, broker: int, work: Callable[[BrokerRequest], Any]) -> SentRequest:
+        """Send, and do not wait."""
+        there_s, back_s, breaks_s = self.kafka.network.request(self._client, broker)
+        with self.kafka.lock:
+            sent_s = self.cluster.advance()
+            request = self.cluster.send(broker, work, there_s, back_s)
+            self.kafka.wake_if_changed()
+        is_lost = there_s == inf or back_s == inf
+        breaks_s = min(breaks_s, self._request_timeout_s)  # no client waits longer
+        return SentRequest(request, sent_s, sent_s + breaks_s if is_lost else inf)
+
+    def look(self) -> None:
+        """Let happen what is due, before the cluster is asked who leads what."""
+        with self.kafka.lock:
+            self.cluster.advance()
+            self.kafka.wake_if_changed()
+
+    def coordinator_of(self, name: str) -> int | None:
+        """The broker that looks after a group or a transactional id now."""
+        self.look()
+        return self.cluster.coordinator_of(name)
+
+    def leader_of(self, where: Partition) -> int | None:
+        """The broker that leads a partition now."""
+        self.look()
+        return self.cluster.leader_of(where)
+
+    def is_late(self, sent: SentRequest) -> bool:
+        """Whether it has not been answered within the request's time."""
+        return (
+            not self.is_answered(sent)
+            and self.cluster.time_s >= sent.sent_s + self._request_timeout_s
+        )
+
+    def late_in_s(self, sent: Iterable[SentRequest]) -> float:
+        """How long until the first of these is late."""
+        first_s = min((each.sent_s for each in sent), default=inf)
+        return max(0.0, first_s + self._request_timeout_s - self.cluster.time_s)
+
+    def is_answered(self, sent: SentRequest) -> bool:
+        """Whether the answer is here now, or the connection is known to be broken."""
+        with self.kafka.lock:
+            now_s = self.cluster.advance()
+            self.kafka.wake_if_changed()
+        return sent.heard_s <= now_s
+
+    def wait(self, sent: Iterable[SentRequest], until_s: float) -> bool:
+        """Whether one of these is answered, by ``until_s`` of this process's clock."""
+        requests = list(sent)
+        while not any(self.is_answered(each) for each in requests):
+            left_s = until_s - clock.now_s()
+            if left_s <= 0:
+                return False
+            due_s = min((each.due_s for each in requests), default=inf) - self.cluster.time_s
+            if due_s == inf and any(each.waits for each in requests):
+                self.await_change(lambda: any(each.is_done for each in requests), left_s)
+            else:
+                clock.sleep(max(_LEAST_WAIT_S, min(left_s, due_s)))
+        return True
+
+    def await_change(self, seen: Callable[[], bool], wait_s: float) -> None:
+        """Wait for the cluster to change, at most so long."""
+        if self._event is None:
+            self._event = primitives.Event()
+        self.kafka.await_change(self._event, seen, wait_s)
+
+    def require_address(self, address: str, wait_s: float) -> None:
+        """Return if the cluster is reached there; else raise ``KafkaAway``, after so long."""
+        if address != self.kafka.address:
+            clock.sleep(max(0.0, wait_s))
+            raise KafkaAway(f"nothing listens at {address!r}")
+
+    def any_broker(self) -> int | None:
+        """A broker to ask about what all of them know."""
+        self.look()
+        brokers = self.cluster.brokers
+        for more in brokers:
+            broker = (self._first_broker + more) % len(brokers)
+            if self.cluster.state_of(broker) is not BrokerState.DOWN:
+                return broker
+        return None
+
+    def ask(
+        self,
+        doing: str,
+        broker_of: Callable[[], int | None],
+        work: Callable[[int], Any],
+        until_s: float,
+    ) -> Any:
+        """The answer of ``work`` at the broker that is found each time; repeated while that helps,
+        until then. Raises the errors of leaderq's clients.
+        """
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            broker = broker_of()
+            code, what = ErrorCode.COORDINATOR_NOT_AVAILABLE, "no broker leads it now"
+            if broker is not None:
+                sent = self.send(broker, lambda _, at=broker: work(at))  # type: ignore[misc]
+                if not self.wait([sent], min(until_s, clock.now_s() + self._request_timeout_s)):
+                    self._first_broker += 1
+                    if clock.now_s() < until_s:
+                        continue
+                    raise KafkaAway(f"{self.told(doing)}: no answer")
+                if sent.error is None:
+                    return sent.answer
+                code, what = sent.error.code, str(sent.error)
+            if not code.is_retriable:
+                raise code.failure.error(f"{self.told(doing)}: {what}")
+            if clock.now_s() + pause_s > until_s:
+                raise KafkaAway(f"{self.told(doing)}: {what}")
+            clock.sleep(pause_s)
+            pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
+
+    def told(self, doing: str) -> str:
+        return f"{doing} at Kafka {self.kafka.address!r}"
+
+
+class SentRequest:
+    """A request as its sender sees it."""
+
+    __slots__ = ("_breaks_at_s", "_request", "sent_s")
+
+    def __init__(self, request: BrokerRequest, sent_s: float, breaks_at_s: float) -> None:
+        self._request = request
+        self.sent_s = sent_s
+        self._breaks_at_s = breaks_at_s
+
+    @property
+    def heard_s(self) -> float:
+        """When the sender hears of it, by the cluster's clock; ``inf``: that is not known."""
+        request = self._request
+        answered_s = request.done_s + request.back_s if request.is_done else inf
+        return min(answered_s, self._breaks_at_s)
+
+    @property
+    def due_s(self) -> float:
+        """When there is news of it next; ``inf``: that is not known."""
+        request = self._request
+        if request.is_done or request.waits:
+            return self.heard_s
+        return min(max(request.arrives_s, 0.0), self._breaks_at_s)
+
+    @property
+    def waits(self) -> bool:
+        return self._request.waits and not self._request.is_done
+
+    @property
+    def is_done(self) -> bool:
+        return self._request.is_done
+
+    @property
+    def _is_lost(self) -> bool:
+        return not self._request.is_done or self._request.back_s == inf
+
+    @property
+    def error(self) -> RefusedByBroker | None:
+        """What was refused, once it is answered."""
+        if self._is_lost:
+            return RefusedByBroker(ErrorCode.CONNECTION_BROKEN)
+        return self._request.error
+
+    @property
+    def answer(self) -> Any:
+        return self._request.answer

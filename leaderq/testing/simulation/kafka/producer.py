@@ -1,0 +1,419 @@
+"""Producers on a simulated cluster: one for transactions, one whose messages are confirmed one by
+one, and one that sends and waits, as dead letters need it.
+
+Messages go out while they are produced, one request for each partition at a time; what comes
+meanwhile goes with the next. A request whose answer was lost is sent again, under the same number
+in the sequence, so nothing is stored twice. There is no thread: what is repeated is repeated while
+the owner produces, commits or waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from leaderq import clock
+from leaderq.errors import (
+    KafkaError,
+    KafkaFenced,
+    LeaderqError,
+    ServersUnreachable,
+    UnknownTopic,
+)
+from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.clients.producer import (
+    Message,
+    ProducerSettings,
+    TransactionEnding,
+    checked,
+    given_up,
+    partition_of,
+)
+from leaderq.kafka.record import Partition, Record, epoch_of
+from leaderq.testing.simulation.kafka.cluster import BrokerRequest, ProducedPart
+from leaderq.testing.simulation.kafka.consumer_group import GroupMembership, StoredOffset
+from leaderq.testing.simulation.kafka.network import BrokerLink, SentRequest, SimulatedKafka
+from leaderq.testing.simulation.kafka.transactions import ProducerIdentity
+from leaderq.threads import primitives
+
+_METADATA_S = 2.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
+_BATCH = 1000
+
+
+class SentMessage:
+    """What becomes of one message; ``offset`` is -1 until it is stored."""
+
+    __slots__ = ("error", "is_done", "offset")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.error: LeaderqError | None = None
+        self.offset = -1
+
+
+class _Outgoing:
+    """The messages to one partition that are not acknowledged, in order."""
+
+    __slots__ = ("part", "receipts", "rows", "sent", "sequence", "under_way", "where")
+
+    def __init__(self, where: Partition) -> None:
+        self.where = where
+        self.rows: list[Record] = []
+        self.receipts: list[SentMessage] = []
+        self.under_way: list[SentMessage] = []
+        self.part: ProducedPart | None = None
+        self.sent: SentRequest | None = None
+        self.sequence = 0
+
+
+class _ProducerConnection:
+    """An idempotent producer: opened, given messages, and closed."""
+
+    def __init__(self, kafka: SimulatedKafka, settings: ProducerSettings) -> None:
+        self._kafka = kafka
+        self._settings = settings
+        self._client: BrokerLink | None = None
+        self._lock = primitives.Lock()
+        self._counts: dict[str, int] = {}
+        self._identity: ProducerIdentity | None = None
+        self._outgoing: dict[Partition, _Outgoing] = {}
+        self._failed: LeaderqError | None = None
+        self._began_s: float | None = None
+        self._turn = 0
+
+    def _connect(self, wait_s: float) -> None:
+        settings, began_s = self._settings, clock.now_s()
+        link = BrokerLink(self._kafka, settings.client_id, settings.request_timeout_s)
+        try:
+            link.require_address(settings.address, wait_s)
+            self._learn(link, began_s + wait_s)
+        except KafkaAway as exc:
+            waited_s = clock.now_s() - began_s
+            raise ServersUnreachable("Kafka", settings.address, waited_s=waited_s) from exc
+        self._client = link
+
+    @property
+    def _link(self) -> BrokerLink:
+        if self._client is None:
+            raise KafkaError("this producer is not open")
+        return self._client
+
+    def close(self) -> None:
+        self._client = None
+        self._outgoing = {}
+
+    # ---- topics ----------------------------------------------------------------------------------
+
+    def _learn(self, link: BrokerLink, until_s: float) -> None:
+        def topics(_broker: int) -> Any:
+            return link.cluster.topics()
+
+        found = link.ask("asking for topics", link.any_broker, topics, until_s)
+        self._counts = {name: each.partitions for name, each in found.items()}
+
+    def partitions(self, topic: str) -> int:
+        if (count := self._counts.get(topic)) is None:
+            self._learn(self._link, clock.now_s() + _METADATA_S)
+            count = self._counts.get(topic)
+        if count is None:
+            raise UnknownTopic(f"there is no topic {topic!r}; create it, or correct the name")
+        return count
+
+    def _place_of(self, message: Message) -> Partition:
+        topic, _, key, _, number, _ = message
+        count = self.partitions(topic)
+        if number is None:
+            self._turn += 1
+            number = self._turn % count if key is None else partition_of(key, count)
+        if number >= count:
+            raise UnknownTopic(f"topic {topic!r} has {count} partitions, and no number {number}")
+        return Partition(topic, number)
+
+    # ---- sending ---------------------------------------------------------------------------------
+
+    def _identified(self, until_s: float) -> ProducerIdentity:
+        """Who this producer is to the brokers, asked for once."""
+        if self._identity is None:
+            link = self._link
+            self._identity = link.ask(
+                "beginning to produce",
+                link.any_broker,
+                lambda broker: link.cluster.initialize_producer(broker, None, 0.0),
+                until_s,
+            )
+        return self._identity
+
+    def _hand_over(self, message: Message, where: Partition) -> SentMessage:
+        topic, value, key, headers, _, timestamp_ms = message
+        when_ms = clock.now_ms() if timestamp_ms is None else timestamp_ms
+        row = Record(topic, where.number, -1, when_ms, key, value, list(headers))
+        receipt = SentMessage()
+        with self._lock:
+            outgoing = self._outgoing.get(where)
+            if outgoing is None:
+                outgoing = self._outgoing[where] = _Outgoing(where)
+            outgoing.rows.append(row)
+            outgoing.receipts.append(receipt)
+            self._serve(outgoing)
+        return receipt
+
+    def _serve(self, outgoing: _Outgoing) -> bool:
+        """Hear of what is under way, and send what comes next; returns whether it was repeated."""
+        link, is_repeated = self._link, False
+        if outgoing.sent is not None and link.is_answered(outgoing.sent):
+            sent, outgoing.sent = outgoing.sent, None
+            if sent.error is None:
+                self._stored(outgoing, sent.answer)
+            elif sent.error.code.is_retriable:
+                is_repeated = True
+            else:
+                code = sent.error.code
+                told = f"{link.told(f'producing to {outgoing.where.topic!r}')}: {sent.error}"
+                self._refused(outgoing, self._explained(code.failure.error(told)))
+        if outgoing.sent is None and not is_repeated:
+            self._send_next(outgoing)
+        return is_repeated
+
+    def _send_next(self, outgoing: _Outgoing) -> None:
+        if self._failed is not None or self._identity is None:
+            return
+        if outgoing.part is None and outgoing.rows:
+            rows, outgoing.rows = outgoing.rows[:_BATCH], outgoing.rows[_BATCH:]
+            outgoing.under_way = outgoing.receipts[:_BATCH]
+            outgoing.receipts = outgoing.receipts[_BATCH:]
+            which = outgoing.where, rows, self._identity, outgoing.sequence
+            outgoing.part = ProducedPart(*which)
+        if outgoing.part is not None:
+            leader = self._link.leader_of(outgoing.where)
+            if leader is not None:
+                work = partial(_produce, self._link.cluster, leader, outgoing.part)
+                outgoing.sent = self._link.send(leader, work)
+
+    def _stored(self, outgoing: _Outgoing, first: int) -> None:
+        for offset, receipt in enumerate(outgoing.under_way, first):
+            receipt.offset, receipt.is_done = offset, True
+        outgoing.sequence += len(outgoing.under_way)
+        outgoing.part, outgoing.under_way = None, []
+
+    def _refused(self, outgoing: _Outgoing, error: LeaderqError) -> None:
+        """Nothing of it was stored, and nothing behind it is: that would leave a gap."""
+        self._failed = self._failed or error
+        for receipt in (*outgoing.under_way, *outgoing.receipts):
+            receipt.error, receipt.is_done = error, True
+        outgoing.part, outgoing.under_way = None, []
+        outgoing.rows, outgoing.receipts = [], []
+
+    def _explained(self, error: LeaderqError) -> LeaderqError:
+        return self._settings.explained(error, self._began_s)
+
+    def _settle(self, until_s: float, is_over: Callable[[], bool]) -> bool:
+        """Hear and repeat until ``is_over``, or until then; returns whether it is."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            with self._lock:
+                repeated = [self._serve(each) for each in list(self._outgoing.values())]
+                under_way = [each.sent for each in self._outgoing.values() if each.sent is not None]
+            if is_over():
+                return True
+            left_s = until_s - clock.now_s()
+            if left_s <= 0:
+                return False
+            if under_way and not any(repeated):
+                self._link.wait(under_way, min(until_s, clock.now_s() + self._timeout_s))
+                self._give_up_late(under_way)
+            else:
+                clock.sleep(min(left_s, pause_s))
+                pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._settings.request_timeout_s
+
+    def _give_up_late(self, under_way: list[SentRequest]) -> None:
+        """Send again what has not been answered within the request's time."""
+        if any(self._link.is_answered(each) for each in under_way):
+            return
+        with self._lock:
+            for each in self._outgoing.values():
+                if each.sent is not None and self._link.is_late(each.sent):
+                    each.sent = None
+
+    @property
+    def _has_unacknowledged(self) -> bool:
+        return any(each.part is not None or each.rows for each in self._outgoing.values())
+
+    def _flush(self, deadline: float) -> None:
+        link = self._link
+        self._settle(deadline, lambda: self._failed is not None or not self._has_unacknowledged)
+        if self._failed is not None:
+            raise given_up(self._failed)
+        if self._has_unacknowledged:
+            raise KafkaAway(f"{link.told('producing')}: not all messages are acknowledged yet")
+
+
+def _produce(cluster: Any, leader: int, part: ProducedPart, _request: BrokerRequest) -> Any:
+    return cluster.produce(leader, part)
+
+
+class SimulatedProducer(_ProducerConnection, TransactionEnding):
+    """See :class:`~leaderq.kafka.clients.producer.TransactionalProducer`."""
+
+    _over: KafkaFenced | None = None
+    _has_begun = False
+
+    def open(self) -> None:
+        self._connect(self._settings.open_timeout_s)
+
+    def fence(self, timeout_s: float) -> bool:
+        settings, link = self._settings, self._link
+        name = settings.transactional_id or ""
+        try:
+            self._identity = link.ask(
+                "fencing in a producer",
+                partial(link.coordinator_of, name),
+                lambda broker: link.cluster.initialize_producer(
+                    broker, name, settings.transaction_timeout_s
+                ),
+                clock.now_s() + timeout_s,
+            )
+        except KafkaAway:
+            return False
+        return True
+
+    def begin(self) -> None:
+        self._require_life()
+        if self._identity is None:
+            raise KafkaError("this producer was not fenced in")
+        if self._began_s is not None:
+            raise KafkaError("a transaction is open already")
+        self._failed, self._commit_asked, self._has_begun = None, False, False
+        self._began_s = clock.now_s()
+
+    def produce(self, message: Message) -> None:
+        self._require_life()
+        if self._began_s is None:
+            raise KafkaError("no transaction is open")
+        if isinstance(self._failed, KafkaFenced):
+            raise self._failed
+        where = self._place_of(message)
+        self._has_begun = True
+        self._hand_over(message, where)
+
+    def _require_life(self) -> None:
+        _ = self._link
+        if self._over is not None:
+            raise KafkaFenced(str(self._over))
+
+    def _flush(self, deadline: float) -> None:
+        self._require_life()
+        try:
+            super()._flush(deadline)
+        except KafkaFenced as exc:
+            self._over = exc
+            raise
+
+    def _send_offsets(
+        self, offsets: Offsets, group: Any, notes: Mapping[Partition, str], deadline: float
+    ) -> None:
+        who = GroupMembership(group) if isinstance(group, str) else group
+        if not isinstance(group, str) and not (who.member_id and who.generation_id >= 0):
+            # The broker accepts these offsets from anybody, whoever holds the group.
+            what = f"the consumer is not a member of group {who.group_id!r} at the moment"
+            raise MembershipLost(what)
+        stored = {
+            where: StoredOffset(int(at), epoch_of(at), notes.get(where, ""))
+            for where, at in offsets.items()
+        }
+        cluster, identity = self._link.cluster, self._identity
+        self._has_begun = True
+        self._ask(
+            "sending offsets to a transaction",
+            lambda broker: cluster.add_offsets(broker, identity, who, stored),  # type: ignore[arg-type]
+            deadline,
+        )
+
+    def _complete(self, deadline: float) -> None:
+        self._end("committing a transaction", deadline, is_committed=True)
+
+    def _give_up(self, deadline: float) -> None:
+        for each in self._outgoing.values():
+            each.rows, each.receipts = [], []
+        # What is under way may still be stored, and would be taken into the next transaction.
+        is_settled = self._settle(deadline, lambda: not self._has_unacknowledged)
+        if not is_settled:
+            raise KafkaAway(f"{self._link.told('aborting')}: a message may be under way")
+        self._end("aborting a transaction", deadline, is_committed=False)
+
+    def _end(self, doing: str, deadline: float, *, is_committed: bool) -> None:
+        cluster, identity = self._link.cluster, self._identity
+        if self._has_begun and identity is not None:
+            self._ask(
+                doing,
+                lambda broker: cluster.end_transaction(broker, identity, is_committed=is_committed),
+                deadline,
+            )
+
+    def _ask(self, doing: str, work: Callable[[int], Any], deadline: float) -> None:
+        self._require_life()
+        link, name = self._link, self._settings.transactional_id or ""
+        try:
+            link.ask(doing, partial(link.coordinator_of, name), work, deadline)
+        except KafkaFenced as exc:
+            found = self._explained(exc)
+            if "FENCED_INSTANCE_ID" not in str(exc) and isinstance(found, KafkaFenced):
+                self._over = found
+            raise found from exc
+
+
+class SimulatedSender(_ProducerConnection):
+    """See :class:`~leaderq.kafka.clients.producer.MessageSender`."""
+
+    def open(self, timeout_s: float) -> None:
+        wait_s = max(0.1, min(timeout_s, self._settings.open_timeout_s))
+        self._connect(wait_s)
+
+    def send(self, message: Message, partition: int) -> SentMessage:
+        self._identified(clock.now_s() + _METADATA_S)
+        return self._hand_over(message, Partition(message.topic, partition))
+
+    def wait(self, receipt: SentMessage, until_s: float) -> None:
+        self._settle(until_s, lambda: receipt.is_done)
+
+    def failure(self, receipt: SentMessage, topic: str) -> LeaderqError | None:
+        return receipt.error
+
+    def offset(self, receipt: SentMessage) -> int:
+        return receipt.offset
+
+    def trouble(self) -> LeaderqError | None:
+        return None  # the messages themselves fail
+
+
+class SimulatedIdempotentSender(_ProducerConnection):
+    """As :class:`~leaderq.kafka.clients.kafka_python_producer.IdempotentSender`."""
+
+    def send(self, messages: Iterable[Message], timeout_s: float) -> int:
+        """Send all, and return how many when the cluster has them all; else raise."""
+        limit, count = self._settings.max_message_bytes, 0
+        self._failed = None
+        try:
+            for message in messages:
+                wanted = checked(message, limit)
+                if self._client is None:
+                    self._connect(self._settings.open_timeout_s)
+                self._identified(clock.now_s() + timeout_s)
+                self._hand_over(wanted, self._place_of(wanted))
+                count += 1
+            if count:
+                self._flush(clock.now_s() + timeout_s)
+            return count
+        except BaseException:
+            # messages it still holds must not be sent after the caller has seen an error
+            self.close()
+            raise
+
+    def close(self) -> None:
+        super().close()
+        self._identity = None

@@ -1,0 +1,136 @@
+"""What a contract's tests do to Kafka beside the client that they are about: its topics, other
+producers and readers. A simulated Kafka has surroundings of its own, with the same methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.structs import ConsumerGroupMetadata
+
+from leaderq.kafka import Partition
+from leaderq.kafka.topics import committed, create_topics, end_offsets
+from leaderq.testing import eventually
+
+
+def _administrated(address: str, act: Callable[[KafkaAdminClient], Any]) -> Any:
+    admin = KafkaAdminClient(bootstrap_servers=address)
+    try:
+        return act(admin)
+    finally:
+        admin.close()
+
+
+def delete_topic(address: str, topic: str) -> None:
+    """Delete it, and return when it is gone."""
+    _administrated(address, lambda admin: admin.delete_topics([topic]))
+    eventually(lambda: not _has_topic(address, topic), timeout_s=30, message="the topic is gone")
+
+
+def _has_topic(address: str, topic: str) -> bool:
+    return topic in _administrated(address, lambda admin: list(admin.list_topics()))
+
+
+class OthersTransaction:
+    """An open transaction of somebody else."""
+
+    def __init__(self, producer: KafkaProducer) -> None:
+        self._producer = producer
+        producer.init_transactions()
+        producer.begin_transaction()
+
+    def send(self, where: Partition, value: bytes) -> None:
+        """Return when the broker has it."""
+        self._producer.send(where.topic, value, partition=where.number).get(timeout=30)
+
+    def send_offset(self, where: Partition, offset: int, *, group: str) -> None:
+        offsets = {TopicPartition(*where): OffsetAndMetadata(offset, "", -1)}
+        self._producer.send_offsets_to_transaction(offsets, ConsumerGroupMetadata(group))
+
+    def abort(self) -> None:
+        self._producer.abort_transaction()
+
+    def commit(self) -> None:
+        self._producer.commit_transaction()
+
+
+class RealKafka:
+    """The surroundings of a real broker, by its address."""
+
+    @staticmethod
+    def create_topics(
+        address: str, topics: Mapping[str, int], configs: Mapping[str, str] | None = None
+    ) -> None:
+        create_topics(address, topics, configs=configs)
+
+    @staticmethod
+    def delete_topic(address: str, topic: str) -> None:
+        delete_topic(address, topic)
+
+    @staticmethod
+    def add_partitions(address: str, topic: str, count: int) -> None:
+        """Let the topic have so many."""
+        _administrated(address, lambda admin: admin.create_partitions({topic: count}))
+
+    @staticmethod
+    @contextmanager
+    def transaction(address: str, name: str) -> Iterator[OthersTransaction]:
+        """A transaction that is open."""
+        with closing(KafkaProducer(bootstrap_servers=address, transactional_id=name)) as producer:
+            yield OthersTransaction(producer)
+
+    @staticmethod
+    def plain_committed(address: str, group: str, where: Partition) -> int | None:
+        """What a consumer reads that does not ask for stable offsets."""
+        with closing(KafkaConsumer(bootstrap_servers=address, group_id=group)) as plain:
+            return plain.committed(TopicPartition(*where))
+
+    @staticmethod
+    def committed(address: str, group: str, topic: str) -> dict[int, int]:
+        return committed(address, group, topic)
+
+    @staticmethod
+    def end_offsets(address: str, topic: str) -> dict[int, int]:
+        """The last stable offsets."""
+        return end_offsets(address, topic)
+
+    @staticmethod
+    def log_ends(address: str, topic: str) -> dict[int, int]:
+        """Where the logs end, behind what is in open transactions."""
+        where = [TopicPartition(topic, number) for number in end_offsets(address, topic)]
+        with closing(KafkaConsumer(bootstrap_servers=address)) as plain:
+            ends = plain.end_offsets(where)
+        return {each.partition: end for each, end in ends.items()}
+
+    @staticmethod
+    def read(address: str, topic: str) -> list[bytes]:
+        """The values that a careful reader of one partition is given, until it has reached the end
+        of what is stable.
+        """
+        end = end_offsets(address, topic)[0]
+        values: list[bytes] = []
+        consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=address,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+        )
+        try:
+
+            def reached() -> bool:
+                for rows in consumer.poll(timeout_ms=200).values():
+                    values.extend(row.value for row in rows)
+                positions = [
+                    consumer.position(one, timeout_ms=5000) for one in consumer.assignment()
+                ]
+                if positions and positions[0] >= end:
+                    return True
+                raise AssertionError(f"at {positions} of {end}, {len(values)} read")
+
+            eventually(reached, timeout_s=30, message="the reader comes to the end")
+        finally:
+            consumer.close()
+        return values

@@ -1,0 +1,155 @@
+"""Breadth-first search over all states of a model, with the shortest trace to each violation."""
+
+from __future__ import annotations
+
+import gc
+from array import array
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from time import process_time
+from typing import Generic, Protocol, TypeVar
+
+State = TypeVar("State", bound=Hashable)
+
+
+class Violated(Exception):
+    """A move broke a property; raised by the model while it makes the move."""
+
+    def __init__(self, rule: str, move: str = "") -> None:
+        self.rule = rule
+        self.move = move
+        super().__init__(rule)
+
+
+class Model(Protocol[State]):
+    """What is searched. States are hashable; the same state has the same moves, in one order."""
+
+    def beginning(self) -> State: ...
+
+    def moves(self, state: State) -> Iterator[tuple[str, State]]:
+        """All moves from ``state``; raises :class:`Violated` for one that breaks a property."""
+        ...
+
+    def is_led(self, state: State) -> bool:
+        """Whether somebody leads, or the model's last term was won."""
+        ...
+
+    def shown(self, state: State) -> str:
+        """``state`` in one line, for a trace."""
+        ...
+
+
+@dataclass(frozen=True)
+class Found(Generic[State]):
+    """What a search found. ``trace`` and ``rule`` are empty if nothing was violated."""
+
+    states: int
+    depth: int
+    seconds: float
+    rule: str = ""
+    trace: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+
+    def told(self, name: str) -> str:
+        """One line for the log of a run."""
+        outcome = f"trace of {len(self.trace)}: {self.rule}" if self.rule else "nothing violated"
+        return f"{name}: {self.states} states, depth {self.depth}, {self.seconds:.1f} s, {outcome}"
+
+    def story(self) -> str:
+        """The trace, one move a line, and the state before the last move."""
+        lines = [f"{number:3}. {move}" for number, move in enumerate(self.trace, 1)]
+        return "\n".join([*lines, f"     VIOLATED: {self.rule}", *self.last])
+
+
+def search(model: Model[State], *, wedges: bool = False, most: int = 5_000_000) -> Found[State]:
+    """Visit every state of ``model``, or all up to the first violation.
+
+    With ``wedges`` it also looks for a state from which nobody can ever lead again. Raises
+    ``RuntimeError`` after ``most`` states: the model is not finite, or too large to be of use.
+    """
+    collecting = gc.isenabled()
+    gc.disable()  # nothing here is a cycle, and there are millions of tuples
+    try:
+        return _search(model, wedges, most)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _search(model: Model[State], wedges: bool, most: int) -> Found[State]:
+    began_s = process_time()
+    first = model.beginning()
+    numbers: dict[State, int] = {first: 0}
+    states = [first]
+    came_from = array("l", [-1])
+    depths = array("l", [0])
+    edges, ends = array("l"), array("l")
+    at = 0
+    while at < len(states):
+        here = states[at]
+        try:
+            for _, there in model.moves(here):
+                number = numbers.get(there)
+                if number is None:
+                    number = numbers[there] = len(states)
+                    states.append(there)
+                    came_from.append(at)
+                    depths.append(depths[at] + 1)
+                if wedges:
+                    edges.append(number)
+        except Violated as broken:
+            trace = _trace(model, states, came_from, at)
+            return Found(
+                states=len(states),
+                depth=depths[-1],
+                seconds=process_time() - began_s,
+                rule=broken.rule,
+                trace=(*trace, broken.move),
+                last=(model.shown(here),),
+            )
+        ends.append(len(edges))
+        at += 1
+        if at > most:
+            raise RuntimeError(f"more than {most} states")
+    stuck = _first_stuck(model, states, edges, ends) if wedges else None
+    return Found(
+        states=len(states),
+        depth=depths[-1],
+        seconds=process_time() - began_s,
+        rule="" if stuck is None else "nobody can ever lead again",
+        trace=() if stuck is None else _trace(model, states, came_from, stuck),
+        last=() if stuck is None else (model.shown(states[stuck]),),
+    )
+
+
+def _trace(
+    model: Model[State], states: list[State], came_from: array[int], at: int
+) -> tuple[str, ...]:
+    """The moves from the beginning to the state numbered ``at``."""
+    made = []
+    while (before := came_from[at]) >= 0:
+        made.append(next(name for name, to in model.moves(states[before]) if to == states[at]))
+        at = before
+    return tuple(reversed(made))
+
+
+def _first_stuck(
+    model: Model[State], states: list[State], edges: array[int], ends: array[int]
+) -> int | None:
+    """The number of the first state from which no state is reached in which somebody leads."""
+    before: list[list[int]] = [[] for _ in states]
+    begin = 0
+    for number, end in enumerate(ends):
+        for to in edges[begin:end]:
+            before[to].append(number)
+        begin = end
+    well = bytearray(len(states))
+    waiting = [number for number, state in enumerate(states) if model.is_led(state)]
+    for number in waiting:
+        well[number] = 1
+    while waiting:
+        for number in before[waiting.pop()]:
+            if not well[number]:
+                well[number] = 1
+                waiting.append(number)
+    return next((number for number, fine in enumerate(well) if not fine), None)

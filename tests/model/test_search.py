@@ -1,0 +1,166 @@
+"""The search over the real decision table and the real lease, and what it finds in broken ones."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from leaderq.election.decision import Input, Role
+from model.assumptions import World, sentences
+from model.controls import CONTROLS, Control
+from model.election import Election
+from model.ensemble import Program
+from model.lease import LeaseModel
+from model.search import Found, search
+from model.state import Budget, Draft
+
+DOCS = Path(__file__).parents[2] / "docs"
+# Read before the fixture that takes all such variables away.
+IS_DEEP = os.environ.get("LEADERQ_MODEL") == "deep"
+deep = pytest.mark.skipif(not IS_DEEP, reason="takes minutes: LEADERQ_MODEL=deep")
+
+# Each with the least number of states that it must visit: fewer would prove nothing.
+ELECTIONS = {
+    "three terms, nothing breaks": (Election(), 40_000),
+    "a term is told to end": (Election(budget=Budget(told=1), terms=2), 10_000),
+    "a session expires": (Election(budget=Budget(expired=1), terms=2), 150_000),
+    "a connection breaks": (Election(budget=Budget(cuts=1), terms=2), 40_000),
+    "a process dies": (Election(budget=Budget(crashes=1), terms=2), 120_000),
+    "an answer is not waited for": (Election(budget=Budget(patience=1), terms=2), 25_000),
+    "an operator deletes the znode of a leader that writes": (
+        Election(budget=Budget(deleted=1, writes=1), terms=2),
+        120_000,
+    ),
+}
+DEEP_ELECTIONS = {
+    "three terms, one told to end": (Election(budget=Budget(told=1)), 80_000),
+    "three terms, a session expires": (Election(budget=Budget(expired=1)), 500_000),
+    "a request is carried out after its connection broke": (
+        Election(budget=Budget(cuts=1, overdue=1), terms=2),
+        100_000,
+    ),
+    "a session is given up": (Election(budget=Budget(replaced=1), terms=2), 150_000),
+    "an operator deletes the znode of one that waits, beside fenced writes": (
+        Election(budget=Budget(uprooted=1, writes=1), terms=2),
+        100_000,
+    ),
+    "a candidate is withdrawn": (Election(budget=Budget(withdrawn=1), terms=2), 40_000),
+    "told to end while a connection breaks": (
+        Election(budget=Budget(told=1, cuts=1), terms=2),
+        80_000,
+    ),
+    "a connection breaks and a session expires": (
+        Election(budget=Budget(cuts=1, expired=1), terms=2),
+        500_000,
+    ),
+    "no timed looks": (
+        Election(program=Program(looks_by_time=False), budget=Budget(cuts=1), terms=2),
+        30_000,
+    ),
+    "finer time, half a tick, a clock that loses": (
+        Election(World(6, 1, drifts=True), budget=Budget(expired=1), terms=2),
+        500_000,
+    ),
+    "three candidates": (Election(candidates=3, terms=2), 100_000),
+}
+LEASES = {
+    "the lease": (LeaseModel(), 15_000),
+    "a unit under the guardian, T of six ticks": (
+        LeaseModel(World(12, 1, drifts=True), guardian=True),
+        15_000,
+    ),
+}
+
+
+def visited(name: str, found: Found[object]) -> None:
+    print(found.told(name))
+    if found.rule:
+        print(found.story())
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ELECTIONS)
+def test_no_state_of_the_election_breaks_a_rule_or_is_a_dead_end(name: str) -> None:
+    model, least = ELECTIONS[name]
+    found = search(model, wedges=True)
+    visited(name, found)
+    assert found.rule == ""
+    assert found.states >= least
+
+
+@deep
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", DEEP_ELECTIONS)
+def test_no_state_of_a_larger_election_breaks_a_rule_or_is_a_dead_end(name: str) -> None:
+    model, least = DEEP_ELECTIONS[name]
+    found = search(model, wedges=True)
+    visited(name, found)
+    assert found.rule == ""
+    assert found.states >= least
+
+
+@pytest.mark.parametrize("name", LEASES)
+def test_the_lease_is_over_before_the_session_under_the_assumptions(name: str) -> None:
+    model, least = LEASES[name]
+    found = search(model)
+    visited(name, found)
+    assert found.rule == ""
+    assert found.states >= least
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
+def test_what_is_broken_on_purpose_is_found(control: Control) -> None:
+    found = search(control.model, wedges=True)
+    visited(control.name, found)
+    assert found.rule == control.rule
+    assert found.trace
+
+
+def test_a_follower_that_stalls_lets_a_lease_of_today_outlive_the_session() -> None:
+    """The finding of the review, by the lease of today; issue 28 changes the rule."""
+    (control,) = [each for each in CONTROLS if "follower" in each.name]
+    found = search(control.model)
+    print(found.story())
+    assert found.trace[-1] == "the session ends, and another candidate leads"
+    acknowledged = found.trace.index("the leader hears that a renewal is acknowledged")
+    touches = "the follower's answer to a ping reaches the ensemble's leader"
+    assert touches not in found.trace[acknowledged:]
+
+
+def test_every_role_and_every_signal_of_the_table_but_one_is_reached() -> None:
+    """A model that never comes to a row of the table says nothing about it."""
+    asked: set[tuple[int, int]] = set()
+
+    class Noting(Election):
+        def _take(self, draft: Draft, who: int, signal: int) -> None:
+            asked.add((draft.candidates[who].role, signal))
+            super()._take(draft, who, signal)
+
+    model = Noting(budget=Budget(*[1] * len(Budget._fields)), terms=9)
+    chance = random.Random(7)
+    for _ in range(150):
+        state = model.beginning()
+        for _ in range(120):
+            state = chance.choice([there for _, there in model.moves(state)])
+    assert {Role(role) for role, _ in asked} == set(Role)
+    missing = set(Input) - {Input(signal) for _, signal in asked}
+    assert missing == {Input.PASSED_OVER}, "an operator's choice of a successor is not modelled"
+
+
+def test_the_documentation_quotes_the_assumptions_word_for_word() -> None:
+    text = (DOCS / "guarantees.rst").read_text()
+    section = text.split("Assumptions of the model\n---", 1)[1].split("\n\n", 1)[1]
+    quoted = [" ".join(each.split()) for each in re.split(r"^\* ", section, flags=re.M)[1:]]
+    quoted[-1] = quoted[-1].split(" :doc:")[0]
+    assert quoted == sentences()
+    page = " ".join((DOCS / "design" / "model.md").read_text().split())
+    assert [each for each in sentences() if each not in page] == []
+
+
+def test_the_documentation_names_every_control() -> None:
+    page = (DOCS / "design" / "model.md").read_text()
+    assert [each.name for each in CONTROLS if f"| {each.name} |" not in page] == []

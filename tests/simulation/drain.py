@@ -1,0 +1,348 @@
+"""Lives of a drain: workers with a Kafka career whose handler is rude, under faults drawn from the
+seed; then all is healed, and every record must be handled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from leaderq import clock
+from leaderq.kafka import KafkaLeaderCareer, retry
+from leaderq.kafka.record import Partition, Record
+from leaderq.term import Term
+from leaderq.testing.nemesis.checkers import Bounds, nothing_after_its_term
+from leaderq.testing.nemesis.history import What
+from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures
+from leaderq.testing.simulation.cluster import SimulatedCluster
+from leaderq.testing.simulation.faults import Faults
+from leaderq.testing.simulation.installing import installed
+from leaderq.testing.simulation.kafka.faults import DrainFaults
+from leaderq.testing.simulation.kafka.installing import (
+    KafkaLines,
+    kafka_installed,
+    simulated_kafka,
+)
+from leaderq.testing.simulation.kafka.network import SimulatedKafka
+from leaderq.testing.simulation.kafka.partition_log import PartitionLog
+from leaderq.testing.simulation.scheduler import LifeHangs, World
+from leaderq.zookeeper import Create
+
+STORES = ("kafka", "zookeeper", "transaction")
+SOURCE, RESULTS, EFFECTS = "orders", "invoices", "/effects"
+_LATE_S = 75.0
+"""How long after healing everything must be handled: a transaction may be open for 60 s."""
+_AFTERMATH_S = 75.0
+
+
+@dataclass(frozen=True, slots=True)
+class DrainLife:
+    """What a life of a drain is made of; all else is drawn from ``seed``.
+
+    ``seconds``: how long faults come.
+    """
+
+    seed: int | str
+    store: str = "kafka"
+    seconds: float = 12.0
+    faults: int = 4
+    timeout_s: float = 4.0
+    brokers: int = 2
+
+
+class Handled(NamedTuple):
+    """A record was handled, by so much of a history."""
+
+    at_s: float
+    term: int
+    where: Partition
+    offset: int
+
+
+# ---- judges --------------------------------------------------------------------------------------
+
+
+def skipped(handled: Iterable[Handled], ends: dict[Partition, int]) -> list[str]:
+    """Records that nobody handled."""
+    seen = {(one.where, one.offset) for one in handled}
+    missing = [
+        f"{where}@{offset}"
+        for where, end in ends.items()
+        for offset in range(end)
+        if (where, offset) not in seen
+    ]
+    return [f"skipped: {', '.join(missing)}"] if missing else []
+
+
+def out_of_order(handled: Iterable[Handled]) -> list[str]:
+    """Records handled before one ahead of them in their partition had been."""
+    done: dict[Partition, int] = {}
+    problems = []
+    for one in handled:
+        expected = done.get(one.where, 0)
+        if one.offset > expected:
+            problems.append(
+                f"out of order: {one.where}@{one.offset} was handled by term {one.term} at"
+                f" {one.at_s:.3f}, before {one.where}@{expected}"
+            )
+        done[one.where] = max(expected, one.offset + 1)
+    return problems
+
+
+def repeated_without_cause(
+    handled: Iterable[Handled], troubles: Sequence[tuple[float, float]]
+) -> list[str]:
+    """Records handled again although nothing happened since they were handled before."""
+    last: dict[tuple[Partition, int], float] = {}
+    problems = []
+    for one in handled:
+        before_s = last.get((one.where, one.offset))
+        if before_s is not None and not any(
+            begin <= one.at_s and before_s <= end + _AFTERMATH_S for begin, end in troubles
+        ):
+            problems.append(
+                f"repeated: {one.where}@{one.offset} was handled at {before_s:.3f}, and again by"
+                f" term {one.term} at {one.at_s:.3f}, although no end was unclean"
+            )
+        last[one.where, one.offset] = one.at_s
+    return problems
+
+
+def not_exactly_once(effects: Iterable[str], wanted: Iterable[str]) -> list[str]:
+    """Effects that are missing, or there twice, or not in the order of their partition."""
+    effects = list(effects)
+    counts, problems = Counter(effects), []
+    for name in wanted:
+        if counts[name] != 1:
+            problems.append(f"not exactly once: {name} took effect {counts[name]} times")
+    last: dict[str, int] = {}
+    for name in effects:
+        where, _, offset = name.rpartition("@")
+        if int(offset) < last.get(where, -1):
+            problems.append(f"out of order: {name} took effect behind {where}@{last[where]}")
+        last[where] = int(offset)
+    return problems
+
+
+def not_committed(committed: dict[Partition, int], ends: dict[Partition, int]) -> list[str]:
+    """Partitions whose stored offset is not their end, once all is done."""
+    return [
+        f"stored offset of {where} is {committed.get(where)}, and its end is {end}"
+        for where, end in ends.items()
+        if committed.get(where) != end
+    ]
+
+
+# ---- the life ------------------------------------------------------------------------------------
+
+
+class _Witness:
+    """What the careers of one life tell."""
+
+    def __init__(self, world: World, chronicle: Chronicle) -> None:
+        self.world, self.chronicle = world, chronicle
+        self.handled: list[Handled] = []
+
+    def note(self, what: What, term: Term) -> None:
+        task = self.world.current
+        pid = 0 if task is None else task.process.pid
+        self.chronicle.note(what, who=term.candidate, pid=pid, term=term.number)
+
+    def done(self, record: Record, term: Term) -> None:
+        where = record.topic_partition
+        self.world.note("handled", record=f"{where}@{record.offset}", term=term.number)
+        self.handled.append(Handled(self.world.now_s, term.number, where, record.offset))
+
+
+class _Drain(KafkaLeaderCareer):
+    name = "drain"
+    topics = SOURCE
+    max_records = 7
+    auto_offset_reset = "earliest"
+    on_error = retry(3, 0.2, then="raise")
+    witness: _Witness
+
+    def inaugurate(self, term: Term) -> None:
+        self.witness.note(What.INAUGURATED, term)
+
+    def handle_record(self, record: Record, term: Term) -> None:
+        witness, drawn = self.witness, self.witness.world.faults()
+        witness.note(What.EFFECT, term)
+        if drawn < 0.03:
+            raise ValueError("a rude handler")
+        if drawn < 0.5:
+            clock.sleep(0.01 + (1.5 if drawn > 0.49 else 0.3 * drawn))
+        self.take_effect(f"{record.topic_partition}@{record.offset}", record)
+        witness.done(record, term)
+
+    def take_effect(self, name: str, record: Record) -> None:
+        """With the offsets, where the store can."""
+
+    def handOver(self, term: Any) -> None:  # noqa: N802
+        self.witness.note(What.HANDED_OVER, term)
+
+
+class _KafkaDrain(_Drain):
+    offsets = "kafka"
+
+
+class _ZooKeeperDrain(_Drain):
+    offsets = "zookeeper"
+
+    def inaugurate(self, term: Term) -> None:
+        super().inaugurate(term)
+        self.session.ensure_path(EFFECTS)
+
+    def take_effect(self, name: str, record: Record) -> None:
+        self.write_with_offsets(Create(f"{EFFECTS}/e-", name.encode(), sequential=True))
+
+
+class _TransactionDrain(_Drain):
+    offsets = "transaction"
+
+    def take_effect(self, name: str, record: Record) -> None:
+        self.produce(RESULTS, name.encode(), partition=record.partition)
+
+
+CAREERS = {"kafka": _KafkaDrain, "zookeeper": _ZooKeeperDrain, "transaction": _TransactionDrain}
+
+
+def drain(life: DrainLife) -> LifeVerdict:
+    """Lead one life and judge it."""
+    world = World(f"drain {life.store} {life.seed}")
+    cluster = SimulatedCluster(world, timeout_s=life.timeout_s)
+    kafka = simulated_kafka(world, brokers=life.brokers)
+    chronicle = Chronicle(world)
+    witness = _Witness(world, chronicle)
+    problems: list[str] = []
+    with installed(world, cluster.network), kafka_installed(kafka):
+        ends = _filled(world, kafka)
+        for number in range(2 + int(world.faults() * 2)):
+            cluster.worker(f"c{number}", _maker(life, witness), kafka=kafka.address)
+        lines = kafka.network
+        assert isinstance(lines, KafkaLines)
+        faults = DrainFaults(cluster, kafka, lines, Faults(cluster, chronicle))
+        try:
+            _keep_running(world, cluster)
+            faults.plan(life.faults, life.seconds)
+            world.run(life.seconds)
+            faults.heal_all()
+            chronicle.note(What.HEALED)
+            is_done = partial(_is_done, life, cluster, kafka, ends)
+            # a little longer than until all is stored, so that a repetition shows
+            world.run(life.seconds + _LATE_S, unless=is_done)
+            world.run(world.now_s + 1.0)
+        except LifeHangs as error:
+            problems.append(str(error))
+        problems += _judged(life, witness, faults, ends)
+        problems += not_committed(_committed(life, cluster, kafka), ends)
+        problems += _effects_judged(life, cluster, kafka, ends)
+        # a worker that cannot reach Kafka when it starts ends, and is started again
+        problems += [one for one in failures(world) if "did not answer within" not in one]
+        history = list(world.lines())
+    terms = sum(1 for line in chronicle.lines if line.what is What.INAUGURATED)
+    return LifeVerdict(life, problems, history, terms, world.steps)
+
+
+def _maker(life: DrainLife, witness: _Witness) -> Callable[[], _Drain]:
+    def make() -> _Drain:
+        career = CAREERS[life.store]()
+        career.witness = witness
+        return career
+
+    return make
+
+
+def _filled(world: World, kafka: SimulatedKafka) -> dict[Partition, int]:
+    partitions = 2 + int(world.faults() * 2)
+    records = 30 + int(world.faults() * 71)
+    kafka.acts(lambda all_: all_.create_topic(SOURCE, partitions))
+    kafka.acts(lambda all_: all_.create_topic(RESULTS, partitions))
+    for number in range(records):
+        where = Partition(SOURCE, number % partitions)
+        row = Record(SOURCE, where.number, -1, 0, None, b"%d" % number, [])
+        # half of them are there, the others come while faults do
+        delay_s = 0.0 if number % 2 else world.faults() * 10.0
+        world.at(delay_s, partial(_appended, kafka, where, row))
+    return {
+        Partition(SOURCE, each): len(range(each, records, partitions)) for each in range(partitions)
+    }
+
+
+def _appended(kafka: SimulatedKafka, where: Partition, row: Record) -> None:
+    def append(all_: Any) -> None:
+        log: PartitionLog = all_._topics[where.topic].places[where.number].log
+        log.append([row])
+        all_.log_changes += 1
+
+    kafka.acts(append)
+
+
+def _keep_running(world: World, cluster: SimulatedCluster) -> None:
+    def keep() -> None:
+        for worker in cluster.workers:
+            worker.start()
+        world.at(0.5, keep)
+
+    keep()
+
+
+def _committed(
+    life: DrainLife, cluster: SimulatedCluster, kafka: SimulatedKafka
+) -> dict[Partition, int]:
+    if life.store == "zookeeper":
+        data = cluster.znodes().get(f"/leaderq/drain/offsets/{SOURCE}")
+        kept = {} if data is None else json.loads(data)["offsets"]
+        return {Partition(SOURCE, int(number)): at for number, at in kept.items()}
+    kafka.cluster.advance()
+    return {where: kept.offset for where, kept in kafka.cluster.group("drain").offsets.items()}
+
+
+def _is_done(
+    life: DrainLife,
+    cluster: SimulatedCluster,
+    kafka: SimulatedKafka,
+    ends: dict[Partition, int],
+) -> bool:
+    return _committed(life, cluster, kafka) == ends
+
+
+def _judged(
+    life: DrainLife, witness: _Witness, faults: DrainFaults, ends: dict[Partition, int]
+) -> list[str]:
+    handled, lines = witness.handled, witness.chronicle.lines
+    troubles = [(begin, end) for begin, end in faults.spans]
+    troubles += [(line.at, line.at + 1.6 * life.timeout_s) for line in lines if line.kind]
+    problems = skipped(handled, ends) + out_of_order(handled)
+    problems += nothing_after_its_term(lines, Bounds(life.timeout_s))
+    if life.store == "kafka":
+        problems += repeated_without_cause(handled, troubles)
+    return problems
+
+
+def _effects_judged(
+    life: DrainLife,
+    cluster: SimulatedCluster,
+    kafka: SimulatedKafka,
+    ends: dict[Partition, int],
+) -> list[str]:
+    if life.store == "kafka":
+        return []
+    wanted = [f"{where}@{offset}" for where, end in ends.items() for offset in range(end)]
+    if life.store == "zookeeper":
+        znodes = cluster.znodes()
+        found = [znodes[path].decode() for path in sorted(znodes) if path.startswith(f"{EFFECTS}/")]
+        return not_exactly_once(found, wanted)
+    seen = [
+        (row.value or b"").decode()
+        for where in ends
+        for _, row, is_visible in kafka.cluster.log_of(
+            Partition(RESULTS, where.number)
+        ).everything()
+        if is_visible and row is not None
+    ]
+    return not_exactly_once(seen, wanted)

@@ -1,0 +1,491 @@
+"""Lives of a queue: producers and consumers in processes of their own, under faults drawn from the
+seed, and what must not stand in their histories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from leaderq import clock
+from leaderq.errors import LeaderqError
+from leaderq.queues import (
+    TEXT,
+    DistributedDelayQueue,
+    DistributedIdQueue,
+    DistributedPriorityQueue,
+    DistributedQueue,
+    ErrorMode,
+    QueueRecipe,
+    RetryPolicy,
+)
+from leaderq.testing.nemesis.history import Kind, What
+from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures
+from leaderq.testing.simulation.cluster import ADDRESS, SimulatedCluster
+from leaderq.testing.simulation.ensemble.tree import OWNER
+from leaderq.testing.simulation.faults import Faults
+from leaderq.testing.simulation.installing import installed
+from leaderq.testing.simulation.scheduler import EPOCH_S, LifeHangs, Process, World
+from leaderq.zookeeper import Session, connect
+
+PATH, LOCKS = "/q", "/q-locks"
+KINDS_OF_FAULTS = (
+    Kind.KILL_WORKER,
+    Kind.FREEZE_WORKER,
+    Kind.BLACK_HOLE,
+    Kind.BLACK_HOLE_TO_CLIENT,
+    Kind.RESET,
+    Kind.LOSE_CLAIM,
+    Kind.END_SESSION,
+    Kind.RESTART_SERVER,
+)
+SECOND = "~"
+"""Ends the name of a value that was put behind another one in the same znode."""
+_PRIORITIES = 3
+_CALM_S = 20.0
+_NEWS_S = 0.1
+_LOOK_S = 0.5
+
+
+class Step(Enum):
+    """What a line of a queue's history tells."""
+
+    PUTTING = "putting"
+    PUT = "put"  # and acknowledged as stored
+    BEGUN = "begun"
+    DONE = "done"  # the user's code returned
+    RAISED = "raised"
+    ACKED = "acked"  # of an item that was taken on request
+    REFUSED = "refused"
+    SESSION_OVER = "session over"  # on the servers; ``who`` had it
+    DIED = "died"
+    FAULT = "fault"
+    LEFT = "left"  # in ZooKeeper at the end
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLine:
+    """``who``: a process, a new one after each start. ``rank``: its priority, or due time in ms."""
+
+    at_s: float
+    step: Step
+    who: str = ""
+    item: str = ""
+    rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLife:
+    """What a life of a queue is made of; all else is drawn from ``seed``."""
+
+    seed: int | str
+    consumers: int = 3
+    producers: int = 2
+    items: int = 20
+    """Of each producer."""
+    seconds: float = 12.0
+    faults: int = 4
+    timeout_s: float = 4.0
+    kind: type[QueueRecipe[str]] | None = None
+    """Which recipe; ``None``: drawn."""
+    is_locking: bool | None = None
+    is_taken: bool | None = None
+    """Whether items are taken on request."""
+    kinds: Sequence[Kind] = KINDS_OF_FAULTS
+
+
+class _Run:
+    """What :class:`Faults` looks at in a worker's runner."""
+
+    _term = None
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+
+class Party:
+    """A simulated process without a career, started again when it has died."""
+
+    guardian = None
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        name: str,
+        main: Callable[[Session, str], object],
+        died: Callable[[str], object],
+    ) -> None:
+        self.cluster, self.name = cluster, name
+        self._main, self._died = main, died
+        self.process: Process
+        self.runner: _Run | None = None
+        self.is_done = False
+        self._starts = 0
+        cluster.workers.append(self)  # type: ignore[arg-type]
+
+    @property
+    def is_gone(self) -> bool:
+        return self._starts == 0 or not self.process.alive
+
+    def start(self) -> None:
+        if not self.is_gone or self.is_done:
+            return
+        self._starts += 1
+        cluster, name = self.cluster, f"{self.name}.{self._starts}"
+        process = cluster.world.process(name, f"host-{self.name}")
+        process.deaths.append(lambda: cluster.network.closed_by_death(process))
+        process.deaths.append(lambda: self._died(name))
+        self.process, self.runner = process, None
+        process.spawn(lambda: self._run(process), "main")
+
+    def _run(self, process: Process) -> None:
+        timeout_s = self.cluster.timeout_s
+        try:
+            session = connect(ADDRESS, timeout_s=timeout_s, connect_timeout_s=3 * timeout_s)
+        except LeaderqError:
+            process.exit(1)
+            return
+        self.runner = _Run(session)
+        self._main(session, process.name)
+
+
+def keep_running(world: World, parties: Sequence[Party]) -> None:
+    """Start whoever is not there, now and every half second."""
+    for one in parties:
+        one.start()
+    world.at(_LOOK_S, lambda: keep_running(world, parties))
+
+
+def is_session_over(cluster: SimulatedCluster, session_id: int) -> bool:
+    """Whether the servers have ended it: nothing ephemeral of it is left."""
+    newest = max(cluster.ensemble.servers, key=lambda one: one.last_zxid)
+    return all(one.stat[OWNER] != session_id for one in newest.tree.nodes.values())
+
+
+class _Players:
+    """The producers and consumers of one life, and their recorder."""
+
+    def __init__(self, life: QueueLife, world: World, cluster: SimulatedCluster) -> None:
+        draw = world.faults
+        recipes: tuple[type[QueueRecipe[str]], ...] = (
+            DistributedQueue,
+            DistributedIdQueue,
+            DistributedPriorityQueue,
+            DistributedDelayQueue,
+        )
+        drawn = recipes[int(draw() * len(recipes))]
+        is_locking, is_taken, width = draw() < 0.7, draw() < 0.3, 1 + (draw() < 0.3)
+        self.recipe = drawn if life.kind is None else life.kind
+        self.is_locking = is_locking if life.is_locking is None else life.is_locking
+        self.is_taken = is_taken if life.is_taken is None else life.is_taken
+        self.width = width
+        self.mode = ErrorMode.KEEP if draw() < 0.2 else ErrorMode.REQUEUE
+        self._life, self._world, self._cluster = life, world, cluster
+        self.lines: list[QueueLine] = []
+        self._holders: dict[str, list[tuple[str, int]]] = {}  # of an item: process, session
+        self.parties: list[Party] = []
+
+    def note(self, step: Step, who: str = "", item: str = "", rank: int = 0) -> None:
+        task = self._world.current
+        if self._world.over or (task is not None and not task.process.alive):
+            return
+        self.lines.append(QueueLine(self._world.now_s, step, who, item, rank))
+        self._world.note(step.value, process=who or None, item=item, rank=rank)
+
+    def died(self, who: str) -> None:
+        self.note(Step.DIED, who)
+
+    def queue(self, session: Session, **keywords: Any) -> QueueRecipe[str]:
+        made = self.recipe(
+            session,
+            PATH,
+            serializer=TEXT,
+            lock_path=LOCKS if self.is_locking else None,
+            error_mode=self.mode,
+            retry=RetryPolicy(attempts=None, backoff_s=0.05, max_backoff_s=0.5),
+            concurrency=self.width,
+            **keywords,
+        )
+        while True:
+            try:
+                made.start()
+            except LeaderqError:
+                clock.sleep(0.2)
+                continue
+            return made
+
+    # -- producers ---------------------------------------------------------------------------------
+
+    def producer(self, party: int) -> Callable[[Session, str], object]:
+        left = [f"p{party}-{number}" for number in range(self._life.items)]
+
+        def main(session: Session, who: str) -> None:
+            queue = self.queue(session)
+            while left:
+                items = [left.pop(0)]
+                if self._world.faults() < 0.15 and left:
+                    items.append(left.pop(0) + SECOND)
+                self._put_these(queue, who, items)
+                pause = self._world.faults()
+                clock.sleep(0.01 + 0.9 * self._life.seconds / self._life.items * pause)
+            self.parties[party].is_done = True
+
+        return main
+
+    def _put_these(self, queue: QueueRecipe[str], who: str, items: list[str]) -> None:
+        rank = int(self._world.faults() * _PRIORITIES)
+        more: dict[str, Any] = {}
+        if self.recipe is DistributedDelayQueue:
+            due_s = clock.calendar_s() + rank * 0.4
+            rank, more = round(due_s * 1000), {"due": due_s}
+        elif self.recipe is DistributedPriorityQueue:
+            more = {"priority": rank}
+        elif self.recipe is DistributedIdQueue:
+            more = {"id": f"id{rank}"}
+        for item in items:
+            self.note(Step.PUTTING, who, item, rank)
+        try:
+            put: Any = queue
+            name = put.put(items[0], **more) if len(items) == 1 else put.put_multi(items, **more)
+        except LeaderqError:
+            return
+        if name:
+            for item in items:
+                self.note(Step.PUT, who, item, rank)
+
+    # -- consumers ---------------------------------------------------------------------------------
+
+    def consumer(self, session: Session, who: str) -> None:
+        if self.is_taken:
+            queue = self.queue(session)
+            while True:
+                try:
+                    item = queue.take(1.0)
+                except LeaderqError:
+                    clock.sleep(0.1)
+                    continue
+                if item is None:
+                    continue
+                self._take(session, who, item)
+        self.queue(session, consumer=lambda value: self._work(session, who, value))
+
+    def _take(self, session: Session, who: str, item: Any) -> None:
+        try:
+            self._work(session, who, item.value)
+        except RuntimeError as exc:
+            with suppress(LeaderqError):
+                item.fail(exc)
+            return
+        try:
+            item.ack()
+        except LeaderqError:
+            self.note(Step.REFUSED, who, item.value)
+        else:
+            self.note(Step.ACKED, who, item.value)
+
+    def _work(self, session: Session, who: str, item: str) -> None:
+        holders = self._holders.setdefault(item, [])
+        for holder in list(holders):
+            if is_session_over(self._cluster, holder[1]):
+                self.note(Step.SESSION_OVER, holder[0], item)
+                holders.remove(holder)
+        self.note(Step.BEGUN, who, item)
+        holders.append((who, session.id or 0))
+        drawn = self._world.faults()
+        clock.sleep(0.002 + 0.4 * drawn**4 * (5 if drawn > 0.98 else 1))
+        if drawn < 0.05:
+            self.note(Step.RAISED, who, item)
+            raise RuntimeError("drawn")
+        self.note(Step.DONE, who, item)
+
+    def is_drained(self) -> bool:
+        """Whether all that was put is done, and nothing lies there."""
+        return all(one.is_done for one in self.parties[: self._life.producers]) and not self.left()
+
+    def left(self) -> list[str]:
+        """The items and locks that lie in ZooKeeper."""
+        newest = max(self._cluster.ensemble.servers, key=lambda one: one.last_zxid)
+        tree = newest.tree
+        return [
+            name
+            for path in (PATH, LOCKS)
+            if path in tree.nodes
+            for name in sorted(tree.names_below(path))
+        ]
+
+
+class _Notes(Chronicle):
+    """Puts the faults among the lines of the queue."""
+
+    def __init__(self, world: World, note: Callable[[Step], None]) -> None:
+        super().__init__(world)
+        self._tell = note
+
+    def note(self, what: What, *, who: str = "", **values: Any) -> None:
+        super().note(what, who=who, **values)
+        if what is What.FAULT:
+            self._tell(Step.FAULT)
+
+
+def lead(life: QueueLife) -> LifeVerdict:
+    """Lead one life and judge it."""
+    world = World(life.seed)
+    cluster = SimulatedCluster(world, timeout_s=life.timeout_s, tick_s=life.timeout_s / 5)
+    players = _Players(life, world, cluster)
+    problems: list[str] = []
+    with installed(world, cluster.network):
+        for number in range(life.producers):
+            main = players.producer(number)
+            players.parties.append(Party(cluster, f"p{number}", main, players.died))
+        for number in range(life.consumers):
+            players.parties.append(Party(cluster, f"c{number}", players.consumer, players.died))
+        faults = Faults(cluster, _Notes(world, players.note), life.kinds)
+        try:
+            keep_running(world, players.parties)
+            faults.plan(life.faults, life.seconds)
+            world.run(life.seconds)
+            faults.heal_all()
+            until_s = world.now_s + 3 * life.timeout_s + _CALM_S
+            while world.now_s < until_s and not players.is_drained():
+                world.run(world.now_s + _LOOK_S)
+        except LifeHangs as error:
+            problems.append(str(error))
+        for name in players.left():
+            players.note(Step.LEFT, item=name)
+        rules = Rules(
+            players.is_locking,
+            life.consumers * players.width == 1,
+            players.recipe,
+        )
+        problems += judge(players.lines, rules)
+        problems += failures(world)
+        history = list(world.lines())
+    return LifeVerdict(life, problems, history, 0, world.steps)
+
+
+# -- judges ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is promised to this queue. ``is_ordered``: one consumer takes one item at a time."""
+
+    is_locking: bool = True
+    is_ordered: bool = False
+    recipe: type[QueueRecipe[str]] = DistributedQueue
+
+
+def judge(lines: Sequence[QueueLine], rules: Rules) -> list[str]:
+    """All that is wrong with this history."""
+    problems = nothing_lost(lines, rules) + held_by_one(lines, rules)
+    if rules.recipe is DistributedDelayQueue:
+        problems += never_before_its_time(lines)
+    if rules.is_ordered:
+        problems += in_order(lines, rules)
+    return problems
+
+
+def nothing_lost(lines: Sequence[QueueLine], rules: Rules) -> list[str]:
+    """What was put and acknowledged is done in the end, and nothing is left in ZooKeeper.
+
+    Without a lock path a consumer that dies may take with it what it had claimed.
+    """
+    problems = [f"{one.item} is left in ZooKeeper" for one in lines if one.step is Step.LEFT]
+    if not rules.is_locking and any(
+        one.step is Step.DIED and one.who.startswith("c") for one in lines
+    ):
+        return problems
+    done = {one.item for one in lines if one.step is Step.DONE}
+    return problems + [
+        f"{one.item} was put at {one.at_s:.3f}, and never done"
+        for one in lines
+        if one.step is Step.PUT and one.item not in done
+    ]
+
+
+def held_by_one(lines: Sequence[QueueLine], rules: Rules) -> list[str]:
+    """Nobody begins what another one works on, or has done; and nobody acknowledges what is not
+    his.
+
+    Allowed with a lock path: that one has died, or its session was over before. Without one:
+    never, but for what has failed. After an acknowledgement: never.
+    """
+    problems: list[str] = []
+    holders: dict[str, dict[str, str]] = {}
+    acked: set[str] = set()
+    for one in lines:
+        held = holders.setdefault(one.item, {})
+        if one.step is Step.BEGUN:
+            what = f"{one.item} begun by {one.who} at {one.at_s:.3f}"
+            if one.item in acked:
+                problems.append(f"{what} after its acknowledgement")
+            problems += [f"{what}: {who} has {state} it" for who, state in held.items()]
+            held[one.who] = "begun"
+        elif one.step is Step.DONE and one.who in held:
+            held[one.who] = "done"
+        elif one.step is Step.ACKED:
+            if one.who not in held or one.item in acked:
+                problems.append(f"{one.item} acknowledged by {one.who}, who has it no more")
+            acked.add(one.item)
+        else:
+            _let_go(one, holders, rules)
+    return problems
+
+
+def _let_go(one: QueueLine, holders: dict[str, dict[str, str]], rules: Rules) -> None:
+    is_over = one.step is Step.SESSION_OVER and rules.is_locking
+    if is_over or one.step is Step.RAISED:
+        holders[one.item].pop(one.who, None)
+    elif one.step is Step.DIED and rules.is_locking:
+        for held in holders.values():
+            held.pop(one.who, None)
+
+
+def never_before_its_time(lines: Sequence[QueueLine]) -> list[str]:
+    """No item of a delay queue begins before it is due."""
+    due_ms = {one.item: one.rank for one in lines if one.step is Step.PUTTING}
+    return [
+        f"{one.item} begun {early_s:.3f} s before it was due"
+        for one in lines
+        if one.step is Step.BEGUN
+        and (early_s := due_ms.get(one.item, 0) / 1000 - EPOCH_S - one.at_s) > 0.001
+    ]
+
+
+def in_order(lines: Sequence[QueueLine], rules: Rules) -> list[str]:
+    """Before the first fault, one consumer begins the first of those that wait: by priority or due
+    time, then as they were stored. It may be _NEWS_S late to learn of one.
+    """
+    problems = []
+    is_ranked = rules.recipe in (DistributedPriorityQueue, DistributedDelayQueue)
+    waiting: dict[str, tuple[float, int]] = {}  # by name: since when, rank
+    asked_s: dict[str, float] = {}
+    rank_of: dict[str, int] = {}
+    begun: set[str] = set()
+    for one in lines:
+        if one.step in (Step.FAULT, Step.DIED, Step.SESSION_OVER):
+            break
+        if one.step is Step.PUTTING:
+            asked_s[one.item], rank_of[one.item] = one.at_s, one.rank
+        elif one.step is Step.PUT and one.item not in begun:
+            waiting[one.item] = (one.at_s, one.rank)
+        elif one.step is Step.BEGUN and one.item not in begun:
+            begun.add(one.item)
+            waiting.pop(one.item, None)
+            if one.item.endswith(SECOND):
+                continue
+            for other, (since_s, rank) in waiting.items():
+                if other.endswith(SECOND) or since_s > one.at_s - _NEWS_S:
+                    continue
+                mine = rank_of.get(one.item, 0)
+                is_due = rules.recipe is not DistributedDelayQueue or (
+                    rank / 1000 - EPOCH_S < one.at_s - _NEWS_S
+                )
+                is_older = since_s < asked_s.get(one.item, 0.0)
+                is_first = (rank < mine or (rank == mine and is_older)) if is_ranked else is_older
+                if is_due and is_first:
+                    problems.append(f"{one.item} begun at {one.at_s:.3f} before {other}")
+    return problems

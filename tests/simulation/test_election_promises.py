@@ -1,0 +1,532 @@
+"""What ``docs/guarantees.rst`` promises of elections, what candidates, blocks and sessions do at
+their ends, and what a review found, as scenarios in simulated time.
+
+What is known and not mended yet is asserted as it is today, and named for the issue it waits for.
+"""
+
+from __future__ import annotations  # noqa: I001
+
+from collections.abc import Callable
+
+import pytest
+
+from leaderq import Deposed, LeaderCareer, clock
+from leaderq.election import Operator
+from leaderq.errors import LeaderqError, NotElected, SessionClosed, WouldDeadlock
+from leaderq.events import TermBegan, WorkPaused
+from leaderq.term import Reason, Term
+from leaderq.testing.simulation.cluster import SimulatedWorker
+from leaderq.zookeeper import SessionState, SetData
+from simulation.scenarios import (
+    FOLDER,
+    LINE,
+    Actor,
+    Scene,
+    is_claim,
+    is_close,
+    is_multi,
+    lives,
+    scene,
+)
+import itertools
+
+CONTROL = f"{FOLDER}/control"
+
+
+class Watched(LeaderCareer):
+    """Notes what it does; a unit takes ``unit_s`` and asks nothing."""
+
+    unit_s = 0.01
+    fails = 0
+
+    def __init__(self, scene: Scene, name: str) -> None:
+        self._scene, self._name = scene, name
+
+    def _note(self, what: str, **facts: object) -> None:
+        self._scene.world.note(what, process=self._name, **facts)
+
+    def inaugurate(self, term: Term) -> None:
+        self._note("inaugurated", term=term.number)
+
+    def execute(self, term: Term) -> None:
+        self._note("unit", term=term.number)
+        if type(self).fails:
+            type(self).fails -= 1
+            raise OSError("a scenario wants it")
+        clock.sleep(self.unit_s)
+        self._note("done", term=term.number)
+
+    def handOver(self, term: Term) -> None:  # noqa: N802
+        self._note("handed over", term=term.number, why=str(term.reason and term.reason.value))
+
+
+class Slow(Watched):
+    unit_s = 100.0
+
+
+def workers(
+    s: Scene, names: str, career: type[Watched] = Watched, **settings: object
+) -> list[SimulatedWorker]:
+    """Workers in this order of the line; the first leads."""
+    made = []
+    for name in names:
+        worker = s.cluster.worker(name, lambda name=name: career(s, name), career="c", **settings)
+        worker.start()
+        made.append(worker)
+        s.until(lambda: len(s.line()) == len(made))
+    s.until(lambda: seen(s, "unit"))
+    return made
+
+
+def seen(s: Scene, what: str, who: str = "", after_s: float = 0.0) -> list[float]:
+    """When ``who`` did ``what``."""
+    return [
+        at_s
+        for at_s, process, one, _ in s.world.history
+        if one == what and process.startswith(who) and at_s >= after_s
+    ]
+
+
+# -- the promises ----------------------------------------------------------------------------------
+
+
+@scene(timeout_s=20.0)
+def test_worker_killed_and_the_next_is_inaugurated_within_100_ms(s: Scene) -> None:
+    a, _ = workers(s, "ab")
+    s.run(1.0)
+    a.process.kill()
+    s.until(lambda: seen(s, "inaugurated", "b"), within_s=0.1)
+
+
+@scene(timeout_s=6.0, tick_s=0.5)
+def test_host_lost_and_the_next_follows_within_its_time(s: Scene) -> None:
+    workers(s, "ab")
+    s.run(2.0)
+    s.network.lose_host("host-a")
+    s.until(lambda: seen(s, "inaugurated", "b"), within_s=1.1 * 6.0 + 0.5)
+
+
+@scene(timeout_s=6.0, tick_s=0.5)
+def test_network_lost_and_nobody_works_beside_the_next(s: Scene) -> None:
+    workers(s, "ab")
+    s.run(2.0)
+    s.network.cut("host-a")
+    s.until(lambda: seen(s, "inaugurated", "b"), within_s=1.1 * 6.0 + 0.5)
+    next_s = s.now_s
+    s.network.heal("host-a")
+    s.run(1.0)
+    assert seen(s, "unit", "a", next_s) == []
+
+
+@pytest.mark.parametrize("has_guardian", [True, False])
+def test_leader_frozen_then_resumed_starts_nothing_in_its_old_term(has_guardian: bool) -> None:
+    @scene(10)
+    def test_frozen(s: Scene) -> None:
+        a = s.cluster.worker("a", lambda: Watched(s, "a"), career="c", has_guardian=has_guardian)
+        a.start()
+        s.until(lambda: seen(s, "unit", "a"))
+        workers(s, "b")
+        both = [a.process, *([a.guardian.process] if a.guardian else [])]
+        for one in both:
+            one.freeze()
+        s.until(lambda: seen(s, "inaugurated", "b"))
+        for one in reversed(both):
+            one.thaw()
+        thawed_s = s.now_s
+        s.run(3.0)
+        assert seen(s, "unit", "a", thawed_s) == []
+        assert seen(s, "handed over", "a", thawed_s) or not a.process.alive
+
+    test_frozen()
+
+
+@scene(timeout_s=6.0, tick_s=0.5)
+def test_a_unit_that_outlives_the_lease_ends_with_its_worker_before_another_leads(
+    s: Scene,
+) -> None:
+    a, _ = workers(s, "ab", Slow)
+    process = a.process
+    s.run(1.0)
+    s.network.cut("host-a")
+    s.until(lambda: not process.alive)
+    assert seen(s, "inaugurated", "b") == []
+    s.until(lambda: seen(s, "inaugurated", "b"), within_s=6.0)
+
+
+@scene()
+def test_planned_stop_under_50_ms_after_the_unit_in_hand(s: Scene) -> None:
+    a, _ = workers(s, "ab")
+    s.run(1.0)
+    a.terminate()
+    s.until(lambda: seen(s, "inaugurated", "b"), within_s=10.0)
+    assert s.now_s - seen(s, "done", "a")[-1] < 0.05
+
+
+@scene()
+def test_transfer_to_one_that_is_not_next_in_line(s: Scene) -> None:
+    workers(s, "abc")
+    asked = s.beside.begin(lambda: Operator(s.beside.session, "c").transfer("c"))
+    s.until(lambda: seen(s, "inaugurated", "c"), within_s=5.0)
+    assert seen(s, "inaugurated", "b") == []
+    assert asked.result().leader == "c"
+
+
+@scene(timeout_s=6.0)
+def test_zookeeper_unreachable_for_a_moment_pauses_the_work_and_keeps_the_term(s: Scene) -> None:
+    workers(s, "a")
+    s.ensemble.stop(0)
+    s.run(0.5)
+    begun = len(seen(s, "unit"))
+    s.run(1.0)
+    assert len(seen(s, "unit")) == begun
+    s.ensemble.start(0)
+    s.until(lambda: len(seen(s, "unit")) > begun, within_s=10.0)
+    assert len(seen(s, "inaugurated")) == 1
+
+
+@scene(timeout_s=6.0)
+def test_zookeeper_unreachable_past_the_lease_ends_the_term_and_it_leads_again(s: Scene) -> None:
+    workers(s, "a")
+    s.ensemble.stop(0)
+    s.until(lambda: seen(s, "handed over"), within_s=5.0)
+    s.ensemble.start(0)
+    s.until(lambda: len(seen(s, "inaugurated")) == 2)
+
+
+@scene(10)
+def test_code_that_raises_ends_its_term_and_stands_again_after_a_pause(s: Scene) -> None:
+    Watched.fails = 3
+    workers(s, "a", cool_off_s=1.0)
+    s.until(lambda: len(seen(s, "inaugurated")) == 4)
+    times = seen(s, "inaugurated")
+    assert all(later - former >= 0.5 for former, later in itertools.pairwise(times))
+
+
+# -- leases, claims and releases -------------------------------------------------------------------
+
+
+@scene()
+def test_nobody_is_let_in_before_the_code_of_an_ending_term_has_returned(s: Scene) -> None:
+    a, b = s.actors("ab")
+    term = a.lead()
+    b.wait_in_line()
+    a.do(lambda: a.candidate.step_down(Reason.STEP_DOWN))
+    s.until(term.ending.is_set)
+    s.run(20.0)
+    assert b.events(TermBegan) == []
+    a.conclude(term)
+    assert b.await_term(0.2).number == 2
+
+
+@scene()
+def test_a_zombies_write_is_refused_after_its_session_was_ended_by_another(s: Scene) -> None:
+    a = s.actor("a")
+    term = a.lead()
+    s.network.cut("host-a", there=False)  # it hears nothing of it
+    s.expire(a)
+    writing = a.begin(lambda: term.write([SetData(CONTROL, b"late")]))
+    s.heal(a)
+    with pytest.raises(LeaderqError):
+        writing.result()
+    assert s.cluster.znodes()[CONTROL] != b"late"
+
+
+@scene(timeout_s=6.0)
+def test_a_lease_runs_from_when_a_renewal_was_sent(s: Scene) -> None:
+    a = s.actor("a")
+    term = a.lead()
+    s.run(2.0)
+    sent: list[float] = []
+    s.at(a, is_multi, lambda: (sent.append(a.process.clock_s()), hold()))
+    hold = lambda: s.network.cut("host-a", there=False)  # noqa: E731
+    s.until(lambda: sent)
+    before = term.deadline
+    s.run(0.6)
+    s.heal(a)
+    s.until(lambda: term.deadline > before)
+    assert term.deadline <= sent[0] + 4.0
+
+
+@scene(timeout_s=6.0)
+def test_a_renewal_that_fails_prolongs_nothing(s: Scene) -> None:
+    a = s.actor("a")
+    term = a.lead()
+    s.run(2.0)
+    s.rules.append(("host-a", lambda request: "request" if is_multi(request) else None))
+    before = term.deadline
+    s.until(term.ending.is_set, within_s=5.0)
+    assert term.deadline == before
+
+
+@scene()
+def test_a_claim_without_its_znode_wins_nothing(s: Scene) -> None:
+    a, beside = s.actor("a"), s.beside
+    taken: list[str] = []
+
+    def take(request: object) -> str | None:
+        if is_claim(request) and not taken:
+            taken.extend(s.line())
+            beside.begin(lambda: beside.session.delete(f"{LINE}/{taken[0]}"))
+            return "request"
+        return None
+
+    s.rules.append(("host-a", take))
+    term = a.lead()
+    assert len(a.events(TermBegan)) == 1
+    assert s.line() == {term.id: a.session.id}
+
+
+@scene(timeout_s=20.0)
+def test_a_write_is_refused_in_a_later_session_although_the_old_znode_stands(s: Scene) -> None:
+    a = s.actor("a")
+    term = a.lead()
+    s.cut(a)
+    s.replace(a)
+    s.lose(a, is_close, "request")
+    s.heal(a)
+    s.until(lambda: a.session.state is SessionState.CONNECTED)
+    with pytest.raises(Deposed):
+        a.do(lambda: term._fenced_write(term, [SetData(CONTROL, b"late")]))
+    assert s.cluster.znodes()[CONTROL] != b"late"
+
+
+@scene()
+def test_once_a_write_was_fenced_every_later_one_is_refused(s: Scene) -> None:
+    a = s.actor("a")
+    term = a.lead()
+    node = f"{LINE}/{term.id}"
+    with a.stalled(WorkPaused) as is_reached:  # so that the candidate's thread tells nothing
+        s.ask(lambda beside: Operator(beside, "c").pause())
+        s.until(is_reached)
+        s.ask(lambda beside: beside.delete(node))
+        with pytest.raises(Deposed):
+            a.do(lambda: term.write([SetData(CONTROL, b"late")]))
+        s.ask(lambda beside: beside.create(node))
+        with pytest.raises(Deposed):
+            a.do(lambda: term.write([SetData(CONTROL, b"late")]))
+
+
+@scene()
+def test_an_end_meant_for_one_term_does_not_end_the_next(s: Scene) -> None:
+    a = s.actor("a")
+    former = a.lead()
+    a.conclude(former)
+    term = a.lead()
+    a.do(lambda: a.candidate.step_down(Reason.HEALTH, term=former))
+    s.run(3.0)
+    assert a.believes(term)
+    assert not term.ending.is_set()
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_a_new_leader_begins_paused_if_an_operator_paused_the_career(spoilt: bool) -> None:
+    @scene(10)
+    def test_paused(s: Scene) -> None:
+        a, b = s.actors("ab")
+        term = a.lead()
+        b.wait_in_line()
+        s.ask(lambda beside: Operator(beside, "c").pause())
+        s.until(lambda: term.paused)
+        if spoilt:
+            s.ask(lambda beside: beside.set(CONTROL, b"{spoilt"))
+            s.run(3.0)
+            assert term.paused
+            return
+        a.conclude(term)
+        assert b.await_term().paused
+
+    test_paused()
+
+
+# -- blocks, loops and sessions --------------------------------------------------------------------
+
+
+@scene()
+def test_a_second_block_of_one_thread_is_refused_and_those_of_two_follow_each_other(
+    s: Scene,
+) -> None:
+    a = s.actor("a")
+    inside: list[int] = []
+
+    def lead() -> None:
+        with a.session.leadership("x"):
+            inside.append(1)
+            assert len(inside) == 1
+            with pytest.raises(WouldDeadlock), a.session.leadership("x"):
+                pass
+            clock.sleep(0.5)
+            inside.pop()
+
+    jobs = [a.begin(lead) for _ in range(3)]
+    for job in jobs:
+        job.result()
+
+
+@scene(timeout_s=6.0)
+def test_a_loop_whose_term_was_deposed_leads_again(s: Scene) -> None:
+    a = s.actor("a")
+    numbers: list[int] = []
+
+    def lead() -> None:
+        for term in a.session.terms("x", cool_off_s=0.1):
+            numbers.append(term.number)
+            while term.wait(0.5):
+                pass
+            if len(numbers) == 2:
+                term.finish()
+                return
+
+    leading = a.begin(lead)
+    s.until(lambda: numbers)
+    s.expire(a)
+    s.until(lambda: len(numbers) == 2)
+    s.expire(a)
+    leading.result()
+    assert numbers == [1, 2]
+
+
+@scene()
+def test_a_session_closed_in_the_body_ends_the_term_and_the_next_block_is_refused(
+    s: Scene,
+) -> None:
+    a = s.actor("a")
+
+    def lead() -> None:
+        with a.session.leadership("x") as term:
+            a.session.close()
+            assert not term.wait(0)
+        with a.session.leadership("x"):
+            pass
+
+    with pytest.raises(SessionClosed):
+        a.do(lead)
+
+
+@pytest.mark.parametrize("what", ["suspended", "black hole", "expired", "servers down"])
+def test_closing_a_session_returns_whatever_has_become_of_it(what: str) -> None:
+    @scene(10)
+    def test_closing(s: Scene) -> None:
+        a = s.actor("a")
+        trouble: dict[str, Callable[[], object]] = {
+            "suspended": lambda: s.reset(a),
+            "black hole": lambda: s.cut(a),
+            "expired": lambda: s.expire(a),
+            "servers down": lambda: s.ensemble.stop(0),
+        }
+        trouble[what]()
+        s.run(0.3 * s.world.faults())
+        began_s = s.now_s
+        a.do(lambda: a.session.close(3.0))
+        assert s.now_s - began_s < 4.0
+        assert a.session.state is SessionState.CLOSED
+
+    test_closing()
+
+
+@scene(timeout_s=20.0)
+def test_a_replaced_session_that_nobody_could_end_is_ended_when_a_server_answers(
+    s: Scene,
+) -> None:
+    a, b = s.actors("ab")
+    a.lead()
+    b.wait_in_line()
+    s.cut(a)
+    s.reset(a)
+    s.replace(a)
+    s.run(3.0)
+    assert len(s.line()) == 2
+    s.heal(a)
+    b.await_term(12.0)
+
+
+# -- what a review found ---------------------------------------------------------------------------
+
+
+def test_known_issue_28_a_stall_between_servers_and_then_its_loss_shows_two_leaders() -> None:
+    """1.1: the follower of the old leader is stalled, heard once more, and lost."""
+
+    def stall(s: Scene) -> None:
+        a, b = s.actor("a", server=0), s.actor("b", server=2)
+        term = a.lead()
+        b.wait_in_line()
+        s.run(3.0 + s.world.faults())
+        s.ensemble.cut(0, 2)
+        s.run(3.3)
+        before = term.deadline
+        s.ensemble.heal(0, 2)
+        s.world.run(s.now_s + 0.1, unless=lambda: term.deadline > before)
+        s.ensemble.cut(0, 2)
+        s.ensemble.cut(0, 1)
+        b.await_term()
+
+    found = lives(stall, 40, servers=3, timeout_s=6.0, tick_s=1.0)
+    print("1.1", sum(map(bool, found)), [(n, f) for n, f in enumerate(found) if f][:3])
+
+
+def test_known_issue_28_a_first_lease_behind_a_follower_that_is_lost() -> None:
+    """1.2: no stall is needed: who waits pings every T/3 only."""
+
+    def claim(s: Scene) -> None:
+        first, a, b = s.actor("f", server=2), s.actor("a", server=0), s.actor("b", server=2)
+        term = first.lead()
+        a.wait_in_line()
+        b.wait_in_line()
+        s.run(3.0 + 4 * s.world.faults())
+        first.conclude(term)
+        a.await_term()
+        for other in (1, 2):
+            s.ensemble.cut(0, other)
+        b.await_term()
+
+    found = lives(claim, 60, servers=3, timeout_s=6.0, tick_s=0.5)
+    print("1.2", sum(map(bool, found)), [(n, f) for n, f in enumerate(found) if f][:3])
+
+
+def test_known_a_host_paused_with_its_clock_works_on_for_the_rest_of_its_lease() -> None:
+    """1.3: only fenced writes are refused; no user of Python can see such a pause."""
+
+    def pause(s: Scene) -> None:
+        a, b = s.actors("ab")
+        term = a.lead()
+        b.wait_in_line()
+        s.run(3.0)
+        s.cut(a)
+        a.process.freeze_with_clock()
+        b.await_term()
+        a.process.thaw()
+        assert a.believes(term)
+        s.run(4.0)
+        assert a.refuses(term)
+
+    found = lives(pause, 5)
+    print("1.3", sum(map(bool, found)), found[0])
+
+
+@scene(5)
+def test_known_a_session_of_the_parent_never_leads_in_a_child(s: Scene) -> None:
+    """1.6: it waits for its time, and says *not elected* rather than why."""
+    a, child = s.actor("a"), s.actor("b")
+
+    def lead() -> None:
+        with a.session.leadership("x", timeout_s=5.0):
+            pass
+
+    with pytest.raises(NotElected):
+        child.do(lead)
+    assert a.session.state is SessionState.CONNECTED
+
+
+def test_the_vocabulary_sees_two_that_believe() -> None:
+    def both(s: Scene) -> None:
+        a, b = s.actors("ab")
+        term = a.lead()
+        term.prolong(term.deadline + 1000.0) if False else None
+        b.wait_in_line()
+        s.expire(a)
+        s.cut(a)
+        b.await_term()
+
+    assert all(lives(both, 3))
+
+
+_: type[Actor] = Actor

@@ -1,0 +1,184 @@
+"""Several simulated servers: order, staleness, moved sessions, lost leaders."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from ensemble_world import Client, World
+from kazoo.protocol.serialization import Create, Exists, GetData, SetData, Sync
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from leaderq.testing.simulation.ensemble import Hello, ServerAnswer
+from leaderq.zookeeper.wire import AddWatch
+
+
+def _ensemble(world: World, **options: Any) -> Any:
+    return world.ensemble(3, tick_s=0.5, leader=2, **options)
+
+
+def test_answers_come_in_the_order_of_requests_and_events_before_the_change_is_read() -> None:
+    world = World()
+    client = Client(world, _ensemble(world), 0)
+    client.send(AddWatch("/", 1))
+    client.send(Create("/a", b"", OPEN_ACL_UNSAFE, 0))
+    client.send(GetData("/a", None))
+    client.send(Sync("/"))
+    client.send(Exists("/b", None))
+    world.run()
+    heard = [one[0] if isinstance(one, ServerAnswer) else one[:2] for one in client.heard[1:]]
+    assert heard == [1, (1, "/a"), 2, 3, 4, 5]
+
+
+def test_a_follower_that_is_behind_answers_with_what_it_has_until_it_syncs() -> None:
+    world = World()
+    ensemble = _ensemble(world)
+    writer, reader = Client(world, ensemble, 2), Client(world, ensemble, 0)
+    ensemble.cut(0, 2)
+    writer.create("/a")
+    assert not reader.exists("/a")
+    reader.send(Sync("/"))
+    reader.send(Exists("/a", None))
+    world.run()
+    ensemble.heal(0, 2)
+    world.run()
+    assert [one.error_code for one in reader.heard[-2:] if isinstance(one, ServerAnswer)] == [0, 0]
+
+
+def test_a_session_that_was_taken_up_elsewhere_is_hung_up_on_when_it_writes() -> None:
+    world = World()
+    ensemble = _ensemble(world)
+    former = Client(world, ensemble, 0)
+    present = Client(world, ensemble, 1, former.again())
+    assert present.granted.session_id == former.granted.session_id
+    assert former.exists("/zookeeper")  # a follower does not know
+    former.send(Create("/former", b"", OPEN_ACL_UNSAFE, 0))
+    world.run()
+    assert former.is_hung_up
+    assert present.create("/present").error_code == 0
+    assert not present.exists("/former")
+
+
+def test_what_is_committed_survives_the_leader() -> None:
+    world = World()
+    ensemble = _ensemble(world)
+    client = Client(world, ensemble, 2)
+    client.create("/a", b"kept")
+    ensemble.stop(2)
+    world.run(1.0)
+    other = Client(world, ensemble, 0)
+    assert other.do(GetData("/a", None)).value[0] == b"kept"
+    ensemble.start(2)
+    world.run(1.0)
+    assert ensemble.leader == 1
+    assert Client(world, ensemble, 2).exists("/a")
+
+
+def test_what_only_the_old_leader_has_logged_is_lost() -> None:
+    world = World()
+    ensemble = _ensemble(world)
+    client = Client(world, ensemble, 2)
+    ensemble.cut(0, 2)
+    ensemble.cut(1, 2)
+    client.send(Create("/a", b"", OPEN_ACL_UNSAFE, 0))
+    world.run(12.0)
+    assert client.is_hung_up
+    assert ensemble.leader == 1
+    ensemble.heal(0, 2)
+    ensemble.heal(1, 2)
+    world.run(1.0)
+    for number in range(3):
+        assert not Client(world, ensemble, number).exists("/a")
+
+
+def test_what_a_quorum_has_logged_is_kept_although_nobody_was_answered() -> None:
+    world = World()
+    ensemble = _ensemble(world)
+    client = Client(world, ensemble, 2)
+    client.send(Create("/a", b"", OPEN_ACL_UNSAFE, 0))
+    world.run(0.0021)  # the followers have it, and their acknowledgements are under way
+    ensemble.stop(2)
+    assert len(client.heard) == 2
+    world.run(1.0)
+    assert Client(world, ensemble, 0).exists("/a")
+
+
+def test_a_frozen_leader_is_replaced_and_thaws_with_old_answers_before_it_gives_up() -> None:
+    world = World()
+    ensemble = _ensemble(world)
+    client = Client(world, ensemble, 2, Hello(0, b"", 10.0))
+    ensemble.freeze(2)
+    world.run(7.0)
+    assert ensemble.leader == 1
+    Client(world, ensemble, 0).create("/new")
+    client.send(Exists("/new", None))
+    ensemble.thaw(2)
+    assert isinstance(client.heard[-1], ServerAnswer)
+    assert client.heard[-1].error_code == -101
+    world.run(2.0)
+    assert client.is_hung_up
+    assert ensemble.is_serving(2)
+    assert Client(world, ensemble, 2).exists("/new")
+
+
+def test_servers_without_a_quorum_serve_nobody() -> None:
+    world = World()
+    ensemble = _ensemble(world)
+    client = Client(world, ensemble, 2)
+    ensemble.stop(0)
+    ensemble.stop(1)
+    world.run(2.0)
+    assert client.is_hung_up
+    assert ensemble.leader is None
+    ensemble.start(1)
+    world.run(1.0)
+    assert ensemble.leader in (1, 2)
+
+
+def test_an_election_can_be_asked_for() -> None:
+    world = World()
+    ensemble = _ensemble(world)
+    ensemble.elect(0)
+    world.run(1.0)
+    assert ensemble.leader == 0
+
+
+def _history(seed: int) -> list[str]:
+    world = World(seed)
+    ensemble = _ensemble(world)
+    clients = [Client(world, ensemble, number) for number in range(3)]
+    for client in clients:
+        client.send(AddWatch("/", 1))
+        for name in ("first", "second", "third"):
+            client.send(Create(f"/{name}-", b"", OPEN_ACL_UNSAFE, 3))
+            client.send(SetData("/zookeeper/quota", b"x", -1))
+    world.run()
+    ensemble.stop(2)
+    world.run(10.0)
+    other = Client(world, ensemble, 1, Hello(0, b"", 4.0))
+    other.exists("/")
+    return [repr(one) for client in (*clients, other) for one in client.heard]
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    assert _history(7) == _history(7)
+    assert _history(7) != _history(8)
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1"])
+def test_the_history_does_not_depend_on_the_hash_seed(hash_seed: str) -> None:
+    done = subprocess.run(
+        [sys.executable, __file__],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == _history(7)
+
+
+if __name__ == "__main__":
+    print("\n".join(_history(7)))

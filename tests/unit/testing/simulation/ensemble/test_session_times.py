@@ -1,0 +1,129 @@
+"""When sessions end: in buckets of one tick, by what the leader has been told."""
+
+from __future__ import annotations
+
+import pytest
+from ensemble_world import Client, World
+from kazoo.protocol.serialization import CloseInstance, PingInstance, SetData
+
+from leaderq.testing.simulation.ensemble import Hello, Hungup, Refused
+
+
+def _end_of(world: World, client: Client, path: str = "/mine") -> float:
+    """When an ephemeral znode vanishes, seen by another client to 10 ms."""
+    limit_s = world.now_s + 30
+    while world.now_s < limit_s:
+        if not client.exists(path):
+            return world.now_s
+    raise AssertionError("it is still there")
+
+
+@pytest.mark.parametrize(("began_s", "ends_s"), [(0.0, 4.5), (0.45, 4.5), (0.55, 5.0), (1.2, 5.5)])
+def test_a_session_ends_at_the_tick_after_its_timeout(began_s: float, ends_s: float) -> None:
+    world = World()
+    ensemble = world.ensemble()
+    world.run(began_s)
+    heard: list[object] = []
+    ensemble.connect(0, Hello(0, b"", 4.0), heard.append)
+    world.run(ends_s - world.now_s - 0.01)
+    assert Hungup() not in heard
+    world.run(0.02)
+    assert heard[-1] == Hungup()
+
+
+def test_a_ping_prolongs_a_session() -> None:
+    world = World()
+    client = Client(world, world.ensemble())
+    for _ in range(10):
+        world.run(3.0)
+        client.do(PingInstance)
+    assert not client.is_hung_up
+
+
+@pytest.mark.parametrize(("asked_s", "granted_s"), [(0.1, 1.0), (4.0, 4.0), (100.0, 10.0)])
+def test_a_timeout_is_limited_to_2_and_20_ticks(asked_s: float, granted_s: float) -> None:
+    world = World()
+    client = Client(world, world.ensemble(), hello=Hello(0, b"", asked_s))
+    assert client.granted.timeout_s == granted_s
+
+
+def test_a_session_that_expired_is_refused() -> None:
+    world = World()
+    ensemble = world.ensemble()
+    client = Client(world, ensemble)
+    world.run(6.0)
+    assert Client(world, ensemble, hello=client.again()).heard == [Refused(), Hungup()]
+
+
+def test_a_wrong_password_is_refused() -> None:
+    world = World()
+    ensemble = world.ensemble()
+    client = Client(world, ensemble)
+    wrong = client.again()._replace(password=b"x" * 16)
+    assert Client(world, ensemble, hello=wrong).heard == [Refused(), Hungup()]
+
+
+def test_a_client_that_has_seen_more_than_the_server_is_hung_up_on() -> None:
+    world = World()
+    assert Client(world, world.ensemble(), hello=Hello(0, b"", 4.0, 99)).heard == [Hungup()]
+
+
+def test_the_leader_learns_of_a_followers_clients_only_when_it_pings() -> None:
+    world = World()
+    ensemble = world.ensemble(3, tick_s=1.0, leader=2)
+    client = Client(world, ensemble, 0)
+    other = Client(world, ensemble, 2, Hello(0, b"", 20.0))
+    client.create("/mine", b"", 1)
+    world.run(3.4 - world.now_s)
+    client.send(PingInstance)  # the leader hears of it with its ping at 3.5
+    world.run(3.45 - world.now_s)
+    ensemble.cut(0, 2)
+    assert _end_of(world, other) < 6.0
+    world, tried = World(), 3.6
+    ensemble = world.ensemble(3, tick_s=1.0, leader=2)
+    client = Client(world, ensemble, 0)
+    other = Client(world, ensemble, 2, Hello(0, b"", 20.0))
+    client.create("/mine", b"", 1)
+    world.run(3.4 - world.now_s)
+    client.send(PingInstance)
+    world.run(tried - world.now_s)
+    ensemble.cut(0, 2)
+    assert 7.9 < _end_of(world, other) < 8.1
+
+
+def test_a_write_that_a_follower_passes_on_does_not_touch_the_session() -> None:
+    world = World()
+    ensemble = world.ensemble(3, tick_s=1.0, leader=2)
+    client = Client(world, ensemble, 0)
+    other = Client(world, ensemble, 2, Hello(0, b"", 20.0))
+    client.create("/mine", b"", 1)
+    world.run(3.41 - world.now_s)
+    assert client.do(SetData("/mine", b"x", -1), 0.05).error_code == 0  # the leader has seen it
+    ensemble.cut(0, 2)
+    assert _end_of(world, other) < 6.0
+
+
+def test_a_new_leader_begins_all_sessions_afresh() -> None:
+    world = World()
+    ensemble = world.ensemble(3, leader=2)
+    client = Client(world, ensemble, 0)
+    client.create("/mine", b"", 1)
+    world.run(3.0)
+    ensemble.stop(2)
+    world.run(1.0)
+    elected_s = world.now_s
+    assert ensemble.leader == 1
+    assert client.is_hung_up
+    other = Client(world, ensemble, 1, Hello(0, b"", 10.0))
+    assert elected_s + 3.0 < _end_of(world, other) <= elected_s + 4.6
+
+
+def test_closing_a_session_removes_what_it_owned_at_once() -> None:
+    world = World()
+    ensemble = world.ensemble(3)
+    client, other = Client(world, ensemble, 0), Client(world, ensemble, 1)
+    client.create("/mine", b"", 1)
+    assert other.exists("/mine")
+    assert client.do(CloseInstance).error_code == 0
+    assert client.is_hung_up
+    assert not other.exists("/mine")

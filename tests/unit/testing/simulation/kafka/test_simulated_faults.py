@@ -1,0 +1,445 @@
+"""The simulated clients on a network that loses requests and answers; time passes by hand."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import pytest
+from simulated_time import ManualTime, ScriptedNetwork
+
+from leaderq.errors import Deposed, KafkaFenced, OffsetOutOfRange
+from leaderq.kafka import Partition
+from leaderq.kafka.clients.consumer import (
+    ConsumerSettings,
+    KafkaAway,
+    LogTruncated,
+    MembershipLost,
+)
+from leaderq.kafka.clients.producer import Message, ProducerSettings
+from leaderq.kafka.record import Offset
+from leaderq.term import Reason
+from leaderq.testing.simulation.kafka.cluster import ClusterSettings
+from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
+from leaderq.testing.simulation.kafka.network import Passage, SimulatedKafka
+from leaderq.testing.simulation.kafka.producer import (
+    SimulatedIdempotentSender,
+    SimulatedProducer,
+    SimulatedSender,
+)
+
+WHERE = Partition("t", 0)
+NEVER_ARRIVES, NO_ANSWER = Passage(there_s=inf), Passage(back_s=inf)
+
+
+class Scene:
+    """A cluster, and clients of it."""
+
+    def __init__(self, time: ManualTime) -> None:
+        self.time = time
+        self.network = ScriptedNetwork()
+        settings = ClusterSettings(initial_rebalance_delay_s=0.0, marker_s=0.0)
+        self.kafka = SimulatedKafka(settings, self.network, now=time)
+        self.cluster = self.kafka.cluster
+        self.cluster.create_topic("t", 1)
+
+    def consumer(self, **changes: Any) -> SimulatedConsumer:
+        """An open one."""
+        words = {"topics": ("t",), "group": "g", "member": "leader", **changes}
+        made = SimulatedConsumer(self.kafka, ConsumerSettings(self.kafka.address, **words))
+        made.open()
+        return made
+
+    def member(self, **changes: Any) -> SimulatedConsumer:
+        """One that has joined, and reads from the beginning."""
+        made = self.consumer(**changes)
+        assert made.join(lambda: None, 5.0)
+        made.seek(dict.fromkeys(made.assigned(), 0))
+        return made
+
+    def producer(self, **changes: Any) -> SimulatedProducer:
+        made = SimulatedProducer(self.kafka, ProducerSettings(self.kafka.address, "id", **changes))
+        made.open()
+        return made
+
+    def feed(self, *values: bytes) -> None:
+        sender = SimulatedIdempotentSender(self.kafka, ProducerSettings(self.kafka.address))
+        sender.send([Message("t", value) for value in values], 10.0)
+
+    @property
+    def stored(self) -> int | None:
+        """What the group has committed."""
+        found = self.cluster.group("g").offsets.get(WHERE)
+        return None if found is None else found.offset
+
+    @property
+    def seen(self) -> list[bytes]:
+        return [row.value for row in self.cluster.log_of(WHERE).read(0, 1000).records]
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    time = ManualTime()
+    time.install(monkeypatch)
+    return Scene(time)
+
+
+# ---- commits
+
+
+def test_a_commit_whose_answer_is_lost_is_stored_and_not_known_to_be(scene: Scene) -> None:
+    consumer = scene.member()
+    scene.network.script = [NO_ANSWER]
+    commit = consumer.commit({WHERE: 5}, "a note")
+    assert not commit.done(5.0)
+    assert scene.stored == 5
+    with pytest.raises(KafkaAway):
+        commit.done(30.0)
+
+
+def test_a_commit_that_never_arrives_is_neither_stored_nor_known_not_to_be(scene: Scene) -> None:
+    consumer = scene.member()
+    scene.network.script = [NEVER_ARRIVES]
+    with pytest.raises(KafkaAway):
+        consumer.commit({WHERE: 5}, "").done(30.0)
+    assert scene.stored is None
+
+
+@pytest.mark.parametrize("fate", [Passage(inf, 0.0, 0.1), Passage(0.0, inf, 0.1)])
+def test_a_commit_is_repeated_when_its_connection_breaks(scene: Scene, fate: Passage) -> None:
+    consumer = scene.member()
+    scene.network.script = [fate]
+    assert consumer.commit({WHERE: 5}, "").done(1.0)
+    assert scene.stored == 5
+
+
+def test_a_commit_without_any_coordinator_is_given_up(scene: Scene) -> None:
+    consumer = scene.member()
+    scene.kafka.acts(lambda cluster: cluster.stop(0))
+    with pytest.raises(KafkaAway):
+        consumer.commit({WHERE: 5}, "").done(30.0)
+
+
+def test_a_late_commit_overtakes_nothing_that_a_newer_member_has_committed(scene: Scene) -> None:
+    former = scene.member()
+    scene.network.script = [Passage(there_s=10.0)]
+    late = former.commit({WHERE: 5}, "")
+    newer = scene.member()
+    assert newer.commit({WHERE: 7}, "").done(1.0)
+    scene.time.pass_(20)
+    with pytest.raises(KafkaFenced, match="FENCED_INSTANCE_ID"):
+        late.done(1.0)
+    assert scene.stored == 7
+
+
+def test_other_work_goes_on_while_a_commit_is_under_way(scene: Scene) -> None:
+    scene.feed(b"1")
+    consumer = scene.member()
+    scene.network.script = [Passage(1.0, 1.0)]
+    commit = consumer.commit({WHERE: 0}, "")
+    assert sum(map(len, consumer.poll(0.0, 10).values())) == 1
+    assert not commit.done(0.0)
+    assert commit.done(2.0)
+
+
+def test_the_end_of_the_session_is_told_by_the_commit_and_the_member_joins_again(
+    scene: Scene,
+) -> None:
+    consumer = scene.member(session_timeout_s=5.0)
+    joins = consumer.joins
+    scene.time.pass_(6.0)
+    with pytest.raises(MembershipLost, match="UNKNOWN_MEMBER_ID"):
+        consumer.commit({WHERE: 5}, "").done(1.0)
+    consumer.attend(1.0)
+    assert consumer.joins > joins
+    assert consumer.commit({WHERE: 5}, "").done(1.0)
+
+
+def test_a_former_generations_commit_is_refused_and_the_member_joins_again(scene: Scene) -> None:
+    consumer = scene.member()
+    stale = consumer.group_metadata()
+    consumer.rejoin()
+    consumer.attend(1.0)
+    assert consumer.group_metadata().generation_id > stale.generation_id
+    consumer._member = stale
+    with pytest.raises(MembershipLost, match="ILLEGAL_GENERATION"):
+        consumer.commit({WHERE: 5}, "").done(1.0)
+    assert consumer.poll(0.0, 1) == {}
+    assert consumer.commit({WHERE: 5}, "").done(1.0)
+
+
+def test_heartbeats_keep_a_member_that_only_polls(scene: Scene) -> None:
+    consumer = scene.member(session_timeout_s=6.0)
+    for _ in range(20):
+        consumer.poll(1.0, 10)
+    assert consumer.commit({WHERE: 5}, "").done(1.0)
+    assert consumer.joins == 1
+
+
+def test_a_fenced_member_is_told_by_nothing_but_its_commit(scene: Scene) -> None:
+    former, newer = scene.member(), scene.member()
+    scene.feed(b"1", b"2")
+    for _ in range(20):
+        former.attend(1.0)
+        former.poll(1.0, 10)
+    assert former.positions() == {WHERE: 2}
+    with pytest.raises(KafkaFenced):
+        former.commit({WHERE: 2}, "").done(1.0)
+    assert newer.commit({WHERE: 1}, "").done(1.0)
+
+
+# ---- joining
+
+
+def test_the_gate_is_asked_before_each_request_to_join(scene: Scene) -> None:
+    consumer = scene.consumer()
+    asked: list[int] = []
+
+    def allowed() -> None:
+        asked.append(scene.network.requests)
+        if len(asked) > 1:
+            raise Deposed(term=1, reason=Reason.LEASE)
+
+    scene.network.script = [Passage(inf, 0.0, 0.1)]  # the first request is lost
+    with pytest.raises(Deposed):
+        consumer.join(allowed, 5.0)
+    assert asked[1] == asked[0] + 1
+    assert scene.cluster.group("g").instances == ()
+
+
+def test_a_join_whose_answer_is_lost_is_asked_for_again(scene: Scene) -> None:
+    consumer = scene.consumer()
+    scene.network.script = [Passage(0.0, inf, 0.1)]
+    assert consumer.join(lambda: None, 5.0)
+    assert consumer.commit({WHERE: 5}, "").done(1.0)
+
+
+def test_a_member_is_joining_until_it_has_taken_over_the_assignment(scene: Scene) -> None:
+    consumer = scene.consumer()
+    scene.network.script = [Passage(0.0, 2.0)]
+    assert not consumer.join(lambda: None, 1.0)
+    assert consumer.is_joining
+    assert consumer.join(lambda: None, 2.0)
+    assert not consumer.is_joining
+
+
+# ---- reading
+
+
+def test_a_poll_that_may_not_wait_returns_in_time_what_was_fetched_meanwhile(scene: Scene) -> None:
+    scene.feed(b"1")
+    consumer = scene.member()
+    scene.network.script = [Passage(0.3, 0.3)]
+    assert consumer.poll(0.0, 10) == {}
+    scene.time.pass_(0.5)
+    assert consumer.poll(0.0, 10) == {}
+    scene.time.pass_(0.2)
+    assert [row.value for row in consumer.poll(0.0, 10)[WHERE]] == [b"1"]
+
+
+@pytest.mark.parametrize("fate", [Passage(inf, 0.0, 0.1), Passage(0.0, inf, 0.1)])
+def test_what_a_lost_fetch_would_have_returned_is_fetched_again(
+    scene: Scene, fate: Passage
+) -> None:
+    scene.feed(b"1")
+    consumer = scene.member()
+    scene.network.script = [fate]
+    assert [row.value for row in consumer.poll(1.0, 10)[WHERE]] == [b"1"]
+    assert consumer.poll(1.0, 10) == {}
+
+
+def test_a_fetch_that_nobody_answers_is_given_up_after_the_requests_time(scene: Scene) -> None:
+    scene.feed(b"1")
+    consumer = scene.member(request_timeout_s=3.0)
+    scene.network.script = [NEVER_ARRIVES]
+    assert consumer.poll(2.0, 10) == {}
+    assert [row.value for row in consumer.poll(2.0, 10)[WHERE]] == [b"1"]
+
+
+def test_an_answer_to_a_fetch_from_before_a_seek_is_dropped(scene: Scene) -> None:
+    scene.feed(b"1", b"2")
+    consumer = scene.member()
+    scene.network.script = [Passage(0.1, 0.1)]
+    assert consumer.poll(0.0, 10) == {}
+    consumer.seek({WHERE: 1})
+    assert [row.value for row in consumer.poll(1.0, 10)[WHERE]] == [b"2"]
+
+
+def test_a_position_that_is_gone_is_an_error_each_time(scene: Scene) -> None:
+    scene.feed(b"1", b"2")
+    consumer = scene.member()
+    scene.kafka.acts(lambda cluster: cluster.delete_records(WHERE, 1))
+    for _ in range(2):
+        with pytest.raises(OffsetOutOfRange):
+            consumer.poll(1.0, 10)
+    consumer.seek({WHERE: 1})
+    assert [row.value for row in consumer.poll(1.0, 10)[WHERE]] == [b"2"]
+
+
+def test_a_log_that_was_cut_off_before_the_position_is_told_with_the_partition(
+    scene: Scene,
+) -> None:
+    scene.feed(b"1", b"2", b"3")
+    consumer = scene.member()
+    assert len(consumer.poll(1.0, 10)[WHERE]) == 3
+    epoch = consumer.positions()[WHERE].epoch  # type: ignore[attr-defined]
+    scene.kafka.acts(lambda cluster: cluster.cut_off(WHERE, 1))
+    scene.feed(b"x", b"y", b"z")
+    with pytest.raises(LogTruncated) as cut:
+        consumer.poll(1.0, 10)
+    assert cut.value.partitions == {WHERE}
+    consumer.seek({WHERE: Offset(2, epoch)})
+    with pytest.raises(LogTruncated):
+        consumer.poll(1.0, 10)
+
+
+def test_records_are_read_from_the_next_leader_when_theirs_has_died(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    time = ManualTime()
+    time.install(monkeypatch)
+    scene = Scene(time)
+    settings = ClusterSettings(brokers=3, initial_rebalance_delay_s=0.0, failover_s=1.0)
+    scene.kafka = SimulatedKafka(settings, scene.network, now=time)
+    scene.cluster = scene.kafka.cluster
+    scene.cluster.create_topic("t", 1)
+    scene.feed(b"1", b"2")
+    consumer = scene.member()
+    leader = scene.cluster.leader_of(WHERE)
+    assert leader is not None
+    scene.kafka.acts(lambda cluster: cluster.stop(leader))
+    assert consumer.poll(0.5, 10) == {}
+    assert len(consumer.poll(2.0, 10)[WHERE]) == 2
+    assert consumer.commit(consumer.positions(), "").done(5.0)
+
+
+# ---- producing
+
+
+@pytest.mark.parametrize("fate", [Passage(inf, 0.0, 0.1), Passage(0.0, inf, 0.1), NEVER_ARRIVES])
+def test_messages_are_stored_once_whatever_is_lost(scene: Scene, fate: Passage) -> None:
+    sender = SimulatedSender(
+        scene.kafka, ProducerSettings(scene.kafka.address, request_timeout_s=1.0)
+    )
+    sender.open(5.0)
+    sender.send(Message("t", b"0"), 0)
+    scene.network.script = [fate]
+    receipts = [sender.send(Message("t", b"%d" % at), 0) for at in (1, 2, 3)]
+    for receipt in receipts:
+        sender.wait(receipt, scene.time() + 10)
+    assert [(each.is_done, sender.failure(each, "t")) for each in receipts] == [(True, None)] * 3
+    assert [sender.offset(each) for each in receipts] == [1, 2, 3]
+    assert scene.seen == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("fate", [Passage(inf, 0.0, 0.1), Passage(0.0, inf, 0.1)])
+@pytest.mark.parametrize("step", range(3))
+def test_a_transaction_is_committed_once_whichever_request_is_lost(
+    scene: Scene, fate: Passage, step: int
+) -> None:
+    consumer, producer = scene.member(), scene.producer()
+    assert producer.fence(1.0)
+    producer.begin()
+    scene.network.script = [*[Passage()] * step, fate]
+    producer.produce(Message("t", b"1"))
+    producer.commit({WHERE: 3}, consumer.group_metadata(), 5.0)
+    assert (scene.seen, scene.stored) == ([b"1"], 3)
+
+
+def test_a_commit_that_was_not_answered_is_completed_when_it_is_asked_for_again(
+    scene: Scene,
+) -> None:
+    consumer, producer = scene.member(), scene.producer()
+    assert producer.fence(1.0)
+    producer.begin()
+    producer.produce(Message("t", b"1"))
+    scene.network.script = [Passage(), NO_ANSWER]
+    with pytest.raises(KafkaAway):
+        producer.commit({WHERE: 3}, consumer.group_metadata(), 5.0)
+    assert scene.stored == 3  # it has happened, and nobody knows
+    producer.commit({WHERE: 3}, consumer.group_metadata(), 5.0)
+    assert (scene.seen, scene.stored) == ([b"1"], 3)
+
+
+def test_the_transaction_of_a_leader_that_died_is_open_until_the_next_fences(scene: Scene) -> None:
+    consumer, dead = scene.member(), scene.producer()
+    assert dead.fence(1.0)
+    dead.begin()
+    dead.produce(Message("t", b"dead's"))
+    scene.network.script = [Passage(), NEVER_ARRIVES]
+    with pytest.raises(KafkaAway):
+        dead.commit({WHERE: 3}, consumer.group_metadata(), 1.0)
+    dead.close()
+    assert consumer.end_offsets(1.0) == {WHERE: 0}
+    with pytest.raises(KafkaAway, match="UNSTABLE_OFFSET_COMMIT"):
+        consumer.committed(1.0)
+    successor = scene.producer()
+    assert successor.fence(1.0)
+    assert consumer.committed(1.0) == {}
+    assert consumer.end_offsets(1.0) == {WHERE: 2}
+    assert consumer.poll(1.0, 10) == {}
+
+
+def test_a_zombies_commit_is_refused_for_ever(scene: Scene) -> None:
+    consumer, zombie = scene.member(), scene.producer()
+    assert zombie.fence(1.0)
+    zombie.begin()
+    assert scene.producer().fence(1.0)
+    for _ in range(2):
+        with pytest.raises(KafkaFenced):
+            zombie.commit({WHERE: 3}, consumer.group_metadata(), 1.0)
+    with pytest.raises(KafkaFenced):
+        zombie.begin()
+    assert scene.stored is None
+
+
+def test_a_transaction_open_for_too_long_is_refused_with_the_reason(scene: Scene) -> None:
+    consumer = scene.member()
+    producer = scene.producer(transaction_timeout_s=5.0)
+    assert producer.fence(1.0)
+    producer.begin()
+    producer.produce(Message("t", b"1"))
+    scene.time.pass_(6.0)
+    with pytest.raises(KafkaFenced, match="transaction_timeout_s"):
+        producer.commit({WHERE: 3}, consumer.group_metadata(), 1.0)
+    assert (scene.seen, scene.stored) == ([], None)
+
+
+def test_a_message_that_may_be_under_way_is_not_taken_into_the_next_transaction(
+    scene: Scene,
+) -> None:
+    producer = scene.producer()
+    assert producer.fence(1.0)
+    producer.begin()
+    scene.network.script = [Passage(there_s=30.0)]
+    producer.produce(Message("t", b"late"))
+    with pytest.raises(KafkaAway):
+        producer.abort(1.0)
+    producer.close()
+    successor = scene.producer()
+    assert successor.fence(1.0)
+    scene.time.pass_(60)
+    scene.cluster.advance()
+    assert scene.cluster.log_of(WHERE).end == 0
+
+
+# ---- waiting
+
+
+def test_an_idle_poll_costs_few_requests(scene: Scene) -> None:
+    consumer = scene.member()
+    before, requests = scene.time(), scene.network.requests
+    for _ in range(10):
+        assert consumer.poll(1.0, 100) == {}
+    assert scene.time() == pytest.approx(before + 10.0)
+    assert scene.network.requests - requests <= 10
+
+
+def test_nobody_there_is_waited_for_as_long_as_was_asked(scene: Scene) -> None:
+    consumer = scene.member()
+    scene.kafka.acts(lambda cluster: cluster.freeze(0))
+    for ask in (consumer.end_offsets, consumer.committed):
+        began_s = scene.time()
+        with pytest.raises(KafkaAway):
+            ask(2.0)
+        assert 1.7 <= scene.time() - began_s <= 2.1

@@ -1,0 +1,90 @@
+"""The simulated clients behind the contracts that both real ones pass; no server is needed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from consumer_contract import ConsumerContract
+from producer_contract import Member, ProducerContract
+from simulated_surroundings import SimulatedSurroundings, kafka_at
+
+from leaderq.kafka.clients.consumer import ConsumerSettings
+from leaderq.kafka.clients.producer import ProducerSettings
+from leaderq.testing import eventually
+from leaderq.testing.simulation.kafka.cluster import BrokerCluster
+from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
+from leaderq.testing.simulation.kafka.consumer_group import ConsumerGroup
+from leaderq.testing.simulation.kafka.producer import SimulatedProducer
+
+
+def simulated_consumer(settings: ConsumerSettings) -> SimulatedConsumer:
+    """A consumer of the cluster that the settings name."""
+    return SimulatedConsumer(kafka_at(settings.address), settings)
+
+
+def simulated_producer(settings: ProducerSettings) -> SimulatedProducer:
+    """A producer of the cluster that the settings name."""
+    return SimulatedProducer(kafka_at(settings.address), settings)
+
+
+class TestSimulatedConsumer(ConsumerContract):
+    """The contract, on a simulated cluster."""
+
+    factory = staticmethod(simulated_consumer)
+    kafka = SimulatedSurroundings
+    frozen_s = 0.5
+    session_s = 1.0
+
+    @pytest.fixture(autouse=True)
+    def _news_of_topics_soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(SimulatedConsumer, "metadata_s", 0.2)
+
+    @pytest.fixture
+    def requests(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        counts: Counter[str] = Counter()
+
+        def count(owner: type, method: str, kind: str) -> None:
+            real = getattr(owner, method)
+
+            def counted(*args: Any, **words: Any) -> Any:
+                counts[kind] += 1
+                return real(*args, **words)
+
+            monkeypatch.setattr(owner, method, counted)
+
+        count(BrokerCluster, "bounds", "ListOffsets")
+        count(BrokerCluster, "commit", "OffsetCommit")
+        count(ConsumerGroup, "fetch", "OffsetFetch")
+        return {}, lambda _consumer: Counter(counts)
+
+
+class SimulatedMember(Member):
+    """On a simulated consumer, which lives while it is called."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        settings = ConsumerSettings(address=address, topics=(topic,), group=topic, member="leader")
+        self.consumer = simulated_consumer(settings)
+        self.consumer.open()
+        assert self.consumer.join(lambda: None, 5.0)
+
+    def metadata(self) -> Any:
+        return self.consumer.group_metadata()
+
+    def join_again(self) -> None:
+        joins = self.consumer.joins
+        self.consumer.rejoin()
+        eventually(lambda: (self.consumer.attend(1.0), self.consumer.joins > joins)[1])
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+class TestSimulatedProducer(ProducerContract):
+    """The contract, on a simulated cluster."""
+
+    factory = staticmethod(simulated_producer)
+    member = SimulatedMember
+    kafka = SimulatedSurroundings
+    fenced_causes = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
