@@ -27,10 +27,12 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.zookeeper.watching": _tests(
         "zookeeper/test_watches_kept.py", "zookeeper/test_persistent_watches.py"
     ),
-    "leaderq.dyno.transitions": _tests("dyno"),
-    "leaderq.dyno.index": _tests("dyno"),
-    "leaderq.dyno.message": _tests("dyno"),
-    "leaderq.dyno.layout": _tests("dyno"),
+    "leaderq.dyno.transitions": _tests(
+        "dyno/test_messages_as_bytes.py", "dyno/test_dyno_names_and_transitions.py"
+    ),
+    "leaderq.dyno.index": _tests("dyno/test_shard_index.py"),
+    "leaderq.dyno.message": _tests("dyno/test_messages_as_bytes.py"),
+    "leaderq.dyno.layout": _tests("dyno/test_dyno_names_and_transitions.py"),
     "leaderq.queues.wire.names": _tests(
         "queues/test_names.py", "queues/test_wire_edges.py", "queues/test_queue_contents.py"
     ),
@@ -46,7 +48,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.writing.groups": _tests(
         "queues/test_send_queue.py", "queues/test_send_queue_edges.py"
     ),
-    "leaderq.threads.backoff": _tests("threads/test_backoff.py"),
     "leaderq.threads.capacity": _tests("threads/test_capacity.py"),
     "leaderq.threads.listeners": _tests("threads/test_listeners_of_threads.py"),
     "leaderq.threads.waker": _tests("threads/test_waker.py"),
@@ -66,16 +67,20 @@ MODULES: dict[str, tuple[str, ...]] = {
         "kafka/test_commits.py", "kafka/test_commit_details.py"
     ),
     "leaderq.kafka.consuming.read_ahead": _tests(
-        "kafka/test_read_ahead.py", "kafka/test_batch_bytes.py"
+        "kafka/test_read_ahead_details.py", "kafka/test_read_ahead.py"
     ),
     "leaderq.kafka.handling.on_error": _tests(
-        "kafka/test_on_error.py", "kafka/test_handling_laws.py", "kafka/test_hold_ups.py"
+        "kafka/test_letters_and_policies.py", "kafka/test_on_error.py"
     ),
     "leaderq.kafka.handling.crash_marks": _tests(
         "kafka/test_crash_marks.py", "kafka/test_crash_marks_kept.py"
     ),
-    "leaderq.kafka.handling.rate_limit": _tests("kafka/test_rate_limit.py"),
-    "leaderq.kafka.dead_letters.format": _tests("kafka/test_dead_letters.py"),
+    "leaderq.kafka.handling.rate_limit": _tests(
+        "kafka/test_rate_limit_exact.py", "kafka/test_rate_limit.py"
+    ),
+    "leaderq.kafka.dead_letters.format": _tests(
+        "kafka/test_letters_and_policies.py", "kafka/test_dead_letters.py"
+    ),
     "leaderq.kafka.record": _tests("kafka/test_record.py", "kafka/test_record_values.py"),
     "leaderq.producing.account": _tests(
         "producing/test_account_values.py", "producing/test_producing_states.py"
@@ -86,5 +91,5 @@ MODULES: dict[str, tuple[str, ...]] = {
         "running/test_supervision_details.py", "running/test_cool_off.py", "running/test_budgets.py"
     ),
     "leaderq.plain": _tests("test_plain.py", "test_plain_kinds.py"),
-    "leaderq.config.kinds": _tests("config"),
+    "leaderq.config.kinds": _tests("config/test_kinds_of_values.py"),
 }

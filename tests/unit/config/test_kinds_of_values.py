@@ -1,0 +1,190 @@
+"""Each kind of value: what it takes, how it writes it, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leaderq.config import kinds
+from leaderq.config.kinds import (
+    FILE,
+    LISTENING,
+    NAME,
+    SECRET,
+    SWITCH,
+    TEXT,
+    ZNODE_PATH,
+    InvalidValue,
+    ValueKind,
+    addresses,
+    choice,
+    count,
+    number,
+    seconds,
+)
+
+SERVERS, ENSEMBLE = addresses(9092), addresses(2181, chroot=True)
+LONGEST = "x" * kinds._LONGEST_NAME
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "taken"),
+    [
+        (seconds(0, 10), 0, 0.0),
+        (seconds(0, 10), 10, 10.0),
+        (number(0.5, 2), 2.0, 2.0),
+        (count(1, 5), 1, 1),
+        (count(1, 5), 5, 5),
+        (choice("PLAIN", "Ssl"), "plain", "PLAIN"),
+        (choice("PLAIN", "Ssl"), "SSL", "Ssl"),
+        (SERVERS, "a", "a:9092"),
+        (SERVERS, " a:1 , b:65535 ", "a:1,b:65535"),
+        (SERVERS, "[::1]", "[::1]:9092"),
+        (SERVERS, "[::1]:5", "[::1]:5"),
+        (SERVERS, "[fe80::1%eth0]:5", "[fe80::1%eth0]:5"),
+        (SERVERS, "a:00080", "a:80"),
+        (ENSEMBLE, "a", "a:2181"),
+        (ENSEMBLE, "a/", "a:2181"),
+        (ENSEMBLE, "a,b/x/y", "a:2181,b:2181/x/y"),
+        (LISTENING, "8080", "127.0.0.1:8080"),
+        (LISTENING, "0", "127.0.0.1:0"),
+        (LISTENING, "0.0.0.0:0", "0.0.0.0:0"),
+        (LISTENING, "[::1]:80", "[::1]:80"),
+        (LISTENING, "a:65535", "a:65535"),
+        (TEXT, LONGEST, LONGEST),
+        (NAME, "ad-billing", "ad-billing"),
+        (NAME, "...", "..."),
+        (ZNODE_PATH, "/a", "/a"),
+        (ZNODE_PATH, "/a/zookeeper", "/a/zookeeper"),
+        (SECRET, " x\n", " x\n"),
+        (FILE, "a/b", Path("a/b")),
+        (FILE, Path("a"), Path("a")),
+        (SWITCH, True, True),
+        (SWITCH, False, False),
+    ],
+)
+def test_a_value_is_taken_and_written_in_one_way(kind: ValueKind, given: Any, taken: Any) -> None:
+    found = kind.check(given)
+    assert (found, type(found)) == (taken, type(taken)) or isinstance(found, Path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "why"),
+    [
+        (seconds(0, 10), 10.1, "is out of range; choose from 0 to 10 seconds"),
+        (seconds(0, 10), -1, "is out of range; choose from 0 to 10 seconds"),
+        (seconds(0, 10), "5", "is not a number; write seconds"),
+        (seconds(0, 10), True, "is not a number"),
+        (seconds(0, 10), float("nan"), "is not a finite number"),
+        (number(0, 1), 2, "is out of range; choose from 0 to 1$"),
+        (number(0, 1), "x", "is not a number; write a plain number"),
+        (count(1, 5), 0, "is out of range; choose from 1 to 5$"),
+        (count(1, 5), 6, "is out of range"),
+        (count(0, 5), True, "is not a whole number"),
+        (count(1, 5), 2.0, "is not a whole number"),
+        (choice("a", "b"), "c", "is not a choice; write one of a, b"),
+        (choice("a"), 5, "is not text"),
+        (SERVERS, 5, "is not text"),
+        (SERVERS, "", "has an empty address"),
+        (SERVERS, "a,,b", "has an empty address"),
+        (SERVERS, "http://a", "is a URL"),
+        (SERVERS, "a/x", "has a path behind"),
+        (ENSEMBLE, "a/x,b", "before the last address"),
+        (ENSEMBLE, "a/x//y", "has no usable chroot"),
+        (ENSEMBLE, "a/x/", "has no usable chroot"),
+        (ENSEMBLE, "a/./y", "has no usable chroot"),
+        (ENSEMBLE, "a/x/..", "has no usable chroot"),
+        (SERVERS, "a:0", "has no usable port"),
+        (SERVERS, "a:65536", "has no usable port"),
+        (SERVERS, "a:", "has no usable port"),
+        (SERVERS, "a:\u0665", "has no usable port"),
+        (SERVERS, "::1", "more than one ':'"),
+        (SERVERS, "-a:5", "no usable host"),
+        (SERVERS, "[::1]5", "no usable host"),
+        (SERVERS, "[x]:5", "no usable host"),
+        (LISTENING, "a", "is not one address"),
+        (LISTENING, "a:1,b:2", "is not one address"),
+        (LISTENING, "a/b:1", "is not one address"),
+        (LISTENING, "\u0665", "no usable host"),
+        (LISTENING, "65536", "has no usable port"),
+        (LISTENING, "-a:0", "no usable host"),
+        (TEXT, LONGEST + "x", "is longer than"),
+        (TEXT, " a", "white space"),
+        (TEXT, "a\nb", "control character"),
+        (TEXT, "", "is empty"),
+        (NAME, ".", "cannot be part"),
+        (NAME, "..", "cannot be part"),
+        (NAME, "a/b", "cannot be part"),
+        (ZNODE_PATH, "a", "is not an absolute"),
+        (ZNODE_PATH, "a/b", "is not an absolute"),
+        (ZNODE_PATH, "", "is not an absolute"),
+        (ZNODE_PATH, "/", "is not a znode path"),
+        (ZNODE_PATH, "/a//b", "is not a znode path"),
+        (ZNODE_PATH, "/a/./b", "is not a znode path"),
+        (ZNODE_PATH, "/..", "is not a znode path"),
+        (ZNODE_PATH, "/a\n", "is not a znode path"),
+        (ZNODE_PATH, "/zookeeper/x", "keeps for itself"),
+        (SECRET, "", "is empty"),
+        (SECRET, None, "is not text"),
+        (FILE, "", "is empty"),
+        (FILE, "a\0b", "is not a file name"),
+        (FILE, 5, "is not text"),
+        (SWITCH, 1, "neither on nor off"),
+        (SWITCH, "true", "neither on nor off"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_with_a_remedy(
+    kind: ValueKind, given: Any, why: str
+) -> None:
+    with pytest.raises(InvalidValue, match=why) as refused:
+        kind.check(given)
+    assert str(refused.value) == f"{refused.value.why}; {refused.value.remedy}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "metavar"),
+    [
+        (seconds(0, 1), "SECONDS"),
+        (number(0, 1), "NUMBER"),
+        (count(0, 1), "N"),
+        (choice("a", "b"), "a|b"),
+        (SERVERS, "HOST:PORT[,...]"),
+        (LISTENING, "[HOST:]PORT"),
+        (SWITCH, ""),
+        (ZNODE_PATH, "PATH"),
+        (NAME, "NAME"),
+        (TEXT, "TEXT"),
+        (SECRET, "SECRET"),
+        (FILE, "FILE"),
+    ],
+)
+def test_a_kind_is_named_in_help(kind: ValueKind, metavar: str) -> None:
+    assert kind.metavar == metavar
+
+
+def test_a_text_becomes_a_value_or_stays_to_be_refused() -> None:
+    assert (seconds(0, 9).from_text("2.5"), seconds(0, 9).from_text("x")) == (2.5, "x")
+    assert (number(0, 9).from_text("2.5"), number(0, 9).from_text("x")) == (2.5, "x")
+    assert (count(0, 9).from_text("2"), count(0, 9).from_text("2.5")) == (2, "2.5")
+    assert TEXT.from_text("a") == "a"
+
+
+@pytest.mark.parametrize("word", ["1", "true", "YES", " on "])
+def test_words_for_on(word: str) -> None:
+    assert SWITCH.from_text(word) is True
+
+
+@pytest.mark.parametrize("word", ["0", "False", "no", "off"])
+def test_words_for_off(word: str) -> None:
+    assert SWITCH.from_text(word) is False
+
+
+def test_another_word_is_neither() -> None:
+    with pytest.raises(InvalidValue, match="write one of 1, true"):
+        SWITCH.from_text("2")
+
+
+def test_the_greatest_lengths_are_as_documented() -> None:
+    assert (kinds._HIGHEST_PORT, kinds.LOOPBACK) == (65535, "127.0.0.1")
