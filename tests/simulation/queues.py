@@ -59,6 +59,7 @@ class Step(Enum):
     DONE = "done"  # the user's code returned
     RAISED = "raised"
     ACKED = "acked"  # of an item that was taken on request
+    PART_ACKED = "acked in part"  # others of its znode are to come: it may come again
     REFUSED = "refused"
     SESSION_OVER = "session over"  # on the servers; ``who`` had it
     DIED = "died"
@@ -94,6 +95,8 @@ class QueueLife:
     is_locking: bool | None = None
     is_taken: bool | None = None
     """Whether items are taken on request."""
+    longest_s: float = 0.4
+    """How long work on an item takes at most; now and then five times as long."""
     kinds: Sequence[Kind] = KINDS_OF_FAULTS
 
 
@@ -284,7 +287,9 @@ class _Players:
         except LeaderqError:
             self.note(Step.REFUSED, who, item.value)
         else:
-            self.note(Step.ACKED, who, item.value)
+            taken = item._taken
+            is_last = not taken.open and not taken.left
+            self.note(Step.ACKED if is_last else Step.PART_ACKED, who, item.value)
 
     def _work(self, session: Session, who: str, item: str) -> None:
         holders = self._holders.setdefault(item, [])
@@ -295,7 +300,7 @@ class _Players:
         self.note(Step.BEGUN, who, item)
         holders.append((who, session.id or 0))
         drawn = self._world.faults()
-        clock.sleep(0.002 + 0.4 * drawn**4 * (5 if drawn > 0.98 else 1))
+        clock.sleep(0.002 + self._life.longest_s * drawn**4 * (5 if drawn > 0.98 else 1))
         if drawn < 0.05:
             self.note(Step.RAISED, who, item)
             raise RuntimeError("drawn")
@@ -411,7 +416,8 @@ def held_by_one(lines: Sequence[QueueLine], rules: Rules) -> list[str]:
     his.
 
     Allowed with a lock path: that one has died, or its session was over before. Without one:
-    never, but for what has failed. After an acknowledgement: never.
+    never, but for what has failed. After an acknowledgement: never, unless other values of its
+    znode were still open.
     """
     problems: list[str] = []
     holders: dict[str, dict[str, str]] = {}
