@@ -20,7 +20,6 @@ from leaderq.zookeeper import SessionState, SetData
 from simulation.scenarios import (
     FOLDER,
     LINE,
-    Actor,
     Scene,
     is_claim,
     is_close,
@@ -69,9 +68,7 @@ def workers(
     """Workers in this order of the line; the first leads."""
     made = []
     for name in names:
-        worker = s.cluster.worker(
-            name, lambda name=name: career(s, name), career="c", **settings
-        )
+        worker = s.cluster.worker(name, lambda name=name: career(s, name), career="c", **settings)
         worker.start()
         made.append(worker)
         s.until(lambda: len(s.line()) == len(made))
@@ -238,8 +235,12 @@ def test_a_lease_runs_from_when_a_renewal_was_sent(s: Scene) -> None:
     term = a.lead()
     s.run(2.0)
     sent: list[float] = []
-    s.at(a, is_multi, lambda: (sent.append(a.process.clock_s()), hold()))
-    hold = lambda: s.network.cut("host-a", there=False)  # noqa: E731
+
+    def hold() -> None:
+        sent.append(a.process.clock_s())
+        s.network.cut("host-a", there=False)
+
+    s.at(a, is_multi, hold)
     s.until(lambda: sent)
     before = term.deadline
     s.run(0.6)
@@ -252,7 +253,7 @@ def test_a_lease_runs_from_when_a_renewal_was_sent(s: Scene) -> None:
 def test_a_renewal_that_fails_prolongs_nothing(s: Scene) -> None:
     a = s.actor("a")
     term = a.lead()
-    s.run(2.0)
+    s.run(2.5)
     s.rules.append(("host-a", lambda request: "request" if is_multi(request) else None))
     before = term.deadline
     s.until(term.ending.is_set, within_s=5.0)
@@ -444,28 +445,33 @@ def test_a_replaced_session_that_nobody_could_end_is_ended_when_a_server_answers
 
 
 def test_known_issue_28_a_stall_between_servers_and_then_its_loss_shows_two_leaders() -> None:
-    """1.1: the follower of the old leader is stalled, heard once more, and lost."""
+    """1.1: what the ensemble's leader says to the follower of ours is held for 3.3 s; then it comes
+    at once, late acknowledgements among it, and the follower is cut off before it has told of whom
+    it heard.
+    """
 
     def stall(s: Scene) -> None:
         a, b = s.actor("a", server=0), s.actor("b", server=2)
-        term = a.lead()
+        a.lead()
         b.wait_in_line()
         s.run(3.0 + s.world.faults())
-        s.ensemble.cut(0, 2)
+        assert s.ensemble._quorum is not None
+        held = s.ensemble._quorum._links[0, 2].down
+        held.cut()
         s.run(3.3)
-        before = term.deadline
-        s.ensemble.heal(0, 2)
-        s.world.run(s.now_s + 0.1, unless=lambda: term.deadline > before)
-        s.ensemble.cut(0, 2)
-        s.ensemble.cut(0, 1)
+        held.heal()
+        s.world.at(0.0008, lambda: [s.ensemble.cut(0, other) for other in (1, 2)])
         b.await_term()
 
-    found = lives(stall, 40, servers=3, timeout_s=6.0, tick_s=1.0)
-    print("1.1", sum(map(bool, found)), [(n, f) for n, f in enumerate(found) if f][:3])
+    found = lives(stall, 12, servers=3, timeout_s=6.0, tick_s=1.0)
+    assert any(found), "mended? then move this to the promises"
 
 
-def test_known_issue_28_a_first_lease_behind_a_follower_that_is_lost() -> None:
-    """1.2: no stall is needed: who waits pings every T/3 only."""
+def test_known_issue_28_a_first_lease_behind_a_follower_that_is_lost_has_no_margin() -> None:
+    """1.2: no stall is needed: who waits pings every T/3 only. ``check()`` is refused in time, but
+    less than the T/6 before that a guardian leaves a unit.
+    """
+    margins: list[float] = []
 
     def claim(s: Scene) -> None:
         first, a, b = s.actor("f", server=2), s.actor("a", server=0), s.actor("b", server=2)
@@ -474,13 +480,14 @@ def test_known_issue_28_a_first_lease_behind_a_follower_that_is_lost() -> None:
         b.wait_in_line()
         s.run(3.0 + 4 * s.world.faults())
         first.conclude(term)
-        a.await_term()
+        late = a.await_term()
         for other in (1, 2):
             s.ensemble.cut(0, other)
         b.await_term()
+        margins.append(a.process.clock_s() - late.deadline)
 
-    found = lives(claim, 60, servers=3, timeout_s=6.0, tick_s=0.5)
-    print("1.2", sum(map(bool, found)), [(n, f) for n, f in enumerate(found) if f][:3])
+    assert not any(lives(claim, 40, servers=3, timeout_s=6.0, tick_s=0.5))
+    assert min(margins) < 6.0 / 6, "mended? then ask for T/6"
 
 
 def test_known_a_host_paused_with_its_clock_works_on_for_the_rest_of_its_lease() -> None:
@@ -499,8 +506,7 @@ def test_known_a_host_paused_with_its_clock_works_on_for_the_rest_of_its_lease()
         s.run(4.0)
         assert a.refuses(term)
 
-    found = lives(pause, 5)
-    print("1.3", sum(map(bool, found)), found[0])
+    assert all(lives(pause, 5))
 
 
 @scene(5)
@@ -520,14 +526,10 @@ def test_known_a_session_of_the_parent_never_leads_in_a_child(s: Scene) -> None:
 def test_the_vocabulary_sees_two_that_believe() -> None:
     def both(s: Scene) -> None:
         a, b = s.actors("ab")
-        term = a.lead()
-        term.prolong(term.deadline + 1000.0) if False else None
+        a.lead()
         b.wait_in_line()
-        s.expire(a)
         s.cut(a)
+        s.expire(a)  # long before its lease is over
         b.await_term()
 
     assert all(lives(both, 3))
-
-
-_: type[Actor] = Actor

@@ -21,9 +21,11 @@ bug      where it is tested
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
-from leaderq import Deposed
+from leaderq import Deposed, clock
 from leaderq.election import Operator
 from leaderq.errors import LeaderqError
 from leaderq.events import (
@@ -164,8 +166,9 @@ def test_bug_05_closed_while_it_makes_its_znode_again(s: Scene) -> None:
 @scene()
 def test_bug_06_a_znode_whose_creation_was_not_answered_blocks_nobody(s: Scene) -> None:
     a, b = s.actors("ab")
-    assert s.lose(a, is_create) == []
+    lost = s.lose(a, is_create)
     term = a.lead()
+    assert lost
     s.until(lambda: s.line() == {term.id: a.session.id})
     b.wait_in_line()
     a.conclude(term)
@@ -332,20 +335,22 @@ def test_bug_10_a_term_ends_before_its_session_whatever_stands_still(end: str) -
 
 @scene(timeout_s=4.0)
 def test_bug_11_answers_to_reads_do_not_keep_a_leader(s: Scene) -> None:
-    a = s.actor("a", server=0)
+    a = s.actor("a")
     term = a.lead()
-    real = s.ensemble.servers[0]
-    assert real.is_up
+    answered: list[object] = []
 
     def read() -> None:
         while not term.ending.is_set():
-            a.session.exists(LINE)
+            with suppress(LeaderqError):
+                answered.append(a.session.exists(LINE))
+            clock.sleep(0.05)
 
-    reading = a.begin(read)
+    a.begin(read)
     s.rules.append(("host-a", lambda request: "request" if is_multi(request) else None))
     s.until(term.ending.is_set, within_s=4.0)
     assert a.refuses(term)
-    assert not reading.is_done or term.reason is Reason.LEASE
+    assert term.reason is Reason.LEASE
+    assert len(answered) > 5
 
 
 @scene()
