@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import drain as lives
 import pytest
 
 from leaderq.kafka.record import Partition
 from leaderq.testing.simulation import LifeFailed, simulate
+from simulation import drain as lives
 
 LIVES = int(os.environ.get("LEADERQ_LIVES", "300"))
 P = Partition("t", 0)
