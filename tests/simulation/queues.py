@@ -307,8 +307,12 @@ class _Players:
         self.note(Step.DONE, who, item)
 
     def is_drained(self) -> bool:
-        """Whether all that was put is done, and nothing lies there."""
-        return all(one.is_done for one in self.parties[: self._life.producers]) and not self.left()
+        """Whether all that was put is done: nothing lies there, and nobody has begun or ended
+        anything for a while. Without a lock path what is worked on lies nowhere.
+        """
+        is_quiet = not self.lines or self.lines[-1].at_s < self._world.now_s - 6 * _LOOK_S
+        is_put = all(one.is_done for one in self.parties[: self._life.producers])
+        return is_put and is_quiet and not self.left()
 
     def left(self) -> list[str]:
         """The items and locks that lie in ZooKeeper."""

@@ -28,7 +28,7 @@ from simulation.queues import (
     nothing_lost,
 )
 
-_CHUNK = int(50 * SHARE)
+_CHUNK = int(25 * SHARE)
 PUTTING, PUT, BEGUN, DONE = Step.PUTTING, Step.PUT, Step.BEGUN, Step.DONE
 LOCKING, WITHOUT = Rules(), Rules(is_locking=False)
 
