@@ -15,7 +15,7 @@ from leaderq.kafka.record import Partition
 from leaderq.testing.simulation import LifeFailed, simulate
 from simulation import drain as lives
 
-LIVES = int(os.environ.get("LEADERQ_LIVES", "300"))
+LIVES = int(float(os.environ.get("LEADERQ_LIVES", "1")) * 90)
 P = Partition("t", 0)
 
 
@@ -32,11 +32,13 @@ def test_no_life_of_a_drain_skips_or_doubles(store: str) -> None:
 
 
 def test_the_same_seed_gives_the_same_life_in_any_process() -> None:
-    code = "import drain; print('\\n'.join(drain.drain(drain.DrainLife(7)).history))"
+    code = (
+        "from simulation import drain; print('\\n'.join(drain.drain(drain.DrainLife(7)).history))"
+    )
     found = [
         subprocess.run(
             [sys.executable, "-c", code],
-            cwd=Path(__file__).parent,
+            cwd=Path(__file__).parents[1],
             env={
                 **os.environ,
                 "PYTHONHASHSEED": seed,
