@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from leaderq import clock
 from leaderq.errors import KafkaError, UnknownTopic
@@ -79,6 +79,14 @@ class _Reading:
         return rows
 
 
+class _Asked(NamedTuple):
+    """One partition of a fetch under way."""
+
+    where: Partition
+    reading: _Reading
+    position: int
+
+
 class SimulatedConsumer(ConsumerBase):
     """See the module. ``metadata_s``: how long a new partition may go unnoticed."""
 
@@ -101,7 +109,7 @@ class SimulatedConsumer(ConsumerBase):
         self._beat_s = 0.0
         self._is_told_to_stop_beating = False
         self._held: dict[Partition, _Reading | None] = {}
-        self._fetches: dict[int, tuple[SentRequest, dict[Partition, _Reading]]] = {}
+        self._fetches: dict[int, tuple[SentRequest, list[_Asked]]] = {}
 
     def _unknown_member(self, member_id: str = "") -> GroupMembership:
         settings = self._settings
@@ -382,11 +390,12 @@ class SimulatedConsumer(ConsumerBase):
                 for where, each in readings.items()
             }
             work = partial(_fetch, cluster, leader, asked)
-            self._fetches[leader] = self._link.send(leader, work), readings
+            which = [_Asked(where, each, each.position) for where, each in readings.items()]
+            self._fetches[leader] = self._link.send(leader, work), which
 
     def _take_over_fetched(self) -> None:
         for leader in list(self._fetches):
-            sent, readings = self._fetches[leader]
+            sent, asked = self._fetches[leader]
             is_late = self._link.is_late(sent)
             if not is_late and not self._link.is_answered(sent):
                 continue
@@ -394,8 +403,10 @@ class SimulatedConsumer(ConsumerBase):
             if is_late or sent.error is not None:
                 continue  # asked again
             seen, found = sent.answer
-            for where, reading in readings.items():
-                if self._held.get(where) is reading:  # else it was sought meanwhile
+            for where, reading, position in asked:
+                # else it was sought meanwhile, or its next leader has answered before
+                is_wanted = not reading.fetched and reading.position == position
+                if is_wanted and self._held.get(where) is reading:
                     self._fill(where, reading, found.get(where), seen)
 
     def _fill(self, where: Partition, reading: _Reading, part: Any, seen: int) -> None:
