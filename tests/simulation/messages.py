@@ -139,6 +139,7 @@ def _settle(log: _Log, one: Delivery, drawn: float) -> None:
     try:
         if drawn < 0.08:
             one.nack(delay_s=0.2)
+            log.note("refused", one.id)
             return
         one.ack()
     except LeaderqError as error:

@@ -24,12 +24,13 @@ from leaderq.queues import (
 )
 from leaderq.testing.nemesis.history import Kind, What
 from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures
-from leaderq.testing.simulation.cluster import ADDRESS, SimulatedCluster
+from leaderq.testing.simulation.cluster import SimulatedCluster
 from leaderq.testing.simulation.ensemble.tree import OWNER
 from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
-from leaderq.testing.simulation.scheduler import EPOCH_S, LifeHangs, Process, World
-from leaderq.zookeeper import Session, connect
+from leaderq.testing.simulation.scheduler import EPOCH_S, LifeHangs, World
+from leaderq.zookeeper import Session
+from simulation.programs import Program
 
 PATH, LOCKS = "/q", "/q-locks"
 KINDS_OF_FAULTS = (
@@ -100,19 +101,8 @@ class QueueLife:
     kinds: Sequence[Kind] = KINDS_OF_FAULTS
 
 
-class _Run:
-    """What :class:`Faults` looks at in a worker's runner."""
-
-    _term = None
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-
-class Party:
-    """A simulated process without a career, started again when it has died."""
-
-    guardian = None
+class Party(Program):
+    """A program of a life of queues, whose deaths are told by the name of the process."""
 
     def __init__(
         self,
@@ -121,38 +111,15 @@ class Party:
         main: Callable[[Session, str], object],
         died: Callable[[str], object],
     ) -> None:
-        self.cluster, self.name = cluster, name
-        self._main, self._died = main, died
-        self.process: Process
-        self.runner: _Run | None = None
-        self.is_done = False
-        self._starts = 0
-        cluster.workers.append(self)  # type: ignore[arg-type]
-
-    @property
-    def is_gone(self) -> bool:
-        return self._starts == 0 or not self.process.alive
+        super().__init__(cluster, name, lambda session: main(session, self.process.name))
+        self._died = died
 
     def start(self) -> None:
-        if not self.is_gone or self.is_done:
-            return
-        self._starts += 1
-        cluster, name = self.cluster, f"{self.name}.{self._starts}"
-        process = cluster.world.process(name, f"host-{self.name}")
-        process.deaths.append(lambda: cluster.network.closed_by_death(process))
-        process.deaths.append(lambda: self._died(name))
-        self.process, self.runner = process, None
-        process.spawn(lambda: self._run(process), "main")
-
-    def _run(self, process: Process) -> None:
-        timeout_s = self.cluster.timeout_s
-        try:
-            session = connect(ADDRESS, timeout_s=timeout_s, connect_timeout_s=3 * timeout_s)
-        except LeaderqError:
-            process.exit(1)
-            return
-        self.runner = _Run(session)
-        self._main(session, process.name)
+        was_gone, starts = self.is_gone, self._starts
+        super().start()
+        if was_gone and self._starts > starts:
+            name = self.process.name
+            self.process.deaths.append(lambda: self._died(name))
 
 
 def keep_running(world: World, parties: Sequence[Party]) -> None:
