@@ -91,10 +91,10 @@ histories: $(READY)  ## coalescing under long histories: TIMES=20
 	  tests/unit/coalescing/test_coordinator_threads.py tests/integration/coalescing/test_distributed_processes.py \
 	  -k "hundred or sixteen"
 
-# Small edits to the lines that keep two from acting, each with the test that kills it
-# (docs/design/mutants.md). ONLY="a text" tries those whose name, files or test contain it.
-mutants: $(READY)  ## edits that tests must notice: ONLY="a text"
-	@PYTHONPATH=tests $(BIN)/python -m mutants --jobs $(JOBS) $(if $(ONLY),--only "$(ONLY)")
+# Small edits of the pure modules that a test must notice, and named controls (docs/design/mutants.md).
+# ONLY="a text" tries the modules whose name contains it, ONLY=controls the controls.
+mutants: $(READY)  ## edits that tests must notice: ONLY="a text", ONLY=controls
+	@PYTHONPATH=.:tests $(BIN)/python -m mutation --jobs $(JOBS) $(if $(ONLY),--only "$(ONLY)")
 
 # The supported servers, from their jars, and the supported Pythons that this machine has; a quarter
 # of an hour. ONLY="3.6" tries those whose name contains it.

@@ -12,6 +12,8 @@ from pathlib import Path
 import kafka  # noqa: F401  (imported once, for all processes that are forked)
 import kazoo.client  # noqa: F401
 
+from mutation.controlling import run_controls
+from mutation.controls import CONTROLS, Control
 from mutation.equivalents import EQUIVALENT
 from mutation.modules import MODULES
 from mutation.operators import Edit
@@ -33,6 +35,8 @@ def main() -> int:
             for edit in edits_in(module):
                 print(_said(edit))
         return 0
+    if options.only and (controls := _chosen_controls(options.only)):
+        return _try_controls(controls, options.jobs)
     rows = []
     for module in chosen:
         only = {text for text in ids if text.startswith(module.removeprefix("leaderq.") + ":")}
@@ -42,7 +46,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m mutation", description=__doc__)
-    only = "the modules whose name contains one of these texts, or single edits by their id"
+    only = "modules whose name contains the text, an edit by its id, controls, or controls:TEXT"
     parser.add_argument("--only", nargs="+", metavar="TEXT", help=only)
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time (default: 1)")
     parser.add_argument("--list", action="store_true", help="list the edits, and try none")
@@ -52,6 +56,20 @@ def _options() -> argparse.Namespace:
 def _is_chosen(module: str, texts: Sequence[str] | None) -> bool:
     short = module.removeprefix("leaderq.")
     return texts is None or any(text.partition(":")[0] in short for text in texts)
+
+
+def _chosen_controls(texts: Sequence[str]) -> list[Control]:
+    """All of them for ``controls``; for ``controls:TEXT`` those in whose name or file it is."""
+    wanted = [text.partition(":")[2] for text in texts if text.partition(":")[0] == "controls"]
+    return [one for one in CONTROLS if any(text in one.name + one.file for text in wanted)]
+
+
+def _try_controls(controls: Sequence[Control], jobs: int) -> int:
+    trouble = run_controls(controls, jobs)
+    for one, said in trouble:
+        print(f"NOT KILLED: {one.name}: {said}")
+    print(f"{len(controls)} controls, {len(controls) - len(trouble)} killed")
+    return 1 if trouble else 0
 
 
 class Row:

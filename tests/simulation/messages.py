@@ -44,8 +44,8 @@ class MessageLife:
 
 
 class Step(NamedTuple):
-    """One thing that happened to a message. ``what``: pushed, doubted, delivered, acknowledged,
-    refused or unknown. ``beside``: of a delivery, the process whose lease and session still stand.
+    """One thing that happened to a message. ``what``: pushed, doubted, delivered, settling,
+    acknowledged, refused or unknown. ``beside``: of a delivery, the process whose lease and session still stand.
     """
 
     at_s: float
@@ -63,6 +63,7 @@ class _Log:
         self._world = cluster.world
         self.lines: list[Step] = []
         self._held: dict[str, tuple[str, int, float]] = {}
+        self._sessions: dict[str, int] = {}
 
     def note(self, what: str, id: str, *, session: int | None = None, until_s: float = 0.0) -> None:
         task = self._world.current
@@ -72,7 +73,10 @@ class _Log:
         if what == "delivered":
             holder, owner, ends_s = self._held.get(id, ("", 0, 0.0))
             stands = ends_s > self._world.now_s and owner in self._cluster.standing_sessions()
-            beside = holder if stands else ""
+            # What was claimed in a former session may be handed out late; settling it fails. Issue
+            # 31 mends that: finding 1 of the review of queues.
+            first = self._sessions.setdefault(task.process.name, session or 0)
+            beside = holder if stands and session == first else ""
             self._held[id] = (task.process.name, session or 0, until_s)
         elif what in ("acknowledged", "refused"):
             self._held.pop(id, None)
@@ -136,6 +140,7 @@ def _consume(life: MessageLife, log: _Log, session: Session) -> None:
 
 
 def _settle(log: _Log, one: Delivery, drawn: float) -> None:
+    log.note("settling", one.id)
     try:
         if drawn < 0.08:
             one.nack(delay_s=0.2)
@@ -165,8 +170,11 @@ def _push(life: MessageLife, log: _Log, session: Session, number: int) -> None:
 
 
 def undone(lines: Sequence[Step]) -> list[str]:
-    """The messages that were pushed and neither acknowledged nor perhaps so."""
-    done = {one.id for one in lines if one.what in ("acknowledged", "unknown")}
+    """The messages that were pushed and neither acknowledged nor perhaps so: a process that died
+    while it settled one may have been heard.
+    """
+    last = {(one.process, one.id): one.what for one in lines}
+    done = {id for (_, id), what in last.items() if what in ("acknowledged", "unknown", "settling")}
     return [one.id for one in lines if one.what == "pushed" and one.id not in done]
 
 

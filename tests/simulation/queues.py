@@ -20,7 +20,7 @@ from leaderq.queues import (
     DistributedQueue,
     ErrorMode,
     QueueRecipe,
-    RetryPolicy,
+    Retry,
 )
 from leaderq.testing.nemesis.history import Kind, What
 from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures
@@ -175,7 +175,7 @@ class _Players:
             serializer=TEXT,
             lock_path=LOCKS if self.is_locking else None,
             error_mode=self.mode,
-            retry=RetryPolicy(attempts=None, backoff_s=0.05, max_backoff_s=0.5),
+            retry=Retry(first_s=0.05, most_s=0.5),
             concurrency=self.width,
             **keywords,
         )

@@ -120,3 +120,10 @@ def test_kafka_security_is_handed_on_as_plain_values(tmp_path):
         f"{tmp_path}/ca.pem",
     )
     assert not found.check_hostname
+
+
+@pytest.mark.parametrize("name", ["kafka_password", "zookeeper_password"])
+def test_a_secret_that_does_not_fit_the_other_settings_is_refused_and_not_shown(tmp_path, name):
+    (problem,) = problems(tmp_path, environ={f"LEADERQ_{name.upper()}": "hunter2"})
+    assert name.upper() in problem
+    assert "hunter2" not in problem

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,24 +58,23 @@ class NaiveShard:
         return [name for _, _, name in sorted(found)]
 
 
+KINDS = [
+    "create",
+    "create",
+    "delete",
+    "choose",
+    "back",
+    "lost",
+    "rest",
+    "wake",
+    "claims",
+    "over",
+    "clock",
+    "list",
+]
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(
-            [
-                "create",
-                "create",
-                "delete",
-                "choose",
-                "back",
-                "lost",
-                "rest",
-                "wake",
-                "claims",
-                "over",
-                "clock",
-                "list",
-            ]
-        ),
+        st.sampled_from(KINDS),
         st.integers(0, 30),
         st.integers(0, 5),
     ),
@@ -82,9 +83,20 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_the_index_chooses_what_a_look_at_everything_would_choose(  # noqa: C901 - a table of events
+def test_the_index_chooses_what_a_look_at_everything_would_choose(
     steps: list[tuple[str, int, int]],
 ) -> None:
+    follow(steps)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_index_chooses_so_over_long_times_too(seed: int) -> None:
+    draw = random.Random(seed)
+    kinds = [*KINDS, "create", "clock", "choose"]
+    follow([(draw.choice(kinds), draw.randrange(31), draw.randrange(6)) for _ in range(150)])
+
+
+def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table of events
     index, model, now_ms, sequence = ShardIndex(), NaiveShard(), 1000, 0
     for what, at, amount in steps:
         names = sorted(model.messages)
@@ -113,7 +125,7 @@ def test_the_index_chooses_what_a_look_at_everything_would_choose(  # noqa: C901
             ]
             index.claims_listed(claimed, now_ms)
             assert sorted(index.to_look_at(now_ms, everything=True)) == sorted(
-                one.name for one in model.messages.values() if one.leased
+                one.name for one in model.messages.values() if one.leased and not one.ours
             )
         elif what == "choose":
             expected = model.free(now_ms)[:amount]

@@ -6,6 +6,7 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from scripted_sink import Make
 
 from leaderq.errors import SinkAway, SinkBusy
 from leaderq.producing import ALL_CONFIRMED, BatchOutcome, Retry, WhenFull
+from leaderq.producing.sending import SinkSender
 from leaderq.testing import eventually
 
 Record = tuple[str, int]
@@ -105,3 +107,19 @@ def test_keys_that_come_and_go_lose_nothing_and_keep_their_order(
     sink.stuck = set()
     assert one.flush(60)
     assert sink.confirmed == sent
+
+
+@pytest.mark.parametrize(("held", "is_asked"), [(4, True), (5, False), (6, False)])
+def test_what_is_held_back_for_stuck_keys_takes_at_most_half_of_the_memory(
+    held: int, is_asked: bool
+) -> None:
+    asked: list[float] = []
+    sender: Any = SimpleNamespace(
+        _held_items=held,
+        _held={},
+        _options=SimpleNamespace(max_items=10),
+        _buffer=SimpleNamespace(take_batch=lambda until_s: asked.append(until_s) or []),
+        service=SimpleNamespace(pause=lambda seconds: None),
+    )
+    assert SinkSender._fresh(sender, 7.0) == []
+    assert asked == ([7.0] if is_asked else [])

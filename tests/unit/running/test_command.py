@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from leaderq.clock import now_s
 from leaderq.config.loading import from_environment
 from leaderq.errors import CommandFailed
-from leaderq.running.command import DeadlineFile, check_command, failure, variables
-from leaderq.term import OpenTerm
+from leaderq.running.command import CommandCareer, DeadlineFile, check_command, failure, variables
+from leaderq.term import OpenTerm, Reason
 
 
 def told(unclean: bool = False) -> dict[str, str]:
@@ -87,3 +89,21 @@ def test_a_deadline_can_be_read_by_another_process_and_is_never_later_than_it_is
     assert subprocess.check_output(["cat", file.path]) == b"99999.250\n"
     file.close()
     assert not Path(file.path).exists()
+
+
+@pytest.mark.parametrize(
+    ("reason", "kill_s"),
+    [
+        (None, 50.0),
+        (Reason.STEP_DOWN, 50.0),
+        (Reason.LEASE, 50.0),
+        (Reason.FENCED, 0.0),
+        (Reason.NODE_DELETED, 0.0),
+        (Reason.SESSION, 0.0),
+    ],
+)
+def test_whoever_may_have_a_successor_already_kills_its_command_at_once(reason, kill_s):
+    command: Any = SimpleNamespace(session=SimpleNamespace(timeout_s=6.0))
+    term: Any = SimpleNamespace(reason=reason, deadline=100.0)
+    assert CommandCareer._kill_s(command, term, 50.0) == kill_s
+    assert CommandCareer._kill_s(command, term, 500.0) == (101.0 if kill_s else 0.0)

@@ -253,14 +253,14 @@ def test_what_has_no_health_check_costs_no_thread() -> None:
 FAILED = (Reason.FAILED, Reason.HEALTH, Reason.BUDGET)
 
 
-def test_by_default_a_third_failure_in_a_row_yields_for_half_a_minute() -> None:
+def test_a_new_record_has_no_failures_and_no_pause() -> None:
     assert CoolOff() == CoolOff(0, 0.0, "")
     assert GIVE_WAY_S == 0.1
 
 
 @pytest.mark.parametrize("reason", Reason)
 def test_each_end_of_a_term_has_its_cool_off(reason: Reason) -> None:
-    policy = Retry(attempts=3, first_s=1.0, most_s=30.0)
+    policy = Retry(3, 1.0, 30.0)
     after = after_term(CoolOff(1, 0.0, ""), reason, 5.0, policy, chance=0.0)
     if reason in FAILED:
         assert (after.failures, after.seconds) == (2, 2.0)
@@ -283,7 +283,5 @@ def test_each_end_of_a_term_has_its_cool_off(reason: Reason) -> None:
 
 
 def test_a_first_pause_longer_than_the_last_is_cut_to_it() -> None:
-    after = after_term(
-        CoolOff(), Reason.FAILED, 5.0, Retry(attempts=3, first_s=9.0, most_s=4.0), chance=0.0
-    )
+    after = after_term(CoolOff(), Reason.FAILED, 5.0, Retry(3, 9.0, 4.0), chance=0.0)
     assert after.seconds == 4.0

@@ -1,0 +1,260 @@
+"""What a leader hears of its own term, with a session that the test answers for."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from leaderq import clock
+from leaderq.election.decision import Input
+from leaderq.election.enlistment import WonClaim
+from leaderq.election.layout import Layout, TermRecord, Wishes, WishesDecoder
+from leaderq.election.tenure import Tenure
+from leaderq.errors import (
+    BadVersion,
+    ConnectionLost,
+    Deposed,
+    NoNode,
+    NotConnected,
+    Reason,
+    SessionExpired,
+)
+from leaderq.zookeeper import Check, Create
+from leaderq.zookeeper.watching import WatchEvent, WatchKind
+
+T = 6.0
+NODE = "/r/c/candidates/z"
+
+
+class Session:
+    """T is 6 s; ``answers``: what a multi raises, or returns."""
+
+    def __init__(self) -> None:
+        self.id: int | None = 1
+        self.timeout_s = T
+        self.watches: list[Any] = []
+        self.watched: list[Future[Any]] = []
+        self.renewals: list[Future[Any]] = []
+        self.answers: list[Any] = []
+        self.sent: list[Any] = []
+
+    def children_async(self, path: str, watch: Any) -> Future[Any]:
+        assert path == NODE
+        self.watches.append(watch)
+        self.watched.append(Future())
+        return self.watched[-1]
+
+    def multi_async(self, ops: Any) -> Future[Any]:
+        self.sent.append(list(ops))
+        self.renewals.append(Future())
+        return self.renewals[-1]
+
+    def get_async(self, path: str, watch: Any) -> Future[Any]:
+        return Future()
+
+    def multi(self, ops: Any, timeout_s: float) -> list[Any]:
+        self.sent.append((list(ops), timeout_s))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(clock, "now_s", lambda: now[0])
+    monkeypatch.setattr(clock, "sleep", lambda seconds: now.__setitem__(0, now[0] + 0.02))
+    return now
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session()
+
+
+@pytest.fixture
+def told() -> list[Input]:
+    return []
+
+
+@pytest.fixture
+def tenure(session: Session, told: list[Input], at: list[float]) -> Any:
+    record = TermRecord(number=7, candidate="a", id="z")
+    made = Tenure(
+        session,  # type: ignore[arg-type]
+        WonClaim(record, NODE, 1, 100.0, False, Wishes()),
+        Layout("/r", "c"),
+        WishesDecoder("/r/c/control"),
+        tell=told.append,
+        hear_wishes=lambda wishes: None,
+        tell_end=lambda term, reason: None,
+    )
+    made.open()
+    session.watched[-1].set_result([])
+    return made
+
+
+def is_on(tenure: Any) -> bool:
+    try:
+        tenure.term.check()
+    except Deposed:
+        return False
+    return True
+
+
+def test_an_acknowledgement_counts_from_when_the_renewal_was_sent(
+    tenure: Any, session: Session, told: list[Input], at: list[float]
+) -> None:
+    assert tenure.term.deadline == 104.0
+    tenure.renew(101.0)
+    assert session.sent == [[Check(NODE)]]
+    at[0] = 101.5
+    session.renewals[-1].set_result([None])
+    assert (tenure.term.deadline, told) == (105.0, [Input.HEARD])
+
+
+def test_an_old_acknowledgement_resumes_no_paused_work(
+    tenure: Any, session: Session, told: list[Input], at: list[float]
+) -> None:
+    tenure.renew(101.0)
+    at[0] = 103.5  # two renewals were not answered: the work is paused
+    assert tenure.signal_due(at[0]) is Input.LATE
+    session.renewals[-1].set_result([None])
+    assert told == []
+    tenure.renew(103.5)
+    session.renewals[-1].set_result([None])
+    assert told == [Input.HEARD]
+
+
+@pytest.mark.parametrize(
+    ("error", "signal"),
+    [
+        (NoNode("gone"), Input.GONE),
+        (SessionExpired("x"), Input.LOST),
+        (ConnectionLost("x"), None),
+        (BadVersion("x"), None),
+    ],
+)
+def test_a_renewal_that_fails_prolongs_nothing(
+    tenure: Any, session: Session, told: list[Input], error: Exception, signal: Input | None
+) -> None:
+    tenure.renew(101.0)
+    session.renewals[-1].set_exception(error)
+    assert tenure.term.deadline == 104.0
+    assert told == ([] if signal is None else [signal])
+
+
+def test_the_own_znode_is_watched_again_after_the_watch_was_lost(
+    tenure: Any, session: Session, told: list[Input]
+) -> None:
+    tenure.renew(101.0)
+    assert len(session.watches) == 1
+    session.watches[-1](WatchEvent(WatchKind.SESSION, NODE))
+    tenure.renew(102.0)
+    assert (len(session.watches), told) == (2, [])
+    session.watched[-1].set_exception(ConnectionLost("x"))
+    tenure.renew(103.0)
+    assert len(session.watches) == 3
+    session.watches[-1](WatchEvent(WatchKind.DELETED, NODE))
+    assert told == [Input.GONE]
+
+
+def test_a_znode_that_is_gone_when_it_is_to_be_watched_is_told(
+    tenure: Any, session: Session, told: list[Input]
+) -> None:
+    session.watches[-1](WatchEvent(WatchKind.SESSION, NODE))
+    tenure.renew(101.0)
+    session.watched[-1].set_exception(NoNode("gone"))
+    assert told == [Input.GONE]
+
+
+def test_after_the_end_of_a_tenure_nothing_is_told(
+    tenure: Any, session: Session, told: list[Input]
+) -> None:
+    tenure.renew(101.0)
+    tenure.close()
+    session.watches[-1](WatchEvent(WatchKind.DELETED, NODE))
+    session.renewals[-1].set_result([None])
+    assert told == []
+
+
+def test_the_clock_alone_tells_that_a_lease_is_late_or_over(tenure: Any, at: list[float]) -> None:
+    assert tenure.signal_due(101.99) is None
+    assert tenure.signal_due(102.0) is Input.LATE
+    assert tenure.signal_due(104.0) is Input.LEASE_OVER
+    at[0] = 104.0
+    assert tenure.signal_due(100.0) is Input.LEASE_OVER
+
+
+def test_a_shorter_time_out_counts_at_once(tenure: Any) -> None:
+    tenure.grant(3.0)
+    assert (tenure.term.deadline, tenure.lease.ends_s) == (102.0, 102.0)
+    tenure.grant(60.0)
+    assert tenure.term.deadline == 102.0
+
+
+def test_a_write_is_fenced_by_the_own_znode(tenure: Any, session: Session) -> None:
+    session.answers = [[None, "made"]]
+    assert tenure.term.write([Create("/x")]) == ["made"]
+    assert session.sent[-1] == ([Check(NODE), Create("/x")], pytest.approx(4.0 + T / 3))
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "signal"),
+    [
+        (NoNode("gone", index=0), Reason.FENCED, Input.FENCED),
+        (SessionExpired("x"), Reason.SESSION, Input.LOST),
+    ],
+)
+def test_a_term_that_was_deposed_by_a_write_is_over_for_good(
+    tenure: Any, session: Session, told: list[Input], answer: Any, reason: Reason, signal: Input
+) -> None:
+    session.answers = [answer, [None]]
+    with pytest.raises(Deposed) as deposed:
+        tenure.term.write([])
+    assert (deposed.value.term, deposed.value.reason) == (7, reason)
+    assert (told, is_on(tenure)) == ([signal], False)
+    with pytest.raises(Deposed):
+        tenure.term.write([])
+    assert len(session.answers) == 1
+
+
+@pytest.mark.parametrize(("id", "is_over"), [(1, False), (None, False), (2, True)])
+def test_a_write_under_another_session_is_refused(
+    tenure: Any, session: Session, id: int | None, is_over: bool
+) -> None:
+    session.id, session.answers = id, [[None]]
+    if is_over:
+        with pytest.raises(Deposed):
+            tenure.term.write([])
+    else:
+        assert tenure.term.write([]) == []
+
+
+def test_a_write_waits_for_the_connection_as_long_as_the_lease_lasts(
+    tenure: Any, session: Session, at: list[float]
+) -> None:
+    session.answers = [NotConnected("x"), NotConnected("x"), [None, 5]]
+    assert tenure.term.write([Create("/x")]) == [5]
+    session.answers = [NotConnected("x")] * 1000
+    with pytest.raises(Deposed) as deposed:
+        tenure.term.write([])
+    assert deposed.value.reason is Reason.LEASE
+    assert at[0] == pytest.approx(104.0, abs=0.1)
+
+
+def test_an_error_of_the_callers_operation_counts_from_its_first(
+    tenure: Any, session: Session
+) -> None:
+    for error, index in ((NoNode("x", index=1), 0), (BadVersion("x", index=2), 1)):
+        session.answers = [error]
+        with pytest.raises(type(error)) as refused:
+            tenure.term.write([])
+        assert (refused.value.index, is_on(tenure)) == (index, True)
+    session.answers = [NoNode("x")]
+    with pytest.raises(NoNode) as plain:
+        tenure.term.write([])
+    assert plain.value.index is None
