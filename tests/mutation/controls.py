@@ -28,7 +28,7 @@ REVIEWED = (
     Control(
         "a command that was fenced lives on for T/4",
         "leaderq/running/command.py",
-        "        if reason is not None and reason.deposes and reason is not Reason.LEASE:\n            return 0.0\n",
+        "        if reason is not None and reason.deposes and reason is not Reason.LEASE:\n            return 0.0\n",  # noqa: E501
         "",
         promise="fenced, znode deleted: SIGKILL at once, because the next may lead already",
         tests=("tests/unit/running/test_command.py",),
@@ -108,7 +108,7 @@ REVIEWED = (
     Control(
         "a late transaction is not given up",
         "leaderq/kafka/stores/transaction_offsets.py",
-        "        if is_late or isinstance(exc, KafkaFenced):\n            self._discard()\n        if is_late:",
+        "        if is_late or isinstance(exc, KafkaFenced):\n            self._discard()\n        if is_late:",  # noqa: E501
         "        if isinstance(exc, KafkaFenced):\n            self._discard()\n        if False:",
         promise="a transaction that is open for too long is given up",
         tests=("tests/unit/kafka/test_transaction_states.py",),
@@ -140,7 +140,7 @@ REVIEWED = (
     Control(
         "a transaction that is committed is committed again",
         "leaderq/kafka/stores/transaction_offsets.py",
-        "        if transaction.is_committed:\n            return  # asked for again, because nobody had waited for the answer\n",
+        "        if transaction.is_committed:\n            return  # asked for again, because nobody had waited for the answer\n",  # noqa: E501
         "",
         promise="what was produced for a record is seen exactly once",
         tests=("tests/unit/kafka/test_transaction_states.py",),
@@ -172,7 +172,7 @@ REVIEWED = (
     Control(
         "the first position is not waited for",
         "leaderq/kafka/consuming/commits.py",
-        '        if not self._store.commit_positions(consumer, self._term, offsets).done(wait_s):\n            raise KafkaAway("an offset is not stored yet")\n',
+        '        if not self._store.commit_positions(consumer, self._term, offsets).done(wait_s):\n            raise KafkaAway("an offset is not stored yet")\n',  # noqa: E501
         "        self._store.commit_positions(consumer, self._term, offsets)\n",
         promise="committed before the first record is read",
         tests=("tests/unit/kafka/test_commit_details.py",),
@@ -292,7 +292,7 @@ REVIEWED = (
     Control(
         "m24: a time-out is set on a message that is gone",
         "leaderq/dyno/transitions.py",
-        "        Check(paths.message(name)),\n        Create(paths.claim(name), state.packed()),\n        Create(paths.rest(marker)),\n",
+        "        Check(paths.message(name)),\n        Create(paths.claim(name), state.packed()),\n        Create(paths.rest(marker)),\n",  # noqa: E501
         "        Create(paths.claim(name), state.packed()),\n        Create(paths.rest(marker)),\n",
         promise="a message that nobody has; no orphan claim is left",
         tests=("tests/unit/dyno/test_dyno_names_and_transitions.py",),
@@ -683,8 +683,8 @@ CARRIED = (
     Control(
         "the policy forces nothing out",
         "leaderq/producing/journal/store.py",
-        "        try:\n            self._sync()\n        except OSError:\n            self._writer.cut(begin)\n",
-        "        try:\n            pass\n        except OSError:\n            self._writer.cut(begin)\n",
+        "        try:\n            self._sync()\n        except OSError:\n            self._writer.cut(begin)\n",  # noqa: E501
+        "        try:\n            pass\n        except OSError:\n            self._writer.cut(begin)\n",  # noqa: E501
         tests=(
             "tests/unit/producing/journal/test_power_cut.py::test_a_power_cut_costs_nothing_that_was_promised",
         ),
@@ -895,7 +895,7 @@ CARRIED = (
     Control(
         "a call that raises what nobody expects keeps the key",
         "leaderq/coalescing/key_table.py",
-        "            self.leave(token)\n        except BaseException:\n            self.drop(token)\n",
+        "            self.leave(token)\n        except BaseException:\n            self.drop(token)\n",  # noqa: E501
         "            self.leave(token)\n        except BaseException:\n",
         tests=(
             "tests/unit/coalescing/test_coordinator_rude.py::test_a_call_that_raises_anything_gives_the_key_back_and_the_one_who_called_hears_of_it[Rude]",

@@ -45,7 +45,8 @@ class MessageLife:
 
 class Step(NamedTuple):
     """One thing that happened to a message. ``what``: pushed, doubted, delivered, settling,
-    acknowledged, refused or unknown. ``beside``: of a delivery, the process whose lease and session still stand.
+    acknowledged, refused or unknown. ``beside``: of a delivery, the process whose lease and session
+    still stand.
     """
 
     at_s: float
@@ -72,7 +73,8 @@ class _Log:
         beside = ""
         if what == "delivered":
             holder, owner, ends_s = self._held.get(id, ("", 0, 0.0))
-            stands = ends_s > self._world.now_s and owner in self._cluster.standing_sessions()
+            standing = self._cluster.standing_sessions()
+            stands = ends_s > self._world.now_s and {owner, session} <= standing
             # What was claimed in a former session may be handed out late; settling it fails. Issue
             # 31 mends that: finding 1 of the review of queues.
             first = self._sessions.setdefault(task.process.name, session or 0)
@@ -174,7 +176,8 @@ def undone(lines: Sequence[Step]) -> list[str]:
     while it settled one may have been heard.
     """
     last = {(one.process, one.id): one.what for one in lines}
-    done = {id for (_, id), what in last.items() if what in ("acknowledged", "unknown", "settling")}
+    done = {id for (_, id), what in last.items() if what == "settling"}
+    done |= {one.id for one in lines if one.what in ("acknowledged", "unknown")}
     return [one.id for one in lines if one.what == "pushed" and one.id not in done]
 
 

@@ -28,6 +28,7 @@ from leaderq.testing.simulation.cluster import SimulatedCluster
 from leaderq.testing.simulation.ensemble.tree import OWNER
 from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
+from leaderq.testing.simulation.primitives import SimulatedEvent
 from leaderq.testing.simulation.scheduler import EPOCH_S, LifeHangs, World
 from leaderq.zookeeper import Session
 from simulation.programs import Program
@@ -111,7 +112,11 @@ class Party(Program):
         main: Callable[[Session, str], object],
         died: Callable[[str], object],
     ) -> None:
-        super().__init__(cluster, name, lambda session: main(session, self.process.name))
+        def stay(session: Session) -> None:
+            main(session, self.process.name)
+            SimulatedEvent().wait()  # what it has opened goes on
+
+        super().__init__(cluster, name, stay)
         self._died = died
 
     def start(self) -> None:

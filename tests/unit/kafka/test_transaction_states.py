@@ -1,6 +1,6 @@
 """A transaction whose commit has no answer, is refused, or comes too late: with a scripted producer,
 without a broker.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
