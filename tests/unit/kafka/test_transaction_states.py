@@ -1,6 +1,4 @@
-"""A transaction whose commit has no answer, is refused, or comes too late: with a scripted producer,
-without a broker.
-"""
+"""A transaction whose commit has no answer, is refused, or comes too late: without a broker."""
 
 from __future__ import annotations
 
