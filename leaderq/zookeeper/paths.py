@@ -22,7 +22,7 @@ def validated_path(path: str, *, open_ended: bool = False) -> str:
 
     :raises ConfigurationError: with the path and its problem.
     """
-    body = path[:-1] if open_ended and len(path) > 1 and path.endswith("/") else path
+    body = path[:-1] if open_ended and len(path) > 2 and path.endswith("/") else path
     if body == "/" or (_PATH.fullmatch(body) and "/." not in body):
         return path
     if not body.startswith("/"):

@@ -49,6 +49,10 @@ async def never_run(a: Any, b: Any) -> Any: ...
         ({"waiters": 0, "overflow": Overflow.REPLACE_OLDEST}, ["overflow must be DECLINE_NEW"]),
         ({"waiters": 0, "debounce": Debounce(1, 2)}, ["debounce window"]),
         ({"overflow": never_run}, ["overflow (an Overflow, or a function)"]),
+        (
+            {"overflow": never_run, "waiters": -1},
+            ["waiters is -1", "overflow must be", "overflow (an Overflow"],
+        ),
         ({"overflow": 5}, ["overflow (an Overflow, or a function)"]),
         ({"idle": KeepIdle(0)}, ["the cap of idle keys is 0"]),
         ({"idle": KeepIdle(1, 0)}, ["idle_s is 0"]),

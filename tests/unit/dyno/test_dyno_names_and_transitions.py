@@ -10,6 +10,7 @@ from leaderq.dyno import transitions
 from leaderq.dyno.index import Choice
 from leaderq.dyno.layout import (
     MAX_DUE_MS,
+    MAX_PRIORITY,
     NO_GROUP,
     DynoPaths,
     MessageName,
@@ -47,6 +48,7 @@ def test_a_marker_says_until_when_which_message_rests(until_ms: int, version: in
 
 
 def test_names_are_as_documented() -> None:
+    assert MAX_PRIORITY == 99
     assert name_prefix(7, 12) == "07-0000000000012-00000000-"
     assert name_prefix(7, 10**13) == "07-9999999999999-00000000-"
     assert rest_name(-1, 2, NAME) == f"0000000000000-2-{NAME}"
@@ -67,6 +69,7 @@ def test_names_are_as_documented() -> None:
         (b"=x", None),
         (b"5", None),
         (b"a/5", None),
+        (b"15", None),
         (b"", None),
     ],
 )
@@ -107,6 +110,7 @@ STATE = DeliveryState(1, 0, "m", 50, "", 5)
 
 
 def test_everything_lies_where_it_is_documented_to_lie() -> None:
+    SHARD, QUEUE = ShardPaths("/q", "a/b"), DynoPaths("/q")  # noqa: N806 - made anew here
     folders = [f"{BASE}/{each}" for each in ("messages", "claims", "rests", "dead")]
     assert (SHARD.shard, SHARD.base, list(SHARD.parents)) == ("a/b", BASE, folders)
     assert [SHARD.message("n"), SHARD.claim("n"), SHARD.rest("n"), SHARD.dead_letter("n")] == [

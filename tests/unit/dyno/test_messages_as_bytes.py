@@ -66,6 +66,7 @@ def test_the_bytes_of_a_message_are_as_documented() -> None:
     plain = Frame(b"", "i", 5, {"a": "b"}, "g", "ref", Unique.DONE, 1.5).packed()
     expected = '{"at":5,"id":"i","headers":{"a":"b"},"group":"g","body":"ref","unique_s":1.5}'
     assert plain == framed(expected.encode())
+    assert Frame(b"", "\u00e4").packed() == framed('{"at":0,"id":"\u00e4"}'.encode())
     assert Frame(b"", unique=Unique.STARTED).packed() == framed(b'{"at":0,"unique":"started"}')
 
 
@@ -250,6 +251,33 @@ def test_a_message_matches_when_all_that_is_given_holds(
     assert fields(message) is (by_name and rest)
 
 
+@pytest.mark.parametrize(
+    ("fields", "matches"),
+    [
+        (Fields(id="i"), True),
+        (Fields(id="j"), False),
+        (Fields(group="g"), True),
+        (Fields(group="h"), False),
+        (Fields(shard="s"), True),
+        (Fields(shard="t"), False),
+        (Fields(priority=3), True),
+        (Fields(priority=4), False),
+        (Fields(headers={"a": "b"}), True),
+        (Fields(headers={"a": "c"}), False),
+    ],
+)
+def test_each_field_is_looked_at_by_itself(fields: Fields, matches: bool) -> None:
+    message = DynoMessage("i", priority=3, shard="s", group="g", headers={"a": "b"})
+    assert fields(message) is matches
+
+
+def test_two_groups_that_share_a_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leaderq.dyno.message.group_of", lambda group: "00000001")
+    assert Fields(group="a")(DynoMessage(group="a"))
+    assert not Fields(group="a")(DynoMessage(group="b"))
+    assert Fields()(DynoMessage(group="b"))
+
+
 def test_a_message_without_a_shard_is_in_none_that_is_asked_for() -> None:
     assert Fields()(DynoMessage())
     assert not Fields(shard="a")(DynoMessage())
@@ -311,6 +339,8 @@ def test_the_numbers_and_texts_of_a_letter_are_such() -> None:
         b"",
         b"DQD1\n{}",
         lettered()[1:],
+        lettered()[5:],
+        lettered()[:-1],
         lettered().replace(b"DQD1", b"DQD2"),
         b"DQD1\n{\n",
         b"DQD1\n5\n",

@@ -6,7 +6,7 @@ import json
 import logging
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leaderq.election.layout import (
@@ -43,6 +43,7 @@ def numbered(number: int) -> str:
     return f"_c_x-latch-{signed:010d}"
 
 
+@example(0, [0, 2**31])
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 2**31), min_size=1, unique=True))
 def test_whoever_was_made_later_stands_later_wherever_the_counter_wraps(
     start: int, steps: list[int]

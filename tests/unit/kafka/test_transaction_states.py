@@ -1,6 +1,10 @@
+<<<<<<< HEAD
 """A transaction whose commit has no answer, is refused, or comes too late: with a scripted producer,
 without a broker.
 """  # noqa: E501
+=======
+"""A transaction whose commit has no answer, is refused, or comes too late: without a broker."""
+>>>>>>> mutation
 
 from __future__ import annotations
 

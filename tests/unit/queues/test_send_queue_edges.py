@@ -302,6 +302,23 @@ def test_small_groups_gather_while_two_are_under_way() -> None:
     assert one.may_send
 
 
+def test_exactly_as_many_bytes_as_allowed_fill_the_line() -> None:
+    one = line(group(size=100), group(size=5), window_bytes=100)
+    assert one.next_batch() is not None
+    assert not one.may_send
+
+
+def test_what_is_applied_gives_its_bytes_back() -> None:
+    one = line(group(size=60), group(size=60), group(size=60), window_bytes=100)
+    first, second = one.next_batch(), one.next_batch()
+    assert first is not None
+    assert second is not None
+    assert not one.may_send
+    answered(first, ["guard", 1])
+    assert one.take_applied() == [first]
+    assert one.may_send
+
+
 def test_what_is_applied_makes_room_in_the_window() -> None:
     one = line(group(size=60), group(size=60), window=1, window_bytes=100)
     first = one.next_batch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import struct
 import zlib
 from typing import Any
@@ -75,6 +76,12 @@ def test_one_separator_does_not_make_an_id() -> None:
     assert kind_of(["queue-|a|0000000001"]) is QueueKind.ID
 
 
+def test_items_of_a_simple_queue_and_of_another_are_not_of_one_kind() -> None:
+    with pytest.raises(ConfigurationError, match="say which kind"):
+        kind_of(["qn-0000000001", "queue-0000000001"])
+    assert kind_of(["qn-0000000001", "foreign"]) is QueueKind.SIMPLE
+
+
 def test_ids_are_cut_out_of_names_at_the_first_two_separators() -> None:
     key = sort_key(QueueKind.ID)
     assert key("queue-|a|b|0000000001") == "queue-b|0000000001"
@@ -87,6 +94,7 @@ def test_items_of_one_due_time_go_by_their_numbers_whatever_those_are() -> None:
     key = sort_key(QueueKind.DELAY)
     assert key("queue-|00000005|9999999999") == key("queue-|00000005|2147483647")
     assert key("queue-|00000005|-9999999999") == key("queue-|00000005|-2147483648")
+    assert key("queue-|00000005|-2147483648") + 1 == key("queue-|00000005|-2147483647")
     assert key("queue-|00000006|-2147483648") - key("queue-|00000005|-2147483648") == 2**32
 
 
@@ -104,6 +112,8 @@ def test_a_note_keeps_two_thousand_characters_of_an_error() -> None:
     read = Note.read(Note(error="x" * 2001).packed())
     assert read is not None
     assert read.error == "x" * 2000
+    assert Note(attempt=1).packed() == b'leaderq:{"attempt":1}'
+    assert Note(error="\u00e4").packed() == 'leaderq:{"error":"\u00e4"}'.encode()
     assert Note() == Note(0, None, None, None, None, None, None, False)
 
 
@@ -138,6 +148,11 @@ def test_compressed_bytes_are_those_of_one_gzip_member_at_time_zero() -> None:
     assert (is_compressed(compressed(b"")), is_compressed(b"x")) == (True, False)
 
 
+def test_what_is_repeated_far_behind_is_decompressed_too() -> None:
+    block = random.Random(1).randbytes(20_000)
+    assert payloads.plain(compressed(block * 2)) == block * 2
+
+
 def test_of_gzip_in_another_format_of_zlib_nothing_is_taken() -> None:
     with pytest.raises(CorruptItem, match="ends too early|cannot be decompressed"):  # noqa: RUF043
         decode(b"\x1f\x8b" + zlib.compress(b"abc"))
@@ -150,7 +165,8 @@ def test_as_much_as_allowed_may_come_out_of_gzip_and_not_one_byte_more(
     monkeypatch.setattr(payloads, "MAX_PLAIN_BYTES", 30)
     assert payloads.plain(compressed(b"x" * 30)) == b"x" * 30
     assert payloads.plain(compressed(b"x" * 10) * 3) == b"x" * 30
-    for data in (compressed(b"x" * 31), compressed(b"x" * 11) * 3):
+    uneven = compressed(b"x" * 10) + compressed(b"x" * 25)
+    for data in (compressed(b"x" * 31), compressed(b"x" * 11) * 3, uneven):
         with pytest.raises(CorruptItem, match="more than"):
             payloads.plain(data)
     with pytest.raises(CorruptItem, match="ends too early"):

@@ -272,3 +272,41 @@ def test_it_does_what_a_line_of_people_before_a_door_does(
     for asker in line:
         assert not asker.is_in()
         assert isinstance(asker.answer, QueueClosed)
+
+
+def test_room_is_waited_for_as_long_as_was_said() -> None:
+    capacity = Capacity(1)
+    assert capacity.acquire(timeout_s=0)
+    threading.Timer(0.05, capacity.release).start()
+    assert capacity.acquire(timeout_s=1.0)
+    assert not capacity.acquire(timeout_s=0)
+
+
+def test_one_item_without_bytes_is_taken_unless_said_otherwise() -> None:
+    capacity = Capacity(5, 100)
+    capacity.take()
+    assert (capacity.items, capacity.bytes) == (1, 0)
+    capacity.release()
+    assert (capacity.items, capacity.bytes) == (0, 0)
+
+
+@pytest.mark.parametrize(("items", "size"), [(1, 0), (0, 7), (1, 7)])
+def test_it_is_empty_when_neither_items_nor_bytes_are_under_way(items: int, size: int) -> None:
+    capacity = Capacity(5, 100)
+    assert capacity.wait_empty(0)
+    capacity.take(items, size)
+    assert not capacity.wait_empty(0)
+    for part in ((items, 0), (0, size)):
+        threading.Timer(0.01, capacity.release, part).start()
+    assert capacity.wait_empty(LONG_S)
+    capacity.take(items, size)
+    assert not capacity.wait_empty(0)
+    assert capacity._awaiting_empty == []
+
+
+@pytest.mark.parametrize(("items", "size"), [(1, 0), (0, 7)])
+def test_who_waits_for_it_to_be_empty_is_not_woken_by_a_part(items: int, size: int) -> None:
+    capacity = Capacity(5, 100)
+    capacity.take(1, 7)
+    threading.Timer(0.01, capacity.release, (1 - items, 7 - size)).start()
+    assert not capacity.wait_empty(0.05)

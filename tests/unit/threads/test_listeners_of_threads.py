@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from leaderq.errors import ConfigurationError
 from leaderq.threads import Listeners
 
 
@@ -161,3 +162,10 @@ def _raising(error: BaseException) -> Callable[[str], None]:
         raise error
 
     return listener
+
+
+def test_only_a_plain_function_can_listen() -> None:
+    async def listen(value: str) -> None: ...
+
+    with pytest.raises(ConfigurationError):
+        Listeners[str]().add(listen)  # type: ignore[arg-type]

@@ -12,6 +12,11 @@ from leaderq.threads import Backoff, Retry
 POLICY = Retry(first_s=0.5, most_s=3.0, jitter=0.5)
 
 
+def test_by_default_it_is_tried_again_for_ever_from_50_ms_to_a_minute() -> None:
+    assert Retry() == Retry(None, 0.05, 60.0, 2.0, 0.5)
+    assert Retry(attempts=1).is_exhausted(1)
+
+
 def test_delays_double_up_to_the_most_and_none_is_due_without_a_failure() -> None:
     assert [POLICY.delay_s(failures, 0) for failures in range(6)] == [0.0, 0.5, 1.0, 2.0, 3.0, 3.0]
 

@@ -98,3 +98,18 @@ def test_no_wake_is_lost_between_two_threads() -> None:
         ping.wake()
         assert pong.wait(LONG_S)
     other.join()
+
+
+def test_two_who_wake_at_once_wake_one_waiter() -> None:
+    class Overtaken:
+        """A lock that another thread releases between a look at it and its release."""
+
+        def locked(self) -> bool:
+            return True
+
+        def release(self) -> None:
+            raise RuntimeError("release unlocked lock")
+
+    waker = Waker()
+    waker._lock = Overtaken()  # type: ignore[assignment]
+    waker.wake()

@@ -84,6 +84,7 @@ def test_the_server_is_told_to_forget_the_last_watch_of_a_kind_at_a_path() -> No
     assert server.sent == []
     with second as entered:
         assert entered is second
+    assert server.watches.all == (other, deeper)
     second.close()
     assert [(type(one), one.path, one.mode, path) for one, path in server.sent] == [
         (RemoveWatches, "/chroot/a", WatchMode.REMOVE[NODE], "/a")
