@@ -1,10 +1,4 @@
-<<<<<<< HEAD
-"""A transaction whose commit has no answer, is refused, or comes too late: with a scripted producer,
-without a broker.
-"""  # noqa: E501
-=======
-"""A transaction whose commit has no answer, is refused, or comes too late: without a broker."""
->>>>>>> mutation
+"""A transaction whose commit has no answer, is refused, or comes too late: a scripted producer,
 
 from __future__ import annotations
 
@@ -256,3 +250,4 @@ def test_what_is_undone_is_not_produced(broker: Broker, store: Any, consumer: An
     store.produce(message())
     commit(store, consumer)
     assert [said[2] for said in broker.said if said[0] == "produced"] == [b"v"]
+# noqa: E702
