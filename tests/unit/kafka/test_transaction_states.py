@@ -1,4 +1,4 @@
-"""A transaction whose commit has no answer, is refused, or comes too late: a scripted producer,
+"""A transaction whose commit has no answer, is refused, or comes too late: without a broker."""
 
 from __future__ import annotations
 
@@ -250,4 +250,3 @@ def test_what_is_undone_is_not_produced(broker: Broker, store: Any, consumer: An
     store.produce(message())
     commit(store, consumer)
     assert [said[2] for said in broker.said if said[0] == "produced"] == [b"v"]
-# noqa: E702
