@@ -24,6 +24,7 @@ from leaderq.testing.simulation.ensemble.messages import (
     RequestType,
 )
 from leaderq.testing.simulation.ensemble.tree import (
+    ADMIN,
     CREATE,
     DELETE,
     OPEN,
@@ -207,6 +208,18 @@ class Draft:
         if version not in (ANY_VERSION, znode.stat[4]):
             raise RequestError(Code.BAD_VERSION)
 
+    def set_acl(self, path: str, acl: Sequence[ACL], version: int) -> Any:
+        """Returns the new ``ZnodeStat``."""
+        kept = stored_acl(acl, self._identities)
+        znode = self._existing(path)
+        self._permit(znode.acl, ADMIN)
+        stat = znode.stat
+        if version not in (ANY_VERSION, stat[6]):
+            raise RequestError(Code.BAD_VERSION)
+        stat = made_stat((*stat[:6], stat[6] + 1, *stat[7:]))
+        self.changes[path] = Znode(znode.data, stat, kept, znode.creates)
+        return stat
+
     def delete_all(self, paths: Sequence[str]) -> None:
         """Delete what a session owned."""
         for path in paths:
@@ -226,6 +239,8 @@ class Draft:
         if kind == RequestType.DELETE:
             self.delete(request.path, request.version)
             return True
+        if kind == RequestType.SET_ACL:
+            return self.set_acl(request.path, request.acls, request.version)
         assert kind == RequestType.MULTI
         return self._multi(bodies.operations(request.serialize()))
 
