@@ -143,6 +143,7 @@ def _collector(
     jobs: int,
 ) -> Tried:
     plugin = _Plugin(module, path, tree, edits, jobs)
+    plugin.watch_the_import()
     pytest.main([*_OPTIONS, *tests], plugins=[plugin])
     return plugin.tried
 
@@ -159,6 +160,23 @@ class _Plugin:
         self._edits = edits
         self._jobs = jobs
         self.tried = Tried()
+        self._import_lines: set[int] = set()
+
+    def watch_the_import(self) -> None:
+        """Note the lines of functions that run while the module is imported: who gave a table its
+        values then would not be asked again.
+        """
+
+        def trace(frame: FrameType, event: str, arg: Any) -> Any:
+            code = frame.f_code
+            is_ours = code.co_filename == str(self._path) and code.co_name != "<module>"
+            return trace_lines if is_ours else None
+
+        def trace_lines(frame: FrameType, event: str, arg: Any) -> Any:
+            self._import_lines.add(frame.f_lineno)
+            return trace_lines
+
+        sys.settrace(trace)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -166,6 +184,7 @@ class _Plugin:
             self.tried.unfit = ["they cannot be collected"]
             return True
         importlib.import_module(self._module)
+        sys.settrace(None)
         items = session.items
         baseline = _in_child(lambda: _baseline(items, str(self._path)))
         if baseline is None:
@@ -187,13 +206,18 @@ class _Plugin:
             if numbers:
                 reached.append(edit)
                 runs.append(self._run(edit, [items[number] for number in numbers], functions))
+            elif self._runs_at_import(edit):
+                self.tried.verdicts[edit.id] = None  # type: ignore[assignment]
             else:
                 self.tried.verdicts[edit.id] = Verdict.NOT_REACHED
         codes = _each(runs, self._jobs, LIMIT_S + 3 * self.tried.took_s)
         for edit, code in zip(reached, codes, strict=True):
-            again = code == _REIMPORT
+            again = code == _REIMPORT or (code == 0 and self._runs_at_import(edit))
             self.tried.verdicts[edit.id] = None if again else _verdict(code)  # type: ignore[assignment]
         return True
+
+    def _runs_at_import(self, edit: Edit) -> bool:
+        return any(line in self._import_lines for line in range(edit.line, edit.end_line + 1))
 
     def _run(
         self, edit: Edit, items: Sequence[pytest.Item], functions: _Functions
