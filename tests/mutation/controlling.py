@@ -34,7 +34,7 @@ def run_controls(controls: Sequence[Control], jobs: int) -> list[tuple[Control, 
         tests = sorted({test for one in controls for test in one.tests})
         code, said = _run(copies[0], tests, LIMIT_S * 5)
         if code != 0:
-            return [(controls[0], f"tests fail without any edit: {said}")]
+            return [(one, f"tests fail without any edit: {said}") for one in controls]
         for one, said in zip(
             controls, pool.map(lambda one: _try(one, free), controls), strict=True
         ):

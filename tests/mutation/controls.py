@@ -28,7 +28,8 @@ REVIEWED = (
     Control(
         "a command that was fenced lives on for T/4",
         "leaderq/running/command.py",
-        "        if reason is not None and reason.deposes and reason is not Reason.LEASE:\n            return 0.0\n",
+        "        if reason is not None and reason.deposes and reason is not "
+        "Reason.LEASE:\n            return 0.0\n",
         "",
         promise="fenced, znode deleted: SIGKILL at once, because the next may lead already",
         tests=("tests/unit/running/test_command.py",),
@@ -79,7 +80,11 @@ REVIEWED = (
         "self._unclean = is_lost or (self._newest.id is not None and self._newest.ended is None)",
         "self._unclean = False",
         promise="unclean says that the term before ended without a hand-over",
-        tests=("tests/simulation/test_election_promises.py",),
+        tests=(
+            "tests/simulation/"
+            "test_election_scenarios.py::test_bug_24_a_leaders_znode_goes_with_the_"
+            "close_of_its_session",
+        ),
     ),
     Control(
         "records that are released are not read again",
@@ -108,7 +113,8 @@ REVIEWED = (
     Control(
         "a late transaction is not given up",
         "leaderq/kafka/stores/transaction_offsets.py",
-        "        if is_late or isinstance(exc, KafkaFenced):\n            self._discard()\n        if is_late:",
+        "        if is_late or isinstance(exc, KafkaFenced):\n"
+        "            self._discard()\n        if is_late:",
         "        if isinstance(exc, KafkaFenced):\n            self._discard()\n        if False:",
         promise="a transaction that is open for too long is given up",
         tests=("tests/unit/kafka/test_transaction_states.py",),
@@ -140,7 +146,8 @@ REVIEWED = (
     Control(
         "a transaction that is committed is committed again",
         "leaderq/kafka/stores/transaction_offsets.py",
-        "        if transaction.is_committed:\n            return  # asked for again, because nobody had waited for the answer\n",
+        "        if transaction.is_committed:\n"
+        "            return  # asked for again, because nobody had waited for the answer\n",
         "",
         promise="what was produced for a record is seen exactly once",
         tests=("tests/unit/kafka/test_transaction_states.py",),
@@ -172,7 +179,9 @@ REVIEWED = (
     Control(
         "the first position is not waited for",
         "leaderq/kafka/consuming/commits.py",
-        '        if not self._store.commit_positions(consumer, self._term, offsets).done(wait_s):\n            raise KafkaAway("an offset is not stored yet")\n',
+        "        if not self._store.commit_positions(consumer, self._term, "
+        "offsets).done(wait_s):\n"
+        '            raise KafkaAway("an offset is not stored yet")\n',
         "        self._store.commit_positions(consumer, self._term, offsets)\n",
         promise="committed before the first record is read",
         tests=("tests/unit/kafka/test_commit_details.py",),
@@ -292,7 +301,9 @@ REVIEWED = (
     Control(
         "m24: a time-out is set on a message that is gone",
         "leaderq/dyno/transitions.py",
-        "        Check(paths.message(name)),\n        Create(paths.claim(name), state.packed()),\n        Create(paths.rest(marker)),\n",
+        "        Check(paths.message(name)),\n"
+        "        Create(paths.claim(name), state.packed()),\n"
+        "        Create(paths.rest(marker)),\n",
         "        Create(paths.claim(name), state.packed()),\n        Create(paths.rest(marker)),\n",
         promise="a message that nobody has; no orphan claim is left",
         tests=("tests/unit/dyno/test_dyno_names_and_transitions.py",),
@@ -413,7 +424,9 @@ CARRIED = (
         "graces = 3 if self.handing_over else 2",
         "graces = 3",
         tests=(
-            "tests/unit/running/test_watchdog.py::test_a_unit_that_outlives_its_lease_is_terminated_once_and_killed_before_the_next_can_lead",
+            "tests/unit/running/"
+            "test_watchdog.py::test_a_unit_that_outlives_its_lease_is_terminated_on"
+            "ce_and_killed_before_the_next_can_lead",
         ),
     ),
     Control(
@@ -422,7 +435,9 @@ CARRIED = (
         "graces = 3 if self.handing_over else 2",
         "graces = 4 if self.handing_over else 2",
         tests=(
-            "tests/unit/running/test_watchdog.py::test_a_hand_over_past_the_lease_gets_no_sigterm_and_is_killed_before_the_next_can_lead",
+            "tests/unit/running/"
+            "test_watchdog.py::test_a_hand_over_past_the_lease_gets_no_sigterm_and_"
+            "is_killed_before_the_next_can_lead",
         ),
     ),
     Control(
@@ -431,7 +446,9 @@ CARRIED = (
         "at_s = min(at_s, self.budget_until_s + 2 * self._budget_grace_s)",
         "at_s = self.budget_until_s + 2 * self._budget_grace_s",
         tests=(
-            "tests/unit/running/test_watchdog.py::test_the_budget_of_a_planned_end_is_kept_apart_from_the_lease",
+            "tests/unit/running/"
+            "test_watchdog.py::test_the_budget_of_a_planned_end_is_kept_apart_from_"
+            "the_lease",
         ),
     ),
     Control(
@@ -440,7 +457,9 @@ CARRIED = (
         "            at_s = min(at_s, self.budget_until_s + 2 * self._budget_grace_s)\n",
         "            pass\n",
         tests=(
-            "tests/unit/running/test_watchdog.py::test_the_budget_of_a_planned_end_is_kept_apart_from_the_lease",
+            "tests/unit/running/"
+            "test_watchdog.py::test_the_budget_of_a_planned_end_is_kept_apart_from_"
+            "the_lease",
         ),
     ),
     Control(
@@ -449,7 +468,9 @@ CARRIED = (
         "return None if self.handing_over else self.ends_s + self.grace_s",
         "return self.ends_s + self.grace_s",
         tests=(
-            "tests/unit/running/test_watchdog.py::test_a_hand_over_past_the_lease_gets_no_sigterm_and_is_killed_before_the_next_can_lead",
+            "tests/unit/running/"
+            "test_watchdog.py::test_a_hand_over_past_the_lease_gets_no_sigterm_and_"
+            "is_killed_before_the_next_can_lead",
         ),
     ),
     Control(
@@ -458,7 +479,9 @@ CARRIED = (
         "if self.asked_term == report.term or self",
         "if self",
         tests=(
-            "tests/unit/running/test_watchdog.py::test_a_unit_that_outlives_its_lease_is_terminated_once_and_killed_before_the_next_can_lead",
+            "tests/unit/running/"
+            "test_watchdog.py::test_a_unit_that_outlives_its_lease_is_terminated_on"
+            "ce_and_killed_before_the_next_can_lead",
         ),
     ),
     Control(
@@ -467,7 +490,9 @@ CARRIED = (
         "thawed_s = now_s if stalled or (self.stopped and not stopped) else self.thawed_s",
         "thawed_s = now_s if stalled else self.thawed_s",
         tests=(
-            "tests/unit/running/test_watchdog.py::test_a_unit_in_hand_at_a_thaw_is_killed_a_tenth_of_a_second_later",
+            "tests/unit/running/"
+            "test_watchdog.py::test_a_unit_in_hand_at_a_thaw_is_killed_a_tenth_of_a"
+            "_second_later",
         ),
     ),
     Control(
@@ -476,7 +501,9 @@ CARRIED = (
         "thawed_s = now_s if stalled or (self.stopped and not stopped) else self.thawed_s",
         "thawed_s = now_s if self.stopped and not stopped else self.thawed_s",
         tests=(
-            "tests/unit/running/test_watchdog.py::test_a_guardian_that_did_not_run_counts_from_when_it_runs_again",
+            "tests/unit/running/"
+            "test_watchdog.py::test_a_guardian_that_did_not_run_counts_from_when_it"
+            "_runs_again",
         ),
     ),
     Control(
@@ -485,7 +512,9 @@ CARRIED = (
         "AFTER_THAW_S = 0.08\n",
         "AFTER_THAW_S = 0.5\n",
         tests=(
-            "tests/unit/running/test_watchdog.py::test_a_unit_in_hand_at_a_thaw_is_killed_a_tenth_of_a_second_later",
+            "tests/unit/running/"
+            "test_watchdog.py::test_a_unit_in_hand_at_a_thaw_is_killed_a_tenth_of_a"
+            "_second_later",
         ),
     ),
     Control(
@@ -508,7 +537,9 @@ CARRIED = (
         "            return Intervention.KILL_STARTED if is_due else Intervention.LEAVE_ALONE\n",
         "            if is_due:\n                return Intervention.KILL\n",
         tests=(
-            "tests/unit/running/test_watchdog.py::test_a_stopped_worker_harms_nobody_and_is_left_alone_but_not_what_it_has_started",
+            "tests/unit/running/"
+            "test_watchdog.py::test_a_stopped_worker_harms_nobody_and_is_left_alone"
+            "_but_not_what_it_has_started",
         ),
     ),
     Control(
@@ -517,7 +548,9 @@ CARRIED = (
         "return Intervention.KILL_STARTED if is_due else Intervention.LEAVE_ALONE",
         "return Intervention.LEAVE_ALONE",
         tests=(
-            "tests/unit/running/test_watchdog.py::test_a_stopped_worker_harms_nobody_and_is_left_alone_but_not_what_it_has_started",
+            "tests/unit/running/"
+            "test_watchdog.py::test_a_stopped_worker_harms_nobody_and_is_left_alone"
+            "_but_not_what_it_has_started",
         ),
     ),
     Control(
@@ -526,7 +559,9 @@ CARRIED = (
         "return min((at for at in times if at is not None and at > now_s), default=now_s + 0.01)",
         "return None",
         tests=(
-            "tests/unit/running/test_watchdog.py::test_no_running_worker_outlives_its_time_and_looks_are_planned_when_they_are_due",
+            "tests/unit/running/"
+            "test_watchdog.py::test_no_running_worker_outlives_its_time_and_looks_a"
+            "re_planned_when_they_are_due",
         ),
     ),
     Control(
@@ -535,7 +570,9 @@ CARRIED = (
         "        elif reason is not None and reason.deposes:\n",
         "        elif False:\n",
         tests=(
-            "tests/unit/running/test_guardian_link.py::test_a_deposing_reason_ends_the_lease_now_whatever_the_budget",
+            "tests/unit/running/"
+            "test_guardian_link.py::test_a_deposing_reason_ends_the_lease_now_whate"
+            "ver_the_budget",
         ),
     ),
     Control(
@@ -544,7 +581,9 @@ CARRIED = (
         "            if self._budget_until_s is None:\n                self._budget_until_s",
         "            if True:\n                self._budget_until_s",
         tests=(
-            "tests/unit/running/test_guardian_link.py::test_a_planned_end_has_its_budget_and_its_lease_goes_on",
+            "tests/unit/running/"
+            "test_guardian_link.py::test_a_planned_end_has_its_budget_and_its_lease"
+            "_goes_on",
         ),
     ),
     Control(
@@ -553,7 +592,9 @@ CARRIED = (
         "self._grace_s = min(self._grace_s, self._session.timeout_s / 12)",
         "self._grace_s = self._session.timeout_s / 12",
         tests=(
-            "tests/unit/running/test_guardian_link.py::test_a_shorter_time_out_makes_a_shorter_grace_and_it_stays",
+            "tests/unit/running/"
+            "test_guardian_link.py::test_a_shorter_time_out_makes_a_shorter_grace_a"
+            "nd_it_stays",
         ),
     ),
     Control(
@@ -562,7 +603,9 @@ CARRIED = (
         "[held for held in self._held if held.term is not term]",
         "[*self._held]",
         tests=(
-            "tests/unit/running/test_guardian_link.py::test_nothing_of_a_term_is_reported_after_its_code_has_returned",
+            "tests/unit/running/"
+            "test_guardian_link.py::test_nothing_of_a_term_is_reported_after_its_co"
+            "de_has_returned",
         ),
     ),
     Control(
@@ -571,7 +614,9 @@ CARRIED = (
         "self._newest_report = _line(asdict(self._first_to_end()))",
         "self._unsent.append(_line(asdict(self._first_to_end())))",
         tests=(
-            "tests/unit/running/test_guardian_link.py::test_a_guardian_that_does_not_read_never_blocks_the_worker_and_hears_the_newest_when_it_does",
+            "tests/unit/running/"
+            "test_guardian_link.py::test_a_guardian_that_does_not_read_never_blocks"
+            "_the_worker_and_hears_the_newest_when_it_does",
         ),
     ),
     Control(
@@ -580,7 +625,9 @@ CARRIED = (
         "return min((held.report()",
         "return max((held.report()",
         tests=(
-            "tests/unit/running/test_guardian_link.py::test_of_several_terms_the_one_is_reported_whose_code_must_be_gone_first",
+            "tests/unit/running/"
+            "test_guardian_link.py::test_of_several_terms_the_one_is_reported_whose"
+            "_code_must_be_gone_first",
         ),
     ),
     Control(
@@ -589,7 +636,9 @@ CARRIED = (
         "if stage is not Stage.HANDOVER and not self._term.wait(0):",
         "if not self._term.wait(0):",
         tests=(
-            "tests/unit/running/test_stages.py::test_a_term_that_is_over_before_it_is_served_is_only_handed_over",
+            "tests/unit/running/"
+            "test_stages.py::test_a_term_that_is_over_before_it_is_served_is_only_h"
+            "anded_over",
         ),
     ),
     Control(
@@ -605,7 +654,9 @@ CARRIED = (
         "except UnitAbandoned:\n            # raised between",
         "except ZeroDivisionError:\n            # raised between",
         tests=(
-            "tests/unit/running/test_abandonment.py::test_an_abandonment_between_the_end_of_a_unit_and_its_leaving_does_not_strike_what_follows",
+            "tests/unit/running/"
+            "test_abandonment.py::test_an_abandonment_between_the_end_of_a_unit_and"
+            "_its_leaving_does_not_strike_what_follows",
         ),
     ),
     Control(
@@ -623,7 +674,8 @@ CARRIED = (
         "if (group := os.getpgid(pid)) not in spared:",
         "if (group := 0) not in spared:",
         tests=(
-            "tests/unit/running/test_descendants.py::test_a_chain_of_processes_that_fork_and_end_is_ended",
+            "tests/unit/running/"
+            "test_descendants.py::test_a_chain_of_processes_that_fork_and_end_is_ended",
         ),
     ),
     Control(
@@ -632,7 +684,8 @@ CARRIED = (
         " and int(fields[17]) <= 1",
         "",
         tests=(
-            "tests/unit/running/test_descendants.py::test_a_process_whose_first_thread_has_ended_is_not_dead",
+            "tests/unit/running/"
+            "test_descendants.py::test_a_process_whose_first_thread_has_ended_is_not_dead",
         ),
     ),
     Control(
@@ -641,7 +694,9 @@ CARRIED = (
         "            if _living(one.pid) == one:\n",
         "            if _living(one.pid):\n",
         tests=(
-            "tests/unit/running/test_descendants.py::test_a_number_that_another_process_bears_by_now_is_left_alone",
+            "tests/unit/running/"
+            "test_descendants.py::test_a_number_that_another_process_bears_by_now_i"
+            "s_left_alone",
         ),
     ),
     Control(
@@ -650,7 +705,8 @@ CARRIED = (
         "            self._disk.sync(self._fd)\n",
         "            pass\n",
         tests=(
-            "tests/unit/producing/journal/test_power_cut.py::test_a_power_cut_costs_nothing_that_was_promised",
+            "tests/unit/producing/journal/"
+            "test_power_cut.py::test_a_power_cut_costs_nothing_that_was_promised",
         ),
     ),
     Control(
@@ -659,7 +715,9 @@ CARRIED = (
         '        getattr(os, "fdatasync", os.fsync)(fd)',
         "        pass",
         tests=(
-            "tests/unit/producing/journal/test_power_cut.py::test_the_system_is_asked_to_force_out_each_record_and_each_name",
+            "tests/unit/producing/journal/"
+            "test_power_cut.py::test_the_system_is_asked_to_force_out_each_record_a"
+            "nd_each_name",
         ),
     ),
     Control(
@@ -668,7 +726,9 @@ CARRIED = (
         "            os.fsync(fd)\n",
         "            pass\n",
         tests=(
-            "tests/unit/producing/journal/test_power_cut.py::test_the_system_is_asked_to_force_out_each_record_and_each_name",
+            "tests/unit/producing/journal/"
+            "test_power_cut.py::test_the_system_is_asked_to_force_out_each_record_a"
+            "nd_each_name",
         ),
     ),
     Control(
@@ -677,16 +737,20 @@ CARRIED = (
         "        self._store.sync()\n        if self._acks",
         "        if self._acks",
         tests=(
-            "tests/unit/producing/journal/test_power_cut.py::test_what_an_interval_has_forced_out_outlasts_a_cut",
+            "tests/unit/producing/journal/"
+            "test_power_cut.py::test_what_an_interval_has_forced_out_outlasts_a_cut",
         ),
     ),
     Control(
         "the policy forces nothing out",
         "leaderq/producing/journal/store.py",
-        "        try:\n            self._sync()\n        except OSError:\n            self._writer.cut(begin)\n",
-        "        try:\n            pass\n        except OSError:\n            self._writer.cut(begin)\n",
+        "        try:\n            self._sync()\n        except OSError:\n"
+        "            self._writer.cut(begin)\n",
+        "        try:\n            pass\n        except OSError:\n"
+        "            self._writer.cut(begin)\n",
         tests=(
-            "tests/unit/producing/journal/test_power_cut.py::test_a_power_cut_costs_nothing_that_was_promised",
+            "tests/unit/producing/journal/"
+            "test_power_cut.py::test_a_power_cut_costs_nothing_that_was_promised",
         ),
     ),
     Control(
@@ -695,7 +759,8 @@ CARRIED = (
         "        self.sync()\n        failure,",
         "        failure,",
         tests=(
-            "tests/unit/producing/journal/test_power_cut.py::test_a_power_cut_costs_nothing_that_was_promised",
+            "tests/unit/producing/journal/"
+            "test_power_cut.py::test_a_power_cut_costs_nothing_that_was_promised",
         ),
     ),
     Control(
@@ -704,7 +769,8 @@ CARRIED = (
         "            self._disk.sync_directory(self._directory)\n",
         "",
         tests=(
-            "tests/unit/producing/journal/test_power_cut.py::test_a_power_cut_costs_nothing_that_was_promised",
+            "tests/unit/producing/journal/"
+            "test_power_cut.py::test_a_power_cut_costs_nothing_that_was_promised",
         ),
     ),
     Control(
@@ -713,7 +779,8 @@ CARRIED = (
         "        write_all(self._disk, fd, cursor.encode(), 0)\n        self._disk.sync(fd)\n",
         "        write_all(self._disk, fd, cursor.encode(), 0)\n",
         tests=(
-            "tests/unit/producing/journal/test_power_cut.py::test_a_power_cut_costs_nothing_that_was_promised",
+            "tests/unit/producing/journal/"
+            "test_power_cut.py::test_a_power_cut_costs_nothing_that_was_promised",
         ),
     ),
     Control(
@@ -722,7 +789,9 @@ CARRIED = (
         "        self._force_out()\n",
         "",
         tests=(
-            "tests/unit/producing/journal/test_power_cut.py::test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out",
+            "tests/unit/producing/journal/"
+            "test_power_cut.py::test_all_that_a_flush_or_an_opening_leaves_behind_i"
+            "s_forced_out",
         ),
     ),
     Control(
@@ -731,7 +800,8 @@ CARRIED = (
         "        self._promise_ids(count)\n",
         "",
         tests=(
-            "tests/unit/producing/journal/test_power_cut.py::test_a_power_cut_costs_nothing_that_was_promised",
+            "tests/unit/producing/journal/"
+            "test_power_cut.py::test_a_power_cut_costs_nothing_that_was_promised",
         ),
     ),
     Control(
@@ -740,7 +810,9 @@ CARRIED = (
         "                self.unforced = exc\n",
         "                pass\n",
         tests=(
-            "tests/unit/producing/test_closing_truthfully.py::test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal",
+            "tests/unit/producing/"
+            "test_closing_truthfully.py::test_what_the_disk_did_not_force_out_is_no"
+            "t_safely_in_the_journal",
         ),
     ),
     Control(
@@ -749,7 +821,9 @@ CARRIED = (
         '            require_finished(one.output, "process")\n',
         "",
         tests=(
-            "tests/unit/producing/test_plain_functions.py::test_a_process_step_that_returns_a_coroutine_sends_nothing",
+            "tests/unit/producing/"
+            "test_plain_functions.py::test_a_process_step_that_returns_a_coroutine_"
+            "sends_nothing",
         ),
     ),
     Control(
@@ -758,7 +832,9 @@ CARRIED = (
         "        if self._options.key is None:\n",
         "        if True:\n",
         tests=(
-            "tests/unit/producing/test_stuck_keys.py::test_the_healthy_keys_go_on_and_the_stuck_one_keeps_its_order",
+            "tests/unit/producing/"
+            "test_stuck_keys.py::test_the_healthy_keys_go_on_and_the_stuck_one_keep"
+            "s_its_order",
         ),
     ),
     Control(
@@ -767,7 +843,9 @@ CARRIED = (
         " and one not in self._kept",
         "",
         tests=(
-            "tests/unit/producing/test_stuck_keys.py::test_what_the_sink_keeps_neither_expires_nor_counts_an_attempt",
+            "tests/unit/producing/"
+            "test_stuck_keys.py::test_what_the_sink_keeps_neither_expires_nor_count"
+            "s_an_attempt",
         ),
     ),
     Control(
@@ -776,7 +854,9 @@ CARRIED = (
         "        if isinstance(outcome.error, SinkBusy):\n",
         "        if False:\n",
         tests=(
-            "tests/unit/producing/test_stuck_keys.py::test_what_the_sink_keeps_neither_expires_nor_counts_an_attempt",
+            "tests/unit/producing/"
+            "test_stuck_keys.py::test_what_the_sink_keeps_neither_expires_nor_count"
+            "s_an_attempt",
         ),
     ),
     Control(
@@ -785,7 +865,9 @@ CARRIED = (
         "            if one.key in self._held:\n",
         "            if False:\n",
         tests=(
-            "tests/unit/producing/test_stuck_keys.py::test_the_healthy_keys_go_on_and_the_stuck_one_keeps_its_order",
+            "tests/unit/producing/"
+            "test_stuck_keys.py::test_the_healthy_keys_go_on_and_the_stuck_one_keep"
+            "s_its_order",
         ),
     ),
     Control(
@@ -794,7 +876,9 @@ CARRIED = (
         "for where, end in ends if where not in self._abandoned}",
         "for where, end in ends}",
         tests=(
-            "tests/unit/kafka/test_resting.py::test_the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again",
+            "tests/unit/kafka/"
+            "test_resting.py::test_the_others_go_on_and_the_culprit_is_tried_when_i"
+            "t_is_handed_out_again",
         ),
     ),
     Control(
@@ -803,7 +887,9 @@ CARRIED = (
         "(left := each.without(where)) is not None)\n",
         "(left := each) is not None)\n",
         tests=(
-            "tests/unit/kafka/test_resting.py::test_the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again",
+            "tests/unit/kafka/"
+            "test_resting.py::test_the_others_go_on_and_the_culprit_is_tried_when_i"
+            "t_is_handed_out_again",
         ),
     ),
     Control(
@@ -819,7 +905,9 @@ CARRIED = (
         "(cursor, term, _TERM_ROW, 0)\n            self._execute(cursor, ALL",
         "\n            self._execute(cursor, ALL",
         tests=(
-            "tests/unit/kafka/test_database_offsets.py::test_a_zombie_is_refused_whole_once_its_successor_has_loaded",
+            "tests/unit/kafka/"
+            "test_database_offsets.py::test_a_zombie_is_refused_whole_once_its_succ"
+            "essor_has_loaded",
         ),
     ),
     Control(
@@ -828,7 +916,9 @@ CARRIED = (
         "            self._put(cursor, term, _TERM_ROW, 0)\n            firsts",
         "            firsts",
         tests=(
-            "tests/unit/kafka/test_database_offsets.py::test_a_zombie_is_refused_whole_once_its_successor_has_loaded",
+            "tests/unit/kafka/"
+            "test_database_offsets.py::test_a_zombie_is_refused_whole_once_its_succ"
+            "essor_has_loaded",
         ),
     ),
     Control(
@@ -837,7 +927,9 @@ CARRIED = (
         "int(row[0]) > first:",
         "int(row[0]) > first + 10**9:",
         tests=(
-            "tests/unit/kafka/test_database_offsets.py::test_a_batch_stored_by_a_try_whose_answer_was_lost_is_not_stored_again",
+            "tests/unit/kafka/"
+            "test_database_offsets.py::test_a_batch_stored_by_a_try_whose_answer_wa"
+            "s_lost_is_not_stored_again",
         ),
     ),
     Control(
@@ -846,7 +938,8 @@ CARRIED = (
         "        if self.is_shut:\n            raise",
         "        if False:\n            raise",
         tests=(
-            "tests/unit/kafka/test_join_gate.py::test_a_gate_that_is_shut_refuses_although_the_lease_lasts",
+            "tests/unit/kafka/"
+            "test_join_gate.py::test_a_gate_that_is_shut_refuses_although_the_lease_lasts",
         ),
     ),
     Control(
@@ -862,7 +955,9 @@ CARRIED = (
         "        if may_repeat and was_current and",
         "        if False and",
         tests=(
-            "tests/unit/coalescing/test_coordinator_coverage.py::test_whoever_runs_by_its_function_runs_again_and_returns_its_first_result[run]",
+            "tests/unit/coalescing/"
+            "test_coordinator_coverage.py::test_whoever_runs_by_its_function_runs_a"
+            "gain_and_returns_its_first_result[run]",
         ),
     ),
     Control(
@@ -871,7 +966,9 @@ CARRIED = (
         "        _all.add(self)\n",
         "",
         tests=(
-            "tests/unit/coalescing/test_coordinator_rude.py::test_a_forked_child_has_no_keys_whatever_its_parent_was_doing",
+            "tests/unit/coalescing/"
+            "test_coordinator_rude.py::test_a_forked_child_has_no_keys_whatever_its"
+            "_parent_was_doing",
         ),
     ),
     Control(
@@ -880,7 +977,9 @@ CARRIED = (
         "        if isinstance(error, StopIteration):",
         "        if False:",
         tests=(
-            "tests/unit/singular/test_singular_rude.py::test_whatever_a_handler_raises_reaches_its_caller_and_the_queue_goes_on[StopIteration]",
+            "tests/unit/singular/"
+            "test_singular_rude.py::test_whatever_a_handler_raises_reaches_its_call"
+            "er_and_the_queue_goes_on[StopIteration]",
         ),
     ),
     Control(
@@ -889,16 +988,21 @@ CARRIED = (
         "                except BaseException:",
         "                except Exception:",
         tests=(
-            "tests/unit/test_events.py::test_what_a_listener_raises_reaches_neither_the_publisher_nor_the_other_listeners",
+            "tests/unit/"
+            "test_events.py::test_what_a_listener_raises_reaches_neither_the_publis"
+            "her_nor_the_other_listeners",
         ),
     ),
     Control(
         "a call that raises what nobody expects keeps the key",
         "leaderq/coalescing/key_table.py",
-        "            self.leave(token)\n        except BaseException:\n            self.drop(token)\n",
+        "            self.leave(token)\n        except BaseException:\n"
+        "            self.drop(token)\n",
         "            self.leave(token)\n        except BaseException:\n",
         tests=(
-            "tests/unit/coalescing/test_coordinator_rude.py::test_a_call_that_raises_anything_gives_the_key_back_and_the_one_who_called_hears_of_it[Rude]",
+            "tests/unit/coalescing/"
+            "test_coordinator_rude.py::test_a_call_that_raises_anything_gives_the_k"
+            "ey_back_and_the_one_who_called_hears_of_it[Rude]",
         ),
     ),
 )
