@@ -6,7 +6,8 @@ import ast
 from pathlib import Path
 
 import pytest
-from mutation.controls import CONTROLS, Control
+from mutation.control import Control
+from mutation.controls import CONTROLS
 from mutation.equivalents import EQUIVALENT
 from mutation.modules import MODULES
 from mutation.operators import edits_of
