@@ -302,7 +302,7 @@ class Election:
         if budget.withdrawn and one.role != Role.IDLE.value and one.code != Code.HANDED:
             yield f"{name}: is withdrawn", self._withdraw, who
         for node in look.line:
-            what = "deleted" if node.id == one.node else "uprooted"
+            what = "deleted" if node.id in (one.node, look.record[1]) else "uprooted"
             if node.who == who and getattr(budget, what):
                 yield f"an operator deletes a znode of {name}", self._delete, node.id, what
 

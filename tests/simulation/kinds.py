@@ -38,4 +38,7 @@ KINDS: dict[str, Lead] = {
     "elections of rude careers that nobody watches": _elections(
         has_guardian=False, fenced_only=True, faults=8
     ),
+    "queues": _of("queues", "QueueLife", "lead"),
+    "messages": _of("messages", "MessageLife", "lead"),
+    "drains": _of("drain", "DrainLife", "drain"),
 }

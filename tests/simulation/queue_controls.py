@@ -121,13 +121,14 @@ def _requeued(claim: Claim, left: Any, wait_s: float) -> Any:
     return settling.ItemSettlement(claim, (again,), outcome, until_ms)
 
 
+_TAKEN = {"is_locking": True, "is_taken": True}
 _PUSHED = {"is_locking": True, "is_taken": False}
 
 QUEUE_CONTROLS = (
     QueueControl(
         "a consumer that was frozen does not ask whether its items are its own",
         _patched(Engine, "may_be_begun", lambda *_: True),
-        seed=38,
+        seed=96,
         life={"is_locking": True, "kinds": _FROZEN, "faults": 12},
     ),
     QueueControl(
@@ -166,8 +167,8 @@ QUEUE_CONTROLS = (
     QueueControl(
         "an acknowledgement is not fenced by the session",
         _members_outlive_sessions,
-        seed=11,
-        life={"is_locking": True, "is_taken": True, "kinds": _FROZEN, "faults": 12},
+        seed=97,
+        life={**_TAKEN, "kinds": _FROZEN, "faults": 15, "longest_s": 4.0, "items": 15},
     ),
     QueueControl(
         "a failed item is put again and not removed",

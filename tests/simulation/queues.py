@@ -20,16 +20,18 @@ from leaderq.queues import (
     DistributedQueue,
     ErrorMode,
     QueueRecipe,
-    RetryPolicy,
+    Retry,
 )
 from leaderq.testing.nemesis.history import Kind, What
 from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures
-from leaderq.testing.simulation.cluster import ADDRESS, SimulatedCluster
+from leaderq.testing.simulation.cluster import SimulatedCluster
 from leaderq.testing.simulation.ensemble.tree import OWNER
 from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
-from leaderq.testing.simulation.scheduler import EPOCH_S, LifeHangs, Process, World
-from leaderq.zookeeper import Session, connect
+from leaderq.testing.simulation.primitives import SimulatedEvent
+from leaderq.testing.simulation.scheduler import EPOCH_S, LifeHangs, World
+from leaderq.zookeeper import Session
+from simulation.programs import Program
 
 PATH, LOCKS = "/q", "/q-locks"
 KINDS_OF_FAULTS = (
@@ -59,6 +61,7 @@ class Step(Enum):
     DONE = "done"  # the user's code returned
     RAISED = "raised"
     ACKED = "acked"  # of an item that was taken on request
+    PART_ACKED = "acked in part"  # others of its znode are to come: it may come again
     REFUSED = "refused"
     SESSION_OVER = "session over"  # on the servers; ``who`` had it
     DIED = "died"
@@ -94,22 +97,13 @@ class QueueLife:
     is_locking: bool | None = None
     is_taken: bool | None = None
     """Whether items are taken on request."""
+    longest_s: float = 0.4
+    """How long work on an item takes at most; now and then five times as long."""
     kinds: Sequence[Kind] = KINDS_OF_FAULTS
 
 
-class _Run:
-    """What :class:`Faults` looks at in a worker's runner."""
-
-    _term = None
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-
-class Party:
-    """A simulated process without a career, started again when it has died."""
-
-    guardian = None
+class Party(Program):
+    """A program of a life of queues, whose deaths are told by the name of the process."""
 
     def __init__(
         self,
@@ -118,38 +112,19 @@ class Party:
         main: Callable[[Session, str], object],
         died: Callable[[str], object],
     ) -> None:
-        self.cluster, self.name = cluster, name
-        self._main, self._died = main, died
-        self.process: Process
-        self.runner: _Run | None = None
-        self.is_done = False
-        self._starts = 0
-        cluster.workers.append(self)  # type: ignore[arg-type]
+        def stay(session: Session) -> None:
+            main(session, self.process.name)
+            SimulatedEvent().wait()  # what it has opened goes on
 
-    @property
-    def is_gone(self) -> bool:
-        return self._starts == 0 or not self.process.alive
+        super().__init__(cluster, name, stay)
+        self._died = died
 
     def start(self) -> None:
-        if not self.is_gone or self.is_done:
-            return
-        self._starts += 1
-        cluster, name = self.cluster, f"{self.name}.{self._starts}"
-        process = cluster.world.process(name, f"host-{self.name}")
-        process.deaths.append(lambda: cluster.network.closed_by_death(process))
-        process.deaths.append(lambda: self._died(name))
-        self.process, self.runner = process, None
-        process.spawn(lambda: self._run(process), "main")
-
-    def _run(self, process: Process) -> None:
-        timeout_s = self.cluster.timeout_s
-        try:
-            session = connect(ADDRESS, timeout_s=timeout_s, connect_timeout_s=3 * timeout_s)
-        except LeaderqError:
-            process.exit(1)
-            return
-        self.runner = _Run(session)
-        self._main(session, process.name)
+        was_gone, starts = self.is_gone, self._starts
+        super().start()
+        if was_gone and self._starts > starts:
+            name = self.process.name
+            self.process.deaths.append(lambda: self._died(name))
 
 
 def keep_running(world: World, parties: Sequence[Party]) -> None:
@@ -205,7 +180,7 @@ class _Players:
             serializer=TEXT,
             lock_path=LOCKS if self.is_locking else None,
             error_mode=self.mode,
-            retry=RetryPolicy(attempts=None, backoff_s=0.05, max_backoff_s=0.5),
+            retry=Retry(first_s=0.05, most_s=0.5),
             concurrency=self.width,
             **keywords,
         )
@@ -284,7 +259,9 @@ class _Players:
         except LeaderqError:
             self.note(Step.REFUSED, who, item.value)
         else:
-            self.note(Step.ACKED, who, item.value)
+            taken = item._taken
+            is_last = not taken.open and not taken.left
+            self.note(Step.ACKED if is_last else Step.PART_ACKED, who, item.value)
 
     def _work(self, session: Session, who: str, item: str) -> None:
         holders = self._holders.setdefault(item, [])
@@ -295,15 +272,19 @@ class _Players:
         self.note(Step.BEGUN, who, item)
         holders.append((who, session.id or 0))
         drawn = self._world.faults()
-        clock.sleep(0.002 + 0.4 * drawn**4 * (5 if drawn > 0.98 else 1))
+        clock.sleep(0.002 + self._life.longest_s * drawn**4 * (5 if drawn > 0.98 else 1))
         if drawn < 0.05:
             self.note(Step.RAISED, who, item)
             raise RuntimeError("drawn")
         self.note(Step.DONE, who, item)
 
     def is_drained(self) -> bool:
-        """Whether all that was put is done, and nothing lies there."""
-        return all(one.is_done for one in self.parties[: self._life.producers]) and not self.left()
+        """Whether all that was put is done: nothing lies there, and nobody has begun or ended
+        anything for a while. Without a lock path what is worked on lies nowhere.
+        """
+        is_quiet = not self.lines or self.lines[-1].at_s < self._world.now_s - 6 * _LOOK_S
+        is_put = all(one.is_done for one in self.parties[: self._life.producers])
+        return is_put and is_quiet and not self.left()
 
     def left(self) -> list[str]:
         """The items and locks that lie in ZooKeeper."""
@@ -411,7 +392,8 @@ def held_by_one(lines: Sequence[QueueLine], rules: Rules) -> list[str]:
     his.
 
     Allowed with a lock path: that one has died, or its session was over before. Without one:
-    never, but for what has failed. After an acknowledgement: never.
+    never, but for what has failed. After an acknowledgement: never, unless other values of its
+    znode were still open.
     """
     problems: list[str] = []
     holders: dict[str, dict[str, str]] = {}

@@ -4,9 +4,10 @@ their ends, and what a review found, as scenarios in simulated time.
 What is known and not mended yet is asserted as it is today, and named for the issue it waits for.
 """
 
-from __future__ import annotations  # noqa: I001
+from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -20,7 +21,6 @@ from leaderq.zookeeper import SessionState, SetData
 from simulation.scenarios import (
     FOLDER,
     LINE,
-    Actor,
     Scene,
     is_claim,
     is_close,
@@ -28,7 +28,6 @@ from simulation.scenarios import (
     lives,
     scene,
 )
-import itertools
 
 CONTROL = f"{FOLDER}/control"
 
@@ -199,7 +198,7 @@ def test_code_that_raises_ends_its_term_and_stands_again_after_a_pause(s: Scene)
     workers(s, "a", cool_off_s=1.0)
     s.until(lambda: len(seen(s, "inaugurated")) == 4)
     times = seen(s, "inaugurated")
-    assert all(later - former >= 0.5 for former, later in itertools.pairwise(times))
+    assert all(later - former >= 0.5 for former, later in pairwise(times))
 
 
 # -- leases, claims and releases -------------------------------------------------------------------
@@ -237,8 +236,12 @@ def test_a_lease_runs_from_when_a_renewal_was_sent(s: Scene) -> None:
     term = a.lead()
     s.run(2.0)
     sent: list[float] = []
-    s.at(a, is_multi, lambda: (sent.append(a.process.clock_s()), hold()))
-    hold = lambda: s.network.cut("host-a", there=False)  # noqa: E731
+
+    def hold() -> None:
+        sent.append(a.process.clock_s())
+        s.network.cut("host-a", there=False)
+
+    s.at(a, is_multi, hold)
     s.until(lambda: sent)
     before = term.deadline
     s.run(0.6)
@@ -251,7 +254,7 @@ def test_a_lease_runs_from_when_a_renewal_was_sent(s: Scene) -> None:
 def test_a_renewal_that_fails_prolongs_nothing(s: Scene) -> None:
     a = s.actor("a")
     term = a.lead()
-    s.run(2.0)
+    s.run(2.5)
     s.rules.append(("host-a", lambda request: "request" if is_multi(request) else None))
     before = term.deadline
     s.until(term.ending.is_set, within_s=5.0)
@@ -443,28 +446,33 @@ def test_a_replaced_session_that_nobody_could_end_is_ended_when_a_server_answers
 
 
 def test_known_issue_28_a_stall_between_servers_and_then_its_loss_shows_two_leaders() -> None:
-    """1.1: the follower of the old leader is stalled, heard once more, and lost."""
+    """1.1: what the ensemble's leader says to the follower of ours is held for 3.3 s; then it comes
+    at once, late acknowledgements among it, and the follower is cut off before it has told of whom
+    it heard.
+    """
 
     def stall(s: Scene) -> None:
         a, b = s.actor("a", server=0), s.actor("b", server=2)
-        term = a.lead()
+        a.lead()
         b.wait_in_line()
         s.run(3.0 + s.world.faults())
-        s.ensemble.cut(0, 2)
+        assert s.ensemble._quorum is not None
+        held = s.ensemble._quorum._links[0, 2].down
+        held.cut()
         s.run(3.3)
-        before = term.deadline
-        s.ensemble.heal(0, 2)
-        s.world.run(s.now_s + 0.1, unless=lambda: term.deadline > before)
-        s.ensemble.cut(0, 2)
-        s.ensemble.cut(0, 1)
+        held.heal()
+        s.world.at(0.0008, lambda: [s.ensemble.cut(0, other) for other in (1, 2)])
         b.await_term()
 
-    found = lives(stall, 40, servers=3, timeout_s=6.0, tick_s=1.0)
-    print("1.1", sum(map(bool, found)), [(n, f) for n, f in enumerate(found) if f][:3])
+    found = lives(stall, 12, servers=3, timeout_s=6.0, tick_s=1.0)
+    assert any(found), "mended? then move this to the promises"
 
 
-def test_known_issue_28_a_first_lease_behind_a_follower_that_is_lost() -> None:
-    """1.2: no stall is needed: who waits pings every T/3 only."""
+def test_known_issue_28_a_first_lease_behind_a_follower_that_is_lost_has_no_margin() -> None:
+    """1.2: no stall is needed: who waits pings every T/3 only. ``check()`` is refused in time, but
+    less than the T/6 before that a guardian leaves a unit.
+    """
+    margins: list[float] = []
 
     def claim(s: Scene) -> None:
         first, a, b = s.actor("f", server=2), s.actor("a", server=0), s.actor("b", server=2)
@@ -473,13 +481,14 @@ def test_known_issue_28_a_first_lease_behind_a_follower_that_is_lost() -> None:
         b.wait_in_line()
         s.run(3.0 + 4 * s.world.faults())
         first.conclude(term)
-        a.await_term()
+        late = a.await_term()
         for other in (1, 2):
             s.ensemble.cut(0, other)
         b.await_term()
+        margins.append(a.process.clock_s() - late.deadline)
 
-    found = lives(claim, 60, servers=3, timeout_s=6.0, tick_s=0.5)
-    print("1.2", sum(map(bool, found)), [(n, f) for n, f in enumerate(found) if f][:3])
+    assert not any(lives(claim, 40, servers=3, timeout_s=6.0, tick_s=0.5))
+    assert min(margins) < 6.0 / 6, "mended? then ask for T/6"
 
 
 def test_known_a_host_paused_with_its_clock_works_on_for_the_rest_of_its_lease() -> None:
@@ -498,8 +507,7 @@ def test_known_a_host_paused_with_its_clock_works_on_for_the_rest_of_its_lease()
         s.run(4.0)
         assert a.refuses(term)
 
-    found = lives(pause, 5)
-    print("1.3", sum(map(bool, found)), found[0])
+    assert all(lives(pause, 5))
 
 
 @scene(5)
@@ -519,14 +527,10 @@ def test_known_a_session_of_the_parent_never_leads_in_a_child(s: Scene) -> None:
 def test_the_vocabulary_sees_two_that_believe() -> None:
     def both(s: Scene) -> None:
         a, b = s.actors("ab")
-        term = a.lead()
-        term.prolong(term.deadline + 1000.0) if False else None
+        a.lead()
         b.wait_in_line()
-        s.expire(a)
         s.cut(a)
+        s.ensemble.expire(a.session.id or 0)  # long before its lease is over
         b.await_term()
 
     assert all(lives(both, 3))
-
-
-_: type[Actor] = Actor

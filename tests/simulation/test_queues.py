@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from leaderq.queues import DistributedPriorityQueue
+from leaderq.testing.nemesis.history import Kind
 from leaderq.testing.simulation.scheduler import EPOCH_S
 from simulation.conftest import SHARE
 from simulation.queue_controls import QUEUE_CONTROLS, QueueControl
@@ -27,7 +28,7 @@ from simulation.queues import (
     nothing_lost,
 )
 
-_CHUNK = int(50 * SHARE)
+_CHUNK = int(25 * SHARE)
 PUTTING, PUT, BEGUN, DONE = Step.PUTTING, Step.PUT, Step.BEGUN, Step.DONE
 LOCKING, WITHOUT = Rules(), Rules(is_locking=False)
 
@@ -41,6 +42,25 @@ def test_nothing_is_lost_held_by_two_early_or_out_of_order(
         return lead(QueueLife(seed, consumers=consumers))
 
     lived(one, range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
+
+
+@pytest.mark.parametrize("seed", [384, 516, 552])
+def test_an_item_whose_acknowledgement_was_refused_comes_again_to_the_only_consumer(
+    seed: int,
+) -> None:
+    """It was held back in the process that had taken it, for as long as that lived."""
+    verdict = lead(QueueLife(seed, consumers=1))
+    assert any(" refused item=" in line for line in verdict.history)
+    assert not verdict.problems
+
+
+def test_known_a_late_acknowledgement_of_a_value_that_is_not_the_last_is_not_refused() -> None:
+    """As it is until issue 31: nothing is written for it, so nobody finds out."""
+    kinds = (Kind.FREEZE_WORKER,)
+    lines = lead(QueueLife(38, is_locking=True, kinds=kinds, faults=12)).history
+    about = [line.split(" ", 1)[1] for line in lines if "item=p1-18 " in line]
+    over = about.index("c0.1 session over item=p1-18 rank=0")
+    assert "c0.1 acked in part item=p1-18 rank=0" in about[over:]
 
 
 @pytest.mark.parametrize("control", QUEUE_CONTROLS, ids=lambda control: control.name)

@@ -22,7 +22,7 @@ NAMED = re.compile(r"^[\w./-]*\w/[\w./-]*$|^\w+\.(?:py|rst|md|cfg|toml|txt)$")
 def test_every_path_that_contributing_names_is_there() -> None:
     text = " ".join((ROOT / "CONTRIBUTING.rst").read_text().split())
     named = {word for word in LITERAL.findall(text) if NAMED.match(word)} - {"logs/"}
-    assert {"setup.cfg", "kafka/handling/on_error.py", "tests/mutants"} <= named
+    assert {"setup.cfg", "kafka/handling/on_error.py", "tests/mutation"} <= named
     assert [each for each in sorted(named) if not places(each)] == []
     makefile = (ROOT / "Makefile").read_text()
     targets = re.findall(r"\bmake ([a-z-]+)", text)

@@ -19,16 +19,22 @@ QUEUES = "tests/integration/queues/test_"
 MESSAGES = "tests/integration/dyno/test_messages.py::test_"
 JOURNAL = "tests/unit/producing/journal/test_"
 
+LIVES = "tests/simulation/test_election_promises.py::test_"
+
 PROMISES = {
     "worker killed (``kill -9``, out of memory)": [
+        f"{LIVES}worker_killed_and_the_next_is_inaugurated_within_100_ms",
         f"{CHANGES}a_killed_workers_session_is_closed_by_its_guardian_and_the_next_leads",
     ],
     "host or network lost": [
+        f"{LIVES}host_lost_and_the_next_follows_within_its_time",
+        f"{LIVES}network_lost_and_nobody_works_beside_the_next",
         f"{CHANGES}a_leader_behind_a_black_hole_deposes_itself_before_the_next_one_leads"
         "[recorder:Recorder]",
         f"{CHANGES}without_a_guardian_the_session_times_out_and_the_next_leads",
     ],
     "leader frozen, then resumed": [
+        f"{LIVES}leader_frozen_then_resumed_starts_nothing_in_its_old_term",
         f"{CHANGES}a_frozen_leader_is_refused_everything_when_it_thaws_and_hands_over_with_the_reason",
         f"{CHANGES}a_leader_frozen_between_check_and_write_is_refused_by_zookeeper_itself",
         f"{RUDE}a_thawed_leader_begins_nothing_and_its_unit_ends_within_a_tenth_of_a_second[some]",
@@ -36,17 +42,22 @@ PROMISES = {
         "::test_a_leader_frozen_and_thawed_is_fenced_and_fences_nobody",
     ],
     "a unit of work outlives the lease": [
+        f"{LIVES}a_unit_that_outlives_the_lease_ends_with_its_worker_before_another_leads",
         f"{CHANGES}a_worker_that_outlives_its_lease_without_noticing_is_stopped_before_the_next_one_leads",
         f"{RUDE}what_was_started_in_a_term_ends_before_the_next_inauguration[some]",
         "tests/acceptance/running/test_guardian.py"
         "::test_what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads",
     ],
     "planned stop or transfer": [
+        f"{LIVES}planned_stop_under_50_ms_after_the_unit_in_hand",
+        f"{LIVES}transfer_to_one_that_is_not_next_in_line",
         f"{CHANGES}a_terminated_leader_finishes_its_unit_hands_over_and_only_then_the_next_starts",
         "tests/integration/election/test_operator.py"
         "::test_a_transfer_reaches_a_candidate_that_is_not_next_in_line",
     ],
     "ZooKeeper unreachable": [
+        f"{LIVES}zookeeper_unreachable_for_a_moment_pauses_the_work_and_keeps_the_term",
+        f"{LIVES}zookeeper_unreachable_past_the_lease_ends_the_term_and_it_leads_again",
         f"{AWAY}a_restart_within_the_lease_pauses_the_work_and_keeps_the_term",
         f"{AWAY}without_zookeeper_the_leader_hands_over_at_the_end_of_its_lease_and_leads_again_afterwards",
     ],
@@ -57,6 +68,7 @@ PROMISES = {
         "::test_each_broker_of_three_may_fail_in_turn_and_no_term_does",
     ],
     "your handler raises": [
+        f"{LIVES}code_that_raises_ends_its_term_and_stands_again_after_a_pause",
         "tests/integration/kafka/test_kafka_career.py::test_a_handler_that_raises_keeps_its_offset",
         f"{POLICIES}poison_goes_to_the_dead_letters_and_everything_else_is_handled_once",
         f"{CHANGES}a_failing_career_hands_over_cools_off_and_stands_again",

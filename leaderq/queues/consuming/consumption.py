@@ -62,6 +62,8 @@ class TakenZnode:
         """The number of a value whose work failed."""
         self.delay_s: float | None = None
         """The number of a value that is to be requeued."""
+        self.is_lost = False
+        """Whether the engine was told that it is another's."""
 
     @property
     def remaining(self) -> list[bytes]:
@@ -194,6 +196,7 @@ class Item(Generic[T]):
         except SessionExpired as exc:
             raise self._lost(exc) from exc
         except ZooKeeperError as exc:
+            self._forget_if_over()
             if exc.index is not None:
                 if isinstance(exc, NoNode | BadVersion) and exc.index < before:
                     raise self._lost(exc) from exc
@@ -218,11 +221,30 @@ class Item(Generic[T]):
             taken.open[self._at] = taken.left.pop(self._at)
             if isinstance(exc, SessionExpired | NoNode | BadVersion):
                 raise self._lost(exc) from exc
+            self._forget_if_over()
             raise
         self._note(settlement)
 
     def _lost(self, error: BaseException) -> ClaimLost:
+        self._forget()
         return ClaimLost(f"item {self.name} is not this consumer's any more: {error}")
+
+    def _forget(self) -> None:
+        """It is another's: tell the engine, once, which holds its name back during the work."""
+        taken, claim, engine = self._taken, self._claim, self._queue.engine
+        if claim.membership.is_locking and not taken.is_lost:
+            taken.is_lost = True
+            gone = settling.released(claim)
+            if not engine.is_ours(claim):
+                gone = ItemSettlement(claim, (), gone.outcome)
+            engine.settle([gone])
+
+    def _forget_if_over(self) -> None:
+        """The outcome is unknown; but if the session is over it is not ours, whether it is there or
+        not.
+        """
+        if not self._queue.engine.is_ours(self._claim):
+            self._forget()
 
     def _note(self, settlement: ItemSettlement) -> None:
         self._queue.engine.settle(

@@ -13,12 +13,12 @@ from leaderq.lazy import exported
 
 if TYPE_CHECKING:
     from leaderq.testing.simulation.acting import acted as acted
-    from leaderq.testing.simulation.careers import CareerFailed as CareerFailed
+    from leaderq.testing.simulation.careers import LifeFailed as LifeFailed
     from leaderq.testing.simulation.careers import SimulationReport as SimulationReport
     from leaderq.testing.simulation.careers import simulate as simulate
 
 _load, __all__ = exported(
-    __name__, {"acting": "acted", "careers": "CareerFailed SimulationReport simulate"}
+    __name__, {"acting": "acted", "careers": "LifeFailed SimulationReport simulate"}
 )
 
 

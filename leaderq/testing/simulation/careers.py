@@ -31,7 +31,7 @@ _CALM_S = 20.0
 _TOLD_LINES = 60
 
 
-class CareerFailed(AssertionError):
+class LifeFailed(AssertionError):
     """A career did what it must not, in the life of ``seed``: ``problems`` are sentences."""
 
     def __init__(self, seed: int, problems: Sequence[str], history: Sequence[str]) -> None:
@@ -82,7 +82,7 @@ def simulate(
     ``career`` is your class, unchanged. A Kafka career finds ``records`` in each of its topics, in
     ``partitions``. Say with :func:`~leaderq.testing.simulation.acted` what it does to the world.
 
-    *Guarantees:* raises :class:`CareerFailed` for the first seed in which something was acted
+    *Guarantees:* raises :class:`LifeFailed` for the first seed in which something was acted
     twice, a record was skipped, or a former leader acted beside the next; the same seed leads the
     same life, so ``seeds=[4711]`` repeats one. *Not guaranteed:* anything about a career that
     reads clocks, chance or servers otherwise than through leaderq, or starts threads of its own.
@@ -131,7 +131,7 @@ def _lead(life: _UserLife) -> int:
     finally:
         heard_by(None)
     if problems:
-        raise CareerFailed(life.seed, problems, history)
+        raise LifeFailed(life.seed, problems, history)
     return sum(1 for line in chronicle.lines if line.what is What.INAUGURATED)
 
 

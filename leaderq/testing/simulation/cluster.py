@@ -26,7 +26,7 @@ from leaderq.testing.simulation.ensemble import Ensemble
 from leaderq.testing.simulation.network import Network
 from leaderq.testing.simulation.primitives import SimulatedEvent
 from leaderq.testing.simulation.scheduler import Process, World
-from leaderq.zookeeper import connect
+from leaderq.zookeeper import Session, connect
 
 ADDRESS = "10.0.0.0:2181"
 
@@ -139,6 +139,16 @@ class SimulatedWorker:
             guardian is None or guardian.is_done or not guardian.process.alive
         )
 
+    @property
+    def session(self) -> Session | None:
+        """The session of its process, once it has one."""
+        return None if self.runner is None else self.runner._session
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether it holds a term."""
+        return self.runner is not None and self.runner._term is not None
+
     def start(self) -> None:
         """Start its process, unless it runs."""
         if not self.is_gone:
@@ -208,6 +218,12 @@ class SimulatedCluster:
         """All znodes and their data, as the server sees them that knows most."""
         newest = max(self.ensemble.servers, key=lambda one: one.last_zxid)
         return {path: node.data or b"" for path, node in newest.tree.nodes.items()}
+
+    def standing_sessions(self) -> set[int]:
+        """The sessions that own a znode now, as the server sees it that knows most."""
+        newest = max(self.ensemble.servers, key=lambda one: one.last_zxid)
+        stats = [node.stat for node in newest.tree.nodes.values()]
+        return {stat.ephemeralOwner for stat in stats if stat.ephemeralOwner}
 
     def _delay_s(self, what: str) -> float:
         drawn = self.world.network()

@@ -43,9 +43,7 @@ class Faults:
         if not workers:
             return
         # leaders are struck more often: there is more to see
-        leading = [
-            one for one in workers if one.runner is not None and one.runner._term is not None
-        ]
+        leading = [one for one in workers if one.is_leading]
         among = leading if leading and self._world.faults() < 0.7 else workers
         worker = among[int(self._world.faults() * len(among))]
         self._number += 1
@@ -142,7 +140,7 @@ def _lose_answer(*types: int) -> Fault:
 
 
 def _end_session(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
-    session = None if worker.runner is None else worker.runner._session
+    session = worker.session
     if session is not None and session.id is not None:
         cluster.ensemble.expire(session.id)
     return _nothing

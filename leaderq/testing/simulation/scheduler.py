@@ -74,7 +74,9 @@ class Process:
         self.rate = 1.0
         self.skew_s = 0.0
         self.exit_code: int | None = None
-        self._clock_s = 1000.0 + pid  # at the reading of the world's clock below
+        neighbour = next((one for one in reversed(world.processes) if one.host == host), None)
+        # at the reading of the world's clock below; processes of one host have one clock
+        self._clock_s = 1000.0 + pid if neighbour is None else neighbour.clock_s()
         self._clock_at_s = world.now_s
         self._stands_still = False
         self.stalled: list[Task] = []

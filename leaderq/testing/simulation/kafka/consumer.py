@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from leaderq import clock
 from leaderq.errors import KafkaError, UnknownTopic
@@ -79,6 +79,14 @@ class _Reading:
         return rows
 
 
+class _Asked(NamedTuple):
+    """One partition of a fetch under way."""
+
+    where: Partition
+    reading: _Reading
+    position: int
+
+
 class SimulatedConsumer(ConsumerBase):
     """See the module. ``metadata_s``: how long a new partition may go unnoticed."""
 
@@ -101,7 +109,7 @@ class SimulatedConsumer(ConsumerBase):
         self._beat_s = 0.0
         self._is_told_to_stop_beating = False
         self._held: dict[Partition, _Reading | None] = {}
-        self._fetches: dict[int, tuple[SentRequest, dict[Partition, _Reading]]] = {}
+        self._fetches: dict[int, tuple[SentRequest, list[_Asked]]] = {}
 
     def _unknown_member(self, member_id: str = "") -> GroupMembership:
         settings = self._settings
@@ -358,15 +366,10 @@ class SimulatedConsumer(ConsumerBase):
             if self._fetches:
                 sent = [each for each, _ in self._fetches.values()]
                 self._link.wait(sent, min(until_s, clock.now_s() + self._link.late_in_s(sent)))
-            else:
-                self._link.await_change(
-                    partial(_has_changed, self._link.cluster, self._seen()), left_s
-                )
-
-    def _seen(self) -> int:
-        """How much had changed when the last partition was found empty."""
-        readings = [each for each in self._held.values() if each is not None]
-        return max((each.seen for each in readings), default=-1)
+                continue
+            looked = self._link.cluster.log_changes
+            if not any(map(partial(_is_to_fetch, looked), self._held.values())):
+                self._link.await_change(partial(_has_changed, self._link.cluster, looked), left_s)
 
     def _send_fetches(self) -> None:
         """Ask each leader for what it leads; one request at a time, and none without news."""
@@ -374,9 +377,7 @@ class SimulatedConsumer(ConsumerBase):
         cluster = self._link.cluster
         wanted: dict[int, dict[Partition, _Reading]] = {}
         for where, reading in self._held.items():
-            if reading is None or reading.is_resting or reading.fetched:
-                continue
-            if reading.seen == cluster.log_changes:
+            if reading is None or not _is_to_fetch(cluster.log_changes, reading):
                 continue
             leader = cluster.leader_of(where)
             if leader is None:
@@ -389,11 +390,12 @@ class SimulatedConsumer(ConsumerBase):
                 for where, each in readings.items()
             }
             work = partial(_fetch, cluster, leader, asked)
-            self._fetches[leader] = self._link.send(leader, work), readings
+            which = [_Asked(where, each, each.position) for where, each in readings.items()]
+            self._fetches[leader] = self._link.send(leader, work), which
 
     def _take_over_fetched(self) -> None:
         for leader in list(self._fetches):
-            sent, readings = self._fetches[leader]
+            sent, asked = self._fetches[leader]
             is_late = self._link.is_late(sent)
             if not is_late and not self._link.is_answered(sent):
                 continue
@@ -401,8 +403,10 @@ class SimulatedConsumer(ConsumerBase):
             if is_late or sent.error is not None:
                 continue  # asked again
             seen, found = sent.answer
-            for where, reading in readings.items():
-                if self._held.get(where) is reading:  # else it was sought meanwhile
+            for where, reading, position in asked:
+                # else it was sought meanwhile, or its next leader has answered before
+                is_wanted = not reading.fetched and reading.position == position
+                if is_wanted and self._held.get(where) is reading:
                     self._fill(where, reading, found.get(where), seen)
 
     def _fill(self, where: Partition, reading: _Reading, part: Any, seen: int) -> None:
@@ -490,6 +494,13 @@ class SimulatedConsumer(ConsumerBase):
     def close(self) -> None:
         self._allowed = may_not_join
         self._client = None
+
+
+def _is_to_fetch(looked: int, reading: _Reading | None) -> bool:
+    """Whether there may be something to fetch, that many changes having been made."""
+    if reading is None or reading.is_resting or reading.fetched:
+        return False
+    return reading.seen != looked
 
 
 def _has_changed(cluster: BrokerCluster, seen: int) -> bool:

@@ -172,7 +172,7 @@ class BrokerLink:
     def late_in_s(self, sent: Iterable[SentRequest]) -> float:
         """How long until the first of these is late."""
         first_s = min((each.sent_s for each in sent), default=inf)
-        return max(0.0, first_s + self._request_timeout_s - self.cluster.time_s)
+        return max(_LEAST_WAIT_S, first_s + self._request_timeout_s - self.cluster.time_s)
 
     def is_answered(self, sent: SentRequest) -> bool:
         """Whether the answer is here now, or the connection is known to be broken."""

@@ -327,10 +327,12 @@ class SimulatedProducer(_ProducerConnection, TransactionEnding):
             for where, at in offsets.items()
         }
         cluster, identity = self._link.cluster, self._identity
+        if identity is None or self._began_s is None:
+            raise KafkaError("no transaction is open")
         self._has_begun = True
         self._ask(
             "sending offsets to a transaction",
-            lambda broker: cluster.add_offsets(broker, identity, who, stored),  # type: ignore[arg-type]
+            lambda broker: cluster.add_offsets(broker, identity, who, stored),
             deadline,
         )
 

@@ -293,24 +293,37 @@ def test_a_log_that_was_cut_off_before_the_position_is_told_with_the_partition(
         consumer.poll(1.0, 10)
 
 
-def test_records_are_read_from_the_next_leader_when_theirs_has_died(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    time = ManualTime()
-    time.install(monkeypatch)
-    scene = Scene(time)
+@pytest.fixture
+def three_brokers(scene: Scene) -> Scene:
     settings = ClusterSettings(brokers=3, initial_rebalance_delay_s=0.0, failover_s=1.0)
-    scene.kafka = SimulatedKafka(settings, scene.network, now=time)
+    scene.kafka = SimulatedKafka(settings, scene.network, now=scene.time)
     scene.cluster = scene.kafka.cluster
     scene.cluster.create_topic("t", 1)
     scene.feed(b"1", b"2")
-    consumer = scene.member()
-    leader = scene.cluster.leader_of(WHERE)
+    return scene
+
+
+def test_records_are_read_from_the_next_leader_when_theirs_has_died(three_brokers: Scene) -> None:
+    consumer = three_brokers.member()
+    leader = three_brokers.cluster.leader_of(WHERE)
     assert leader is not None
-    scene.kafka.acts(lambda cluster: cluster.stop(leader))
+    three_brokers.kafka.acts(lambda cluster: cluster.stop(leader))
     assert consumer.poll(0.5, 10) == {}
     assert len(consumer.poll(2.0, 10)[WHERE]) == 2
     assert consumer.commit(consumer.positions(), "").done(5.0)
+
+
+def test_what_two_leaders_return_for_one_position_is_read_once(three_brokers: Scene) -> None:
+    consumer, cluster = three_brokers.member(), three_brokers.cluster
+    leader = cluster.leader_of(WHERE)
+    assert leader is not None
+    three_brokers.network.script = [Passage(0.0, 3.0)]  # the answer is on its way for long
+    assert consumer.poll(0.0, 10) == {}
+    three_brokers.kafka.acts(lambda cluster: cluster.stop(leader))
+    assert len(consumer.poll(2.0, 10)[WHERE]) == 2
+    three_brokers.time.pass_(5.0)
+    assert consumer.poll(1.0, 10) == {}
+    assert consumer.positions() == {WHERE: 2}
 
 
 # ---- producing
@@ -433,6 +446,20 @@ def test_an_idle_poll_costs_few_requests(scene: Scene) -> None:
         assert consumer.poll(1.0, 100) == {}
     assert scene.time() == pytest.approx(before + 10.0)
     assert scene.network.requests - requests <= 10
+
+
+@pytest.mark.parametrize("resting", [(), (WHERE,)])
+def test_a_poll_of_what_has_no_position_or_rests_waits_and_ends(
+    scene: Scene, resting: tuple[Partition, ...]
+) -> None:
+    scene.feed(b"1")
+    consumer = scene.consumer()
+    assert consumer.join(lambda: None, 1.0)
+    if resting:
+        consumer.seek({WHERE: 0}, resting)
+    before = scene.time()
+    assert consumer.poll(1.0, 10) == {}
+    assert scene.time() == pytest.approx(before + 1.0)
 
 
 def test_nobody_there_is_waited_for_as_long_as_was_asked(scene: Scene) -> None:

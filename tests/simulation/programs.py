@@ -1,0 +1,84 @@
+"""Programs of a user that lead nothing: a process with a session, started again when it has died.
+
+They suffer the same faults as workers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from leaderq.errors import LeaderqError
+from leaderq.testing.nemesis.history import Kind
+from leaderq.testing.simulation.cluster import ADDRESS, SimulatedCluster, SimulatedWorker
+from leaderq.testing.simulation.scheduler import Process
+from leaderq.zookeeper import Session, connect
+
+FAULTS = (
+    Kind.KILL_WORKER,
+    Kind.KILL_BOTH,
+    Kind.FREEZE_WORKER,
+    Kind.BLACK_HOLE,
+    Kind.BLACK_HOLE_TO_SERVER,
+    Kind.BLACK_HOLE_TO_CLIENT,
+    Kind.RESET,
+    Kind.LOSE_CREATE,
+    Kind.LOSE_CLAIM,
+    Kind.END_SESSION,
+    Kind.KILL_SERVER,
+    Kind.FREEZE_SERVER,
+    Kind.RESTART_SERVER,
+)
+
+
+class Program(SimulatedWorker):
+    """Runs ``main(session)`` in a process of its own; when that returns, it is over."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, name: str, main: Callable[[Session], object]
+    ) -> None:
+        super().__init__(cluster, name, _nothing, has_guardian=False)
+        self._main = main
+        self._session: Session | None = None
+        self.is_done = False
+        cluster.workers.append(self)
+
+    @property
+    def session(self) -> Session | None:
+        return self._session
+
+    @property
+    def is_leading(self) -> bool:
+        return False
+
+    @property
+    def is_gone(self) -> bool:
+        return not self._starts or not self.process.alive
+
+    def start(self) -> None:
+        if not self.is_done:
+            super().start()
+
+    def _run(self) -> None:
+        process: Process = self.process
+        timeout_s = self.cluster.timeout_s
+        try:
+            self._session = connect(ADDRESS, timeout_s=timeout_s, connect_timeout_s=3 * timeout_s)
+        except LeaderqError:
+            process.exit(1)
+            return
+        self._main(self._session)
+        self._session.close()
+        self.is_done = True
+        process.exit(0)
+
+
+def _nothing() -> Any:
+    raise AssertionError("a program has no career")
+
+
+def keep_running(cluster: SimulatedCluster) -> None:
+    """Start every program, and start it again half a second after it was found dead."""
+    for one in cluster.workers:
+        one.start()
+    cluster.world.at(0.5, lambda: keep_running(cluster))
