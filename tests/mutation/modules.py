@@ -74,7 +74,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "kafka/test_letters_and_policies.py", "kafka/test_on_error.py"
     ),
     "leaderq.kafka.handling.crash_marks": _tests(
-        "kafka/test_crash_marks.py", "kafka/test_crash_marks_kept.py"
+        "kafka/test_crash_marks.py", "kafka/test_crash_marks_values.py"
     ),
     "leaderq.kafka.handling.rate_limit": _tests(
         "kafka/test_rate_limit_exact.py", "kafka/test_rate_limit.py"
