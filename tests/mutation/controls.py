@@ -64,9 +64,8 @@ REVIEWED = (
         "self._unclean = False",
         promise="unclean says that the term before ended without a hand-over",
         tests=(
-            "tests/simulation/"
-            "test_election_scenarios.py::test_bug_24_a_leaders_znode_goes_with_the_"
-            "close_of_its_session",
+            "tests/simulation/test_election_bugs_14_to_28.py"
+            "::test_bug_24_a_leaders_znode_goes_with_the_close_of_its_session",
         ),
     ),
     Control(

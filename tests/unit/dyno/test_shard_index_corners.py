@@ -183,7 +183,7 @@ def test_what_is_due_at_this_moment_is_due() -> None:
 
 def test_the_next_due_time_is_that_of_a_rest_once_it_rests() -> None:
     index = index_of(named(0, 100, 1))
-    assert (index.next_due_ms(50), index.next_due_ms(100)) == (100, 100)
+    assert [index.next_due_ms(now_ms) for now_ms in (50, 100, 150)] == [100, 100, 150]
     late = index_of(named(0, 400, 1))
     late.rested(rest_name(900, 1, named(0, 400, 1)))
     assert late.next_due_ms(50) == 900

@@ -246,7 +246,7 @@ def test_one_spoilt_byte_costs_no_record(window: int) -> None:
 @pytest.mark.parametrize("length", [1 << 31, 1 << 20, 0])
 def test_what_only_looks_like_a_head_is_passed_over(window: int, length: int) -> None:
     head = struct.pack("<IIQQI", length, 99, 6, 1, 0x51A7C300)
-    data = written(b"a") + head + b"\xff" * 9 + written(b"b", first_id=7)
+    data = written(b"a") + b"\xff" + head + b"\xff" * 9 + written(b"b", first_id=7)
     asked: list[int] = []
 
     def read(size: int, offset: int) -> bytes:
@@ -254,7 +254,7 @@ def test_what_only_looks_like_a_head_is_passed_over(window: int, length: int) ->
         return data[offset : offset + size]
 
     found = list(scan(read, ScanRange(0, len(data), SALT, 5, 99)))
-    assert (ids(found), spans(found)) == ([5, 7], [(29, 66, False)])
+    assert (ids(found), spans(found)) == ([5, 7], [(29, 67, False)])
     assert max(asked) <= len(data)
 
 
