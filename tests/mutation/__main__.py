@@ -42,7 +42,8 @@ def main() -> int:
     for module in chosen:
         only = {text for text in ids if text.startswith(module.removeprefix("leaderq.") + ":")}
         rows.append(_tried(module, options.jobs, only or None))
-    return _sum_up(rows)
+    failed = _sum_up(rows)
+    return failed if options.only else max(failed, _try_controls(CONTROLS, options.jobs))
 
 
 def _options() -> argparse.Namespace:

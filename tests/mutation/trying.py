@@ -13,8 +13,10 @@ import gc
 import importlib
 import importlib.abc
 import importlib.machinery
+import math
 import os
 import pickle
+import resource
 import signal
 import sys
 import threading
@@ -36,7 +38,9 @@ from mutation.operators import Edit, edits_of
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 4.0
-"""For the tests of one edit, above three times what they need without it."""
+"""Time of the processor for the tests of one edit, above twice what they need without it."""
+WAITS_S = 45.0
+"""What they may wait beside that: a busy machine is no verdict."""
 _REIMPORT = 77
 
 
@@ -83,7 +87,7 @@ def tried(module: str, tests: Sequence[str], jobs: int, only: set[str] | None = 
         raise RuntimeError(f"the tests of {module} cannot be run")
     again = {name for name, verdict in found.verdicts.items() if verdict is None}
     outside = [edit for edit in edits if not edit.is_inside or edit.id in again]
-    limit_s = LIMIT_S + 3 * found.took_s
+    limit_s = LIMIT_S + 2 * found.took_s
     codes = _each(
         [_imported_anew(module, path, tree, edit, tests, found.each_s) for edit in outside],
         jobs,
@@ -126,7 +130,7 @@ _OPTIONS = [
 
 
 def _verdict(code: int | None) -> Verdict:
-    if code is None:
+    if code in (None, -signal.SIGXCPU, -signal.SIGKILL):
         return Verdict.TIMED_OUT
     return Verdict.SURVIVED if code == 0 else Verdict.KILLED
 
@@ -210,7 +214,7 @@ class _Plugin:
                 self.tried.verdicts[edit.id] = None  # type: ignore[assignment]
             else:
                 self.tried.verdicts[edit.id] = Verdict.NOT_REACHED
-        codes = _each(runs, self._jobs, LIMIT_S + 3 * self.tried.took_s)
+        codes = _each(runs, self._jobs, LIMIT_S + 2 * self.tried.took_s)
         for edit, code in zip(reached, codes, strict=True):
             again = code == _REIMPORT or (code == 0 and self._runs_at_import(edit))
             self.tried.verdicts[edit.id] = None if again else _verdict(code)  # type: ignore[assignment]
@@ -264,7 +268,7 @@ def _baseline(items: Sequence[pytest.Item], path: str) -> _Baseline:
 
     for number, item in enumerate(items):
         lines.clear()
-        began_s = time.monotonic()
+        began_s = time.process_time()
         following = items[number + 1] if number + 1 < len(items) else None
         threading.settrace(trace)
         sys.settrace(trace)
@@ -273,7 +277,7 @@ def _baseline(items: Sequence[pytest.Item], path: str) -> _Baseline:
         threading.settrace(None)  # type: ignore[arg-type]
         if any(report.failed for report in reports):
             found.failed.append(number)
-        found.took_s.append(time.monotonic() - began_s)
+        found.took_s.append(time.process_time() - began_s)
         found.lines.append(set(lines))
     return found
 
@@ -400,14 +404,16 @@ def _in_child(work: Callable[[], Any]) -> Any:
 
 
 def _each(runs: Sequence[Callable[[], int]], jobs: int, limit_s: float) -> list[int | None]:
-    """The exit code of each of ``runs``, in a child of its own; None: it was too slow."""
+    """The exit code of each of ``runs``, in a child of its own that has ``limit_s`` of the
+    processor's time; None: it hung.
+    """
     codes: list[int | None] = [None] * len(runs)
     waiting = list(enumerate(runs))[::-1]
     running: dict[int, tuple[int, float]] = {}
     while waiting or running:
         while waiting and len(running) < jobs:
             number, run = waiting.pop()
-            running[_forked(run)] = (number, time.monotonic() + limit_s)
+            running[_forked(run, limit_s)] = (number, time.monotonic() + 3 * limit_s + WAITS_S)
         for pid, (number, until_s) in list(running.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
@@ -421,13 +427,15 @@ def _each(runs: Sequence[Callable[[], int]], jobs: int, limit_s: float) -> list[
     return codes
 
 
-def _forked(run: Callable[[], int]) -> int:
+def _forked(run: Callable[[], int], limit_s: float) -> int:
     pid = os.fork()
     if pid:
         return pid
     code = 1
     try:
         os.setpgid(0, 0)
+        used_s = math.ceil(time.process_time() + limit_s)
+        resource.setrlimit(resource.RLIMIT_CPU, (used_s, used_s + 5))
         _be_quiet()
         code = run()
     except BaseException:
