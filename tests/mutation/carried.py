@@ -264,7 +264,7 @@ CARRIED = (
         "if (group := 0) not in spared:",
         tests=(
             "tests/unit/running/"
-            "test_descendants.py::test_a_chain_of_processes_that_fork_and_end_is_ended",
+            "test_descendants.py::test_a_group_is_killed_whole_whoever_a_listing_has_missed",
         ),
     ),
     Control(

@@ -361,8 +361,8 @@ REVIEWED = (
         "if False:",
         promise="max_waiters: futures kept",
         tests=(
-            "tests/unit/producing/test_full_means_full.py",
-            "tests/unit/producing/test_buffered_producer.py",
+            "tests/unit/producing/test_spilling.py"
+            "::test_of_requests_in_the_journal_so_many_futures_are_kept_and_no_more",
         ),
     ),
     Control(
