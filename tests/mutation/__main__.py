@@ -12,8 +12,9 @@ from pathlib import Path
 import kafka  # noqa: F401  (imported once, for all processes that are forked)
 import kazoo.client  # noqa: F401
 
+from mutation.control import Control
 from mutation.controlling import run_controls
-from mutation.controls import CONTROLS, Control
+from mutation.controls import CONTROLS
 from mutation.equivalents import EQUIVALENT
 from mutation.modules import MODULES
 from mutation.operators import Edit
@@ -41,7 +42,8 @@ def main() -> int:
     for module in chosen:
         only = {text for text in ids if text.startswith(module.removeprefix("leaderq.") + ":")}
         rows.append(_tried(module, options.jobs, only or None))
-    return _sum_up(rows)
+    failed = _sum_up(rows)
+    return failed if options.only else max(failed, _try_controls(CONTROLS, options.jobs))
 
 
 def _options() -> argparse.Namespace:

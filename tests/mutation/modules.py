@@ -30,7 +30,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.dyno.transitions": _tests(
         "dyno/test_messages_as_bytes.py", "dyno/test_dyno_names_and_transitions.py"
     ),
-    "leaderq.dyno.index": _tests("dyno/test_shard_index.py"),
+    "leaderq.dyno.index": _tests("dyno/test_shard_index.py", "dyno/test_shard_index_corners.py"),
     "leaderq.dyno.message": _tests("dyno/test_messages_as_bytes.py"),
     "leaderq.dyno.layout": _tests("dyno/test_dyno_names_and_transitions.py"),
     "leaderq.queues.wire.names": _tests(

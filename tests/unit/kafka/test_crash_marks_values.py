@@ -129,6 +129,13 @@ def test_marks_that_cannot_be_read_are_logged_and_begun_again(
     assert decode(servers.data or b"", path=PATH) == CrashCounts({A: (5, 1)})
 
 
+def test_before_the_first_term_nothing_is_careful_and_nobody_has_died() -> None:
+    servers = Servers()
+    kept = marks(servers)
+    assert not kept.is_careful(A)
+    assert kept.before(Term(servers), record(5)) == 0
+
+
 def careful(servers: Servers, most: int = 3) -> tuple[Any, Term]:
     servers.data = encode(CrashCounts({A: (5, 1), B: (0, 0)}, {place(6): 2}))
     kept, term = marks(servers, most), Term(servers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import ssl
 from typing import Any
 
@@ -22,6 +23,7 @@ from leaderq.kafka.dead_letters.format import (
 )
 from leaderq.kafka.handling import on_error
 from leaderq.kafka.handling.on_error import (
+    DependencyUnavailable,
     Ending,
     HoldUp,
     HoldUps,
@@ -94,10 +96,20 @@ def test_the_causes_of_an_error_are_told_once_each() -> None:
     outer = raised(ValueError("one"), None, middle)
     expected = "one: caused by KeyError: 'two': caused by OSError: three"
     assert said(outer)["text"] == expected
+    inner.__cause__ = middle
+    assert said(outer)["text"] == expected
     inner.__cause__ = outer
     assert said(outer)["text"] == expected
     outer.__suppress_context__ = True
     assert said(outer)["text"] == "one"
+
+
+def test_an_error_whose_text_cannot_be_had_is_set_aside_like_any_other() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    assert said(Mute())["text"] == "(its text cannot be had: RuntimeError)"
 
 
 def test_a_long_text_is_cut_between_characters() -> None:
@@ -211,6 +223,8 @@ def test_only_and_except_decide_before_all_else() -> None:
     assert (only.is_outage(KeyError()), only.is_outage(ValueError())) == (False, True)
     assert OnError(except_=(KeyError,)).is_outage(KeyError())
     assert not OnError().is_outage(KeyError())
+    assert OnError().is_outage(DependencyUnavailable("x"))
+    assert not OnError().is_outage(io.UnsupportedOperation("x"))
 
 
 ABOUT_SERVERS = (
@@ -236,6 +250,7 @@ def test_errors_about_servers_are_not_blamed_on_records(error: Exception) -> Non
 
 def test_errors_of_ours_hold_what_they_are_about() -> None:
     assert ProcessDied(3).times == 3
+    assert str(ProcessDied(3)) == "the process died 3 times while handling this record"
     poison = PoisonRecord(record(), "odd")
     assert (poison.record, poison.why, str(poison)) == (
         record(),
@@ -316,6 +331,16 @@ def test_a_policy_that_cannot_be_is_refused_with_each_problem(given: Any, proble
     with pytest.raises(ConfigurationError) as refused:
         policy(given, "C")
     assert len(refused.value.problems) == problems
+
+
+def test_the_rest_of_a_policy_is_as_documented() -> None:
+    assert (on_error.BACKOFF_S, on_error.MAX_BACKOFF_S, on_error.DEATHS) == (0.5, 30.0, 3)
+    assert not policy("raise", "C").holds_up
+    assert policy(retry(1, 0), "C").backoff_s == 0.0
+    assert policy(retry(1, only=KeyError), "C").only == (KeyError,)
+    assert policy(retry(1, then=skip(except_=KeyError)), "C").except_ == (KeyError,)
+    with pytest.raises(ConfigurationError, match="cannot be; give one retry more attempts"):
+        policy(retry(1, then=retry), "C")  # type: ignore[arg-type]
 
 
 def test_letters_go_to_the_topic_that_was_asked_for_or_the_careers() -> None:

@@ -81,6 +81,20 @@ def test_bytes_wait_for_a_quantum_or_for_the_record_or_for_all_that_is_left(cloc
     assert played(limiter, clock, rows(None, size=50)) == [(0.5, 1)]
 
 
+def test_what_is_there_is_not_waited_for(clock: Clock) -> None:
+    limiter = RateLimiter(bytes_per_s=100, now=clock)
+    assert next(limiter.parts(rows(None, size=100)))[0] == 0.0
+    limiter = RateLimiter(records_per_s=20, now=clock)
+    assert played(limiter, clock, rows(*[None] * 20)) == [(0.0, 20)]
+    clock.at += 0.5
+    assert played(limiter, clock, rows(None, None)) == [(0.0, 2)]
+
+
+def test_a_record_without_a_key_is_free(clock: Clock) -> None:
+    limiter = RateLimiter(key_interval_s=1.0, now=clock)
+    assert played(limiter, clock, rows(None, "a", None)) == [(0.0, 3)]
+
+
 def test_a_key_waits_for_its_interval_and_others_do_not(clock: Clock) -> None:
     limiter = RateLimiter(key_interval_s=1.0, now=clock)
     assert played(limiter, clock, rows("a", "b", None, None, "a")) == [(0.0, 4), (1.0, 1)]

@@ -117,6 +117,10 @@ def test_no_more_is_polled_for_than_will_fit() -> None:
     assert buffer.room == 10
     buffer.add({A: rows(A, 20)}, 0.0)
     assert buffer.room == 4
+    assert ahead(max_records=500, max_bytes=100).room == 100
+    several = ahead(max_records=50, max_bytes=100)
+    several.add({A: rows(A, 10, 10)}, 0.0)
+    assert several.room == 8
     buffer.add({A: []}, 0.0)
     assert buffer.room == 4
     buffer.add({A: rows(A, 70, first=1)}, 0.0)

@@ -18,12 +18,14 @@ from leaderq.errors import (
 from leaderq.producing import (
     EVERY_ITEM,
     NO_SYNC,
+    Block,
     BufferState,
     Every,
     Interval,
     Journal,
     WhenFull,
 )
+from leaderq.producing.options import FullPolicy
 from leaderq.testing import eventually
 
 
@@ -45,6 +47,22 @@ def test_what_does_not_fit_into_memory_is_journaled_and_sent_in_order(
     eventually(lambda: one.state is BufferState.DIRECT)
     one.send("direct again")
     assert one.flush(30)
+
+
+@pytest.mark.parametrize("when_full", [WhenFull.RAISE, Block(0.0)])
+def test_of_requests_in_the_journal_so_many_futures_are_kept_and_no_more(
+    producer: Make, sink: ScriptedSink, tmp_path: Path, when_full: FullPolicy
+) -> None:
+    sink.now(is_away)
+    one = producer(journal=tmp_path, max_items=1, max_waiters=2, when_full=when_full)
+    kept = [one.submit(number) for number in range(3)]
+    with pytest.raises(BufferFull):
+        one.submit("more")
+    one.send("without a future")
+    sink.now(takes)
+    assert one.flush(30)
+    assert all(future.done() for future in kept)
+    assert sink.confirmed == [0, 1, 2, "without a future"]
 
 
 def test_order_within_keys_is_kept_over_workers_and_the_journal(

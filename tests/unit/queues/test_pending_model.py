@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from leaderq import chance
 from leaderq.queues.consuming import pending
 from leaderq.queues.consuming.pending import GRACE_MS, PendingNames, Share
-from leaderq.queues.wire.names import QueueKind
+from leaderq.queues.wire.names import QueueKind, prefix_for
 
 
 def plain(*numbers: int) -> list[str]:
@@ -69,7 +69,8 @@ def test_what_is_taken_is_what_a_look_at_everything_would_take(
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_taken_is_so_over_long_times_too(seed: int) -> None:
     draw = random.Random(seed)
-    follow([(draw.choice(STEP_KINDS), draw.randrange(13), draw.randrange(5)) for _ in range(150)])
+    kinds = [*STEP_KINDS[:-1] * 4, *STEP_KINDS]
+    follow([(draw.choice(kinds), draw.randrange(13), draw.randrange(5)) for _ in range(150)])
 
 
 def follow(  # noqa: C901 - a table of events
@@ -295,6 +296,43 @@ def test_names_of_members_not_at_work_are_taken_at_once_and_the_others_left() ->
     assert left == sorted([*theirs, *plain(2, 5, 8)])
 
 
+def test_what_was_taken_in_place_of_a_member_is_not_taken_again() -> None:
+    share = Share(0, 2)
+    share.note(won=plain(1), lost=[])
+    names = waiting(plain(1, 3))
+    names.take(9, 0, share)
+    assert names.take_instead(9, share) == plain(1, 3)
+    names.drop(plain(1, 3))
+    assert names.take_overdue(9, GRACE_MS) == []
+
+
+def test_what_came_after_the_last_listing_is_not_overdue_before_the_next() -> None:
+    names = waiting(plain(0))
+    names.add(plain(5)[0])
+    names.take(9, 0, Share(0, 2))
+    assert names.overdue_ms(0) == GRACE_MS
+    assert names.overdue_ms(GRACE_MS) is None
+    assert names.take_overdue(9, GRACE_MS) == []
+
+
+def test_a_freed_name_is_left_at_its_place() -> None:
+    names = waiting(plain(1, 3, 5, 7))
+    assert names.take(3, 0) == plain(1, 3, 5)
+    names.release(plain(1, 5))
+    names.take(9, 0, Share(0, 2))
+    names.release(plain(3))
+    names.take(9, 0, Share(0, 2))
+    assert names.take_overdue(9, GRACE_MS) == plain(1, 3, 5, 7)
+
+
+@pytest.mark.parametrize("name", ["queue-|a|0000000001", "queue-|b|0000000001"])
+def test_a_new_name_that_was_deleted_is_not_taken_whatever_orders_it(name: str) -> None:
+    names = waiting(["queue-|c|0000000009"], QueueKind.ID)
+    names.add(name)
+    names.discard(name)
+    assert names.take(9, 0) == ["queue-|c|0000000009"]
+
+
 def test_of_many_names_of_others_only_the_first_are_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -346,3 +384,32 @@ def test_one_member_at_work_takes_each_name_of_one_that_is_not(
     assert len(takers) == expected
     if expected:
         assert takers == [present[number // members % len(present)]]
+
+
+@pytest.mark.parametrize("kind", [QueueKind.PRIORITY, QueueKind.DELAY])
+def test_whatever_orders_a_queue_no_name_is_left_to_its_owner_for_more_than_50_ms(
+    kind: QueueKind,
+) -> None:
+    def named(rank: int, number: int) -> str:
+        words = {"priority": rank} if kind is QueueKind.PRIORITY else {"due_ms": rank + 1}
+        return f"{prefix_for(kind, **words)}{number:010d}"
+
+    listed = [named(0, 101), named(0, 103), named(0, 105), named(5, 3)]
+    names = waiting(listed, kind)
+    assert names.take(9, 20, Share(0, 2)) == []
+    assert (names.has_overdue(GRACE_MS - 1), names.overdue_ms(20)) == (False, GRACE_MS)
+    assert names.has_overdue(GRACE_MS)
+    assert names.take_overdue(9, GRACE_MS) == listed
+    assert not names.has_overdue(GRACE_MS)
+
+
+def test_what_came_later_is_left_to_its_owner_although_it_goes_first() -> None:
+    old, new = (f"{prefix_for(QueueKind.PRIORITY, priority=5 - at)}{at:010d}" for at in (1, 3))
+    names = waiting([old], QueueKind.PRIORITY)
+    names.add(new)
+    assert names.take(9, 0, Share(0, 2)) == []
+    assert names.take_overdue(9, GRACE_MS) == [old]
+    assert (names.has_overdue(GRACE_MS), names.overdue_ms(GRACE_MS)) == (False, None)
+    names.replace([new], now_ms=GRACE_MS)
+    names.take(9, GRACE_MS, Share(0, 2))
+    assert names.take_overdue(9, 2 * GRACE_MS) == [new]

@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+from leaderq.running import descendants
 from leaderq.running.descendants import (
     Started,
     StartedInTerm,
@@ -126,6 +127,17 @@ def test_a_chain_of_processes_that_fork_and_end_is_ended():
         assert children_of(root.pid) == known
         assert root.poll() is None
         root.kill()
+
+
+def test_a_group_is_killed_whole_whoever_a_listing_has_missed(monkeypatch):
+    with subprocess.Popen(PARENT, start_new_session=True) as parent:
+        eventually(lambda: descendants_of(parent.pid))
+        missed = descendants_of(parent.pid)
+        listed = {one for one in descendants_of(os.getpid()) if one.pid == parent.pid}
+        monkeypatch.setattr(descendants, "_below", lambda root: [(one.pid, one) for one in listed])
+        assert descendants.kill_below(os.getpid()) == listed
+        monkeypatch.undo()
+        eventually(lambda: not descendants.send(missed, 0))
 
 
 def test_who_is_spared_lives_on_and_what_it_has_started_does_not():
