@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import gzip
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from producing import PATH, at_every_point, numbered, stored
+from producing import PATH, numbered, stored
+from reply_rules import at_every_point
 
 from leaderq.errors import (
     ConfigurationError,
@@ -95,22 +96,6 @@ def test_one_by_one_as_one_and_many_at_once_are_stored_byte_for_byte_as_curator_
             "00010001010000000002",
             "0001000101000000017802",
         ]
-
-
-def test_any_iterable_is_streamed_in_order_and_memory_is_bounded(straight: Session) -> None:
-    most = 0
-
-    def stream(queue: DistributedQueue[bytes]) -> Iterator[bytes]:
-        nonlocal most
-        for item in numbered(20_000):
-            most = max(most, queue._putter.unsettled)
-            yield item
-
-    with DistributedQueue(straight, PATH) as queue:
-        assert queue.put_many(stream(queue)) == 20_000
-        assert queue.put_many(numbered(1000, 20_000)) == 1000
-        assert most <= 8192
-    assert stored(straight) == numbered(21_000)
 
 
 def test_compressed_items_are_one_gzip_member_each(straight: Session) -> None:
@@ -236,24 +221,6 @@ def test_whichever_reply_is_lost_each_item_is_stored_once_in_order(
         eventually(lambda: straight.children(f"{path}-meta/tallies") == [])
 
     assert at_every_point(proxy, scenario, proxied) >= (10 if background else 14)
-
-
-@pytest.mark.parametrize("fault", ["cut", "black_hole", "refuse"])
-def test_nothing_is_lost_doubled_or_reordered_when_connections_end(
-    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, fault: str
-) -> None:
-    # a black hole is found out after two thirds of it
-    session = opened(proxy.address, timeout_s=6.0)
-    with DistributedQueue(session, PATH, put_in_background=True) as queue:
-        for turn in range(6):
-            queue.put_many(numbered(300, 300 * turn))
-            if turn % 2:
-                getattr(proxy, fault)()
-                if fault != "cut":
-                    eventually(lambda: session.state is not SessionState.CONNECTED)
-                proxy.heal()
-        assert queue.flush_puts(60)
-    assert stored(straight) == numbered(1800)
 
 
 # -- time-outs and closing

@@ -7,11 +7,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
 from consumption import LOCKS, PATH, Seen
 from producing import numbered, stored
 
-from leaderq.errors import QueueClosed
 from leaderq.queues import (
     TEXT,
     BlockingQueueConsumer,
@@ -79,23 +77,6 @@ def test_the_builder_builds_all_four_with_the_same_settings(session: Session) ->
 
 
 # -- taking, pausing, looking
-
-
-def test_a_queue_without_a_consumer_gives_items_on_request_and_back_on_an_error(
-    session: Session,
-) -> None:
-    with DistributedQueue(session, PATH, lock_path=LOCKS, retry=QUICK) as queue:
-        assert queue.take(0.05) is None
-        queue.put(b"a")
-        with pytest.raises(ValueError, match="work"), queue.take(60):
-            raise ValueError("the work failed")
-        item = queue.take(60)
-        assert item is not None
-        assert (item.value, item.attempt) == (b"a", 2)
-        item.ack()
-        assert queue.take(0.05) is None
-    with pytest.raises(QueueClosed):
-        queue.take(0)
 
 
 def test_a_paused_queue_begins_nothing_until_it_is_resumed(session: Session) -> None:

@@ -95,20 +95,6 @@ def test_sharders_that_start_at_once_make_one_shard(sharder_of, opened, session)
     eventually(lambda: sum(one.is_leader for one in many) == 1)
 
 
-def test_when_the_leader_goes_another_makes_the_shards(sharder_of, opened, session):
-    by = opened()
-    first = sharder_of(by, new_queue_threshold=5)
-    first.start()
-    second = sharder_of(new_queue_threshold=5)
-    second.start()
-    eventually(lambda: first.is_leader and not second.is_leader)
-    by.close()
-    eventually(lambda: second.is_leader)
-    for _ in range(5):
-        second.get_queue().offer(b"x")
-    eventually(lambda: second.shard_count == 2)
-
-
 def test_a_java_leader_in_front_is_respected(sharder_of, opened, session):
     """Any candidate before ours leads; while it does, we add nothing, but use what is there."""
     session.ensure_path("/jobs-leader")

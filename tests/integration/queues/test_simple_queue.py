@@ -4,11 +4,11 @@ paths, several takers.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from producing import numbered
 
 from leaderq.errors import (
     ConfigurationError,
@@ -20,7 +20,6 @@ from leaderq.queues.simple_queue import SimpleDistributedQueue
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
-MULTI, MULTI_READ = 14, 22
 Open = Callable[..., Session]
 
 
@@ -37,17 +36,7 @@ def other(opened: Open) -> Iterator[SimpleDistributedQueue]:
         yield one
 
 
-def numbered(count: int) -> list[bytes]:
-    return [str(number).encode() for number in range(count)]
-
-
 # -- equivalents of Curator's TestSimpleDistributedQueue
-
-
-def test_an_item_offered_can_be_removed_and_taken_by_the_same_client_and_by_another(queue, other):
-    for takes in (queue.remove, other.remove, other.take):
-        queue.offer(b"hello")
-        assert takes() == b"hello"
 
 
 def test_polling_an_empty_queue_gives_nothing_when_the_time_is_up(queue):
@@ -109,29 +98,6 @@ def test_nothing_of_ours_is_left_below_the_path_or_beside_it(session):
 # -- several takers
 
 
-def test_each_item_goes_to_one_of_many_takers_that_wait(queue, opened):
-    takers = [SimpleDistributedQueue(opened(), "/queue") for _ in range(5)]
-    lock = threading.Lock()
-    got: list[bytes] = []
-
-    def take_all(taker: SimpleDistributedQueue) -> None:
-        while (item := taker.take()) != b"end":
-            with lock:
-                got.append(item)
-
-    with ThreadPoolExecutor(10) as pool:
-        for taker in takers * 2:
-            pool.submit(take_all, taker)
-        for number in range(60):
-            queue.offer(b"%d" % number)
-            if number % 3 == 0:  # each third comes to a queue that is empty
-                eventually(lambda number=number: len(got) == number + 1, interval_s=0.001)
-        queue.offer_many([b"end"] * 10)
-    assert sorted(got) == sorted(numbered(60))
-    for taker in takers:
-        assert taker.close(60.0)
-
-
 # -- its end
 
 
@@ -171,9 +137,3 @@ def test_a_queue_needs_a_path_of_its_own(session):
             SimpleDistributedQueue(session, path)
     with pytest.raises(ConfigurationError):
         SimpleDistributedQueue(session, "/queue").poll_many(0)
-
-
-def test_large_items_are_read_few_at_a_time(queue, other):
-    items = [bytes([number]) * 200_000 for number in range(12)]
-    queue.offer_many(items)
-    assert [other.poll() for _ in items] == items
