@@ -97,7 +97,7 @@ PROMISES = {
     "a reply from ZooKeeper is lost, at any point": [
         f"{QUEUES}put.py::test_whichever_reply_is_lost_each_item_is_stored_once_in_order",
         f"{QUEUES}consuming_lost_replies.py"
-        "::test_a_lost_reply_at_any_point_loses_nothing_and_doubles_nothing[with-locks]",
+        "::test_a_lost_reply_at_any_point_loses_nothing_and_doubles_nothing",
         f"{QUEUES}sequenced_writer.py"
         "::test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order",
         f"{QUEUES}simple_queue_faults.py"
