@@ -17,7 +17,7 @@ from leaderq.coalescing import (
     TokenStage,
     TrafficState,
 )
-from leaderq.errors import ConfigurationError, CoordinatorClosed, WaitTimedOut, WouldDeadlock
+from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
 from leaderq.testing import eventually
 
 
@@ -379,22 +379,6 @@ def test_what_was_done_is_counted():
         1,
         1,
     )
-
-
-@pytest.mark.parametrize(
-    ("rules", "problem"),
-    [
-        ({"waiters": -1}, "waiters is -1"),
-        ({"waiters": 0, "overflow": Overflow.REPLACE_OLDEST}, "nobody waits"),
-        ({"overflow": "replace"}, "an Overflow, or a function"),
-        ({"timeout_s": -2}, "timeout_s is -2"),
-        ({"safe_timeout_s": -1}, "safe_timeout_s is -1"),
-        ({"idle": KeepIdle(0)}, "cap of idle keys is 0"),
-    ],
-)
-def test_rules_that_do_not_fit_together_are_refused(rules, problem):
-    with pytest.raises(ConfigurationError, match=problem):
-        QueueCoordinator(**rules)
 
 
 class TestFinalizers:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from turns import TIMES
 
 from leaderq.clock import now_s
 from leaderq.coalescing import (
@@ -154,17 +153,3 @@ def test_a_cancelled_task_leaves_no_stale_cache(form, when):
         assert await coordinator.drain(10) == ()
 
     asyncio.run(main())
-
-
-# -- the history of a crowd ---------------------------------------------------------------------
-
-
-def crowd(count: int, life: Callable[[int], None]) -> None:
-    threads = [
-        threading.Thread(target=life, args=(number,), daemon=True) for number in range(count)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120 * TIMES)
-        assert not thread.is_alive(), "a thread is stuck"

@@ -83,15 +83,6 @@ def test_a_function_that_returns_work_for_somebody_else_to_do_is_told_and_keeps_
     assert coordinator.state("k") is TrafficState.INIT
 
 
-# -- threads that are killed
-
-
-# -- calls back into the coordinator
-
-
-# -- keys
-
-
 # -- times
 
 
@@ -113,9 +104,6 @@ def test_what_is_no_time_is_refused_by_all_that_take_one(wrong: Any) -> None:
         with pytest.raises(ConfigurationError):
             call()
     assert coordinator.stats().runs == 0
-
-
-# -- loops that end
 
 
 # -- forks
@@ -166,6 +154,3 @@ def test_a_forked_child_has_no_keys_whatever_its_parent_was_doing() -> None:
     for thread in threads:
         thread.join(WAIT_S)
     assert mine and coordinator.dequeue(mine)
-
-
-# -- the thread that ends debounce windows and evicts

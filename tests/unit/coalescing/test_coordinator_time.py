@@ -16,7 +16,6 @@ from leaderq.coalescing import (
     TokenStage,
     TrafficState,
 )
-from leaderq.errors import ConfigurationError
 from leaderq.testing import eventually
 
 
@@ -157,15 +156,3 @@ class TestDebounce:
             outcomes = set(pool.map(work, range(8)))
         assert EnqueueOutcome.BLOCK in outcomes and EnqueueOutcome.ACCEPT not in outcomes
         assert coordinator.drain(10) == ()
-
-    @pytest.mark.parametrize(
-        "rules",
-        [
-            {"debounce": Debounce(2, 1)},
-            {"debounce": Debounce(0, 1)},
-            {"debounce": Debounce(1, 2), "waiters": 0},
-        ],
-    )
-    def test_what_cannot_be_is_refused(self, rules):
-        with pytest.raises(ConfigurationError):
-            QueueCoordinator(**rules)

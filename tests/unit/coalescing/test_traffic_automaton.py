@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -38,12 +37,6 @@ def test_the_table_holds_row_by_row(waiters, line, event, owner, after, answer, 
     assert getattr(automaton, event)(owner) is answer
     assert automaton.state is after
     assert automaton.line == tuple(line_after)
-
-
-def test_a_declined_request_leaves_the_automaton_in_block_as_it_was():
-    automaton = TrafficAutomaton(line="ab")
-    assert [automaton.enqueue(owner) for owner in "cdc"] == [DECLINE] * 3
-    assert (automaton.state, automaton.head, automaton.waiting) == (BLOCK, "a", ("b",))
 
 
 def test_a_newcomer_displaces_whoever_has_waited_longest_and_waits_last():
@@ -137,25 +130,3 @@ class AnyEvents(RuleBasedStateMachine):
 
 
 TestAnyEvents = AnyEvents.TestCase
-
-
-@given(st.lists(st.sampled_from("+-"), max_size=60), st.integers(0, 3))
-def test_every_declined_request_is_followed_by_a_run_that_begins_after_it(events, waiters):
-    """Time is the number of the event; a request is covered if, after all are done, a run began
-    later than it came (or then).
-    """
-    automaton: TrafficAutomaton[int] = TrafficAutomaton(waiters)
-    began: list[int] = []
-    declined: list[int] = []
-    for now, event in enumerate([*events, *"-" * (waiters + 1)]):
-        if event == "+":
-            outcome = automaton.enqueue(now)
-            began += [now] * (outcome is ACCEPT)
-            declined += [now] * (outcome is DECLINE)
-        elif (
-            automaton.head is not None
-            and automaton.dequeue(automaton.head) is Departure.HANDED_OVER
-        ):
-            began.append(now)
-    assert automaton.state is INIT
-    assert waiters == 0 or all(any(start > came for start in began) for came in declined)

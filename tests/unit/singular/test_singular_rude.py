@@ -17,9 +17,6 @@ class Rude(BaseException):
     """Not an Exception, and nothing that anybody expects."""
 
 
-# -- posts by signal handlers and finalizers, in whatever they interrupt ------------------------
-
-
 # -- what handlers, listeners and callbacks raise --------------------------------------------------
 
 
@@ -67,9 +64,3 @@ def test_what_is_no_time_is_refused_whether_the_queue_is_full_or_not(wrong: Any)
             with pytest.raises(ConfigurationError, match="timeout_s"):
                 asyncio.run(ask_async("a", timeout_s=wrong))  # type: ignore[arg-type]
         assert queue.stats().accepted == 0
-
-
-# -- loops that end
-
-
-# -- threads that are killed
