@@ -9,7 +9,7 @@ import pytest
 from held import WAIT_S, Held
 
 from leaderq.clock import now_s
-from leaderq.errors import QueueClosed, QueueFull
+from leaderq.errors import QueueFull
 from leaderq.singular import SingularUpdateQueue
 
 
@@ -92,21 +92,3 @@ def test_a_task_cancelled_while_it_waits_for_room_leaves_nothing_behind() -> Non
         asyncio.run(use(queue))
         held.go.set()
     assert held.applied == ["a", "b"]
-
-
-def test_closing_refuses_a_call_that_waits_for_room() -> None:
-    held = Held()
-
-    async def use(queue: SingularUpdateQueue[str, str]) -> None:
-        queue.post("a")
-        await asyncio.to_thread(held.begun.wait, WAIT_S)
-        queue.post("b")
-        task = asyncio.create_task(queue.call("c"))
-        await until(lambda: queue.stats().waiting)
-        assert not queue.close(timeout_s=0)
-        with pytest.raises(QueueClosed):
-            await task
-
-    with SingularUpdateQueue(held, capacity=1) as queue:
-        asyncio.run(use(queue))
-        held.go.set()
