@@ -8,8 +8,8 @@ import asyncio
 import itertools
 
 import pytest
+from tasks import until
 
-from leaderq.clock import now_s
 from leaderq.coalescing import (
     AsyncQueueCoordinator,
     EnqueueOutcome,
@@ -18,14 +18,6 @@ from leaderq.coalescing import (
     TrafficState,
 )
 from leaderq.errors import WouldDeadlock
-
-
-async def until(fact) -> None:
-    """Wait for a fact without holding up the loop."""
-    ends_s = now_s() + 60
-    while not fact():
-        assert now_s() < ends_s, "it never came true"
-        await asyncio.sleep(0.005)
 
 
 def test_one_task_runs_one_waits_and_the_rest_are_declined():

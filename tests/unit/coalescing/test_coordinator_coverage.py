@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 
 import pytest
+from tasks import until
 
-from leaderq.clock import now_s
 from leaderq.coalescing import (
     AsyncQueueCoordinator,
     EnqueueOutcome,
@@ -19,12 +18,6 @@ from leaderq.coalescing import (
     Refusal,
     TrafficState,
 )
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(8) as pool:
-        yield pool
 
 
 class Origin:
@@ -101,13 +94,6 @@ def test_a_cover_that_fails_is_logged_and_gives_the_key_back(caplog):
 
 
 # -- tasks -------------------------------------------------------------------------------------
-
-
-async def until(fact: Callable[[], object]) -> None:
-    ends_s = now_s() + 60
-    while not fact():
-        assert now_s() < ends_s, "it never came true"
-        await asyncio.sleep(0.002)
 
 
 @pytest.mark.parametrize("form", ["coalesced", "hold"])

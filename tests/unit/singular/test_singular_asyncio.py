@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 from held import WAIT_S, Held
+from tasks import until
 
-from leaderq.clock import now_s
 from leaderq.errors import QueueFull
 from leaderq.singular import SingularUpdateQueue
-
-
-async def until(fact: Callable[[], object]) -> None:
-    """Wait for a fact, looked at on the loop, without holding the loop up. (What is asked of a
-    thread comes back by ``call_soon_threadsafe``, with which a test plays.)
-    """
-    ends_s = now_s() + WAIT_S
-    while not fact():
-        assert now_s() < ends_s
-        await asyncio.sleep(0.001)
 
 
 def test_a_ticket_can_be_awaited_gathered_and_wrapped() -> None:
