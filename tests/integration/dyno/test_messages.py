@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -18,11 +19,13 @@ def texts(deliveries: list) -> list[str]:
 
 
 def test_what_is_due_comes_by_priority_and_then_in_order(session: Session) -> None:
+    before = set(threading.enumerate())
     with DynoQueue(session, "/d") as queue:
         for number, priority in enumerate([5, 0, 5, 3, 0]):
             queue.push(Message(payload=b"%d-%d" % (priority, number), priority=priority))
         popped = queue.pop(5, 5)
         assert texts(popped) == ["0-1", "0-4", "3-3", "5-0", "5-2"]
+        assert all(thread.daemon for thread in set(threading.enumerate()) - before)
         assert queue.ack(popped) == [None] * 5
         assert queue.pop(1) == []
         assert queue.shard_sizes() == {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}

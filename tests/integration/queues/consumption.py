@@ -7,15 +7,18 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import Consumption
 from leaderq.queues.wire.names import QueueKind, prefix_for
 from leaderq.queues.wire.payload import encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Session
+from leaderq.zookeeper import Create, Session, end_session
 
 PATH, LOCKS = "/q", "/q-locks"
+LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
 
 
 def fill(
@@ -105,3 +108,9 @@ def consuming(
 def is_empty(session: Session, path: str = PATH) -> bool:
     """Whether the queue holds nothing."""
     return not session.children(path)
+
+
+def expire(session: Session, address: str) -> None:
+    """End a session on the servers, behind its owner's back."""
+    assert session.credentials is not None
+    assert end_session(address, session.credentials, timeout_s=60.0)

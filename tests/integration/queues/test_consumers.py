@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from consumption import LOCKS, PATH, Held, Seen, consuming, fill, is_empty
+from consumption import LOCKS, PATH, Held, Seen, consuming, expire, fill, is_empty
 
 from leaderq.queues.consumers import QueueConsumer, QueueOptions
 from leaderq.queues.consuming import Consumption
@@ -14,15 +14,7 @@ from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
 from leaderq.threads import Retry
-from leaderq.zookeeper import Session, SessionState, end_session
-
-
-def end(session: Session, address: str) -> None:
-    """End a session on the servers, behind its owner's back."""
-    credentials = session.credentials
-    assert credentials is not None
-    assert end_session(address, credentials, timeout_s=60.0)
-
+from leaderq.zookeeper import Session, SessionState
 
 # ---- many at once
 
@@ -59,7 +51,7 @@ def test_what_a_dead_consumer_held_goes_to_an_idle_one(
         with consuming(living, seen):
             eventually(lambda: len(living.children(f"{PATH}-meta/members")) == 2)
             assert seen.values == []
-            end(dying, address)
+            expire(dying, address)
             assert seen.wait_for(1) == [b"a"]
             eventually(lambda: is_empty(living))
             held.released.set()

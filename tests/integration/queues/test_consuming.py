@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from consumption import LOCKS, PATH, Seen, consuming, fill, is_empty
+from consumption import LOCKING, LOCKS, PATH, Seen, consuming, expire, fill, is_empty
 
 from leaderq.errors import (
     BadVersion,
@@ -18,10 +18,9 @@ from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_for
 from leaderq.testing import eventually
 from leaderq.threads import Retry
-from leaderq.zookeeper import Create, Session, SessionState, SetData, end_session
+from leaderq.zookeeper import Create, Session, SessionState, SetData
 
 QUICK = Retry(attempts=3, first_s=0.01, jitter=0)
-LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
 
 
 # ---- order
@@ -125,14 +124,12 @@ def test_an_acknowledgement_after_the_session_is_over_writes_nothing(
     opened: Callable[[], Session], address: str
 ) -> None:
     mine, other = opened(), opened()
-    mine_credentials = mine.credentials
-    assert mine_credentials is not None
     fill(other, [b"a"])
     with consuming(mine) as queue, consuming(other) as next_one:
         item = queue.take(60)
         states: list[SessionState] = []
         mine.add_listener(states.append)
-        assert end_session(address, mine_credentials, timeout_s=60.0)
+        expire(mine, address)
         again = next_one.take(60)
         assert again.value == b"a"
         eventually(lambda: SessionState.LOST in states)

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 import pytest
-from consumption import PATH, Flaky, Seen, consuming, fill, is_empty
+from consumption import LOCKING, PATH, Flaky, Seen, consuming, fill, is_empty
 
 from leaderq.queues import DistributedQueue
 from leaderq.queues.serializers import JSON
@@ -17,7 +17,6 @@ from leaderq.threads import Retry
 from leaderq.zookeeper import Session
 
 QUICK = Retry(attempts=3, first_s=0.01, jitter=0)
-LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
 
 
 @LOCKING

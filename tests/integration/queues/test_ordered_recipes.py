@@ -12,23 +12,11 @@ from consumption import PATH
 from leaderq.errors import ConfigurationError
 from leaderq.queues import (
     DistributedDelayQueue,
-    DistributedPriorityQueue,
 )
 from leaderq.queues.wire.names import due_ms_of
 from leaderq.zookeeper import Session
 
 # -- TestDistributedPriorityQueue
-
-
-def test_a_priority_that_java_cannot_hold_is_refused(session: Session) -> None:
-    with DistributedPriorityQueue(session, PATH) as queue:
-        for bad in (2**31, -(2**31) - 1, 1.5, True):
-            with pytest.raises(ConfigurationError):
-                queue.put(b"a", bad)  # type: ignore[arg-type]
-        assert queue.put_multi([b"a", b"b"], -1)
-        for value in (b"a", b"b"):
-            with queue.take(60) as item:
-                assert item.value == value
 
 
 # -- TestDistributedDelayQueue

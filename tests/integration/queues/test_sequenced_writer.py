@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from consumption import expire
 from reply_rules import at_every_point, is_multi
 
 from leaderq.errors import (
@@ -17,10 +18,10 @@ from leaderq.errors import (
     QueueClosed,
     SessionExpired,
 )
-from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.testing import FaultProxy, eventually
 from leaderq.writing import SequencedWriter
 from leaderq.writing.writer import sweep
-from leaderq.zookeeper import Create, Delete, Session, end_session
+from leaderq.zookeeper import Create, Delete, Session
 
 OWN = "/meta/tally"
 KINDS = pytest.mark.parametrize("ephemeral", [False, True], ids=["persistent", "ephemeral"])
@@ -28,7 +29,7 @@ Open = Callable[..., Session]
 
 
 @pytest.fixture
-def straight(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Open) -> Session:
+def straight(opened: Open) -> Session:
     session = opened()
     session.ensure_path("/q")
     return session
@@ -88,7 +89,7 @@ def test_a_refused_group_fails_alone_with_its_own_error_and_the_others_keep_thei
 
 @KINDS
 def test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order(
-    straight: Session, proxy: FaultProxy, znode_root: str, opened: Open, ephemeral: bool
+    straight: Session, proxy: FaultProxy, opened: Open, ephemeral: bool
 ) -> None:
     session = opened(proxy.address)
 
@@ -111,21 +112,15 @@ def test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order(
 
 
 def test_a_persistent_tally_goes_on_in_the_next_session_knowing_what_the_last_one_did(
-    zookeeper_server: ZooKeeperServer,
-    straight: Session,
-    proxy: FaultProxy,
-    znode_root: str,
-    opened: Open,
+    address: str, straight: Session, proxy: FaultProxy, opened: Open
 ) -> None:
     session = opened(proxy.address)
     tally = SequencedWriter(session, OWN)
     tally.open()
-    credentials = session.credentials
     proxy.drop_reply_to(is_multi)
     futures = tally.submit_all(creates(0, 3))
     eventually(lambda: proxy.dropped == 1)
-    assert credentials is not None
-    assert end_session(zookeeper_server.address, credentials, timeout_s=60.0)
+    expire(session, address)
     futures += tally.submit_all(creates(3, 2))
     assert results(futures)[:3] == [None, None, None]
     assert lying(straight) == list(range(5))
@@ -133,23 +128,17 @@ def test_a_persistent_tally_goes_on_in_the_next_session_knowing_what_the_last_on
 
 
 def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(
-    zookeeper_server: ZooKeeperServer,
-    straight: Session,
-    proxy: FaultProxy,
-    znode_root: str,
-    opened: Open,
+    address: str, straight: Session, proxy: FaultProxy, opened: Open
 ) -> None:
     session = opened(proxy.address)
     tally = SequencedWriter(session, OWN, ephemeral=True, window=1)
     tally.open()
-    credentials = session.credentials
     # and not a reply lost, after which the tally might ask before the session is ended
     proxy.freeze_direction("to_client")
     doubtful = tally.submit_all(creates(0, 3))
     unsent = tally.submit_all(creates(3, 2))
     eventually(lambda: lying(straight) == [0, 1, 2])
-    assert credentials is not None
-    assert end_session(zookeeper_server.address, credentials, timeout_s=60.0)
+    expire(session, address)
     proxy.cut()
     proxy.heal()
     assert all(isinstance(future.exception(60), ConnectionLost) for future in doubtful)

@@ -13,7 +13,6 @@ import pytest
 
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues import (
-    DistributedQueue,
     QueueSharder,
     SimpleDistributedQueue,
 )
@@ -28,32 +27,7 @@ def shards(session: Session) -> list[str]:
     return [name for name in session.children("/jobs") if is_shard(name)]
 
 
-def depths(session: Session) -> list[int]:
-    stats = [session.exists(f"/jobs/{name}") for name in shards(session)]
-    return [stat.num_children for stat in stats if stat is not None]
-
-
 # -- equivalents of Curator's TestQueueSharder
-
-
-def test_items_are_spread_evenly_over_as_many_shards_as_they_need(sharder_of, session):
-    """The threshold is looked at now and then, so a shard is filled somewhat above it; never much
-    below.
-    """
-    one = sharder_of(
-        allocator=DistributedQueue, new_queue_threshold=100, threshold_check_s=0.01, max_queues=50
-    )
-    one.start()
-    for number in range(100):
-        known = one.shard_count
-        for _ in range(10):
-            one.get_queue().put(b"%d" % number)
-        if min(depths(session)) >= 100:
-            eventually(lambda known=known: one.shard_count > known)
-    found = sorted(depths(session))
-    assert sum(found) == 1000
-    assert all(depth >= 90 for depth in found[1:])  # the last one may just have been made
-    assert 5 <= len(found) <= 11
 
 
 # -- the wire

@@ -39,12 +39,6 @@ def other(opened: Open) -> Iterator[SimpleDistributedQueue]:
 # -- equivalents of Curator's TestSimpleDistributedQueue
 
 
-def test_polling_an_empty_queue_gives_nothing_when_the_time_is_up(queue):
-    assert queue.poll(timeout_s=0.2) is None
-    assert queue.poll() is None
-    assert queue.take(timeout_s=0.1) is None
-
-
 def test_an_empty_queue_has_no_element_and_removing_from_it_is_an_error(queue, other):
     queue.offer_many(numbered(10))
     for _ in range(10):
@@ -67,13 +61,6 @@ def test_a_taker_waits_for_an_item_and_is_woken(queue, other, times):
 
 
 # -- the wire
-
-
-def test_znodes_are_named_and_filled_as_curators(queue, session):
-    queue.offer_many([b"\x00raw", b""])
-    assert sorted(session.children("/queue")) == ["qn-0000000000", "qn-0000000001"]
-    assert session.get("/queue/qn-0000000000")[0] == b"\x00raw"
-    assert queue.poll_many(5) == [b"\x00raw", b""]
 
 
 def test_foreign_children_are_left_alone(queue, session):

@@ -9,13 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from consumption import expire
 from producing import numbered
 from reply_rules import at_every_point, is_multi
 
 from leaderq.errors import ConnectionLost, NotConnected
 from leaderq.queues.simple_queue import SimpleDistributedQueue
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session, end_session
+from leaderq.zookeeper import Session
 
 
 @pytest.fixture
@@ -75,19 +76,15 @@ def test_whichever_reply_is_lost_each_item_is_stored_once_and_taken_once(proxy, 
     assert at_every_point(proxy, taken_once, session) > 20
 
 
-def test_an_item_is_taken_once_although_the_session_ends_while_it_is(
-    zookeeper_server, proxy, opened, znode_root
-):
+def test_an_item_is_taken_once_although_the_session_ends_while_it_is(address, proxy, opened):
     session = opened(proxy.address, timeout_s=10.0)
     with SimpleDistributedQueue(session, "/queue") as queue, ThreadPoolExecutor(1) as pool:
         queue.offer_many(numbered(3))
         assert queue.poll() == b"0"
-        credentials = session.credentials
         proxy.drop_reply_to(is_multi)
         taken = pool.submit(queue.take)
         eventually(lambda: proxy.dropped == 1)
-        assert credentials is not None
-        assert end_session(zookeeper_server.address, credentials, timeout_s=60.0)
+        expire(session, address)
         assert taken.result(60) == b"1"
         assert queue.take(timeout_s=60) == b"2"
 
