@@ -45,9 +45,6 @@ def popped(queue: DynoQueue) -> Delivery:
     return one
 
 
-# -- what was taken away or put there by hand -----------------------------------------------------
-
-
 @pytest.mark.parametrize("how", ["ack", "kill", "remove", "clear"])
 def test_a_message_whose_id_was_deleted_by_hand_can_be_settled(session: Session, how: str) -> None:
     with DynoQueue(session, D) as queue:
@@ -175,9 +172,6 @@ def test_a_result_is_written_with_the_acknowledgement_or_neither(session: Sessio
         assert session.exists("/own/other") is None
 
 
-# -- processes and connections --------------------------------------------------------------------
-
-
 def test_a_queue_is_of_no_use_in_a_fork_and_does_not_hang_there(session: Session) -> None:
     with DynoQueue(session, D) as queue:
         queue.pop(1)
@@ -216,9 +210,6 @@ def test_a_pop_that_waits_ends_with_its_queue_or_its_session(opened: Open) -> No
         with pytest.raises((QueueClosed, SessionClosed)):
             queue.pop(1)
         queue.close()
-
-
-# -- the Worker -----------------------------------------------------------------------------------
 
 
 def raising(error: BaseException) -> Callable[[Delivery], None]:
@@ -306,6 +297,3 @@ def test_a_message_of_a_handler_that_hangs_passes_to_another_when_its_time_is_ov
         assert not worker.stop(0.1)  # one handler still hangs
         hanging.set()
         assert worker.stop(None)
-
-
-# -- heartbeats -----------------------------------------------------------------------------------

@@ -16,8 +16,6 @@ from leaderq.testing import eventually
 from leaderq.threads import Retry
 from leaderq.zookeeper import Session, SessionState
 
-# ---- many at once
-
 
 def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session: Session) -> None:
     fill(session, [b"%02d" % number for number in range(20)])
@@ -55,9 +53,6 @@ def test_what_a_dead_consumer_held_goes_to_an_idle_one(
             assert seen.wait_for(1) == [b"a"]
             eventually(lambda: is_empty(living))
             held.released.set()
-
-
-# ---- the life of a consumer
 
 
 def test_pausing_stops_what_is_not_begun_and_an_operator_can_do_it_too(session: Session) -> None:
@@ -120,6 +115,3 @@ def test_a_queue_consumer_hears_of_the_connection(session: Session) -> None:
         )
         fill(session, [b"a"])
         assert hearing.seen.wait_for(1) == [b"a"]
-
-
-# ---- two of Curator's windows

@@ -23,9 +23,6 @@ from leaderq.zookeeper import Create, Session, SessionState, SetData
 QUICK = Retry(attempts=3, first_s=0.01, jitter=0)
 
 
-# ---- order
-
-
 @LOCKING
 def test_items_come_in_the_order_in_which_they_were_put_and_leave_nothing_behind(
     session: Session, lock: bool, monkeypatch: pytest.MonkeyPatch
@@ -67,9 +64,6 @@ def test_nothing_is_delivered_before_it_is_due_and_equal_times_keep_the_order_of
         assert len(session.children(PATH)) == 1 or eventually(
             lambda: len(session.children(PATH)) == 1
         )
-
-
-# ---- taking
 
 
 @LOCKING

@@ -16,11 +16,6 @@ from leaderq.queues import (
 from leaderq.queues.wire.names import due_ms_of
 from leaderq.zookeeper import Session
 
-# -- TestDistributedPriorityQueue
-
-
-# -- TestDistributedDelayQueue
-
 
 def test_times_are_given_as_a_delay_a_datetime_or_seconds(session: Session) -> None:
     with DistributedDelayQueue(session, PATH) as queue:

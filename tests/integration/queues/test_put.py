@@ -69,9 +69,6 @@ def cut_off(proxy: FaultProxy, session: Session) -> None:
     eventually(lambda: session.state is not SessionState.CONNECTED)
 
 
-# -- what is stored
-
-
 def test_one_by_one_as_one_and_many_at_once_are_stored_byte_for_byte_as_curator_would(
     session: Session,
 ) -> None:
@@ -163,9 +160,6 @@ def test_listeners_hear_of_each_item_and_of_each_failure_and_may_put_themselves(
     assert (ledger.failed, deaf.completed) == ([], [])
 
 
-# -- faults
-
-
 @pytest.mark.parametrize("background", [False, True])
 def test_whichever_reply_is_lost_each_item_is_stored_once_in_order(
     session: Session, proxy: FaultProxy, proxied: Session, background: bool
@@ -254,6 +248,3 @@ def test_a_full_queue_lets_a_put_wait_and_takes_it_when_there_is_room(session: S
         assert stored(session) == [b"1", b"2"]
         assert queue.put_many([b"3", b"4"], timeout_s=0.1) == 0
         assert not queue.put_multi([b"3", b"4"], timeout_s=0.1)
-
-
-# -- Curator's own tests

@@ -24,9 +24,6 @@ from leaderq.zookeeper import Session
 QUICK = Retry(attempts=10, first_s=0.01)
 
 
-# -- BlockingQueueConsumer, QueueConsumer, QueueBuilder
-
-
 def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(
     session: Session,
 ) -> None:
@@ -74,9 +71,6 @@ def test_the_builder_builds_all_four_with_the_same_settings(session: Session) ->
     ):
         queue.put_many(["a", "b", "c"])
         eventually(lambda: sum(map(len, batches)) == 3)
-
-
-# -- taking, pausing, looking
 
 
 def test_a_paused_queue_begins_nothing_until_it_is_resumed(session: Session) -> None:

@@ -26,9 +26,6 @@ Open = Callable[..., Session]
 QUICK = Retry(attempts=10, first_s=0.01)
 
 
-# -- TestDistributedQueue
-
-
 @pytest.mark.parametrize(
     "mode, calls", [(ErrorMode.REQUEUE, 2), (ErrorMode.KEEP, 2), (ErrorMode.DELETE, 1)]
 )
@@ -65,9 +62,6 @@ def test_two_producers_and_one_getter_see_a_hundred_items_once_each(
         for one in producers:
             one.close()
     assert len(seen.values) == 100
-
-
-# -- TestDistributedIdQueue
 
 
 def test_an_item_in_process_is_not_removed_and_others_are(session: Session) -> None:

@@ -27,12 +27,6 @@ def shards(session: Session) -> list[str]:
     return [name for name in session.children("/jobs") if is_shard(name)]
 
 
-# -- equivalents of Curator's TestQueueSharder
-
-
-# -- the wire
-
-
 def test_shards_and_candidates_are_named_as_curators_and_nothing_else_is_below_the_root(
     sharder_of, session
 ):
@@ -48,9 +42,6 @@ def test_shards_and_candidates_are_named_as_curators_and_nothing_else_is_below_t
     one.close()
     assert session.children("/jobs-leader") == []
     assert len(shards(session)) == 1
-
-
-# -- who makes shards
 
 
 def test_sharders_that_start_at_once_make_one_shard(sharder_of, opened, session):
@@ -100,9 +91,6 @@ def test_an_allocator_that_fails_fails_the_start_and_leaves_the_line(sharder_of,
     assert session.children("/jobs-leader") == []
     with pytest.raises(QueueClosed, match="not started"):
         one.get_queue()
-
-
-# -- its life
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,6 @@ def other(opened: Open) -> Iterator[SimpleDistributedQueue]:
         yield one
 
 
-# -- equivalents of Curator's TestSimpleDistributedQueue
-
-
 def test_an_empty_queue_has_no_element_and_removing_from_it_is_an_error(queue, other):
     queue.offer_many(numbered(10))
     for _ in range(10):
@@ -60,9 +57,6 @@ def test_a_taker_waits_for_an_item_and_is_woken(queue, other, times):
             assert taken.result(60) == b"%d" % number
 
 
-# -- the wire
-
-
 def test_foreign_children_are_left_alone(queue, session):
     session.ensure_path("/queue/foreign")
     session.create("/queue/queue-", sequential=True)
@@ -80,12 +74,6 @@ def test_nothing_of_ours_is_left_below_the_path_or_beside_it(session):
         assert len(session.children("/queue-meta/tallies")) == 2
     assert session.children("/queue-meta/tallies") == []
     assert session.children("/queue") == []
-
-
-# -- several takers
-
-
-# -- its end
 
 
 def test_closing_wakes_who_waits(session):

@@ -93,9 +93,6 @@ def test_a_cover_that_fails_is_logged_and_gives_the_key_back(caplog):
     assert coordinator.state("k") is TrafficState.INIT
 
 
-# -- tasks -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("form", ["coalesced", "hold"])
 @pytest.mark.parametrize("when", ["waits", "runs"])
 def test_a_cancelled_task_leaves_no_stale_cache(form, when):

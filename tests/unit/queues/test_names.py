@@ -267,9 +267,6 @@ def test_a_due_time_that_is_no_positive_java_long_is_refused(due_ms: object) -> 
         names.prefix_for(QueueKind.DELAY, due_ms=due_ms)  # type: ignore[arg-type]
 
 
-# -- which recipe
-
-
 @pytest.mark.parametrize(
     ("there", "kind"),
     [

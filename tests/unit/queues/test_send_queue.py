@@ -156,9 +156,6 @@ def test_what_hears_may_fail_and_others_hear_all_the_same(caplog):
     assert "boom" in caplog.text
 
 
-# -- a server of the mind: whatever is lost, each group is applied once, in order
-
-
 class Server:
     """Applies multis as ZooKeeper does; after a fault it is out of reach until ``is_cut`` is taken
     back.

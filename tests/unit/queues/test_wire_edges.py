@@ -60,9 +60,6 @@ def test_in_a_simple_queue_what_is_not_a_number_goes_last() -> None:
     assert sorted(names, key=key) == names
 
 
-# -- frames ----------------------------------------------------------------------------------------
-
-
 def test_a_note_keeps_two_thousand_characters_of_an_error() -> None:
     assert MAX_TEXT == 2000
     read = Note.read(Note(error="x" * 2001).packed())
@@ -103,9 +100,6 @@ def test_as_much_as_allowed_may_come_out_of_gzip_and_not_one_byte_more(
     with pytest.raises(CorruptItem, match="ends too early"):
         payloads.plain(compressed(b"x" * 30)[:-1])
     assert payloads.plain(compressed(b"ab") + b"behind") == b"ab"
-
-
-# -- where it lies ---------------------------------------------------------------------------------
 
 
 def test_side_data_lies_beside_the_queue_or_where_it_was_asked_for() -> None:

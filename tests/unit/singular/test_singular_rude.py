@@ -17,9 +17,6 @@ class Rude(BaseException):
     """Not an Exception, and nothing that anybody expects."""
 
 
-# -- what handlers, listeners and callbacks raise --------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", [Rude, GeneratorExit, asyncio.CancelledError, StopIteration])
 def test_whatever_a_handler_raises_reaches_its_caller_and_the_queue_goes_on(
     kind: type[BaseException],
@@ -45,9 +42,6 @@ def test_whatever_a_handler_raises_reaches_its_caller_and_the_queue_goes_on(
         asyncio.run(use())
     assert queue.failure is None
     assert [kind for _, kind in told.kinds] == [type(raised)] * 2
-
-
-# -- time-outs ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, "1", True])

@@ -126,9 +126,6 @@ def test_markers_wait_for_a_partition_that_nobody_leads(time: ManualTime) -> Non
     assert seen(cluster) == [b"one"]
 
 
-# ---- requests
-
-
 def test_a_request_arrives_though_nobody_waits_for_it_any_more(
     cluster: BrokerCluster, time: ManualTime
 ) -> None:
@@ -212,6 +209,3 @@ def test_a_broker_that_thaws_late_refuses_what_it_leads_no_more(time: ManualTime
     assert sent.error is not None
     assert sent.error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert cluster.group("g").offsets == {}
-
-
-# ---- topics

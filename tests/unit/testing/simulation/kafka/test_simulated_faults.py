@@ -153,9 +153,6 @@ def test_heartbeats_keep_a_member_that_only_polls(scene: Scene) -> None:
     assert consumer.joins == 1
 
 
-# ---- joining
-
-
 def test_the_gate_is_asked_before_each_request_to_join(scene: Scene) -> None:
     consumer = scene.consumer()
     asked: list[int] = []
@@ -323,9 +320,6 @@ def test_a_message_that_may_be_under_way_is_not_taken_into_the_next_transaction(
     scene.time.pass_(60)
     scene.cluster.advance()
     assert scene.cluster.log_of(WHERE).end == 0
-
-
-# ---- waiting
 
 
 def test_an_idle_poll_costs_few_requests(scene: Scene) -> None:
