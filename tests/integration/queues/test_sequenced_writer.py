@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from consumption import expire
-from reply_rules import at_every_point, is_multi
+from reply_rules import at_every_point
 
 from leaderq.errors import (
     ConnectionLost,
@@ -109,22 +109,6 @@ def test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order(
             straight.delete(f"/q/{name}")
 
     assert at_every_point(proxy, scenario, session) >= 12
-
-
-def test_a_persistent_tally_goes_on_in_the_next_session_knowing_what_the_last_one_did(
-    address: str, straight: Session, proxy: FaultProxy, opened: Open
-) -> None:
-    session = opened(proxy.address)
-    tally = SequencedWriter(session, OWN)
-    tally.open()
-    proxy.drop_reply_to(is_multi)
-    futures = tally.submit_all(creates(0, 3))
-    eventually(lambda: proxy.dropped == 1)
-    expire(session, address)
-    futures += tally.submit_all(creates(3, 2))
-    assert results(futures)[:3] == [None, None, None]
-    assert lying(straight) == list(range(5))
-    tally.close(5)
 
 
 def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(

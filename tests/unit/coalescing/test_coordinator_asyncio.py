@@ -12,29 +12,10 @@ from tasks import until
 
 from leaderq.coalescing import (
     AsyncQueueCoordinator,
-    EnqueueOutcome,
     QueueCoordinator,
-    Refusal,
     TrafficState,
 )
 from leaderq.errors import WouldDeadlock
-
-
-def test_one_task_runs_one_waits_and_the_rest_are_declined():
-    async def main() -> None:
-        coordinator: AsyncQueueCoordinator[str] = AsyncQueueCoordinator()
-        first = await coordinator.enqueue("k")
-        second = asyncio.create_task(coordinator.enqueue("k"))
-        await until(lambda: coordinator.coordinator.state("k") is TrafficState.BLOCK)
-        third = await asyncio.create_task(coordinator.enqueue("k"))
-        assert third.refusal is Refusal.FULL
-        assert coordinator.dequeue(first)
-        token = await second
-        assert token and token.outcome is EnqueueOutcome.BLOCK and token.covers == 1
-        assert coordinator.dequeue(token)
-        assert await coordinator.drain(5) == ()
-
-    asyncio.run(main())
 
 
 def test_a_task_cancelled_just_when_its_turn_has_come_gives_it_to_the_next():

@@ -61,24 +61,6 @@ def answer(batch: PackedMulti, error: LeaderqError | None = None) -> None:
     batch.note_answer(future)
 
 
-def waiting(one: SendQueue) -> str:
-    return "".join(group.name for group in one.waiting)
-
-
-def sent(one: SendQueue, count: int) -> list[PackedMulti]:
-    made = [one.next_batch() for _ in range(count)]
-    assert all(made)
-    return made  # type: ignore[return-value]
-
-
-def halted(one: SendQueue) -> list[PackedMulti]:
-    one.is_halted = True
-    return one.take_failed()
-
-
-BEHIND = BadVersion("behind", index=0)
-
-
 def test_a_large_multi_is_followed_by_small_ones_that_push_it_out_of_the_servers_memory():
     one = SendQueue(max_ops=100, max_bytes=1000, window=2)
     one.is_halted = False
@@ -97,32 +79,6 @@ def test_a_large_multi_is_followed_by_small_ones_that_push_it_out_of_the_servers
     answer(batches[0])
     one.take_applied()
     assert [group.name for group in one.next_batch().groups] == ["s"]
-
-
-def test_what_was_refused_and_all_behind_it_waits_again_in_its_order():
-    one = line(*"abcd", max_ops=3)
-    first, second = sent(one, 2)
-    answer(first, NodeExists("there", index=2))
-    answer(second, BEHIND)
-    failed = halted(one)
-    assert one.blame(failed) is first
-    assert waiting(one) == "abcd"
-    assert one.number == 0
-    culprit, op = first.culprit()
-    assert (culprit.name, op.path, first.error.index) == ("b", "/b0", 0)
-
-
-@pytest.mark.parametrize("is_anew, version", [(True, 0), (True, 1), (False, 0)])
-def test_a_count_begun_anew_makes_the_doubtful_ones_unknown_and_sends_the_others(is_anew, version):
-    one = line(*"abc")
-    one.number = 5
-    first, second = one.next_batch(), one.next_batch()
-    answer(first, ConnectionLost("cut"))
-    answer(second, NotConnected("gone"))
-    one.set_aside(halted(one))
-    assert one.reconcile(version, is_new=is_anew)[1] == [first]
-    assert waiting(one) == "bc"
-    assert one.number == version
 
 
 @pytest.mark.parametrize(

@@ -131,17 +131,6 @@ def test_a_member_whose_session_ended_is_unknown(
     assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_is_no_member_commits_only_while_there_is_none(
-    group: ConsumerGroup, timers: ManualTimers
-) -> None:
-    nobody = GroupMembership("g")
-    group.commit(nobody, SEVEN)
-    led_in(group)
-    assert refusal(lambda: group.commit(nobody, SEVEN)) is ErrorCode.UNKNOWN_MEMBER_ID
-    timers.pass_(SESSION_S)
-    group.commit(nobody, SEVEN)
-
-
 def test_a_rebalance_waits_for_every_member_and_its_heartbeat_tells(
     group: ConsumerGroup,
 ) -> None:
@@ -214,13 +203,6 @@ def test_a_dynamic_member_that_does_not_join_in_time_is_left_behind(
         timers.pass_(5)
     assert newcomer[0].is_leader
     assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_requests_that_wait_are_lost_when_the_coordinator_moves(group: ConsumerGroup) -> None:
-    led_in(group)
-    newcomer = asked(group, "other")
-    group.coordinator_moved()
-    assert newcomer == [ErrorCode.CONNECTION_BROKEN]
 
 
 def test_offsets_in_a_transaction_are_accepted_from_whoever_says_nothing_of_membership(

@@ -105,14 +105,6 @@ def test_a_commit_that_never_arrives_is_neither_stored_nor_known_not_to_be(scene
     assert scene.stored is None
 
 
-@pytest.mark.parametrize("fate", [Passage(inf, 0.0, 0.1), Passage(0.0, inf, 0.1)])
-def test_a_commit_is_repeated_when_its_connection_breaks(scene: Scene, fate: Passage) -> None:
-    consumer = scene.member()
-    scene.network.script = [fate]
-    assert consumer.commit({WHERE: 5}, "").done(1.0)
-    assert scene.stored == 5
-
-
 def test_a_commit_without_any_coordinator_is_given_up(scene: Scene) -> None:
     consumer = scene.member()
     scene.kafka.acts(lambda cluster: cluster.stop(0))
@@ -145,14 +137,6 @@ def test_the_end_of_the_session_is_told_by_the_commit_and_the_member_joins_again
     assert consumer.commit({WHERE: 5}, "").done(1.0)
 
 
-def test_heartbeats_keep_a_member_that_only_polls(scene: Scene) -> None:
-    consumer = scene.member(session_timeout_s=6.0)
-    for _ in range(20):
-        consumer.poll(1.0, 10)
-    assert consumer.commit({WHERE: 5}, "").done(1.0)
-    assert consumer.joins == 1
-
-
 def test_the_gate_is_asked_before_each_request_to_join(scene: Scene) -> None:
     consumer = scene.consumer()
     asked: list[int] = []
@@ -169,25 +153,7 @@ def test_the_gate_is_asked_before_each_request_to_join(scene: Scene) -> None:
     assert scene.cluster.group("g").instances == ()
 
 
-def test_a_join_whose_answer_is_lost_is_asked_for_again(scene: Scene) -> None:
-    consumer = scene.consumer()
-    scene.network.script = [Passage(0.0, inf, 0.1)]
-    assert consumer.join(lambda: None, 5.0)
-    assert consumer.commit({WHERE: 5}, "").done(1.0)
-
-
 # ---- reading
-
-
-@pytest.mark.parametrize("fate", [Passage(inf, 0.0, 0.1), Passage(0.0, inf, 0.1)])
-def test_what_a_lost_fetch_would_have_returned_is_fetched_again(
-    scene: Scene, fate: Passage
-) -> None:
-    scene.feed(b"1")
-    consumer = scene.member()
-    scene.network.script = [fate]
-    assert [row.value for row in consumer.poll(1.0, 10)[WHERE]] == [b"1"]
-    assert consumer.poll(1.0, 10) == {}
 
 
 def test_a_fetch_that_nobody_answers_is_given_up_after_the_requests_time(scene: Scene) -> None:
