@@ -11,7 +11,7 @@ SEEDS   ?= 1000
 STEPS   ?= 1000000
 JOBS    ?= 2
 
-.PHONY: demo simulate conformance test test-long quick docs help lint unit faults soak queue-soak losses rude histories mutants compat lock bench servers clean
+.PHONY: demo simulate conformance test test-long quick docs help lint unit faults soak queue-soak losses rude mutants compat lock bench servers clean
 
 demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; under two minutes
 	@$(BIN)/leaderq demo
@@ -83,14 +83,6 @@ losses: $(READY)  ## 10,000 power cuts and 1,000 kills of a journal
 # the effects that came after; make test-long does two of each. KINDS is a regular expression.
 rude: $(READY)  ## 100 changes of each kind: CHANGES=100 KINDS=freeze
 	@LEADERQ_TEST_CHANGES=$(CHANGES) LEADERQ_TEST_KINDS="$(KINDS)" $(BIN)/python -m pytest tests/acceptance/running/test_rude_careers.py -k "not some"
-
-# Whether, of all who ask for a key, one runs, one waits, and each declined one is covered: 100
-# threads, and 16 processes over ZooKeeper whose waiters give up and die; so many times as long as in
-# the ordinary test run, with the figures.
-histories: $(READY)  ## coalescing under long histories: TIMES=20
-	@LEADERQ_TEST_HISTORIES=$(TIMES) $(BIN)/python -m pytest -rP --show-capture=stdout \
-	  tests/unit/coalescing/test_coordinator_threads.py tests/integration/coalescing/test_distributed_processes.py \
-	  -k "hundred or sixteen"
 
 # Small edits of the pure modules that a test must notice, and named controls (docs/design/mutants.md).
 # ONLY="a text" tries the modules whose name contains it, ONLY=controls the controls.

@@ -119,7 +119,7 @@ PROMISES = {
         f"{DEFECTS}d5_a_message_under_way_is_not_handed_out_twice_whichever_request_is_lost",
         f"{QUEUES}put.py::test_whichever_reply_is_lost_each_item_is_stored_once_in_order",
         f"{QUEUES}consuming_lost_replies.py"
-        "::test_a_lost_reply_at_any_point_loses_nothing_and_doubles_nothing[with-locks]",
+        "::test_a_lost_reply_at_any_point_loses_nothing_and_doubles_nothing",
         f"{QUEUES}sequenced_writer.py"
         "::test_whichever_reply_is_lost_every_group_is_applied_once_and_in_order",
         f"{QUEUES}simple_queue_faults.py"

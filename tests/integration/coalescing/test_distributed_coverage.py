@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from workers import ROOT
 
-from leaderq.errors import ConnectionLost, SessionExpired, WaitTimedOut
+from leaderq.errors import SessionExpired, WaitTimedOut
 from leaderq.testing import eventually
-from leaderq.zookeeper import SessionState, end_session
+from leaderq.zookeeper import end_session
 
 
 class Scene:
@@ -52,20 +52,6 @@ def test_if_the_waiter_dies_whoever_was_declined_runs(coordinator_of, opened, zo
     assert end_session(zookeeper_server.address, mine.credentials, timeout_s=30)
     with pytest.raises(SessionExpired):
         scene.waiting.result(60)
-    scene.must_be_covered()
-
-
-def test_what_happens_while_whoever_was_declined_is_cut_off_is_made_up_for(
-    coordinator_of, opened, proxy
-):
-    far = opened(proxy.address, timeout_s=30.0)
-    scene = Scene(coordinator_of, third=far, timeout_s=2.0)
-    proxy.refuse()
-    eventually(lambda: far.state is SessionState.SUSPENDED)
-    with pytest.raises((WaitTimedOut, ConnectionLost)):
-        scene.waiting.result(60)
-    eventually(lambda: scene.one.look("k").waiter is None)
-    proxy.heal()
     scene.must_be_covered()
 
 

@@ -4,36 +4,17 @@ a second one.
 
 from __future__ import annotations
 
-import struct
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from reply_rules import at_every_point
 from workers import HAD_A_PLACE, ROOT
 
 from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.coalescing.distributed import request as slot_request
 from leaderq.errors import ConnectionLost, SessionExpired, TokenOver, WaitTimedOut
 from leaderq.testing import eventually
-from leaderq.zookeeper import SessionState, SetData, end_session
-
-PING, MULTI, MULTI_READ, CLOSE = 11, 14, 22, -11
-
-
-def opcode(request: bytes) -> int:
-    return int(struct.unpack_from("!i", request, 4)[0]) if len(request) >= 8 else 0
-
-
-class Nth:
-    """True of the n-th request that does something."""
-
-    def __init__(self, nth: int) -> None:
-        self.left = nth
-
-    def __call__(self, request: bytes) -> bool:
-        if opcode(request) in (PING, CLOSE, 0):
-            return False
-        self.left -= 1
-        return self.left == 0
+from leaderq.zookeeper import SetData, end_session
 
 
 def scenario(far, near, other, pool):
@@ -73,59 +54,17 @@ def test_whichever_reply_is_lost_there_is_one_head_and_nothing_is_left(
 ):
     far_session = opened(proxy.address, timeout_s=30.0)
     far, near, other = coordinator_of(far_session), coordinator_of(), coordinator_of()
-    nth = 0
+
+    def outcomes_are_right(point: int) -> None:
+        alone, busy, full = scenario(far, near, other, pool)
+        assert alone is EnqueueOutcome.ACCEPT, f"reply {point}"
+        # its turn may have come before it knew of its place
+        assert busy in HAD_A_PLACE, f"reply {point}"
+        assert full is EnqueueOutcome.DECLINE, f"reply {point}"
+        eventually(lambda: session.children(ROOT) == [], message=f"nothing is left after {point}")
+
     with ThreadPoolExecutor(1) as pool:
-        while True:
-            nth += 1
-            before = proxy.dropped
-            proxy.drop_reply_to(Nth(nth))
-            alone, busy, full = scenario(far, near, other, pool)
-            assert alone is EnqueueOutcome.ACCEPT, f"reply {nth}"
-            # its turn may have come before it knew of its place
-            assert busy in HAD_A_PLACE, f"reply {nth}"
-            assert full is EnqueueOutcome.DECLINE, f"reply {nth}"
-            was_lost = proxy.dropped > before
-            proxy.heal()
-            eventually(lambda: far_session.state is SessionState.CONNECTED)
-            eventually(
-                lambda: session.children(ROOT) == [], message=f"nothing is left after reply {nth}"
-            )
-            if not was_lost:
-                break
-    assert nth > 10  # or the points were not enumerated
-
-
-def test_a_head_is_in_doubt_during_an_outage_and_current_again_after_it(
-    proxy, opened, coordinator_of, session
-):
-    # in doubt after 10 s, and 5 s are left to come back
-    far_session = opened(proxy.address, timeout_s=15.0)
-    far = coordinator_of(far_session)
-    session.create("/data", b"")
-    with far.enqueue("k") as token:
-        proxy.refuse()
-        eventually(lambda: not token.is_current, timeout_s=30)
-        assert not token.is_over
-        with pytest.raises(ConnectionLost):
-            token.write([SetData("/data", b"a")])
-        proxy.heal()
-        eventually(lambda: token.is_current, timeout_s=30)
-        token.write([SetData("/data", b"b")])
-
-
-def test_a_waiter_waits_through_an_outage(proxy, opened, coordinator_of):
-    far_session = opened(proxy.address, timeout_s=30.0)
-    far, near = coordinator_of(far_session), coordinator_of()
-    with ThreadPoolExecutor(1) as pool:
-        head = near.enqueue("k")
-        waiting = pool.submit(far.enqueue, "k")
-        eventually(lambda: near.look("k").waiter)
-        proxy.refuse()
-        eventually(lambda: far_session.state is SessionState.SUSPENDED)
-        near.dequeue(head)
-        proxy.heal()
-        with waiting.result(30) as token:
-            assert token.outcome in HAD_A_PLACE
+        assert at_every_point(proxy, outcomes_are_right, far_session) > 10
 
 
 def test_with_its_session_a_head_ends_at_once_and_a_waiter_is_told(

@@ -51,23 +51,6 @@ def test_one_runs_one_waits_and_the_rest_are_declined(coordinator_of, session):
     assert three.look("k").state is TrafficState.INIT
 
 
-def test_a_newcomer_does_not_overtake_the_one_that_waits(coordinator_of):
-    one, two, three = coordinator_of(), coordinator_of(), coordinator_of()
-    with ThreadPoolExecutor(2) as pool:
-        token = one.enqueue("k")
-        seen = []
-        for by in (two, three) * 5:
-            waiting = pool.submit(by.enqueue, "k")
-            holder = eventually(lambda: one.look("k").waiter)
-            seen.append((token.number, holder.number))
-            token._dequeue(token)
-            token = waiting.result(30)
-            assert token.number == holder.number
-            assert token.outcome in HAD_A_PLACE
-        token._dequeue(token)
-    assert all(head < waiter for head, waiter in seen)
-
-
 def test_a_waiter_whose_time_is_up_leaves_its_place(coordinator_of):
     one, two = coordinator_of(), coordinator_of()
     with one.enqueue("k"):

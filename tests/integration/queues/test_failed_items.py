@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from consumption import PATH, Flaky, Seen, consuming, fill, is_empty
+from consumption import LOCKING, PATH, Flaky, Seen, consuming, fill, is_empty
 
 from leaderq.queues import DistributedQueue
 from leaderq.queues.serializers import JSON
@@ -18,7 +17,6 @@ from leaderq.threads import Retry
 from leaderq.zookeeper import Session
 
 QUICK = Retry(attempts=3, first_s=0.01, jitter=0)
-LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
 
 
 @LOCKING
@@ -65,33 +63,6 @@ def test_corrupt_items_are_set_aside_with_their_bytes(session: Session, lock: bo
         (b"garbage", True, "corrupt"),
         (b"{not json", False, "corrupt"),
     }
-
-
-class Reluctant(Executor):
-    """Refuses work so often, and then does it."""
-
-    def __init__(self, pool: ThreadPoolExecutor, refusals: int) -> None:
-        self._pool = pool
-        self.left = refusals
-
-    def submit(self, *work: Any, **more: Any) -> Future[Any]:
-        if self.left:
-            self.left -= 1
-            raise RuntimeError("no work now")
-        return self._pool.submit(*work, **more)
-
-
-@LOCKING
-def test_an_executor_that_refuses_work_loses_nothing_and_ends_nothing(
-    session: Session, lock: bool
-) -> None:
-    fill(session, [b"a", b"b"])
-    seen = Seen()
-    with ThreadPoolExecutor(1) as pool:
-        reluctant = Reluctant(pool, 2)
-        with consuming(session, seen, lock=lock, executor=reluctant):
-            assert sorted(seen.wait_for(2)) == [b"a", b"b"]
-            assert reluctant.left == 0
 
 
 def test_an_unexpected_error_of_any_kind_does_not_end_the_consumer(

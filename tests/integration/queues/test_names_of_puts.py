@@ -9,7 +9,7 @@ import pytest
 from consumption import Held
 
 from leaderq.errors import QueueClosed
-from leaderq.queues import DistributedIdQueue, DistributedPriorityQueue, DistributedQueue
+from leaderq.queues import DistributedQueue
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
@@ -38,18 +38,6 @@ def test_an_item_is_taken_back_by_its_name_unless_somebody_has_begun_it(
             eventually(lambda: held.seen.values == [b"begun", b"two", b"more"])
     with pytest.raises(QueueClosed):
         producer.cancel(str(other))
-
-
-def test_every_kind_returns_the_whole_name(session: Session) -> None:
-    with (
-        DistributedIdQueue(session, "/ids") as ids,
-        DistributedPriorityQueue(session, "/p") as urgent,
-    ):
-        assert ids.put(b"item", "order 7") == "queue-|order 7|0000000000"
-        name = urgent.put(b"item", 5)
-        assert name == "queue-1000000050000000000"
-        assert urgent.cancel(str(name))
-        assert urgent.depth() == 0
 
 
 def test_a_queue_can_be_iterated_until_it_is_closed(session: Session) -> None:

@@ -4,12 +4,12 @@ connections break.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from producing import create_all
+from reply_rules import is_multi
 
 from leaderq.errors import NoNode
 from leaderq.queues.admin import Moved, Purged, QueueAdmin, queues_below
@@ -18,16 +18,10 @@ from leaderq.queues.wire.payload import Note, compressed, encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Session, connect
 
-MULTI = 14
-
 
 @pytest.fixture
 def session(unrooted: Session) -> Session:
     return unrooted
-
-
-def is_multi(request: bytes) -> bool:
-    return len(request) >= 8 and struct.unpack_from("!i", request, 4)[0] == MULTI
 
 
 Put = Callable[..., list[str]]

@@ -7,11 +7,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
 from consumption import LOCKS, PATH, Seen
 from producing import numbered, stored
 
-from leaderq.errors import QueueClosed
 from leaderq.queues import (
     TEXT,
     BlockingQueueConsumer,
@@ -24,9 +22,6 @@ from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
 QUICK = Retry(attempts=10, first_s=0.01)
-
-
-# -- BlockingQueueConsumer, QueueConsumer, QueueBuilder
 
 
 def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(
@@ -76,26 +71,6 @@ def test_the_builder_builds_all_four_with_the_same_settings(session: Session) ->
     ):
         queue.put_many(["a", "b", "c"])
         eventually(lambda: sum(map(len, batches)) == 3)
-
-
-# -- taking, pausing, looking
-
-
-def test_a_queue_without_a_consumer_gives_items_on_request_and_back_on_an_error(
-    session: Session,
-) -> None:
-    with DistributedQueue(session, PATH, lock_path=LOCKS, retry=QUICK) as queue:
-        assert queue.take(0.05) is None
-        queue.put(b"a")
-        with pytest.raises(ValueError, match="work"), queue.take(60):
-            raise ValueError("the work failed")
-        item = queue.take(60)
-        assert item is not None
-        assert (item.value, item.attempt) == (b"a", 2)
-        item.ack()
-        assert queue.take(0.05) is None
-    with pytest.raises(QueueClosed):
-        queue.take(0)
 
 
 def test_a_paused_queue_begins_nothing_until_it_is_resumed(session: Session) -> None:

@@ -19,30 +19,11 @@ from leaderq.queues import (
     Retry,
 )
 from leaderq.queues.wire.names import id_of
-from leaderq.testing import FaultProxy, eventually
+from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
 QUICK = Retry(attempts=10, first_s=0.01)
-
-
-# -- TestDistributedQueue
-
-
-def test_ten_items_arrive_in_order(session: Session) -> None:
-    seen = Seen()
-    with DistributedQueue(session, PATH, consumer=seen) as queue:
-        for item in numbered(10):
-            queue.put(item)
-        assert seen.wait_for(10) == numbered(10)
-    assert session.children(PATH) == []
-
-
-def test_a_hundred_items_of_one_znode_arrive_in_order(session: Session) -> None:
-    seen = Seen()
-    with DistributedQueue(session, PATH, consumer=seen) as queue:
-        queue.put_multi(numbered(100))
-        assert seen.wait_for(100) == numbered(100)
 
 
 @pytest.mark.parametrize(
@@ -81,22 +62,6 @@ def test_two_producers_and_one_getter_see_a_hundred_items_once_each(
         for one in producers:
             one.close()
     assert len(seen.values) == 100
-
-
-def test_a_flush_says_whether_all_is_stored(
-    opened: Open, session: Session, proxy: FaultProxy
-) -> None:
-    held = opened(proxy.address)
-    with DistributedQueue(held, PATH, put_in_background=True) as queue:
-        proxy.freeze_direction("to_server")
-        queue.put(b"a")
-        assert not queue.flush_puts(0.1)
-        proxy.heal()
-        assert queue.flush_puts(60)
-    assert stored(session) == [b"a"]
-
-
-# -- TestDistributedIdQueue
 
 
 def test_an_item_in_process_is_not_removed_and_others_are(session: Session) -> None:

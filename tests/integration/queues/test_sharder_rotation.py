@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from leaderq.errors import ConfigurationError, QueueClosed
-from leaderq.queues.sharding import QueueSharder
 from leaderq.testing import eventually
 
 
@@ -34,48 +33,9 @@ def test_a_retired_shard_is_put_into_no_more_and_goes_when_it_is_empty(sharder_o
         one.retire(old)
 
 
-def test_a_shard_that_has_numbered_too_many_is_rotated_and_nothing_is_lost(sharder_of, session):
-    one = sharder_of(rotate_at=30, retire_grace_s=0.05, threshold_check_s=0.02)
-    one.start()
-    begun = one.queue_paths
-    got: list[bytes] = []
-    for number in range(200):
-        eventually(lambda number=number: _offered(one, b"%d" % number))
-        for queue in list(one._queues.values()):
-            got += _polled(queue)
-
-    def are_all_got() -> bool:
-        for queue in list(one._queues.values()):
-            got.extend(_polled(queue))
-        return len(got) >= 200
-
-    eventually(are_all_got)
-    eventually(lambda: one.shard_count == 1 and not set(begun) & set(one.queue_paths), timeout_s=60)
-    assert sorted(got) == sorted(b"%d" % number for number in range(200))
-    eventually(lambda: session.exists(one.queue_paths[0]))
-
-
-def _offered(one: QueueSharder[Any], item: bytes) -> bool:
-    """``QueueClosed``: the shard was removed between asking for it and using it; ask for
-    another.
-    """
-    try:
-        one.get_queue().offer(item)
-    except QueueClosed:
-        return False
-    return True
-
-
 def _is_closed(queue: Any) -> bool:
     try:
         queue.peek()
     except QueueClosed:
         return True
     return False
-
-
-def _polled(queue: Any) -> list[bytes]:
-    try:
-        return list(queue.poll_many(500))
-    except QueueClosed:
-        return []

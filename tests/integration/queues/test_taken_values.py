@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from consumption import expire
 
 from leaderq.errors import ClaimLost
 from leaderq.queues import TEXT, DistributedQueue, ErrorMode, Retry
-from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import Create, Session, end_session
+from leaderq.testing import eventually
+from leaderq.zookeeper import Create, Session
 
 Open = Callable[..., Session]
 AT_ONCE = Retry(attempts=3, first_s=0.0)
@@ -70,7 +71,7 @@ def test_a_value_that_failed_comes_again_without_those_that_are_done(
 
 
 def test_a_value_acknowledged_with_operations_is_written_off_with_them(
-    opened: Open, session: Session, zookeeper_server: ZooKeeperServer
+    opened: Open, session: Session, address: str
 ) -> None:
     session.ensure_path("/done")
     with queue_of(session) as producer:
@@ -81,9 +82,7 @@ def test_a_value_acknowledged_with_operations_is_written_off_with_them(
     one, two, three = taken(queue, 3)
     two.ack([Create("/done/two")])
     three.ack()
-    credentials = lost.credentials
-    assert credentials is not None
-    assert end_session(zookeeper_server.address, credentials, timeout_s=60.0)
+    expire(lost, address)
     with pytest.raises(ClaimLost):
         one.ack([Create("/done/one")])
     assert session.children("/done") == ["two"]

@@ -105,26 +105,6 @@ def test_several_items_in_one_znode_go_both_ways(
         eventually(lambda: ours.depth() == 0)
 
 
-@each_kind
-def test_many_items_put_at_once_are_each_a_znode_for_java(
-    java: JavaClient, session: Session, znode_root: str, kind: QueueKind
-) -> None:
-    values = [b"%04d" % number for number in range(1000)]
-    consumer = java.queue(kind.value, znode_root, consume=True, threads=4)
-    with recipe(kind, session, znode_root) as ours:
-        if kind is QueueKind.ID:
-            ours.put_many((value, "id") for value in values)
-        else:
-            ours.put_many(
-                values,
-                **{QueueKind.PRIORITY: {"priority": 5}, QueueKind.DELAY: {"delay_s": 0.0}}.get(
-                    kind, {}
-                ),
-            )
-        assert sorted(consumer.await_items(1000)) == values
-    consumer.close()
-
-
 def test_gzip_goes_both_ways(
     java_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str
 ) -> None:

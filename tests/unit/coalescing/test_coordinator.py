@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -17,14 +16,8 @@ from leaderq.coalescing import (
     TokenStage,
     TrafficState,
 )
-from leaderq.errors import ConfigurationError, CoordinatorClosed, WaitTimedOut, WouldDeadlock
+from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
 from leaderq.testing import eventually
-
-
-@pytest.fixture
-def pool():
-    with ThreadPoolExecutor(8) as pool:
-        yield pool
 
 
 def waiting(coordinator: QueueCoordinator[str], count: int = 1) -> None:
@@ -54,38 +47,11 @@ def test_the_first_is_accepted_the_second_waits_and_the_third_is_declined(pool):
     assert coordinator.dequeue(second.result()) and coordinator.state("k") is TrafficState.INIT
 
 
-def test_keys_do_not_meet():
-    coordinator: QueueCoordinator[object] = QueueCoordinator()
-    tokens = [coordinator.enqueue(key) for key in ("a", "b", 3, ("a", "b"), None)]
-    assert all(tokens)
-    assert all(coordinator.dequeue(token) for token in tokens)
-
-
 def test_a_key_that_cannot_be_hashed_is_refused_and_leaves_nothing():
     coordinator: QueueCoordinator[object] = QueueCoordinator()
     with pytest.raises(TypeError):
         coordinator.enqueue([])
     assert coordinator.stats().running == 0
-
-
-def test_several_wait_and_run_in_the_order_in_which_they_came(pool):
-    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=3)
-    ran = []
-
-    def work(name: int) -> None:
-        with coordinator.hold("k", name) as token:
-            ran.append(token.value)
-
-    head = coordinator.enqueue("k", owner=None)
-    done = []
-    for name in range(3):
-        done.append(pool.submit(work, name))
-        waiting(coordinator, name + 1)
-    assert coordinator.enqueue("k").outcome is EnqueueOutcome.DECLINE
-    coordinator.dequeue(head)
-    for each in done:
-        each.result()
-    assert ran == [0, 1, 2]
 
 
 def test_a_key_is_dequeued_by_the_thread_that_runs_on_it_and_no_other(pool):
@@ -122,29 +88,6 @@ def test_whoever_gives_up_tells_how_many_relied_on_it(pool, monkeypatch):
 
 
 class TestOffers:
-    def test_one_who_waits_is_called_when_its_turn_comes(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        called = []
-        first = coordinator.offer("k", called.append)
-        second = coordinator.offer("k", called.append)
-        assert (first.outcome, second.outcome, called) == (
-            EnqueueOutcome.ACCEPT,
-            EnqueueOutcome.BLOCK,
-            [],
-        )
-        assert coordinator.offer("k", called.append).outcome is EnqueueOutcome.DECLINE
-        coordinator.dequeue(first)
-        assert called == [second] and second
-
-    def test_a_withdrawn_offer_is_not_called(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator()
-        called = []
-        first = coordinator.offer("k", called.append)
-        second = coordinator.offer("k", called.append)
-        assert not coordinator.dequeue(second) and second.stage is TokenStage.WITHDRAWN
-        coordinator.dequeue(first)
-        assert called == [] and coordinator.state("k") is TrafficState.INIT
-
     def test_one_whose_call_fails_gives_way_and_the_dequeuer_does_not_notice(self, caplog):
         coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=2)
         called = []
@@ -242,44 +185,6 @@ class TestAskingForWhatOneHolds:
 
 
 class TestOverflow:
-    def test_the_newest_replaces_the_one_that_waits(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(overflow=Overflow.REPLACE_OLDEST)
-        called = []
-        head, old, new = (coordinator.offer("k", called.append, value) for value in range(3))
-        assert called == [old] and (old.outcome, old.refusal) == (
-            EnqueueOutcome.DECLINE,
-            Refusal.REPLACED,
-        )
-        assert new.covers == 1
-        newest = coordinator.offer("k", called.append)
-        assert newest.covers == 2 and called == [old, new]
-        coordinator.dequeue(head)
-        assert newest and called == [old, new, newest]
-
-    def test_of_several_the_longest_waiting_is_replaced(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(
-            waiters=2, overflow=Overflow.REPLACE_OLDEST
-        )
-        called = []
-        head, old, middle, new = (coordinator.offer("k", called.append) for _ in range(4))
-        assert called == [old]
-        coordinator.dequeue(head)
-        assert middle and called == [old, middle]
-        coordinator.dequeue(middle)
-        assert new
-
-    def test_values_are_merged_into_that_of_the_newest_who_waits(self):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(
-            overflow=lambda waiting, new: waiting | new
-        )
-        called = []
-        head = coordinator.offer("k", called.append, {0})
-        tail = coordinator.offer("k", called.append, {1})
-        for value in (2, 3):
-            assert coordinator.enqueue("k", {value}, owner=None).refusal is Refusal.MERGED
-        coordinator.dequeue(head)
-        assert called == [tail] and tail.value == {1, 2, 3} and tail.covers == 2
-
     def test_a_merge_that_fails_is_the_newcomers_and_disturbs_nobody(self):
         coordinator: QueueCoordinator[str] = QueueCoordinator(
             overflow=lambda waiting, new: waiting + new
@@ -292,13 +197,6 @@ class TestOverflow:
 
 
 class TestIdleKeys:
-    def test_a_key_is_forgotten_as_soon_as_nobody_works_on_it(self):
-        coordinator: QueueCoordinator[int] = QueueCoordinator()
-        for key in range(1000):
-            coordinator.dequeue(coordinator.enqueue(key))
-        assert not coordinator._keys._keys and not coordinator._keys._idle
-        assert coordinator.counts_of(5) is None
-
     def test_kept_keys_keep_their_counters_until_the_cap(self):
         coordinator: QueueCoordinator[int] = QueueCoordinator(idle=KeepIdle(cap=3))
         for key in (1, 2, 3, 1, 4):  # 2 was idle the longest when 4 came
@@ -379,22 +277,6 @@ def test_what_was_done_is_counted():
         1,
         1,
     )
-
-
-@pytest.mark.parametrize(
-    ("rules", "problem"),
-    [
-        ({"waiters": -1}, "waiters is -1"),
-        ({"waiters": 0, "overflow": Overflow.REPLACE_OLDEST}, "nobody waits"),
-        ({"overflow": "replace"}, "an Overflow, or a function"),
-        ({"timeout_s": -2}, "timeout_s is -2"),
-        ({"safe_timeout_s": -1}, "safe_timeout_s is -1"),
-        ({"idle": KeepIdle(0)}, "cap of idle keys is 0"),
-    ],
-)
-def test_rules_that_do_not_fit_together_are_refused(rules, problem):
-    with pytest.raises(ConfigurationError, match=problem):
-        QueueCoordinator(**rules)
 
 
 class TestFinalizers:

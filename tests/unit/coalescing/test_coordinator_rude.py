@@ -33,9 +33,6 @@ class Rude(BaseException):
     """Not an Exception, and nothing that anybody expects."""
 
 
-# -- functions that raise anything
-
-
 @pytest.mark.parametrize("raised", [Rude, SystemExit, asyncio.CancelledError, GeneratorExit])
 def test_a_call_that_raises_anything_gives_the_key_back_and_the_one_who_called_hears_of_it(
     raised: type[BaseException],
@@ -83,18 +80,6 @@ def test_a_function_that_returns_work_for_somebody_else_to_do_is_told_and_keeps_
     assert coordinator.state("k") is TrafficState.INIT
 
 
-# -- threads that are killed
-
-
-# -- calls back into the coordinator
-
-
-# -- keys
-
-
-# -- times
-
-
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, "1", True])
 def test_what_is_no_time_is_refused_by_all_that_take_one(wrong: Any) -> None:
     coordinator: QueueCoordinator[str] = QueueCoordinator()
@@ -113,12 +98,6 @@ def test_what_is_no_time_is_refused_by_all_that_take_one(wrong: Any) -> None:
         with pytest.raises(ConfigurationError):
             call()
     assert coordinator.stats().runs == 0
-
-
-# -- loops that end
-
-
-# -- forks
 
 
 def in_a_fork(check: Callable[[], object]) -> None:
@@ -166,6 +145,3 @@ def test_a_forked_child_has_no_keys_whatever_its_parent_was_doing() -> None:
     for thread in threads:
         thread.join(WAIT_S)
     assert mine and coordinator.dequeue(mine)
-
-
-# -- the thread that ends debounce windows and evicts

@@ -9,14 +9,11 @@ import pytest
 from leaderq.coalescing import (
     Debounce,
     EnqueueOutcome,
-    Overflow,
     QueueCoordinator,
     Refusal,
     Token,
     TokenStage,
-    TrafficState,
 )
-from leaderq.errors import ConfigurationError
 from leaderq.testing import eventually
 
 
@@ -34,22 +31,6 @@ def clock() -> Clock:
 
 
 class TestSafeTimeout:
-    def test_a_forgotten_head_is_evicted_and_told_and_its_token_is_not_current(self, clock):
-        evicted: list[Token[str]] = []
-        coordinator: QueueCoordinator[str] = QueueCoordinator(
-            safe_timeout_s=5, on_evicted=evicted.append, clock=clock, background=False
-        )
-        head = coordinator.enqueue("k")
-        tail = coordinator.offer("k", lambda token: None)
-        clock.now += 4.9
-        coordinator.sweep()
-        assert head.is_current and not evicted
-        clock.now += 0.1
-        coordinator.sweep()
-        assert evicted == [head] and head.stage is TokenStage.EVICTED and not head.is_current
-        assert tail.is_current and tail.number > head.number
-        assert not coordinator.dequeue(head) and tail.is_current
-
     def test_a_newcomer_evicts_at_once_what_nobody_has_looked_at(self, clock):
         coordinator: QueueCoordinator[str] = QueueCoordinator(
             safe_timeout_s=5, clock=clock, background=False
@@ -58,25 +39,6 @@ class TestSafeTimeout:
         clock.now += 5
         newcomer = coordinator.try_enqueue("k")
         assert newcomer.outcome is EnqueueOutcome.ACCEPT and newcomer and not head
-
-    def test_a_promoted_one_has_its_full_time_not_what_is_left_of_its_wait(self, clock):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(
-            safe_timeout_s=5, clock=clock, background=False
-        )
-        head = coordinator.enqueue("k")
-        tail = coordinator.offer("k", lambda token: None)
-        clock.now += 4
-        coordinator.dequeue(head)
-        clock.now += 4
-        coordinator.sweep()
-        assert tail
-
-    def test_without_it_nobody_is_ever_evicted(self, clock):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(clock=clock)
-        head = coordinator.enqueue("k")
-        clock.now += 1e9
-        coordinator.sweep()
-        assert head and not coordinator.try_enqueue("k")
 
     def test_a_thread_that_waits_need_not_do_anything_for_it(self, clock):
         evicted: list[Token[str]] = []
@@ -98,39 +60,6 @@ class TestDebounce:
         return QueueCoordinator(
             debounce=Debounce(2, max_delay_s=5), clock=clock, background=False, **rules
         )
-
-    def test_the_work_begins_once_requests_have_stopped_coming(self, clock):
-        coordinator = self.make(clock)
-        first = coordinator.offer("k", lambda token: None)
-        assert (
-            first.outcome is EnqueueOutcome.BLOCK and coordinator.state("k") is TrafficState.BLOCK
-        )
-        clock.now += 1.5
-        assert coordinator.offer("k", print).refusal is Refusal.FULL
-        clock.now += 1.5
-        coordinator.sweep()
-        assert not first
-        clock.now += 0.5
-        coordinator.sweep()
-        assert first and first.covers == 1
-
-    def test_it_begins_after_the_maximum_delay_though_requests_go_on(self, clock):
-        coordinator = self.make(clock)
-        first = coordinator.offer("k", lambda token: None)
-        for _ in range(4):
-            clock.now += 1.25
-            assert not first
-            coordinator.sweep()
-            coordinator.offer("k", print)
-        coordinator.sweep()
-        assert first
-
-    def test_with_replacement_the_last_request_is_the_one_that_runs(self, clock):
-        coordinator = self.make(clock, overflow=Overflow.REPLACE_OLDEST)
-        tokens = [coordinator.offer("k", lambda token: None, number) for number in range(5)]
-        clock.now += 2
-        coordinator.sweep()
-        assert [bool(token) for token in tokens] == [False] * 4 + [True]
 
     def test_what_comes_while_it_runs_waits_for_the_quiet_too(self, clock):
         coordinator = self.make(clock)
@@ -157,15 +86,3 @@ class TestDebounce:
             outcomes = set(pool.map(work, range(8)))
         assert EnqueueOutcome.BLOCK in outcomes and EnqueueOutcome.ACCEPT not in outcomes
         assert coordinator.drain(10) == ()
-
-    @pytest.mark.parametrize(
-        "rules",
-        [
-            {"debounce": Debounce(2, 1)},
-            {"debounce": Debounce(0, 1)},
-            {"debounce": Debounce(1, 2), "waiters": 0},
-        ],
-    )
-    def test_what_cannot_be_is_refused(self, rules):
-        with pytest.raises(ConfigurationError):
-            QueueCoordinator(**rules)

@@ -14,23 +14,11 @@ from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
 
 
-def test_side_data_lie_beside_a_queue_and_for_a_shard_beside_its_sharder():
-    places = QueuePaths("/jobs", "/locks")
-    assert (places.meta, places.dead, places.lock("queue-1")) == (
-        "/jobs-meta",
-        "/jobs-dead",
-        "/locks/queue-1",
-    )
+def test_side_data_of_a_shard_lie_beside_its_sharder():
     name = "queue-0b0a3c55-6f5c-4c39-8f1c-000000000001"
-    shard = QueuePaths(f"/jobs/{name}")
+    shard, side = QueuePaths(f"/jobs/{name}"), f"/jobs-side/{name}"
     assert (shard.path, shard.item("queue-1")) == (f"/jobs/{name}", f"/jobs/{name}/queue-1")
-    assert shard.members == f"/jobs-side/{name}-meta/members"
-    assert (shard.tallies, shard.dead) == (
-        f"/jobs-side/{name}-meta/tallies",
-        f"/jobs-side/{name}-dead",
-    )
-    with pytest.raises(ValueError, match="no lock path"):
-        shard.lock("queue-1")
+    assert (shard.members, shard.dead) == (f"{side}-meta/members", f"{side}-dead")
 
 
 @pytest.mark.parametrize(

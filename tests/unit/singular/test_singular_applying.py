@@ -8,25 +8,10 @@ from functools import partial
 from typing import Any
 
 import pytest
-from held import WAIT_S, Held, Told
+from held import WAIT_S, Told
 
 from leaderq.errors import ConfigurationError
 from leaderq.singular import SingularUpdateQueue
-
-
-def test_requests_are_applied_in_the_order_of_their_coming() -> None:
-    applied: list[int] = []
-    with SingularUpdateQueue(applied.append) as queue:
-        for number in range(0, 1000, 2):
-            queue.post(number)
-            queue.submit(number + 1)
-    assert applied == list(range(1000))
-
-
-def test_submit_gives_the_outcome() -> None:
-    with SingularUpdateQueue(lambda n: n * 2, name="doubling") as queue:
-        assert queue.submit(21).result(WAIT_S) == 42
-        assert queue.submit(4).result() == 8
 
 
 def test_an_error_reaches_the_ticket_and_the_listener_and_the_queue_goes_on() -> None:
@@ -42,14 +27,6 @@ def test_an_error_reaches_the_ticket_and_the_listener_and_the_queue_goes_on() ->
     assert queue.stats().applied == 1
 
 
-def test_an_error_of_a_posted_request_reaches_the_listener() -> None:
-    told = Told()
-    with SingularUpdateQueue(lambda n: 1 / n, on_error=told) as queue:
-        queue.post(0)
-        queue.post(1)
-    assert told.kinds == [(0, ZeroDivisionError)]
-
-
 @pytest.mark.parametrize("error", [RuntimeError("broken listener"), SystemExit(3)])
 def test_a_listener_that_fails_is_logged_and_the_queue_goes_on(
     caplog: pytest.LogCaptureFixture, error: BaseException
@@ -62,16 +39,6 @@ def test_a_listener_that_fails_is_logged_and_the_queue_goes_on(
         assert queue.submit(1).result() == 1
     assert "listener" in caplog.text
     assert queue.failure is None
-
-
-@pytest.mark.parametrize("error", [GeneratorExit(), BaseException("odd")])
-def test_an_odd_base_exception_fails_its_request_only(error: BaseException) -> None:
-    held, told = Held(), Told()
-    held.go.set()
-    with SingularUpdateQueue(held, on_error=told) as queue:
-        assert queue.submit(error).exception() is error
-        assert queue.submit(1).result() == 1
-    assert told.errors == [(error, error)]
 
 
 def test_a_handler_may_post_to_its_own_queue() -> None:
@@ -125,3 +92,15 @@ def test_what_would_not_run_when_it_is_called_is_refused(given: Any) -> None:
     if given is not None:
         with pytest.raises(ConfigurationError):
             queue.then(SingularUpdateQueue(print), given)
+
+
+def test_a_handler_that_raises_fails_the_whole_batch() -> None:
+    told = Told()
+
+    def fail(batch: list[int]) -> None:
+        raise OSError("disk full")
+
+    with SingularUpdateQueue(fail, max_batch=10, on_error=told) as queue:
+        tickets = [queue.submit(number) for number in range(3)]
+        assert {type(ticket.exception()) for ticket in tickets} == {OSError}
+    assert told.kinds == [(0, OSError), (1, OSError), (2, OSError)]

@@ -31,20 +31,6 @@ def test_closing_applies_what_got_in_and_takes_nothing_more() -> None:
     assert queue.stats().refused == 2
 
 
-def test_a_close_that_takes_too_long_says_so_and_goes_on() -> None:
-    held = Held()
-    queue = SingularUpdateQueue(held)
-    queue.post("a")
-    queue.post("b")
-    assert not queue.close(timeout_s=0)
-    assert not queue.close(timeout_s=0.01)
-    assert queue.depth == (1 if held.begun.wait(WAIT_S) else None)
-    held.go.set()
-    assert queue.close()
-    assert queue.close()
-    assert held.applied == ["a", "b"]
-
-
 @pytest.mark.parametrize("max_batch", [None, 10])
 def test_closing_without_draining_cancels_what_is_not_begun(
     max_batch: int | None, caplog: pytest.LogCaptureFixture

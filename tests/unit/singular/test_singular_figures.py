@@ -5,28 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from held import WAIT_S, Held, Told
+from held import WAIT_S, Clock, Held, Told
 
 from leaderq.errors import WouldDeadlock
 from leaderq.singular import SingularUpdateQueue
-
-
-class Clock:
-    """Stands where it is put."""
-
-    def __init__(self) -> None:
-        self.at_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.at_s
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The time of the figures."""
-    clock = Clock()
-    monkeypatch.setattr("leaderq.clock.now_s", clock)
-    return clock
 
 
 def test_a_queue_at_rest_shows_nothing() -> None:

@@ -2,53 +2,13 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import threading
-from concurrent.futures import CancelledError, InvalidStateError
+from concurrent.futures import InvalidStateError
 
 import pytest
-from held import WAIT_S, Held, Told
+from held import Held
 
 from leaderq.singular import SingularUpdateQueue
-
-
-def test_a_ticket_goes_from_pending_over_running_to_done() -> None:
-    held = Held()
-    with SingularUpdateQueue(held) as queue:
-        first, second = queue.submit("a"), queue.submit("b")
-        assert held.begun.wait(WAIT_S)
-        assert isinstance(first, concurrent.futures.Future)
-        assert first.running()
-        assert not first.done()
-        assert not second.running()
-        assert not second.done()
-        held.go.set()
-        assert second.result() == "b"
-        assert first.done()
-        assert not first.running()
-        assert not first.cancelled()
-        assert first.exception() is None
-
-
-def test_a_request_not_begun_can_be_cancelled_and_one_begun_cannot() -> None:
-    held, told = Held(), Told()
-    with SingularUpdateQueue(held, on_error=told) as queue:
-        first, second, third = (queue.submit(letter) for letter in "abc")
-        assert held.begun.wait(WAIT_S)
-        assert not first.cancel()
-        assert second.cancel()
-        assert second.cancel()
-        assert second.cancelled()
-        assert second.done()
-        with pytest.raises(CancelledError):
-            second.result()
-        with pytest.raises(CancelledError):
-            second.exception(0)
-        held.go.set()
-        assert third.result() == "c"
-    assert held.applied == ["a", "c"]
-    assert queue.stats().cancelled == 1
-    assert told.errors == []
 
 
 def test_callbacks_run_on_the_writers_thread_or_at_once_if_it_is_done() -> None:

@@ -83,9 +83,6 @@ def test_every_stage_of_a_users_career_is_recorded_before_it_acts(career, term, 
     assert type(watched).__name__ == career.__name__
 
 
-# -- the schedule
-
-
 def rounds(seed: int, count: int = 6):
     return list(islice(schedule(seed, 5.0), count))
 
@@ -105,9 +102,6 @@ def test_every_kind_of_fault_comes_and_lasts_as_long_as_it_should() -> None:
     assert all(fault.lasts_s >= 5.0 for fault in faults if fault.kind is Kind.PAUSE)
     freezes = [fault.lasts_s for fault in faults if fault.kind is Kind.FREEZE_BOTH]
     assert min(freezes) < lease_s < 5.0 < max(freezes)
-
-
-# -- whose reply is lost
 
 
 def request(operation: int, body: bytes) -> bytes:

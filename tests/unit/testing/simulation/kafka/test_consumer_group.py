@@ -75,14 +75,6 @@ def refusal(act: Callable[[], object]) -> ErrorCode:
     return refused.value.code
 
 
-def test_the_first_member_is_let_in_at_once_and_given_what_it_says_itself(
-    group: ConsumerGroup,
-) -> None:
-    me = led_in(group)
-    assert (me.generation_id, group.state) == (1, GroupState.STABLE)
-    assert group.assignment_of(me.member_id) == (WHERE,)
-
-
 def test_an_empty_group_waits_for_more_members_if_it_is_told_to(timers: ManualTimers) -> None:
     group = ConsumerGroup("g", timers, 3.0)
     first = asked(group, "one")
@@ -137,24 +129,6 @@ def test_a_member_whose_session_ended_is_unknown(
     timers.pass_(2)
     assert (group.instances, group.state) == ((), GroupState.EMPTY)
     assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_a_commit_keeps_the_session(group: ConsumerGroup, timers: ManualTimers) -> None:
-    me = led_in(group)
-    for _ in range(3):
-        timers.pass_(SESSION_S - 1)
-        group.commit(me, SEVEN)
-
-
-def test_who_is_no_member_commits_only_while_there_is_none(
-    group: ConsumerGroup, timers: ManualTimers
-) -> None:
-    nobody = GroupMembership("g")
-    group.commit(nobody, SEVEN)
-    led_in(group)
-    assert refusal(lambda: group.commit(nobody, SEVEN)) is ErrorCode.UNKNOWN_MEMBER_ID
-    timers.pass_(SESSION_S)
-    group.commit(nobody, SEVEN)
 
 
 def test_a_rebalance_waits_for_every_member_and_its_heartbeat_tells(
@@ -229,26 +203,6 @@ def test_a_dynamic_member_that_does_not_join_in_time_is_left_behind(
         timers.pass_(5)
     assert newcomer[0].is_leader
     assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_requests_that_wait_are_lost_when_the_coordinator_moves(group: ConsumerGroup) -> None:
-    led_in(group)
-    newcomer = asked(group, "other")
-    group.coordinator_moved()
-    assert newcomer == [ErrorCode.CONNECTION_BROKEN]
-
-
-def test_offsets_of_a_transaction_wait_until_it_ends(group: ConsumerGroup) -> None:
-    me = led_in(group)
-    group.commit_in_transaction(me, 1, SEVEN)
-    assert refusal(lambda: group.fetch([WHERE])) is ErrorCode.UNSTABLE_OFFSET_COMMIT
-    assert group.fetch([Partition("t", 9)]) == {}
-    assert group.fetch([WHERE], is_stable=False) == {}
-    group.end_transaction(1, is_committed=False)
-    assert group.fetch([WHERE]) == {}
-    group.commit_in_transaction(me, 1, SEVEN)
-    group.end_transaction(1, is_committed=True)
-    assert group.fetch([WHERE]) == SEVEN
 
 
 def test_offsets_in_a_transaction_are_accepted_from_whoever_says_nothing_of_membership(

@@ -22,26 +22,6 @@ def log() -> PartitionLog:
     return PartitionLog("t", 0)
 
 
-def test_records_are_numbered_and_know_the_epoch_of_their_leader(log: PartitionLog) -> None:
-    assert log.append(rows(b"a", b"b")) == 0
-    log.epoch = 5
-    assert log.append(rows(b"c")) == 2
-    found = log.read(0, 100).records
-    assert [(row.offset, row.leader_epoch) for row in found] == [(0, 0), (1, 0), (2, 5)]
-
-
-def test_an_open_transaction_holds_the_last_stable_offset(log: PartitionLog) -> None:
-    log.append(rows(b"before"))
-    log.append(rows(b"open"), ProducerStamp(1, 0, 0, transactional=True))
-    log.append(rows(b"behind"))
-    assert (log.stable_end, log.end) == (1, 3)
-    assert values_read(log) == [b"before"]
-    assert values_read(log, is_stable=False) == [b"before", b"open", b"behind"]
-    log.end_transaction(1, 0, is_committed=True)
-    assert values_read(log) == [b"before", b"open", b"behind"]
-    assert log.stable_end == log.end == 4
-
-
 def test_the_oldest_of_two_open_transactions_holds_it(log: PartitionLog) -> None:
     log.append(rows(b"first"), ProducerStamp(1, 0, 0, transactional=True))
     log.append(rows(b"second"), ProducerStamp(2, 0, 0, transactional=True))

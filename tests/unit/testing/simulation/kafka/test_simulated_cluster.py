@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 from typing import Any
 
 import pytest
@@ -68,36 +67,6 @@ def identified(cluster: BrokerCluster, timeout_s: float = 60.0) -> ProducerIdent
 # ---- transactions
 
 
-def test_messages_and_offsets_of_a_transaction_appear_together(cluster: BrokerCluster) -> None:
-    me = identified(cluster)
-    produced(cluster, me, b"one")
-    cluster.add_offsets(0, me, NOBODY, NINE)
-    assert (seen(cluster), cluster.group("g").offsets) == ([], {})
-    cluster.end_transaction(0, me, is_committed=True)
-    assert (seen(cluster), cluster.group("g").offsets) == ([b"one"], NINE)
-
-
-def test_a_new_init_fences_the_former_epoch_and_aborts_what_it_left_open(
-    cluster: BrokerCluster,
-) -> None:
-    zombie = identified(cluster)
-    produced(cluster, zombie, b"zombie's")
-    cluster.add_offsets(0, zombie, NOBODY, NINE)
-    me = identified(cluster)
-    assert me.epoch > zombie.epoch
-    for act in (
-        lambda: produced(cluster, zombie, b"late", 1),
-        lambda: cluster.add_offsets(0, zombie, NOBODY, NINE),
-        lambda: cluster.end_transaction(0, zombie, is_committed=True),
-        lambda: cluster.end_transaction(0, zombie, is_committed=False),
-    ):
-        assert refusal(act) is ErrorCode.PRODUCER_FENCED
-    produced(cluster, me, b"mine")
-    cluster.end_transaction(0, me, is_committed=True)
-    assert seen(cluster) == [b"mine"]
-    assert cluster.group("g").fetch([WHERE]) == {}
-
-
 def test_the_end_of_a_transaction_is_promised_first_and_written_later(time: ManualTime) -> None:
     cluster = made(time, marker_s=0.5)
     me = identified(cluster)
@@ -113,18 +82,6 @@ def test_the_end_of_a_transaction_is_promised_first_and_written_later(time: Manu
     identified(cluster)
 
 
-def test_a_promised_end_is_carried_out_though_the_producer_was_fenced(time: ManualTime) -> None:
-    cluster = made(time, marker_s=0.5)
-    me = identified(cluster)
-    produced(cluster, me, b"one")
-    cluster.end_transaction(0, me, is_committed=True)
-    assert refusal(lambda: identified(cluster)) is ErrorCode.CONCURRENT_TRANSACTIONS
-    time.pass_(0.5)
-    cluster.advance()
-    identified(cluster)
-    assert seen(cluster) == [b"one"]
-
-
 def test_another_end_than_the_promised_one_is_refused(cluster: BrokerCluster) -> None:
     me = identified(cluster)
     code = refusal(lambda: cluster.end_transaction(0, me, is_committed=True))
@@ -133,22 +90,6 @@ def test_another_end_than_the_promised_one_is_refused(cluster: BrokerCluster) ->
     cluster.end_transaction(0, me, is_committed=False)
     code = refusal(lambda: cluster.end_transaction(0, me, is_committed=True))
     assert code is ErrorCode.INVALID_TXN_STATE
-    assert seen(cluster) == []
-
-
-def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_refused(
-    cluster: BrokerCluster, time: ManualTime
-) -> None:
-    me = identified(cluster, timeout_s=5.0)
-    produced(cluster, me, b"one")
-    time.pass_(4.9)
-    cluster.advance()
-    assert cluster.transactions.state_of("id") is TransactionState.ONGOING
-    time.pass_(0.2)
-    cluster.advance()
-    assert cluster.log_of(WHERE).stable_end == 2
-    code = refusal(lambda: cluster.end_transaction(0, me, is_committed=True))
-    assert code is ErrorCode.PRODUCER_FENCED
     assert seen(cluster) == []
 
 
@@ -185,9 +126,6 @@ def test_markers_wait_for_a_partition_that_nobody_leads(time: ManualTime) -> Non
     assert seen(cluster) == [b"one"]
 
 
-# ---- requests
-
-
 def test_a_request_arrives_though_nobody_waits_for_it_any_more(
     cluster: BrokerCluster, time: ManualTime
 ) -> None:
@@ -201,28 +139,6 @@ def test_a_request_arrives_though_nobody_waits_for_it_any_more(
     assert sent.done_s == sent.arrives_s == 1003.0
 
 
-def test_a_late_commit_of_a_former_member_is_refused_when_it_arrives(
-    cluster: BrokerCluster, time: ManualTime
-) -> None:
-    former, newer = (_joined(cluster) for _ in range(2))
-    late = cluster.send(0, lambda _: cluster.commit(0, former, NINE), there_s=1.0)
-    cluster.commit(0, newer, {WHERE: StoredOffset(10)})
-    time.pass_(1.0)
-    cluster.advance()
-    assert late.error is not None
-    assert late.error.code is ErrorCode.FENCED_INSTANCE_ID
-    assert cluster.group("g").fetch([WHERE]) == {WHERE: StoredOffset(10)}
-
-
-def _joined(cluster: BrokerCluster) -> GroupMembership:
-    """A member of the same name as the one before."""
-    group, answers = cluster.group("g"), []
-    group.join(NOBODY._replace(group_instance_id="me"), ("t",), 10, 10, answers.append)
-    member: GroupMembership = answers[0].membership
-    group.sync(member, {member.member_id: (WHERE,)}, lambda _: None)
-    return member
-
-
 def test_what_is_due_happens_in_the_order_of_its_time_whoever_looks_when(
     cluster: BrokerCluster, time: ManualTime
 ) -> None:
@@ -232,14 +148,6 @@ def test_what_is_due_happens_in_the_order_of_its_time_whoever_looks_when(
     time.pass_(60)
     cluster.advance()
     assert done == [("a", 1001.0), ("also a", 1001.0), ("b", 1002.0), ("c", 1003.0)]
-
-
-def test_a_request_that_is_lost_never_arrives(cluster: BrokerCluster, time: ManualTime) -> None:
-    sent = cluster.send(0, lambda _: cluster.commit(0, NOBODY, NINE), there_s=inf)
-    time.pass_(1e6)
-    cluster.advance()
-    assert not sent.is_done
-    assert cluster.group("g").offsets == {}
 
 
 # ---- brokers
@@ -301,30 +209,3 @@ def test_a_broker_that_thaws_late_refuses_what_it_leads_no_more(time: ManualTime
     assert sent.error is not None
     assert sent.error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert cluster.group("g").offsets == {}
-
-
-def test_a_broker_that_thaws_in_time_has_lost_nothing(time: ManualTime) -> None:
-    cluster = made(time, brokers=3, broker_session_s=9.0)
-    leader = cluster.leader_of(WHERE)
-    assert leader is not None
-    cluster.freeze(leader)
-    time.pass_(5.0)
-    cluster.start(leader)
-    time.pass_(60.0)
-    cluster.advance()
-    assert cluster.leader_of(WHERE) == leader
-
-
-# ---- topics
-
-
-def test_a_topic_made_again_has_another_id_and_no_offsets(cluster: BrokerCluster) -> None:
-    before = cluster.topics()["t"]
-    cluster.commit(0, NOBODY, NINE)
-    cluster.delete_topic("t")
-    code = refusal(lambda: cluster.commit(0, NOBODY, NINE))
-    assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    cluster.create_topic("t", 1)
-    assert cluster.topics()["t"].id != before.id
-    assert cluster.group("g").fetch([WHERE]) == {}
-    assert refusal(lambda: cluster.create_topic("t")) is ErrorCode.TOPIC_ALREADY_EXISTS
