@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from cluster import Cluster
 from feeding import PARTITIONS, Feeder, plain
-from stores import CoveredRanges, HandledFiles, OutputTopic, PostgresTable, Results, SqliteTable
+from stores import HandledFiles, OutputTopic, PostgresTable, Results, SqliteTable
 
-from leaderq import connect
 from leaderq.kafka.topics import create_topics
 
 
@@ -33,12 +32,7 @@ def hold(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def results_of(
-    zookeeper_server: Any,
-    kafka_broker: Any,
-    topic_name: str,
-    znode_root: str,
-    tmp_path: Path,
-    request: Any,
+    kafka_broker: Any, topic_name: str, tmp_path: Path, request: Any
 ) -> Iterator[Callable[[str], Results]]:
     """An empty place for the results of a career that keeps its offsets in the store of this
     name.
@@ -54,11 +48,6 @@ def results_of(
                 made = OutputTopic(kafka_broker.address, output, PARTITIONS)
                 cleanup.callback(made.close)
                 return made
-            if store == "zookeeper":
-                return CoveredRanges(
-                    cleanup.enter_context(connect(zookeeper_server.address)),
-                    f"{znode_root}-results",
-                )
             if store == "sqlite":
                 return SqliteTable(tmp_path / "results.sqlite3")
             return PostgresTable(request.getfixturevalue("postgres"))

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from kafka import KafkaConsumer, TopicPartition
 from verdicts import Handled, Result
 
-from leaderq import Session
 from leaderq.config import KafkaSecurity
 from leaderq.kafka.clients.kafka_python_connection import connected, connection_options
 
@@ -91,28 +90,6 @@ class OutputTopic:
 
     def close(self) -> None:
         self._consumer.close()
-
-
-class CoveredRanges:
-    """The znodes of ``zookeeper_career``, which ZooKeeper has numbered."""
-
-    target = "zookeeper_career:Covered"
-
-    def __init__(self, session: Session, path: str) -> None:
-        session.ensure_path(path)
-        self._session, self._path = session, path
-        self._read: dict[str, list[int]] = {}
-        self.environment = {"RESULTS": path}
-
-    def results(self) -> list[Result]:
-        for name in self._session.children(self._path):
-            if name not in self._read:
-                self._read[name] = json.loads(self._session.get(f"{self._path}/{name}")[0])
-        return [
-            Result(partition, offset, term)
-            for _, (partition, first, last, term) in sorted(self._read.items())
-            for offset in range(first, last + 1)
-        ]
 
 
 class SqliteTable:

@@ -103,28 +103,6 @@ def repeated_at_changes_only(handled: Iterable[Handled], ends: Mapping[int, int]
     return problems
 
 
-def skipped(handled: Iterable[Handled], ends: Mapping[int, int]) -> list[str]:
-    """What is wrong where a term may go back too, since partitions come and go: only what was
-    skipped.
-
-    Records of one term are in the order in which they were handled; terms come in any order.
-    """
-    reached: dict[int, int] = defaultdict(int)
-    problems = []
-    for one in sorted(handled, key=lambda each: each.term):  # stable
-        if one.offset > reached[one.partition]:
-            problems.append(
-                f"term {one.term} skipped {reached[one.partition]} to {one.offset - 1} of"
-                f" {one.partition}"
-            )
-        reached[one.partition] = max(reached[one.partition], one.offset + 1)
-    return problems + [
-        f"partition {partition} was handled up to {reached[partition]}, and fed up to {end}"
-        for partition, end in ends.items()
-        if reached[partition] != end
-    ]
-
-
 def repetitions(handled: Sequence[Handled]) -> int:
     """How many handlings were not the first of their record."""
     return len(handled) - len({(one.partition, one.offset) for one in handled})

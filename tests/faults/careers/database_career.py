@@ -58,15 +58,6 @@ class Stored(Paced):
         self.store.close()
 
 
-class StoredAtOnce(Stored):
-    """The transaction begins after the pause: no lock is held in it."""
-
-    def handle(self, records: list[Record], term: Term) -> None:
-        self.pause(term)
-        with self.store.transaction(records, term) as self.cursor:
-            self.do(records, term)
-
-
 class Abandoned(Stored):
     """All or nothing by itself: a batch may be abandoned at any instruction."""
 

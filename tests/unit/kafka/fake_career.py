@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from leaderq.clock import now_s
+from terms import a_term as a_term
+
 from leaderq.kafka.dead_letters.format import NewDeadLetter, read_dead_letter
 from leaderq.kafka.declaration import DeliveryPromise, delivery_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
@@ -19,17 +20,6 @@ from leaderq.term import OpenTerm
 
 A, B, C = Partition("t", 0), Partition("t", 1), Partition("t", 2)
 RecordPlace = tuple[Partition, int]
-
-
-def a_term(*, lasts_s: float = 60.0) -> OpenTerm:
-    return OpenTerm(
-        number=7,
-        id="x",
-        career="billing",
-        candidate="a",
-        deadline=now_s() + lasts_s,
-        write=lambda _term, ops: list(ops),
-    )
 
 
 def records(where: Partition, *offsets: int) -> list[Record]:
