@@ -13,7 +13,7 @@ from faulty_disk import FaultyDisk, at_record, crash, cut, flip, io_error, paylo
 
 from leaderq.errors import JournalFull
 from leaderq.producing.journal import NO_SYNC, Journal
-from leaderq.producing.journal.cursor import CursorFile, CursorState, newest, read_slots
+from leaderq.producing.journal.cursor import CursorFile, CursorState
 from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.records import HEAD_BYTES
 from leaderq.producing.journal.segments import HEADER_BYTES, SegmentHeader, segment_name
@@ -216,39 +216,6 @@ def test_a_spoilt_header_costs_no_record(place, offset, which):
     assert len(list(place.glob("*.bad"))) == 1
 
 
-def test_a_restart_after_partial_reading_recomputes_depth_and_bytes(place):
-    journal = Journal(place, segment_bytes=4096)
-    for number in range(1, 3 * PER_SEGMENT + 1):
-        journal.append(record(number))
-    journal.ack_to(PER_SEGMENT + 5)
-    eventually(lambda: journal.counters.deleted == 1)
-    depth, used = journal.depth, journal.bytes_used
-    journal.close()
-    with Journal(place, segment_bytes=4096) as journal:
-        assert (
-            journal.report.bytes_used
-            == used
-            == sum(path.stat().st_size for path in segments(place)[:-1])
-        )
-        assert journal.depth == depth == 2 * PER_SEGMENT - 5
-
-
-def test_after_a_crash_a_journal_does_not_wrongly_look_full(place):
-    for _ in range(10):
-        journal = Journal(place, max_bytes=32768)
-        stored = 0
-        try:
-            while True:
-                journal.append_soon(record(1))
-                stored += 1
-        except JournalFull:
-            journal.flush()
-        assert journal.depth > 200
-        journal.ack_to(journal.next_id - 1)
-        journal.flush()
-        crash(journal)
-
-
 def test_ids_come_to_their_end_with_a_clear_error_and_names_sort_all_the_way(place):
     place.mkdir()
     assert segment_name(9, 0) < segment_name(10, 0) < segment_name((1 << 64) - 1, 0)
@@ -278,23 +245,6 @@ def test_a_disk_that_cannot_give_back_a_segment_blocks_nothing(place):
             *range(2 * PER_SEGMENT + 1, 3 * PER_SEGMENT + 1),
         ]
         assert journal.counters.corrupt == PER_SEGMENT
-
-
-@pytest.mark.parametrize("slot", [0, 1])
-@pytest.mark.parametrize("how", ["flipped", "zeros", "cut", "gone"])
-def test_one_spoilt_cursor_slot_loses_nothing(place, slot, how):
-    journal = Journal(place)
-    for number in range(1, 11):
-        journal.append(record(number))
-        journal.ack_to(number // 2)
-        journal.flush()
-    journal.close()
-    spoil(place / f"cursor.{slot}", how)
-    with Journal(place) as journal:
-        assert numbers(journal)[-5:] == [6, 7, 8, 9, 10]
-        assert journal.next_id >= 11
-        assert not journal.report.cursor_lost
-        assert journal.append(record(11)) >= 11
 
 
 def spoil(path: Path, how: str) -> None:
@@ -388,17 +338,6 @@ def test_after_the_host_crashed_ids_that_may_have_been_given_out_are_passed_over
     with Journal(place) as journal:
         assert numbers(journal) == without(3)
         assert journal.append(b"x") > 10
-
-
-def test_the_newest_whole_slot_counts(place):
-    place.mkdir()
-    file = CursorFile(Disk(), place)
-    for sequence in range(1, 6):
-        file.save(CursorState(sequence=sequence, next_id=sequence * 10))
-    file.close()
-    assert newest(read_slots(Disk(), place)) == CursorState(sequence=5, next_id=50)
-    flip(place / "cursor.1", 30)
-    assert newest(read_slots(Disk(), place)) == CursorState(sequence=4, next_id=40)
 
 
 def test_a_segment_that_somebody_deletes_while_the_journal_is_open_is_reported_and_passed(place):
