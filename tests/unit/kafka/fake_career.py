@@ -186,6 +186,14 @@ def a_handler(
     )
 
 
+def sorted_until_committed(log: list[str]) -> list[str]:
+    """The log with what ran at the same time in order of partition."""
+    first_commit = next(
+        (at for at, line in enumerate(log) if not line.startswith("handle")), len(log)
+    )
+    return sorted(log[:first_commit]) + log[first_commit:]
+
+
 def _letter(partition: Partition) -> str:
     return "ABC"[partition.number]
 
