@@ -105,10 +105,6 @@ class ConsumerContract:
         make_consumer().refresh(20.0)
         commit(leader, dict.fromkeys(leader.assigned(), 0))
 
-    def test_a_member_holds_all_partitions(self, make_consumer: Make) -> None:
-        consumer = self.join(make_consumer())
-        assert consumer.assigned() == consumer.existing()
-
     def test_a_member_that_is_asked_to_join_is_one_already(self, make_consumer: Make) -> None:
         consumer = self.join(make_consumer())
         joins = consumer.joins
@@ -239,21 +235,6 @@ class ConsumerContract:
         with pytest.raises(Deposed):
             zombie.join(refuse, 5.0)
         commit(leader, dict.fromkeys(leader.assigned(), 0))
-
-    def test_seeking_back_reads_again(self, make_consumer: Make, feed: Feed) -> None:
-        feed(0, 40)
-        consumer = self.join(make_consumer())
-        self.read(consumer, 40)
-        consumer.seek(dict.fromkeys(consumer.assigned(), 0))
-        assert sum(map(len, self.read(consumer, 40).values())) == 40
-
-    def test_positions_meet_the_ends_when_all_is_read(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
-        feed(0, 40)
-        consumer = self.join(make_consumer())
-        self.read(consumer, 40)
-        assert consumer.positions() == consumer.end_offsets(20.0)
 
     def test_attending_reads_nothing(self, make_consumer: Make, feed: Feed) -> None:
         feed(0, 10)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from faulty_disk import FaultyDisk, at_record, crash, cut, flip, io_error, payloads, segments
 
 from leaderq.errors import JournalFull
-from leaderq.producing.journal import NO_SYNC, Journal
+from leaderq.producing.journal import Journal
 from leaderq.producing.journal.cursor import CursorFile, CursorState
 from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.records import HEAD_BYTES
@@ -158,25 +157,6 @@ def test_a_spoilt_last_record_that_ends_in_zeros_is_kept_all_the_same(place):
     assert [path.stat().st_size for path in place.glob("*.tail.bad")] == [HEAD_BYTES + 115]
 
 
-def test_records_written_after_the_cursor_was_saved_are_found(place):
-    """Last record flushed, but the id not advanced."""
-    journal = Journal(place)
-    journal.append(record(1))
-    journal.flush()
-    saved = [(place / name).read_bytes() for name in ("cursor.0", "cursor.1")]
-    for number in range(2, 11):
-        journal.append(record(number))
-    crash(journal)
-    for name, data in zip(("cursor.0", "cursor.1"), saved, strict=True):
-        (place / name).write_bytes(data)
-    with Journal(place) as journal:
-        assert numbers(journal) == without(10)
-        assert journal.next_id == 11
-        assert journal.report.scanned_bytes == 9 * (HEAD_BYTES + SIZE), (
-            "what was written before the save is not read again"
-        )
-
-
 def test_records_that_the_cursor_knows_and_the_file_does_not_hold_are_reported(place):
     """Last record not flushed."""
     fill(place, 10)
@@ -286,31 +266,6 @@ def test_a_segment_that_is_gone_is_reported_unless_it_was_set_aside(place):
         assert not journal.report.damages
 
 
-def test_a_deletion_that_the_crash_interrupted_is_finished(place):
-    fill(place, 3 * PER_SEGMENT)
-    copy = place.parent / "copy"
-    shutil.copy(segments(place)[0], copy)
-    name = segments(place)[0]
-    with Journal(place) as journal:
-        journal.ack_to(PER_SEGMENT)
-        eventually(lambda: not name.exists())
-        crash(journal)
-    shutil.copy(copy, name)
-    with Journal(place) as journal:
-        assert numbers(journal) == list(range(PER_SEGMENT + 1, 3 * PER_SEGMENT + 1))
-        assert not journal.report.damages
-    assert not name.exists()
-
-
-def test_a_segment_whose_making_was_interrupted_is_removed(place):
-    fill(place, 5, clean=False)
-    stamp = int(segments(place)[0].name[21:29], 16)
-    (place / segment_name(6, stamp)).write_bytes(b"lqjrn")
-    with Journal(place) as journal:
-        assert numbers(journal) == without(5)
-        assert journal.append(record(6)) == 6
-
-
 def test_a_journal_kept_as_a_payload_is_not_read_as_records_of_this_one(place, tmp_path):
     fill(tmp_path / "inner", 20)
     inner = segments(tmp_path / "inner")[0].read_bytes()
@@ -322,22 +277,6 @@ def test_a_journal_kept_as_a_payload_is_not_read_as_records_of_this_one(place, t
     with Journal(place) as journal:
         assert payloads(journal) == [b"before"] * 3 + [b"after"]
         assert journal.counters.corrupt == 1
-
-
-def test_after_the_host_crashed_ids_that_may_have_been_given_out_are_passed_over(
-    place, monkeypatch
-):
-    journal = Journal(place, sync=NO_SYNC)
-    for number in range(1, 11):
-        journal.append(record(number))
-    crash(journal)
-    cut(segments(place)[0], at_record(3, SIZE))  # the rest never reached the disk
-    from leaderq.producing.journal import recovery
-
-    monkeypatch.setattr(recovery, "boot_id", lambda: b"another boot id.")
-    with Journal(place) as journal:
-        assert numbers(journal) == without(3)
-        assert journal.append(b"x") > 10
 
 
 def test_a_segment_that_somebody_deletes_while_the_journal_is_open_is_reported_and_passed(place):
