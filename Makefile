@@ -58,8 +58,8 @@ docs: $(READY)  ## the documentation, in docs/_build/html
 unit: $(READY)  ## tests without servers
 	@$(BIN)/python -m pytest tests/unit
 
-# Each offset store under 30 mixed faults; the ordinary test run does fewer.
-faults: $(READY)  ## each offset store under 30 faults
+# Bugs of others recreated, producers killed, a journal killed at 30 points; the ordinary run does fewer.
+faults: $(READY)  ## bugs recreated, producers and journals killed at 30 points
 	@LEADERQ_TEST_FAULTS=30 $(BIN)/python -m pytest tests/faults
 
 # The nemesis against rude careers: make soak MINUTES=60 SEED=7. History and logs stay in logs/.

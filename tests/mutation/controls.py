@@ -74,7 +74,7 @@ REVIEWED = (
         "            self.handed[partition] = self.committed[partition]\n",
         "            pass\n",
         promise="reading goes back to the store's offsets",
-        tests=("tests/unit/kafka/test_positions_details.py",),
+        tests=("tests/unit/kafka/test_positions.py",),
     ),
     Control(
         "any write of the term counts as this one",
@@ -140,7 +140,7 @@ REVIEWED = (
         "    topics = {partition.topic for partition in known}\n",
         "    topics: set[str] = set()\n",
         promise="an added partition begins at its first record",
-        tests=("tests/unit/kafka/test_positions_details.py",),
+        tests=("tests/unit/kafka/test_positions.py",),
     ),
     Control(
         "a position past the end is not gone",
@@ -148,7 +148,7 @@ REVIEWED = (
         "is_there = first[where] <= position <= max(last[where], first[where])",
         "is_there = first[where] <= position",
         promise="positions that are gone are reset",
-        tests=("tests/unit/kafka/test_positions_details.py",),
+        tests=("tests/unit/kafka/test_positions.py",),
     ),
     Control(
         "positions are reset in the middle of a batch",
@@ -166,7 +166,7 @@ REVIEWED = (
         '            raise KafkaAway("an offset is not stored yet")\n',
         "        self._store.commit_positions(consumer, self._term, offsets)\n",
         promise="committed before the first record is read",
-        tests=("tests/unit/kafka/test_commit_details.py",),
+        tests=("tests/unit/kafka/test_commits.py",),
     ),
     Control(
         "operations added during a commit are dropped",
@@ -344,7 +344,7 @@ REVIEWED = (
         "near = 0.75 * self.high",
         "near = 2.0 * self.high",
         promise="requests are taken along near the high mark",
-        tests=("tests/unit/producing/test_account_values.py",),
+        tests=("tests/unit/producing/test_account.py",),
     ),
     Control(
         "a loss at close counts as chosen",
@@ -352,7 +352,7 @@ REVIEWED = (
         "(LossReason.NEWEST, LossReason.OLDEST, LossReason.EXPIRED)",
         "(LossReason.NEWEST, LossReason.OLDEST, LossReason.EXPIRED, LossReason.CLOSED)",
         promise="is_as_chosen: dropped by a policy of the caller's",
-        tests=("tests/unit/producing/test_account_values.py",),
+        tests=("tests/unit/producing/test_account.py",),
     ),
     Control(
         "futures are kept without limit",

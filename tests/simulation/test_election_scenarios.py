@@ -12,7 +12,7 @@ bug      where the rest of it is tested
          interrupts, a thread that dies and closed sessions is here
 14       a listener that *waits* on the event thread is refused:
          tests/faults/election/test_bugs_on_real_servers.py; one that holds the thread is here
-22, 23   Kafka's offsets and transactions: test_kafka_promises; tests/faults/test_zombies.py
+22, 23   Kafka's offsets and transactions: test_kafka_promises; tests/integration/kafka
 24       the close of a real session: tests/faults/election/test_bugs_on_real_servers.py; of a
          simulated one that is busy, suspended or cut off here
 25       a stopped process is here; the GIL held, and real processes:

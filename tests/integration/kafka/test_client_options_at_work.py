@@ -18,14 +18,12 @@ from leaderq.kafka.topics import create_topics, produce
 from leaderq.testing import eventually
 
 Drive = Callable[..., Driver]
-NO_CONFLUENT = importlib.util.find_spec("confluent_kafka") is None
-CONFLUENT = pytest.param(
-    "confluent", marks=pytest.mark.skipif(NO_CONFLUENT, reason="leaderq[confluent] is not there")
+NEEDS_CONFLUENT = pytest.mark.skipif(
+    importlib.util.find_spec("confluent_kafka") is None, reason="leaderq[confluent] is not there"
 )
-every_client = pytest.mark.parametrize("client", ["kafka-python", CONFLUENT])
 
 
-@pytest.mark.skipif(NO_CONFLUENT, reason="leaderq[confluent] is not there")
+@NEEDS_CONFLUENT
 def test_a_name_that_librdkafka_does_not_know_is_refused_when_the_career_is_prepared(
     drive: Drive,
 ) -> None:
@@ -33,8 +31,10 @@ def test_a_name_that_librdkafka_does_not_know_is_refused_when_the_career_is_prep
         drive(client="confluent", client_options={"no.such": 1})
 
 
-@every_client
-@pytest.mark.parametrize("offsets", ["kafka", "zookeeper"])
+@pytest.mark.parametrize(
+    ("client", "offsets"),
+    [("kafka-python", "kafka"), pytest.param("confluent", "zookeeper", marks=NEEDS_CONFLUENT)],
+)
 def test_topics_that_match_are_read_also_those_made_later_and_one_that_is_deleted_ends_no_term(
     drive: Drive, kafka_broker, topic_name, client, offsets, monkeypatch
 ) -> None:
@@ -67,7 +67,6 @@ def test_topics_that_match_are_read_also_those_made_later_and_one_that_is_delete
     assert driver.career.values() == [first.encode(), b"at once", b"after"]
 
 
-@every_client
-def test_a_pattern_that_nothing_matches_is_refused(drive: Drive, client) -> None:
+def test_a_pattern_that_nothing_matches_is_refused(drive: Drive) -> None:
     with pytest.raises(UnknownTopic, match=r"no topic on Kafka .* matches 'no-such-\.\*'"):
-        drive(client=client, topics=re.compile("no-such-.*"))
+        drive(topics=re.compile("no-such-.*"))

@@ -10,24 +10,13 @@ from typing import Any
 
 import pytest
 from postgres import Database
+from terms import a_term
 
-from leaderq.clock import now_s
 from leaderq.errors import Deposed
 from leaderq.kafka.record import Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.term import OpenTerm, Reason
 from leaderq.testing import eventually
-
-
-def a_term(number: int) -> OpenTerm:
-    return OpenTerm(
-        number=number,
-        id=f"t{number}",
-        career="c",
-        candidate="a",
-        deadline=now_s() + 60,
-        write=lambda term, ops: list(ops),
-    )
 
 
 def records(first: int, last: int, partition: int = 0) -> list[Record]:

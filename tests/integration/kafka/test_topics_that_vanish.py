@@ -26,8 +26,9 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leaderq.kafka.clients.confluent_consumer.ASK_EVERY_S", 0.3)
 
 
-@every_client
-@pytest.mark.parametrize("offsets", ["kafka", "zookeeper"])
+@pytest.mark.parametrize(
+    ("client", "offsets"), [("kafka-python", "kafka"), ("confluent", "zookeeper")]
+)
 def test_a_topic_missed_for_a_while_and_made_again_is_not_read_on_as_if_it_were_the_old_one(
     drive: Drive,
     kafka_broker: Any,

@@ -12,23 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from terms import a_term
 
-from leaderq.clock import now_s
 from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
 from leaderq.kafka.record import Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets, checked_table
 from leaderq.term import OpenTerm, Reason
-
-
-def a_term(number: int) -> OpenTerm:
-    return OpenTerm(
-        number=number,
-        id=f"t{number}",
-        career="c",
-        candidate="a",
-        deadline=now_s() + 60,
-        write=lambda term, ops: list(ops),
-    )
 
 
 def records(first: int, last: int, partition: int = 0, topic: str = "t") -> list[Record]:

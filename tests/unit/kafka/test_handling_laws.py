@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-import pytest
 from fake_career import (
     A,
     B,
@@ -250,13 +249,3 @@ def rest_of(batch: Batch, committed: Mapping[Partition, int]) -> Batch:
         if committed.get(partition) != batch.ends[partition]
     }
     return Batch(rows, {partition: batch.ends[partition] for partition in rows})
-
-
-def test_the_laws_see_a_handling_that_breaks_them() -> None:
-    case = Case(
-        Batch({A: records(A, 0, 1)}, {A: 2}), {(A, 0): ALWAYS}, frozenset(), False, True, {}, 0
-    )
-    run = Run(case, skip())
-    run.passed.clear()
-    with pytest.raises(AssertionError):
-        run.check_prefix()

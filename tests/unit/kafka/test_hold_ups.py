@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from fake_career import A, B, Bad, FakeCareer, a_batch, a_handler, a_term, records
 
-from leaderq.errors import ConfigurationError
 from leaderq.kafka import DependencyUnavailable, PoisonRecord, Record, dead_letter, retry, skip
 from leaderq.kafka.handling.on_error import OnError, policy
 from leaderq.kafka.record import batch_of
@@ -130,23 +129,6 @@ def test_only_and_except_say_which_errors_are_about_records(
     on_error: Any, error: Exception, is_outage: bool
 ) -> None:
     assert policy(on_error, "Billing").is_outage(error) is is_outage
-
-
-@pytest.mark.parametrize(
-    ("on_error", "says"),
-    [
-        (skip(only="ValueError"), "skip(only='ValueError')"),  # type: ignore[arg-type]
-        (dead_letter(except_=(KeyError, 3)), "dead_letter(except_="),  # type: ignore[arg-type]
-        (retry(1, except_=KeyboardInterrupt), "retry(except_="),  # type: ignore[arg-type]
-        (retry(1, only=KeyError, then=skip(only=ValueError)), "write it once"),
-        (skip(most_in_a_row=0), "most_in_a_row=0"),
-        (dead_letter(most_in_a_row=True), "most_in_a_row=True"),
-    ],
-)
-def test_what_they_cannot_be_is_refused(on_error: Any, says: str) -> None:
-    with pytest.raises(ConfigurationError) as refused:
-        policy(on_error, "Billing")
-    assert says in str(refused.value)
 
 
 def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(

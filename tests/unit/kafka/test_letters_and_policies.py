@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import ssl
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from leaderq import errors as all_errors
-from leaderq.errors import ConfigurationError, CorruptRecord
+from leaderq.errors import ConfigurationError, CorruptRecord, KafkaError
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, KafkaFenced, MembershipLost
 from leaderq.kafka.dead_letters.format import (
     MAX_TEXT_BYTES,
@@ -18,6 +22,7 @@ from leaderq.kafka.dead_letters.format import (
     REPLAYED,
     deaths,
     new_dead_letter,
+    own_headers,
     read_dead_letter,
     shortened,
 )
@@ -37,7 +42,8 @@ from leaderq.kafka.handling.on_error import (
     retry,
     skip,
 )
-from leaderq.kafka.record import Record
+from leaderq.kafka.record import Partition, Record
+from leaderq.running import UnitAbandoned
 
 
 def record(offset: int = 2, key: Any = b"k", **changes: Any) -> Record:
@@ -179,6 +185,64 @@ def test_deaths_are_counted_over_replays() -> None:
     assert said(ValueError(), headers=[(times[1], b"5")])["times"] == "6"
 
 
+# -- laws of letters -------------------------------------------------------------------------------
+
+
+@given(text=st.text(alphabet=st.characters(exclude_categories=()), max_size=3000))
+def test_the_errors_text_is_bounded_and_cut_between_characters(text: str) -> None:
+    found = said(ValueError(text)).get("text", "")
+    assert len(found.encode()) <= MAX_TEXT_BYTES
+    assert found[:-1] == text.encode("utf-8", "backslashreplace").decode()[: len(found) - 1]
+
+
+@given(
+    key=st.none() | st.binary(),
+    value=st.none() | st.binary(),
+    headers=st.lists(st.tuples(st.text(), st.binary())),
+    numbers=st.tuples(*[st.integers(0, 2**31)] * 4),
+    stamp=st.integers(-1, 2**41),
+)
+def test_whatever_is_written_is_read(key, value, headers, numbers, stamp):
+    partition, offset, attempts, term = numbers
+    died = Record("t", partition, offset, stamp, key, value, headers)
+    letter = new_dead_letter(died, KeyError(), attempts, term, "c", 1_500)
+    dead = read_dead_letter(Record("dead", 0, 5, letter.timestamp_ms, *letter[:3]))
+    assert (dead.origin, dead.offset, dead.timestamp_ms) == (
+        Partition("t", partition),
+        offset,
+        stamp,
+    )
+    assert (dead.record.key, dead.record.value, dead.attempts, dead.term) == (
+        key,
+        value,
+        attempts,
+        term,
+    )
+    assert dead.headers == own_headers(headers)
+
+
+def test_a_letter_that_dies_again_replaces_what_was_said_and_counts() -> None:
+    first = new_dead_letter(record(headers=[("own", b"1")]), KeyError("x"), 4, 5, "c", 1_500)
+    found = Record("c-dead", 0, 5, 0, *first[:3])
+    second = new_dead_letter(found, KeyError("x"), 1, 18, "other", 1_501)
+    again = read_dead_letter(Record("other-dead", 0, 6, 0, *second[:3]))
+    assert (again.origin, again.offset, again.career) == (("c-dead", 0), 5, "other")
+    assert (again.times, again.headers) == (2, [("own", b"1")])
+    assert len(second.headers) == len(first.headers)
+
+
+@given(
+    headers=st.lists(
+        st.tuples(
+            st.sampled_from(["topic", "partition", "offset", "at", "times", "term"]), st.binary()
+        )
+    )
+)
+def test_whatever_headers_a_stranger_writes_they_are_read_or_refused(headers):
+    with suppress(CorruptRecord):
+        read_dead_letter(record(headers=[(PREFIX + name, value) for name, value in headers]))
+
+
 # -- which errors are about records ----------------------------------------------------------------
 
 OUTAGE_NAMES = (
@@ -244,8 +308,10 @@ ABOUT_SERVERS = (
 @pytest.mark.parametrize("error", ABOUT_SERVERS, ids=lambda error: type(error).__name__)
 def test_errors_about_servers_are_not_blamed_on_records(error: Exception) -> None:
     assert not is_about_records(error)
-    assert is_about_records(ValueError())
-    assert not is_about_records(KeyboardInterrupt())
+    for blamed in (ValueError(), all_errors.NodeExists("x"), KafkaError("x"), ProcessDied(2)):
+        assert is_about_records(blamed)
+    for not_an_error in (KeyboardInterrupt(), SystemExit(1), UnitAbandoned()):
+        assert not is_about_records(not_an_error)
 
 
 def test_errors_of_ours_hold_what_they_are_about() -> None:
@@ -298,39 +364,68 @@ def test_a_policy_is_what_was_asked_for(given: Any, expected: OnError) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "problems"),
+    ("wrong", "says"),
     [
-        (5, 1),
-        ([], 1),
-        ("retry", 1),
-        (skip, 1),
-        (retry(0), 1),
-        (retry(True), 1),
-        (retry(1, -1), 1),
-        (retry(1, True), 1),
-        (retry(1, float("inf")), 1),
-        (retry(1, 5.0, max_backoff_s=4.0), 1),
-        (retry(1, "x", max_backoff_s=4.0), 1),
-        (retry(1, 5.0, max_backoff_s="x"), 1),
-        (retry(1, 5.0, max_backoff_s=True), 1),
-        (retry(1, then=retry), 1),
-        (retry(1, then=retry(2)), 1),
-        (retry(1, then=retry(0)), 1),
-        (retry(1, then="x"), 1),
-        (retry(1, then=skip(only=KeyError), only=ValueError), 1),
-        (skip(0), 1),
-        (skip(most_in_a_row=0), 1),
-        (skip(only=int), 1),
-        (skip(only=(KeyError, int)), 1),
-        (skip(except_=5), 1),
-        (dead_letter("a b"), 1),
-        (dead_letter("a b", 0, only=5), 3),
+        (None, "is None, which is not a policy"),
+        (5, "is 5"),
+        ([], "is []"),
+        ("ignore", "'ignore'"),
+        ("retry", "'retry'"),
+        ("dead_letter", "dead_letter()"),
+        (RetryAfter, "is <class"),
+        (ValueError("x"), "ValueError"),
+        (skip, "call it: skip()"),
+        (dead_letter, "call it: dead_letter()"),
+        (retry, "call it: retry(3)"),
+        (retry(0), "retry(n=0)"),
+        (retry(True), "retry(n=True)"),
+        (retry(1.5), "retry(n=1.5)"),  # type: ignore[arg-type]
+        (retry(1, -0.1), "retry(backoff_s=-0.1)"),
+        (retry(1, True), "retry(backoff_s=True)"),
+        (retry(1, math.nan), "retry(backoff_s=nan)"),
+        (retry(1, math.inf), "retry(backoff_s=inf)"),
+        (retry(1, "x", max_backoff_s=4.0), "retry(backoff_s='x')"),  # type: ignore[arg-type]
+        (retry(1, 5.0, max_backoff_s="x"), "retry(max_backoff_s='x')"),  # type: ignore[arg-type]
+        (retry(1, 5.0, max_backoff_s=True), "retry(max_backoff_s=True)"),
+        (retry(1, 5.0, max_backoff_s=4.0), "larger max_backoff_s"),
+        (retry(1, then=None), "'then' of retry in on_error of C is None"),  # type: ignore[arg-type]
+        (retry(1, then="x"), "'x'"),  # type: ignore[arg-type]
+        (retry(1, then=skip), "call it: skip()"),  # type: ignore[arg-type]
+        (retry(1, then=retry), "more attempts"),  # type: ignore[arg-type]
+        (retry(1, then=retry(2)), "more attempts"),  # type: ignore[arg-type]
+        (retry(1, then=retry(0)), "more attempts"),  # type: ignore[arg-type]
+        (retry(1, then=skip(deaths=0)), "skip(deaths=0)"),
+        (retry(1, then=skip(only=KeyError), only=ValueError), "write it once"),
+        (skip(0), "skip(deaths=0)"),
+        (skip(most_in_a_row=0), "skip(most_in_a_row=0)"),
+        (dead_letter(most_in_a_row=True), "most_in_a_row=True"),
+        (skip(only=int), "skip(only="),  # type: ignore[arg-type]
+        (skip(only="ValueError"), "skip(only='ValueError')"),  # type: ignore[arg-type]
+        (skip(only=(KeyError, int)), "skip(only="),  # type: ignore[arg-type]
+        (skip(except_=5), "skip(except_=5)"),  # type: ignore[arg-type]
+        (retry(1, except_=KeyboardInterrupt), "retry(except_="),  # type: ignore[arg-type]
+        (dead_letter(deaths=None), "dead_letter(deaths=None)"),  # type: ignore[arg-type]
+        (dead_letter(""), "dead_letter(topic='')"),
+        (dead_letter(".."), "not the name of a Kafka topic"),
+        (dead_letter("a b"), "not the name of a Kafka topic"),
+        (dead_letter("a" * 250), "not the name of a Kafka topic"),
+        (dead_letter(b"x"), "not the name of a Kafka topic"),  # type: ignore[arg-type]
     ],
 )
-def test_a_policy_that_cannot_be_is_refused_with_each_problem(given: Any, problems: int) -> None:
+def test_a_policy_that_cannot_be_is_refused_with_value_place_and_remedy(
+    wrong: Any, says: str
+) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        policy(given, "C")
-    assert len(refused.value.problems) == problems
+        policy(wrong, "C")
+    (problem,) = refused.value.problems
+    assert says in problem
+    assert "on_error of C" in problem
+
+
+def test_all_that_is_wrong_with_a_policy_is_told_at_once() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        policy(retry(0, backoff_s=-1, then=dead_letter("a b", 0, only=5)), "C")  # type: ignore[arg-type]
+    assert len(refused.value.problems) == 5
 
 
 def test_the_rest_of_a_policy_is_as_documented() -> None:

@@ -5,26 +5,14 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
+from terms import a_term
 
-from leaderq.clock import now_s
 from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.consumer import ConsumerClient, KafkaAway
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.offset_store import ExternalOffsets, checked_offsets
-from leaderq.term import OpenTerm
 
 NO_CONSUMER = cast("ConsumerClient", None)
-
-
-def a_term(number: int = 1) -> OpenTerm:
-    return OpenTerm(
-        number=number,
-        id=f"t{number}",
-        career="c",
-        candidate="a",
-        deadline=now_s() + 60,
-        write=lambda term, ops: list(ops),
-    )
 
 
 def test_nothing_is_loaded_before_the_users_code_has_answered_for_this_term() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from leaderq.producing.account import (
     Balance,
+    BufferEvent,
     BufferState,
     LossReason,
     RequestAccount,
     Settlement,
     Watermarks,
     settled,
+    step,
 )
 
 FAILURES = {LossReason.PROCESS, LossReason.REFUSED, LossReason.ATTEMPTS}
@@ -136,3 +140,52 @@ def test_levels_lead_to_a_state_which_does_not_flutter_between_the_marks(
 ) -> None:
     assert settled(state, MARKS, *level, unread, has_journal=True) is with_journal
     assert settled(state, MARKS, *level, unread, has_journal=False) is without
+
+
+levels = st.tuples(st.integers(0, 220), st.integers(0, 2400), st.integers(0, 50))
+
+
+@pytest.mark.parametrize(
+    ("before", "happened", "after"),
+    [
+        (D, BufferEvent.MEMORY_HIGH, S),
+        (D, BufferEvent.JOURNAL_FULL, B),
+        (S, BufferEvent.MEMORY_LOW, R),
+        (S, BufferEvent.JOURNAL_FULL, B),
+        (R, BufferEvent.MEMORY_HIGH, S),
+        (R, BufferEvent.READ_UP, D),
+        (R, BufferEvent.JOURNAL_FULL, B),
+        (B, BufferEvent.JOURNAL_ROOM, S),
+    ],
+)
+def test_the_table_with_a_journal(
+    before: BufferState, happened: BufferEvent, after: BufferState
+) -> None:
+    assert step(before, happened, has_journal=True) is after
+
+
+def test_what_is_not_in_the_table_changes_nothing() -> None:
+    told = {
+        (D, BufferEvent.MEMORY_HIGH),
+        (B, BufferEvent.MEMORY_LOW),
+    }
+    for state in BufferState:
+        for happened in BufferEvent:
+            if (state, happened) not in told:
+                assert step(state, happened, has_journal=False) is state
+
+
+@given(st.sampled_from(BufferState), levels, st.booleans())
+def test_a_settled_state_stays_as_it_is_while_the_levels_do(
+    state: BufferState, at: tuple[int, int, int], has_journal: bool
+) -> None:
+    once = settled(state, MARKS, *at, has_journal=has_journal)
+    assert settled(once, MARKS, *at, has_journal=has_journal) is once
+
+
+@given(st.sampled_from(BufferState), levels)
+def test_nothing_goes_past_the_journal_while_it_holds_what_memory_does_not(
+    state: BufferState, at: tuple[int, int, int]
+) -> None:
+    if state is not D and at[2]:
+        assert settled(state, MARKS, *at, has_journal=True) is not D

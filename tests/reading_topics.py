@@ -10,11 +10,12 @@ from leaderq.kafka.record import Record
 Read = Callable[[], list[Record]]
 
 
-def read_all(address: str, topic: str) -> list[Record]:
+def read_all(address: str, topic: str, *, isolation: str = "read_uncommitted") -> list[Record]:
+    """What lies there; of ``read_committed`` what is stable once all transactions have ended."""
     # after leaderq.kafka, which keeps a warning of this import quiet
     from kafka import KafkaConsumer, TopicPartition
 
-    consumer = KafkaConsumer(bootstrap_servers=address, consumer_timeout_ms=10_000)
+    consumer = KafkaConsumer(bootstrap_servers=address, isolation_level=isolation)
     try:
         places = [
             TopicPartition(topic, number)
@@ -27,16 +28,8 @@ def read_all(address: str, topic: str) -> list[Record]:
         while any(consumer.position(place) < ends[place] for place in places):
             for records in consumer.poll(timeout_ms=500, max_records=10_000).values():
                 found += [
-                    Record(
-                        one.topic,
-                        one.partition,
-                        one.offset,
-                        one.timestamp,
-                        one.key,
-                        one.value,
-                        tuple(one.headers),
-                    )
-                    for one in records
+                    Record(r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, r.headers)
+                    for r in records
                 ]
         return found
     finally:
