@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
 from leaderq.errors import (
