@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from both_kinds import Client, Comparison, Connection, Servers
+from both_kinds import AUTH, Client, Comparison, Connection, Servers
 from drawn_requests import MAX_BYTES, Draw, RequestMaker, shown
 from kazoo.protocol import serialization as kazoo_wire
 from kazoo.security import OPEN_ACL_UNSAFE
@@ -14,6 +14,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from leaderq.zookeeper.wire import HEADER_BYTES
 
 CLIENTS = 3
+STEP_BYTES = 16
 BARRIER = kazoo_wire.Exists("/zookeeper", None)
 """What was sent to a client before the answer to this has come when the answer has."""
 
@@ -29,31 +30,51 @@ class Doing(Enum):
     COME_AFTER_THE_END = auto()
 
 
+DOINGS = list(Doing)
+
+
 class Step(NamedTuple):
-    """What the client of this number does; at which server, if it opens a connection."""
+    """What the client of this number does: something besides requests, or these requests, one sent
+    right behind the other; at which server, if it opens a connection.
+    """
 
     client: int
-    what: Any
+    what: Enum | Sequence[Any]
     server: int = 0
 
     def __str__(self) -> str:
-        what = self.what if isinstance(self.what, Enum) else shown(self.what)
+        what = self.what if isinstance(self.what, Enum) else "; ".join(map(shown, self.what))
         return f"{self.client}: {what} ({self.server})"
 
 
+def is_too_large(request: Any) -> bool:
+    return len(request.serialize()) + HEADER_BYTES > MAX_BYTES
+
+
 def drawn(numbers: bytes, root: str, servers: int = 1) -> list[Step]:
-    """The steps of one history: eight bytes make one."""
+    """The steps of one history, each of so many bytes."""
     maker = RequestMaker(root)
-    doings = list(Doing)
     steps = []
-    for begin in range(0, len(numbers), 8):
-        draw = Draw(int.from_bytes(numbers[begin : begin + 8], "little"))
+    for begin in range(0, len(numbers), STEP_BYTES):
+        draw = Draw(int.from_bytes(numbers[begin : begin + STEP_BYTES], "little"))
         if draw.is_done:  # so that a failure is shown with what it needs
             continue
-        at, server, what = draw.below(CLIENTS), draw.below(servers), draw.below(150)
-        action = doings[what] if what < len(doings) else maker.request(draw)
+        at, server, what = draw.below(CLIENTS), draw.below(servers), draw.below(100)
+        action: Enum | list[Any]
+        if what < len(DOINGS):
+            action = DOINGS[what]
+        else:
+            action = [maker.request(draw)]
+            if what < 20:
+                action = _in_a_row([*action, *(maker.request(draw) for _ in range(what % 4))])
         steps.append(Step(at, action, server))
     return steps
+
+
+def _in_a_row(requests: Sequence[Any]) -> list[Any]:
+    """Those whose answers come in order; another may be answered or end the connection before."""
+    kept = [one for one in requests if one.type != AUTH and not is_too_large(one)]
+    return kept or [BARRIER]
 
 
 class Histories:
@@ -100,6 +121,7 @@ class Histories:
             self.take(step)
         for client in self._clients:
             self._open(client)  # a session that is left would end in the middle of another history
+            self.catch_up(client.newest)
         self.settle()
         for client in self._clients:
             self.catch_up(client.newest)
@@ -130,12 +152,12 @@ class Histories:
         client, what = self._clients[step.client], step.what
         self._open(client, step.server)
         self.catch_up(client.newest)
-        if isinstance(what, Doing):
+        if isinstance(what, Enum):
             self._act(client, step)
             return
-        if len(what.serialize()) + HEADER_BYTES > MAX_BYTES:
+        if any(map(is_too_large, what)):
             client.newest.do(BARRIER)
-        client.newest.do(what)
+        client.newest.do(*what)
 
     def _act(self, client: Client, step: Step) -> None:
         former, doing = client.newest, step.what

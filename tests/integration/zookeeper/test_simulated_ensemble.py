@@ -15,15 +15,16 @@ from collections.abc import Iterator
 import pytest
 from both_kinds import Servers
 from compat.versions import NEWEST, SERVERS, use
-from drawn_histories import Histories, Step, drawn
+from drawn_histories import STEP_BYTES, Histories, Step, drawn
 from drawn_requests import MAX_BYTES
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from kazoo.protocol import serialization as kazoo_wire
-from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE, make_acl
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl
 
 from leaderq.testing import ZooKeeperServer, jars
 from leaderq.testing.provision import runs_from_jars
+from leaderq.zookeeper.wire import Create, Delete, Multi
 
 VERSIONS = [zookeeper for zookeeper, _ in SERVERS]
 STEPS = os.environ.get("LEADERQ_CONFORMANCE_STEPS")
@@ -31,19 +32,27 @@ USUAL_STEPS = {version: 20_000 if version == NEWEST[0] else 2_000 for version in
 SEED = int(os.environ.get("LEADERQ_CONFORMANCE_SEED", "27"))
 ONLY = os.environ.get("LEADERQ_CONFORMANCE_VERSION", "")
 IN_ONE_HISTORY = 200
+BYTES = IN_ONE_HISTORY * STEP_BYTES
 
 
 def kept(root: str) -> list[Step]:
     """What was answered otherwise once."""
     no_digest = [make_acl("digest", "no digest", all=True)]
     closed = f"{root}/c"
+    again = [
+        Create(f"{root}/b", sequential=True),
+        Delete(f"{root}/a"),
+        Create(f"{root}/a"),
+    ]
     return [
-        Step(0, kazoo_wire.Create(closed, b"", no_digest, 0)),
-        Step(0, kazoo_wire.Auth(0, "digest", "alice:secret")),
-        Step(0, kazoo_wire.Create(closed, b"", CREATOR_ALL_ACL, 0)),
-        Step(1, kazoo_wire.Exists(closed, None)),
-        Step(0, kazoo_wire.SetACL(closed, [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE], -1)),
-        Step(1, kazoo_wire.GetACL(closed)),
+        Step(0, [Multi(again, lambda path, _: path, OPEN_ACL_UNSAFE)]),
+        Step(1, [kazoo_wire.GetChildren(root, None)]),
+        Step(0, [kazoo_wire.Create(closed, b"", no_digest, 0)]),
+        Step(0, [kazoo_wire.Auth(0, "digest", "alice:secret")]),
+        Step(0, [kazoo_wire.Create(closed, b"", CREATOR_ALL_ACL, 0)]),
+        Step(1, [kazoo_wire.Exists(closed, None)]),
+        Step(0, [kazoo_wire.SetACL(closed, [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE], -1)]),
+        Step(1, [kazoo_wire.GetACL(closed)]),
     ]
 
 
@@ -85,7 +94,7 @@ def test_real_servers_say_what_simulated_ones_say(histories: Histories, version:
         suppress_health_check=list(HealthCheck),
         phases=(Phase.generate, Phase.shrink),
     )
-    @given(st.binary(min_size=8 * IN_ONE_HISTORY, max_size=8 * IN_ONE_HISTORY))
+    @given(st.binary(min_size=BYTES, max_size=BYTES))
     def try_history(numbers: bytes) -> None:  # integers would be drawn small, and often the same
         root = histories.new_root()
         histories.check(root, drawn(numbers, root))

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 from both_kinds import Client, Connection, Servers
-from drawn_histories import Histories, Step, drawn
+from drawn_histories import STEP_BYTES, Histories, Step, drawn
 from drawn_requests import MAX_BYTES
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -26,6 +26,7 @@ from leaderq.testing.provision import runs_from_jars
 STEPS = int(os.environ.get("LEADERQ_CONFORMANCE_STEPS", "1000"))
 SEED = int(os.environ.get("LEADERQ_CONFORMANCE_SEED", "27"))
 IN_ONE_HISTORY = 200
+BYTES = IN_ONE_HISTORY * STEP_BYTES
 MARK = "/mark"
 
 
@@ -131,7 +132,7 @@ def histories() -> Iterator[HistoriesOfThree]:
     suppress_health_check=list(HealthCheck),
     phases=(Phase.generate, Phase.shrink),
 )
-@given(numbers=st.binary(min_size=8 * IN_ONE_HISTORY, max_size=8 * IN_ONE_HISTORY))
+@given(numbers=st.binary(min_size=BYTES, max_size=BYTES))
 def test_three_real_servers_say_what_simulated_ones_say(
     histories: HistoriesOfThree, numbers: bytes
 ) -> None:
@@ -146,5 +147,5 @@ def test_when_a_server_is_stopped_its_clients_go_on_as_in_a_simulated_ensemble(
     chance = Random(SEED)
     for _ in range(max(1, STEPS // 20_000)):
         root = histories.new_root()
-        halves = [drawn(chance.randbytes(4 * IN_ONE_HISTORY), root, servers=3) for _ in range(2)]
+        halves = [drawn(chance.randbytes(BYTES // 2), root, servers=3) for _ in range(2)]
         histories.check(root, [*halves[0], Step(0, fault), *halves[1]])
