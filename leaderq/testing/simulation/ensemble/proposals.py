@@ -89,8 +89,9 @@ class NewestState:
     def accept(self, changes: Sequence[Change]) -> None:
         """These changes are proposed."""
         nodes, ephemerals = self.nodes, self.ephemerals
+        latest: dict[str, Znode | None] = {}
         for path, znode in changes:
-            before = nodes.get(path)
+            before = latest[path] if path in latest else nodes.get(path)
             was = 0 if before is None else before.stat[OWNER]
             owner = 0 if znode is None else znode.stat[OWNER]
             if was != owner:
@@ -99,11 +100,32 @@ class NewestState:
                 if owner:
                     ephemerals.setdefault(owner, JavaSet()).add(path)
             if self.is_shared:
+                latest[path] = znode
                 continue
             if znode is None:
                 nodes.pop(path, None)
             else:
                 nodes[path] = znode
+
+
+class _Steps(dict[str, "Znode | None"]):
+    """The newest change of each path; ``listed`` holds all, in their order: one multi may change a
+    path several times, and tables of names grow on the way.
+    """
+
+    __slots__ = ("listed",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: list[Change] = []
+
+    def __setitem__(self, path: str, znode: Znode | None) -> None:
+        super().__setitem__(path, znode)
+        self.listed.append((path, znode))
+
+    def clear(self) -> None:
+        super().clear()
+        self.listed.clear()
 
 
 class Draft:
@@ -126,6 +148,11 @@ class Draft:
         self._identities = identities
         self.changes: dict[str, Znode | None] = {}
         self.triggers: list[Trigger] = []
+
+    def listed(self) -> Sequence[Change]:
+        """The changes in their order."""
+        changes = self.changes
+        return changes.listed if isinstance(changes, _Steps) else tuple(changes.items())
 
     def _found(self, path: str) -> Znode | None:
         changes = self.changes
@@ -245,6 +272,7 @@ class Draft:
         return self._multi(bodies.operations(request.serialize()))
 
     def _multi(self, parts: Any) -> list[Any]:
+        self.changes = _Steps()
         results: list[Any] = []
         failed: int | None = None
         for part in parts:
