@@ -38,7 +38,7 @@ from leaderq.producing.account import (
     settled,
     step,
 )
-from leaderq.producing.listeners import ListenerDispatcher, resolve
+from leaderq.producing.listeners import LossLog, news_of, resolve
 from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestMemory, RequestPlace
 from leaderq.producing.options import Block, ProducerOptions
 from leaderq.producing.spill import DiskState, JournalBacklog, OnDurable, Piece, Spill
@@ -73,7 +73,9 @@ class RequestBuffer:
     def __init__(self, options: ProducerOptions, spill: Spill | None) -> None:
         self._options, self._marks = options, options.marks
         self.spill = spill
-        self.dispatcher = ListenerDispatcher(options.name)
+        self.news = news_of(options.name)
+        """Calls of listeners and futures, to be made without the lock."""
+        self.loss_log = LossLog(options.name, self.news)
         self._losses: deque[Lost] = deque(maxlen=_LOSSES)
         # Reentrant only so that a call which interrupts its own thread can be refused.
         self._lock = primitives.RLock()
@@ -220,7 +222,7 @@ class RequestBuffer:
         self._acknowledge(ids)
         for one in waited:
             resolve(one.waiter, one.stored_at)
-        self.dispatcher.tell()
+        self.news.deliver()
 
     def _is_over(self, one: BufferedRequest) -> bool:
         if not self.memory.remove(one):
@@ -273,7 +275,7 @@ class RequestBuffer:
             ids = self.backlog.take_acks()
             self.judge()
         self._acknowledge(ids)
-        self.dispatcher.tell()
+        self.news.deliver()
 
     def taken_out(self, piece: Piece, stored: int) -> list[BufferedRequest]:
         """This was read from the journal, where ``stored`` requests lay unread; nothing: lost."""
@@ -382,7 +384,7 @@ class RequestBuffer:
                 is_taken = self.place(one, on_durable)
             except JournalSlow:
                 return False
-        self.dispatcher.tell()
+        self.news.deliver()
         return is_taken
 
     def admit(self, attempt: Callable[[], float | None]) -> float | None:
@@ -395,7 +397,7 @@ class RequestBuffer:
             with self._lock:
                 return attempt()
         finally:
-            self.dispatcher.tell()
+            self.news.deliver()
 
     def leave_line(self, wake: Callable[[], object]) -> None:
         if wake in self.awaiting_room:
@@ -551,7 +553,7 @@ class RequestBuffer:
         listener = self._options.state_listener
         if listener is not None and self.state is not before:
             after = self.state
-            self.dispatcher.note(lambda: listener(before, after))
+            self.news.put(lambda: listener(before, after))
         self._to_send.wake()
 
     def _write_down(self, most: int | None = None) -> bool:
@@ -580,7 +582,7 @@ class RequestBuffer:
             if (error := spill.prepare(one)) is not None:
                 one.copy = JournalCopy.NEVER
                 text = "request changed after it was sent, kept in memory only key=%r error=%s"
-                self.dispatcher.note(lambda: log.warning(text, one.key, error))
+                self.news.put(lambda: log.warning(text, one.key, error))
                 return True
             return spill.append(one, None)
         except RequestTooLarge:
@@ -596,16 +598,16 @@ class RequestBuffer:
         one.place = RequestPlace.SETTLED
         self.account.give_up(reason)
         lost = Lost(one.request, one.key, reason, error)
-        self.dispatcher.note_loss(lost)
+        self.loss_log.note(lost)
         if reason is not LossReason.SKIPPED:
             self._losses.append(lost)
         listener = self._options.dropped_listener
         if listener is not None:
-            self.dispatcher.note(lambda: listener(lost))
+            self.news.put(lambda: listener(lost))
         waiter = one.waiter
         if waiter is not None:
             told = with_cause(RequestGivenUp(reason.value), error)
-            self.dispatcher.note(lambda: resolve(waiter, error=told), is_owed=True)
+            self.news.put(lambda: resolve(waiter, error=told), is_owed=True)
 
     def _push(self, one: BufferedRequest) -> None:
         worker = self.memory.push(one)

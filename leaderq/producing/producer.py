@@ -385,7 +385,7 @@ class BufferedProducer(Generic[T]):
                 retries=sender.retries,
                 sink_error=_text(sender.last_error),
                 journal_error=None if spill is None else _text(spill.last_error),
-                untold=buffer.dispatcher.untold,
+                untold=buffer.news.untold,
             )
 
     @property

@@ -487,4 +487,4 @@ class Shutdown:
             place = None if number is None or spill is None else spill.journal.place(number)
             text = "closed before it was confirmed; the request is in the journal, and is sent from"
             resolve(waiter, error=ProducerClosed(f"{text} there: {place}", place))
-        buffer.dispatcher.tell_losses()
+        buffer.loss_log.write_all()

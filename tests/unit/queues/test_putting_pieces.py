@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,13 +9,7 @@ import pytest
 
 from leaderq.errors import ConfigurationError
 from leaderq.queues import BlockingQueueConsumer
-from leaderq.queues.putting import (
-    WARN_FROM,
-    Put,
-    PutListener,
-    PutListeners,
-    SequenceMonitor,
-)
+from leaderq.queues.putting import WARN_FROM, SequenceMonitor
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
 
@@ -49,40 +42,6 @@ def test_numbers_near_their_end_are_warned_of_once(caplog: Any, number: int, war
         sequences.saw(f"/q/queue-{number:010}")
     assert caplog.text.count("item numbers run out soon") == warns
     assert sequences.has_warned is warns
-
-
-def test_listeners_are_told_in_order_on_one_thread_although_one_of_them_fails():
-    heard: list[Any] = []
-    threads = set()
-    told: list[tuple[int, int]] = []
-    listeners = PutListeners("t", lambda count, size: told.append((count, size)))
-
-    class Good(PutListener):
-        def put_completed(self, item: Any) -> None:
-            heard.append(item)
-            threads.add(threading.current_thread())
-            assert listeners.is_current
-
-    class Bad(PutListener):
-        def put_completed(self, item: Any) -> None:
-            raise ValueError("bad listener")
-
-    good = Good()
-    for listener in (Bad(), good):
-        listeners.add(listener)
-    puts = [Put("/q/queue-", b"", 0, lambda *_: None, number) for number in range(250)]
-    for put in puts:
-        listeners.tell(put, None)
-    listeners.remove(good)
-    listeners.stop(10)
-    assert heard == list(range(250))
-    assert [sum(column) for column in zip(*told, strict=True)] == [
-        250,
-        sum(put.size for put in puts),
-    ]
-    assert len(threads) == 1
-    assert not listeners.is_current
-    PutListeners("unused", lambda count, size: None).stop(0)
 
 
 def test_a_full_blocking_consumer_waits_and_refuses_nothing():
