@@ -42,7 +42,7 @@ from leaderq.producing.listeners import LossLog, news_of, resolve
 from leaderq.producing.memory import BufferedRequest, JournalCopy, RequestMemory, RequestPlace
 from leaderq.producing.options import Block, ProducerOptions
 from leaderq.producing.spill import DiskState, JournalBacklog, OnDurable, Piece, Spill
-from leaderq.threads import Waker, primitives
+from leaderq.threads import Waiter, WaitingLine, Waker, primitives
 from leaderq.timeouts import Deadline
 
 log = logging.getLogger(__name__)
@@ -82,8 +82,9 @@ class RequestBuffer:
         self._to_send, self._to_read = Waker(), Waker()
         self._to_process = [Waker() for _ in range(options.lanes)]
         self._awaiting_end: list[Waker] = []
-        self.awaiting_room: deque[Callable[[], object]] = deque()
-        """The wake functions of those who wait for room: first come, first served."""
+        self.awaiting_room: WaitingLine[Callable[[], object]] = WaitingLine(_have_look)
+        """Those who wait for room. What room there is depends on the state, the disk and the
+        policy, so the first is only woken, and looks for itself."""
         self._wanted = 0
         """How many requests ready wake the sender; 0: it does not wait."""
         self.is_closing = False
@@ -296,8 +297,7 @@ class RequestBuffer:
     def close_entry(self) -> None:
         with self._lock:
             self.is_closing = True
-            for wake in self.awaiting_room:
-                wake()
+            self.awaiting_room.close(self._closed)
             self._to_send.wake()
 
     def stop(self) -> None:
@@ -399,11 +399,9 @@ class RequestBuffer:
         finally:
             self.news.deliver()
 
-    def leave_line(self, wake: Callable[[], object]) -> None:
-        if wake in self.awaiting_room:
-            with self._lock, suppress(ValueError):
-                self.awaiting_room.remove(wake)
-                self._wake_first()
+    def leave_line(self, waiter: Waiter[Callable[[], object]]) -> None:
+        with self._lock:
+            self.awaiting_room.leave(waiter)
 
     def refuse(self, why: str) -> None:
         self.refuse_reentry()
@@ -419,7 +417,7 @@ class RequestBuffer:
         """
         memory, marks, spill = self.memory, self._marks, self.spill
         if self.is_closing:
-            raise ProducerClosed("this producer is closed, and takes nothing more")
+            raise self._closed()
         if self.state is BufferState.BLOCKED:
             self._look_for_room(one.size)
         items = len(memory)
@@ -494,6 +492,10 @@ class RequestBuffer:
         self._wake_first()
         for waker in self._awaiting_end:
             waker.wake()
+
+    @staticmethod
+    def _closed() -> ProducerClosed:
+        return ProducerClosed("this producer is closed, and takes nothing more")
 
     def _look_for_room(self, size: int) -> None:
         """Leave *blocked* if memory, or the journal if there is one, takes ``size`` bytes again."""
@@ -640,4 +642,9 @@ class RequestBuffer:
     def _wake_first(self) -> None:
         """Also without the lock: on the journal's thread, which must not wait for it."""
         with suppress(IndexError):
-            self.awaiting_room[0]()
+            self.awaiting_room.admit()
+
+
+def _have_look(wake: Callable[[], object]) -> bool:
+    wake()
+    return False

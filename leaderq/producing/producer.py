@@ -31,7 +31,6 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Hashable
-from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -61,7 +60,7 @@ from leaderq.producing.options import Block, FullPolicy, ProducerOptions
 from leaderq.producing.sending import Shutdown, SinkSender, journal_reader, process_worker
 from leaderq.producing.sinks import Sink, require_sink
 from leaderq.producing.spill import OnDurable, Spill
-from leaderq.threads import Retry, Waker, primitives
+from leaderq.threads import Retry, TaskWaker, Waker, primitives
 from leaderq.timeouts import AS_SET, require_timeout
 
 log = logging.getLogger(__name__)
@@ -71,7 +70,6 @@ FOR_EVER: Final = Retry(most_s=2.0)
 _EXIT_S = 2.0
 _DURABLE_S = 60.0
 _FORCED_S = 1.0
-_LONGEST_S = 3600.0
 if TYPE_CHECKING:
     from typing_extensions import (
         TypeVar,  # of type checkers: a bare BufferedProducer takes anything
@@ -279,28 +277,18 @@ class BufferedProducer(Generic[T]):
         event loop. Cancelled while it waits for room, the request was not taken; while it waits for
         the disk, it was.
         """
-        loop, spill = asyncio.get_running_loop(), self._spill
+        spill = self._spill
         durable: primitives.Future[None] | None = None
         on_durable: OnDurable | None = None
         if spill is not None and spill.waits_for_disk:
             durable = primitives.Future()
             on_durable = partial(resolve, durable, None)
-        woken = asyncio.Event()
-
-        def wake() -> None:
-            with suppress(RuntimeError):  # a loop that is closed needs no news
-                loop.call_soon_threadsafe(woken.set)
-
+        waker = TaskWaker()
         one = self._entered(request, ttl_s, timeout_s)
-        admission = self._admission(one, timeout_s, on_durable, wake)
+        admission = self._admission(one, timeout_s, on_durable, waker.wake)
         try:
             while (wait_s := admission.attempt()) is not None:
-                timer = loop.call_later(min(wait_s, _LONGEST_S), woken.set)
-                try:
-                    await woken.wait()
-                finally:
-                    timer.cancel()
-                woken.clear()
+                await waker.wait(wait_s)
         finally:
             admission.leave()
         if durable is not None and admission.is_placed:
