@@ -885,9 +885,9 @@ CARRIED = (
     ),
     Control(
         "a listener that exits takes the leader along",
-        "leaderq/events.py",
-        "                except BaseException:",
-        "                except Exception:",
+        "leaderq/threads/listeners.py",
+        "        except BaseException as error:",
+        "        except Exception as error:",
         tests=(
             "tests/unit/test_events.py::test_what_a_listener_raises_reaches_neither_the_publisher_nor_the_other_listeners",
         ),
