@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from leaderq import clock
-from leaderq.arguments import above_0, require
+from leaderq.arguments import is_number, require, unless
 from leaderq.dyno.layout import group_of, name_prefix, parsed_name
 from leaderq.dyno.message import frame_of
 from leaderq.dyno.nodes import OVERTAKEN, QueueNodes
@@ -50,7 +50,8 @@ class DynoDeadLetters:
         """Send letters back into the queue, those that are ``wanted`` or those given, ``per_s`` a
         second at most; returns their number (also if they only would be sent).
         """
-        require(None if per_s is None else above_0("per_s", per_s, "letters a second"))
+        is_rate = per_s is None or (is_number(per_s) and per_s > 0)
+        require(unless(is_rate, f"per_s={per_s!r}: give more than 0 letters a second"))
         count = 0
         for letter in self.browse(wanted) if wanted is None or callable(wanted) else wanted:
             if dry_run or self._apply(self._back(letter)):

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from leaderq.arguments import above_0, at_least, between, require
+from leaderq.arguments import at_least, between, is_number, require, wanted
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Every:
     items: int
 
     def __post_init__(self) -> None:
-        require(at_least("items", self.items, 1))
+        require(at_least("Every.items", self.items, 1))
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,9 @@ class Interval:
     seconds: float
 
     def __post_init__(self) -> None:
-        require(above_0("seconds", self.seconds, "seconds"))
+        seconds = self.seconds
+        holds = is_number(seconds) and seconds > 0
+        require(wanted("Interval.seconds", seconds, holds, "more than 0 seconds"))
 
 
 @dataclass(frozen=True)
@@ -59,15 +61,15 @@ SEGMENTS_IN_CAP: Final = 4
 _ALLOT_BYTES: Final = 1 << 20
 
 
-def fitting_segment_bytes(wanted: int, max_bytes: int | None, reserve_bytes: int) -> int:
+def fitting_segment_bytes(bytes_each: int, max_bytes: int | None, reserve_bytes: int) -> int:
     """The size of segments: several fit under a cap, so that room comes back bit by bit."""
     least_cap = SEGMENTS_IN_CAP * LEAST_SEGMENT_BYTES
     require(
         at_least("max_bytes", max_bytes, least_cap, "bytes", or_none=""),
-        between("segment_bytes", wanted, LEAST_SEGMENT_BYTES, 1 << 30),
+        between("segment_bytes", bytes_each, LEAST_SEGMENT_BYTES, 1 << 30),
         at_least("reserve_bytes", reserve_bytes, 0),
     )
-    return wanted if max_bytes is None else min(wanted, max_bytes // SEGMENTS_IN_CAP)
+    return bytes_each if max_bytes is None else min(bytes_each, max_bytes // SEGMENTS_IN_CAP)
 
 
 def allotment(segment_bytes: int, *, is_durable: bool) -> int:
