@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+from leaderq.arguments import coroutine_function, plain_function, require
 from leaderq.coalescing.coordinator import QueueCoordinator
 from leaderq.coalescing.token import Key, RunResult, Token
-from leaderq.plain import require_coroutine_function, require_plain_function
 from leaderq.threads import TaskWaker, primitives
 from leaderq.timeouts import AS_SET, Deadline
 
@@ -52,7 +52,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         if coordinator is not None and given:
             raise TypeError(f"the rules of a given coordinator stand; not: {', '.join(given)}")
         if cover is not None:
-            require_coroutine_function(cover, "cover")
+            require(coroutine_function("cover", cover))
         self.coordinator: QueueCoordinator[Key] = (
             QueueCoordinator(**rules) if coordinator is None else coordinator
         )
@@ -97,12 +97,12 @@ class AsyncQueueCoordinator(Generic[Key]):
 
         :raises ConfigurationError: what is decorated is not an ``async`` function.
         """
-        require_plain_function(key, "key")
+        require(plain_function("key", key))
 
         def decorate(
             function: Callable[P, Awaitable[R]],
         ) -> Callable[P, Coroutine[Any, Any, R | D]]:
-            require_coroutine_function(function, "the coalesced function")
+            require(coroutine_function("the coalesced function", function))
 
             @wraps(function)
             async def call(*args: P.args, **kwargs: P.kwargs) -> R | D:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from leaderq import chance, clock
-from leaderq.arguments import Seconds, checked_s
+from leaderq.arguments import Seconds, in_seconds
 from leaderq.dyno import transitions
 from leaderq.dyno.delivery import Delivery, Known, LeaseKeeper, Receipt, StaleLease
 from leaderq.dyno.ids import Ids
@@ -414,7 +414,7 @@ class DynoConsumer:
 
     def settle_rest(self, delivery: Delivery, delay_s: Seconds, state: DeliveryState) -> None:
         with delivery.lock:
-            self._settle(delivery, self._rest(delivery, checked_s("delay_s", delay_s), state))
+            self._settle(delivery, self._rest(delivery, in_seconds("delay_s", delay_s), state))
 
     def _rest(self, delivery: Delivery, delay_s: float, state: DeliveryState) -> Operations:
         paths = self._paths.shard(delivery.shard)
@@ -435,7 +435,7 @@ class DynoConsumer:
             self._settle(delivery, (*dead, *over), is_gone=True)
 
     def settle_extension(self, delivery: Delivery, lease_s: Seconds | None) -> None:
-        seconds = self._nodes.lease_s if lease_s is None else checked_s("lease_s", lease_s)
+        seconds = self._nodes.lease_s if lease_s is None else in_seconds("lease_s", lease_s)
         if not seconds:
             delivery.release()
             return

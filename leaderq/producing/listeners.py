@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from leaderq import clock
+from leaderq.arguments import require_finished
 from leaderq.errors import told
-from leaderq.plain import require_finished
 from leaderq.producing.account import LossReason, Lost
 from leaderq.threads import Listeners, primitives
 

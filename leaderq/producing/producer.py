@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from leaderq import clock
+from leaderq.arguments import plain_function, require, timeout
 from leaderq.errors import (
     ConfigurationError,
     JournalSlow,
@@ -48,7 +49,6 @@ from leaderq.errors import (
     told,
 )
 from leaderq.observability.figures import FigureSource, offer_figures
-from leaderq.plain import require_plain_function
 from leaderq.producing.account import BufferState, Lost, Settlement, Snapshot
 from leaderq.producing.admission import Admission
 from leaderq.producing.buffer import RequestBuffer
@@ -61,7 +61,7 @@ from leaderq.producing.sending import Shutdown, SinkSender, journal_reader, proc
 from leaderq.producing.sinks import Sink, require_sink
 from leaderq.producing.spill import OnDurable, Spill
 from leaderq.threads import Retry, TaskWaker, Waker, primitives
-from leaderq.timeouts import AS_SET, require_timeout
+from leaderq.timeouts import AS_SET
 
 log = logging.getLogger(__name__)
 
@@ -164,8 +164,8 @@ class BufferedProducer(Generic[T]):
             raise ConfigurationError(
                 f"persistence={persistence!r} needs a journal; give its directory as journal=..."
             )
-        for method in ("serialize", "deserialize"):
-            require_plain_function(getattr(codec, method, None), f"the codec's {method}")
+        methods = ("serialize", "deserialize")
+        require(*(plain_function(f"the codec's {m}", getattr(codec, m, None)) for m in methods))
         self._codec = codec
         self._is_foreign = False  # whether this process is a fork of that which made it
         self._spill = None if journal is None else Spill(journal, persistence, codec, key)
@@ -231,7 +231,7 @@ class BufferedProducer(Generic[T]):
                 "not on disk"
             )
         if on_durable is not None:
-            require_plain_function(on_durable, "on_durable")
+            require(plain_function("on_durable", on_durable))
             return self._admit(one, timeout_s, on_durable)
         if spill.journal.is_writer:
             raise WouldDeadlock(
@@ -300,7 +300,7 @@ class BufferedProducer(Generic[T]):
     def _entered(self, request: T, ttl_s: float | None, timeout_s: float | None) -> BufferedRequest:
         self._refuse_in_child()
         if timeout_s is not AS_SET:
-            require_timeout("timeout_s", timeout_s)
+            require(timeout("timeout_s", timeout_s))
         options = self._options
         data = None if self._spill is None else self._codec.serialize(request)
         size = measured(request) if data is None else len(data)
@@ -392,7 +392,7 @@ class BufferedProducer(Generic[T]):
         confirmed or safely in the journal, else it says how many are not, which, and why.
         """
         self._refuse_in_child()
-        require_timeout("timeout_s", timeout_s)
+        require(timeout("timeout_s", timeout_s))
         self._buffer.refuse_reentry()
         up_to = self._buffer.line_end
         self._buffer.wait_settled(timeout_s, up_to)
@@ -419,7 +419,7 @@ class BufferedProducer(Generic[T]):
             return Settlement()
         self._buffer.refuse_reentry()
         wait_s = self._options.close_timeout_s if timeout_s is AS_SET else timeout_s
-        require_timeout("timeout_s", wait_s)
+        require(timeout("timeout_s", wait_s))
         if not self._shutdown.is_over:
             self._buffer.close_entry()
             try:

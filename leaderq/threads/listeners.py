@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from leaderq.arguments import plain_function, require
 from leaderq.errors import UnitAbandoned
-from leaderq.plain import require_plain_function
 from leaderq.threads import primitives
 from leaderq.threads.service import Service
 
@@ -77,7 +77,7 @@ class Listeners(Generic[T]):
 
         :raises NotAPlainFunction: calling it would do nothing.
         """
-        require_plain_function(listener, "listener")
+        require(plain_function("listener", listener))
         with self._lock:
             if (kind, listener) not in self._entries:
                 self._entries = (*self._entries, (kind, listener))

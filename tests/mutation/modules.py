@@ -75,6 +75,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.running.supervision": _tests(
         "running/test_supervision_details.py", "running/test_cool_off.py", "running/test_budgets.py"
     ),
-    "leaderq.plain": _tests("test_plain.py", "test_plain_kinds.py"),
+    "leaderq.arguments": _tests("test_arguments.py"),
     "leaderq.config.kinds": _tests("config/test_kinds_of_values.py"),
 }

@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from leaderq.arguments import plain_function, require, timeout
 from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.coalescing.distributed.background import Coverage, Release, Renewed, SlotKeeper
 from leaderq.coalescing.distributed.request import SlotRequest
@@ -41,9 +42,8 @@ from leaderq.coalescing.distributed.slots import (
     view,
 )
 from leaderq.errors import CoordinatorClosed, NoNode, WouldDeadlock
-from leaderq.plain import require_plain_function
 from leaderq.threads import primitives
-from leaderq.timeouts import AS_SET, Deadline, require_timeout
+from leaderq.timeouts import AS_SET, Deadline
 from leaderq.zookeeper import AnyClient, Delete, GetData, Session, SessionState, as_session
 
 log = logging.getLogger(__name__)
@@ -84,8 +84,7 @@ class DistributedQueueCoordinator:
         cover: Callable[[str | bytes], object] | None = None,
     ) -> None:
         self._timeout_s = _bound(timeout_s)
-        if cover is not None:
-            require_plain_function(cover, "cover")
+        require(plain_function("cover", cover, or_none=True))
         self.root = validated_root(root)
         self._session: Session = as_session(client)
         self._lock = primitives.Lock()
@@ -341,5 +340,5 @@ class DistributedQueueCoordinator:
 
 
 def _bound(timeout_s: float | None) -> float | None:
-    require_timeout("timeout_s", timeout_s)
+    require(timeout("timeout_s", timeout_s))
     return None if timeout_s is None or math.isinf(timeout_s) else float(timeout_s)

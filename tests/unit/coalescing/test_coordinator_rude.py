@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from leaderq.arguments import NotAPlainFunction
 from leaderq.coalescing import (
     AsyncQueueCoordinator,
     Debounce,
@@ -22,7 +23,6 @@ from leaderq.coalescing import (
     TrafficState,
 )
 from leaderq.errors import ConfigurationError, WaitTimedOut
-from leaderq.plain import NotAPlainFunction
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
 

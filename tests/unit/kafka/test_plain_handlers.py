@@ -15,9 +15,9 @@ import pytest
 from fake_career import A, Bad, FakeCareer, a_batch, a_handler, a_term
 from test_declaration import Sums, dressed
 
+from leaderq.arguments import NotAPlainFunction
 from leaderq.errors import ConfigurationError
 from leaderq.kafka import KafkaLeaderCareer, dead_letter, retry, skip
-from leaderq.plain import NotAPlainFunction
 
 
 async def coroutine(*_given: Any) -> None:

@@ -8,9 +8,9 @@ import pytest
 from mute import TOLD, Mute
 
 from leaderq import Deposed, LeaderCareer
+from leaderq.arguments import NotAPlainFunction
 from leaderq.clock import now_s
 from leaderq.events import CareerError, Event, EventBus, Stage
-from leaderq.plain import NotAPlainFunction
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Budgets
 from leaderq.term import OpenTerm, Reason
