@@ -89,14 +89,18 @@ class Row:
         self.verdicts = found.verdicts
         self.tried = len(self.edits) - len(self.same)
         self.killed = self.tried - len(self.survivors)
+        self.hung = [edit for edit in self.edits if found.verdicts[edit.id] is Verdict.TIMED_OUT]
 
 
 def _tried(module: str, jobs: int, only: set[str] | None) -> Row:
     row = Row(module, edits_in(module), tried(module, MODULES[module], jobs, only))
     for nodeid in row.unfit:
         print(f"FAILS WITHOUT ANY EDIT: {nodeid}")
+    for edit in row.edits:
+        if edit.id in EQUIVALENT and edit not in row.same:
+            print(f"LISTED AS EQUAL, BUT NOTICED: {edit.id}")
     print(_line(row), flush=True)
-    for edit in row.survivors:
+    for edit in [*row.hung, *row.survivors]:
         print(f"  {row.verdicts[edit.id].value:12}{_said(edit)}", flush=True)
     return row
 
@@ -105,6 +109,7 @@ def _line(row: Row) -> str:
     share = row.killed / row.tried if row.tried else 1.0
     return (
         f"{row.module.removeprefix('leaderq.'):34} edits {row.tried:4}  killed {row.killed:4}"
+        f" (hung {len(row.hung):2})"
         f"  survived {len(row.survivors):3}  {share:7.1%}  equal {len(row.same):3}"
         f"  {row.took_s:5.0f} s"
     )

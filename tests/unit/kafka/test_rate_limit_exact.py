@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -88,6 +90,30 @@ def test_what_is_there_is_not_waited_for(clock: Clock) -> None:
     assert played(limiter, clock, rows(*[None] * 20)) == [(0.0, 20)]
     clock.at += 0.5
     assert played(limiter, clock, rows(None, None)) == [(0.0, 2)]
+
+
+def test_a_tenth_of_a_second_is_at_least_a_byte_and_what_weighs_nothing_waits_for_debts(
+    clock: Clock,
+) -> None:
+    slow = RateLimiter(bytes_per_s=0.5, now=clock)
+    sizes = [rows(None, size=size)[0] for size in (1, 0, 1)]
+    assert played(slow, clock, sizes) == [(0.0, 2), (2.0, 1)]
+    quick = RateLimiter(bytes_per_s=5, now=clock)
+    assert played(quick, clock, [*rows(None, size=10), *sizes[1:]]) == [(0.0, 1), (1.2, 2)]
+
+
+def test_a_single_token_that_is_there_is_used_at_once(clock: Clock) -> None:
+    limiter = RateLimiter(records_per_s=100, now=clock)
+    assert played(limiter, clock, rows(*[None] * 99)) == [(0.0, 99)]
+    assert played(limiter, clock, rows(*[None] * 9))[:2] == [(0.0, 1), (0.08, 8)]
+
+
+@pytest.mark.parametrize("now_s", [each / 10 for each in range(1, 30)])
+def test_a_part_has_a_record_however_times_are_rounded(clock: Clock, now_s: float) -> None:
+    limiter = RateLimiter(key_interval_s=math.pi, now=clock)
+    assert played(limiter, clock, rows("a")) == [(0.0, 1)]
+    clock.at = now_s
+    assert [len(part) for _, part in islice(limiter.parts(rows("a")), 2)] == [1]
 
 
 def test_a_record_without_a_key_is_free(clock: Clock) -> None:
