@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import islice
 from typing import Any
 
@@ -108,12 +107,20 @@ def test_a_single_token_that_is_there_is_used_at_once(clock: Clock) -> None:
     assert played(limiter, clock, rows(*[None] * 9))[:2] == [(0.0, 1), (0.08, 8)]
 
 
-@pytest.mark.parametrize("now_s", [each / 10 for each in range(1, 30)])
-def test_a_part_has_a_record_however_times_are_rounded(clock: Clock, now_s: float) -> None:
-    limiter = RateLimiter(key_interval_s=math.pi, now=clock)
+def test_a_part_has_a_record_however_times_are_rounded(clock: Clock) -> None:
+    limiter, clock.at = RateLimiter(key_interval_s=1.167, now=clock), 0.342
     assert played(limiter, clock, rows("a")) == [(0.0, 1)]
-    clock.at = now_s
+    clock.at = 0.348  # and 0.348 + (0.342 + 1.167 - 0.348) is less than 0.342 + 1.167
     assert [len(part) for _, part in islice(limiter.parts(rows("a")), 2)] == [1]
+
+
+def test_a_part_that_was_given_up_is_not_counted_after_the_next_ones(clock: Clock) -> None:
+    limiter = RateLimiter(records_per_s=1, now=clock)
+    given_up = limiter.parts(rows(None))
+    next(given_up)
+    assert list(limiter.parts([])) == []
+    limiter.handed_out()
+    assert played(limiter, clock, rows(None)) == [(0.0, 1)]
 
 
 def test_a_record_without_a_key_is_free(clock: Clock) -> None:
