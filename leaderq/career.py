@@ -19,6 +19,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from inspect import getattr_static, isfunction, isroutine, signature
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakSet
 
 from leaderq.errors import ConfigurationError
 from leaderq.plain import require_plain_function
@@ -122,8 +123,15 @@ class LeaderCareer(ILeaderCareer):
 
 def check_career(kind: type[ILeaderCareer]) -> None:
     """Return if the class can lead; raise ``ConfigurationError`` with all that is wrong with it."""
+    if kind in _fit:
+        return
     if problems := [*career_problems(kind)]:
         raise ConfigurationError(*problems)
+    _fit.add(kind)
+
+
+_fit: WeakSet[type] = WeakSet()
+"""The classes that can lead."""
 
 
 def career_problems(kind: type[ILeaderCareer]) -> Iterator[str]:

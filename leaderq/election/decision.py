@@ -38,7 +38,7 @@ class Role(Enum):
         return self in _HOLDING
 
 
-_HOLDING = frozenset({Role.LEADING, Role.SUSPECT, Role.ENDING})
+_HOLDING = (Role.LEADING, Role.SUSPECT, Role.ENDING)
 
 
 class Input(Enum):

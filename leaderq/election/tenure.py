@@ -159,7 +159,9 @@ class Tenure:
         if self.term.remaining_s() <= 0:
             return Input.LEASE_OVER
         state = self.lease.trust(at_s)
-        return {LeaseState.NONE: Input.LEASE_OVER, LeaseState.LATE: Input.LATE}.get(state)
+        if state is LeaseState.NONE:
+            return Input.LEASE_OVER
+        return Input.LATE if state is LeaseState.LATE else None
 
     def renew(self, at_s: float) -> None:
         """Send a renewal: a multi of one check of the own znode, a transaction of the quorum that

@@ -167,9 +167,15 @@ class JsonFormatter(logging.Formatter):
 
 def message(event: Event) -> tuple[int, str]:
     """Return the level (of :mod:`logging`) and the message of ``event``."""
-    kinds = (kind for kind in type(event).__mro__ if kind in PHRASES)
-    level, phrase = PHRASES.get(next(kinds, Event), (INFO, event.name.replace("_", " ")))
+    level, phrase = _phrase(event)
     return level, " ".join([phrase, *(f"{key}={_quoted(value)}" for key, value in _values(event))])
+
+
+def _phrase(event: Event) -> tuple[int, str]:
+    for kind in type(event).__mro__:
+        if kind in PHRASES:
+            return PHRASES[kind]
+    return INFO, event.name.replace("_", " ")
 
 
 def _values(event: Event) -> Iterator[tuple[str, Any]]:
@@ -193,9 +199,10 @@ def _quoted(value: Any) -> str:
 
 
 def _log_event(event: Event) -> None:
-    level, text = message(event)
+    level, _ = _phrase(event)
     if not log.isEnabledFor(level):
         return
+    _, text = message(event)
     error = event.error if isinstance(event, CareerError) else None
     info = None if isinstance(error, Deposed | CommandFailed) else _from_user_code(error)
     values = {each.name: _plain(getattr(event, each.name)) for each in fields(event)}

@@ -123,14 +123,14 @@ class GuardianLink:
             for held in self._held:
                 held.handing_over |= held.term is handing_over
             if self._held:
-                self._newest_report = _line(asdict(self._first_to_end()))
+                self._newest_report = _line(self._first_to_end()._asdict())
                 self._send()
 
     def forget_term(self, term: Term) -> None:
         """The code of ``term`` has returned: there is nothing to stop any more."""
         with self._lock:
             self._held = [held for held in self._held if held.term is not term]
-            left = asdict(self._first_to_end()) if self._held else {"term": None}
+            left = self._first_to_end()._asdict() if self._held else {"term": None}
             self._newest_report = _line(left)
             self._send()
 

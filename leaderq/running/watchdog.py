@@ -26,8 +26,8 @@ is killed when the worker itself would be.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 AFTER_THAW_S = 0.08
 """When a unit is killed after a thaw that comes after the end of its lease: it is promised to end
@@ -46,8 +46,7 @@ class Intervention(Enum):
     KILL_STARTED = "kill what it has started"
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseReport:
+class LeaseReport(NamedTuple):
     """A worker's report while it holds a term; times are on :func:`leaderq.clock.now_s`.
 
     ``lease_until_s``: the end of the lease. ``budget_until_s``: once the term is ending as planned,
@@ -88,8 +87,7 @@ class LeaseReport:
         return max(self.grace_s, 0.5)  # the runner leaves by itself when the budget is over
 
 
-@dataclass(frozen=True, slots=True)
-class Watchdog:
+class Watchdog(NamedTuple):
     """The guardian's memory between two looks.
 
     ``due_s``: when it meant to look next. ``thawed_s``: when worker or host last began to run
@@ -106,20 +104,20 @@ class Watchdog:
 
     def heard(self, report: LeaseReport | None) -> Watchdog:
         """The worker has reported; ``None``: it holds no term."""
-        return replace(self, report=report)
+        return self._replace(report=report)
 
     def look(self, now_s: float, *, stopped: bool) -> tuple[Watchdog, Intervention]:
         """The intervention at ``now_s``; ``stopped``: the worker's process is stopped."""
         stalled = self.due_s is not None and now_s - self.due_s > STALLED_S
         thawed_s = now_s if stalled or (self.stopped and not stopped) else self.thawed_s
-        seen = replace(self, stopped=stopped, thawed_s=thawed_s)
+        seen = self._replace(stopped=stopped, thawed_s=thawed_s)
         intervention = seen._judge(now_s)
         term = None if self.report is None else self.report.term
         if intervention is Intervention.TERMINATE:
-            seen = replace(seen, asked_term=term)
+            seen = seen._replace(asked_term=term)
         elif intervention is Intervention.KILL_STARTED:
-            seen = replace(seen, cleared_term=term)
-        return replace(seen, due_s=seen._next_look_s(now_s)), intervention
+            seen = seen._replace(cleared_term=term)
+        return seen._replace(due_s=seen._next_look_s(now_s)), intervention
 
     def _judge(self, now_s: float) -> Intervention:
         if self.report is None:

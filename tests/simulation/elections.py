@@ -29,8 +29,9 @@ _CALM_S = 1.0
 class ElectionLife:
     """What a life of an election is made of; all else is drawn from ``seed``.
 
-    ``seconds``: how long faults come; then all is healed, and somebody must lead. ``timeout_s`` is
-    T. ``polite``: the career asks its term, and returns soon; otherwise it never looks.
+    ``seconds``: how long it is. Before its end all is healed, and somebody must lead in time.
+    ``timeout_s`` is T. ``polite``: the career asks its term, and returns soon; otherwise it never
+    looks.
     """
 
     seed: int | str
@@ -125,12 +126,12 @@ def lead(life: ElectionLife) -> LifeVerdict:
         faults = Faults(cluster, chronicle, life.kinds)
         try:
             _begin(world, cluster)
-            faults.plan(life.faults, life.seconds)
-            world.run(life.seconds)
+            healed_s = life.seconds - Bounds(life.timeout_s + cluster.tick_s).leader_s - _CALM_S
+            faults.plan(life.faults, healed_s)
+            world.run(healed_s)
             faults.heal_all()
             chronicle.note(What.HEALED)
-            leader_s = Bounds(life.timeout_s + cluster.tick_s).leader_s
-            world.run(life.seconds + leader_s + _CALM_S)
+            world.run(life.seconds)
         except LifeHangs as error:
             problems.append(str(error))
         chronicle.lines.extend(_accepted(cluster, world.now_s))

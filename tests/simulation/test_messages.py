@@ -10,10 +10,10 @@ from simulation.conftest import SHARE
 from simulation.kinds import KINDS
 from simulation.messages import MessageLife, Step, judge, lead, undone
 
-_CHUNK = int(75 * SHARE)
+_CHUNK = int(100 * SHARE)
 
 
-@pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.parametrize("chunk", range(10))
 def test_what_was_pushed_is_acknowledged_once_whoever_dies(
     chunk: int, lived: Callable[..., None]
 ) -> None:

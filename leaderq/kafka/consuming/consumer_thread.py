@@ -275,7 +275,8 @@ class _TermLoop:
     def run(self) -> bool:
         """Run until the term is finished; returns whether the thread is to end."""
         while True:
-            wait_s = KEEP_WARM_S if self._end else self._term_consumer.wait_s()
+            is_asked = _Kind.NEXT in self._open
+            wait_s = KEEP_WARM_S if self._end else self._term_consumer.wait_s(is_asked=is_asked)
             request, term = self._owner._next_request(wait_s), self._term
             if request is not None and request.kind in (_Kind.CLOSE, _Kind.FINISH):
                 self._refuse(Deposed(term=term.number, reason=term.reason or Reason.WITHDRAWN))

@@ -172,7 +172,10 @@ class TermConsumer:
         self._discard()
         self._outage.not_before_s = clock.now_s() + MAX_BACKOFF_S
 
-    def wait_s(self) -> float:
+    def wait_s(self, *, is_asked: bool) -> float:
+        """Seconds until the next step is due. ``is_asked``: somebody waits for a batch; one that
+        nobody asks for is no reason to hurry.
+        """
         now = clock.now_s()
         if self._outage.not_before_s > now:
             return self._outage.not_before_s - now
@@ -183,7 +186,7 @@ class TermConsumer:
         due = min(self._attended + ATTEND_S, *looks, *self._resting.values())
         if self._ahead.room:
             due = min(due, self._look_ahead_at)
-        if (left_s := self._ahead.wait_s(now)) is not None and not self.has_in_hand:
+        if is_asked and not self.has_in_hand and (left_s := self._ahead.wait_s(now)) is not None:
             due = min(due, now + left_s)
         return max(0.0, due - now)
 

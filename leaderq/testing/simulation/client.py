@@ -145,6 +145,7 @@ class SimulatedClient:
     ) -> None:
         self._network = network
         self._process: Process = running().process
+        self._now_s = self._process.clock_s
         self._on_state = on_state
         self._on_event = on_event
         self._on_end = on_end
@@ -177,9 +178,6 @@ class SimulatedClient:
         self._last_sent_s = 0.0
         self._wire: Connection | None = None
         self._thread: SimulatedThread | None = None
-
-    def _now_s(self) -> float:
-        return self._process.clock_s()
 
     # -- what a session asks -----------------------------------------------------------------------
 
@@ -327,11 +325,11 @@ class SimulatedClient:
             return None
 
     def _converse(self, wire: Connection) -> None:
-        read_s = self.timeout_s * 2 / 3
+        read_s, now_s = self.timeout_s * 2 / 3, self._now_s
         while True:
             jitter_s = (1 + int(self._network.world.network() * 40)) / 100.0
             deadline_s = self._last_sent_s + read_s / 2 - jitter_s
-            message = self._next(max(deadline_s - self._now_s(), jitter_s))
+            message = self._next(max(deadline_s - now_s(), jitter_s))
             if message is None:
                 if self._is_pinging:
                     raise _Dropped("outstanding heartbeat ping not received")
@@ -343,14 +341,16 @@ class SimulatedClient:
             elif self._heard(message):
                 self._become(KeeperState.CLOSED)
                 return
-            if self._now_s() >= deadline_s:
-                self._liveness.sent(self._now_s())
+            at_s = now_s()
+            if at_s >= deadline_s:
+                self._liveness.sent(at_s)
                 self._is_pinging = True
                 wire.send(_PING_XID, PingInstance)
-                self._last_sent_s = self._now_s()
+                self._last_sent_s = at_s
 
     def _send_queued(self, wire: Connection) -> None:
-        if self._liveness.is_dead(self._now_s()) and self.inbox.empty():
+        at_s = self._now_s()
+        if self._liveness.is_dead(at_s) and self.inbox.empty():
             raise _Dropped("no answer, with requests waiting")
         queue = self._queue
         while queue:
@@ -358,8 +358,8 @@ class SimulatedClient:
             self._xid += 1
             self._in_flight.append((request, reply, self._xid))
             wire.send(self._xid, request)
-        self._liveness.sent(self._now_s())
-        self._last_sent_s = self._now_s()
+        self._liveness.sent(at_s)
+        self._last_sent_s = at_s
 
     def _heard(self, message: Any) -> bool:
         """Take in one message; returns whether the session was closed, as we asked."""

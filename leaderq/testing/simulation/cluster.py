@@ -21,6 +21,7 @@ from leaderq.running.guardian import KnownSession, _known_session
 from leaderq.running.guardian_link import GuardianLink
 from leaderq.running.runner import Runner
 from leaderq.running.watchdog import Intervention, LeaseReport, Watchdog
+from leaderq.term import Term
 from leaderq.testing.simulation.client import SimulatedEnder
 from leaderq.testing.simulation.ensemble import Ensemble
 from leaderq.testing.simulation.network import Network
@@ -80,7 +81,12 @@ class SimulatedLink(GuardianLink):
 
     def __init__(self, guardian: SimulatedGuardian) -> None:
         self._guardian = guardian
+        self._changed = SimulatedEvent()
         self._begin(guardian.process.pid)
+
+    def watch_term(self, term: Term, handover_budget_s: float) -> None:
+        super().watch_term(term, handover_budget_s)
+        self._changed.set()
 
     @property
     def is_shared(self) -> bool:
@@ -98,11 +104,13 @@ class SimulatedLink(GuardianLink):
                 self._guardian.hear(line)
 
     def _listen(self) -> None:
-        lost = SimulatedEvent()
-        self._guardian.process.deaths.append(lost.set)
-        while not lost.is_set():
-            session = self._session
-            lost.wait(0.5 if session is None else min(0.5, session.timeout_s / 12))
+        guardian = self._guardian.process
+        guardian.deaths.append(self._changed.set)
+        while guardian.alive:
+            # without a term there is nothing to report: a look that finds nothing is left out
+            session = self._session if self._held else None
+            self._changed.wait(None if session is None else min(0.5, session.timeout_s / 12))
+            self._changed.clear()
             self.report()
 
 

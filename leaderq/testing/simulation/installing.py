@@ -22,7 +22,7 @@ from leaderq import chance, clock, host
 from leaderq.testing.simulation import primitives as simulated
 from leaderq.testing.simulation.client import SimulatedClient, SimulatedEnder
 from leaderq.testing.simulation.network import Network
-from leaderq.testing.simulation.scheduler import World
+from leaderq.testing.simulation.scheduler import Process, World
 from leaderq.threads import primitives
 from leaderq.zookeeper import transport
 
@@ -217,7 +217,8 @@ def installed(world: World, network: Network | None = None) -> Iterator[World]:
 def _put_in(seams: _Seams, world: World, network: Network | None) -> None:
     simulated.set_world(world)
     seams.put_all(primitives, _THREADS)
-    seams.put_all(clock, _clock(world))
+    for name, read in _clock(world).items():
+        seams.put_object(clock, name, read)
     drawn = _Chance(world)
     seams.put_all(chance, {name: getattr(drawn, name) for name in dir(drawn) if name[0] != "_"})
     seams.put(host, "name", lambda: _process(world, "host", "host"))
@@ -234,23 +235,33 @@ def _process(world: World, what: str, otherwise: Any) -> Any:
 
 
 def _clock(world: World) -> dict[str, Callable[..., Any]]:
+    """Each clock is the process's on this real thread, and the real one on all others."""
+    here, ident = threading.get_ident(), threading.get_ident
+    real_now_s, real_awake_s, real_calendar_s = clock.now_s, clock.awake_s, clock.calendar_s
+    real_sleep = clock.sleep
+
     def now_s() -> float:
-        world.looked_at_clock()
-        task = world.current
-        return world.now_s if task is None else task.process.clock_s()
+        return world.clock_read(Process.clock_s) if ident() == here else real_now_s()
+
+    def awake_s() -> float:
+        return world.clock_read(Process.clock_s) if ident() == here else real_awake_s()
 
     def calendar_s() -> float:
-        world.looked_at_clock()
-        task = world.current
-        return world.now_s if task is None else task.process.calendar_s()
+        return world.clock_read(Process.calendar_s) if ident() == here else real_calendar_s()
+
+    def now_ms() -> int:
+        return int(calendar_s() * 1000)
 
     def sleep(seconds: float) -> None:
-        world.park(seconds)
+        if ident() == here:
+            world.park(seconds)
+        else:
+            real_sleep(seconds)
 
     return {
         "now_s": now_s,
-        "awake_s": now_s,
+        "awake_s": awake_s,
         "calendar_s": calendar_s,
-        "now_ms": lambda: int(calendar_s() * 1000),
+        "now_ms": now_ms,
         "sleep": sleep,
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from leaderq.testing.simulation.ensemble import Ensemble, Hungup, ServerEnd
@@ -39,7 +40,7 @@ class _Stream:
             return
         at_s = max(self._last_s, self._world.now_s + self._network.delay_s())
         self._last_s = at_s
-        self._world.at(at_s - self._world.now_s, lambda: self._arrived(arrive))
+        self._world.at(at_s - self._world.now_s, partial(self._arrived, arrive))
 
     def _arrived(self, arrive: Callable[[], object]) -> None:
         if self.is_over:
@@ -87,7 +88,7 @@ class Connection:
 
     def hello(self, hello: Any) -> None:
         """Begin or take up a session."""
-        self._there.carry(lambda: self._connect(hello))
+        self._there.carry(partial(self._connect, hello))
 
     def _connect(self, hello: Any) -> None:
         end = self._network.ensemble.connect(self.server, hello, self._answered)
@@ -100,14 +101,14 @@ class Connection:
         if self._lost_xid is not None and getattr(message, "xid", None) == self._lost_xid:
             self.reset()
             return
-        self._back.carry(lambda: self._received(message))
+        self._back.carry(partial(self._received, message))
 
     def _received(self, message: Any) -> None:
         if not self._is_closed:
             self._deliver(message)
 
     def send(self, xid: int, request: Any) -> None:
-        self._there.carry(lambda: self._arrived(xid, request))
+        self._there.carry(partial(self._arrived, xid, request))
 
     def _arrived(self, xid: int, request: Any) -> None:
         if request.type in self._network.lost_answers.get(self.process.host, ()):

@@ -32,7 +32,10 @@ def _the_world() -> World:
 
 
 def running() -> Task:
-    task = _the_world().current
+    world = _world
+    if world is None:
+        raise RuntimeError("a simulated thread would wait after its life is over")
+    task = world.current
     if task is None:
         raise RuntimeError("no simulated task is running")
     return task
@@ -50,13 +53,17 @@ class SimulatedLock:
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         world = _world
         if world is not None:
-            world.pause_point()
+            world.countdown -= 1
+            if world.countdown <= 0:
+                world.preempt()
         if not self._locked:
             self._locked = True
             return True
         if not blocking or timeout == 0:
             return False
         return self._wait(_the_world(), None if timeout < 0 else timeout)
+
+    __enter__ = acquire
 
     def _wait(self, world: World, timeout_s: float | None) -> bool:
         task = world.current
@@ -86,7 +93,7 @@ class SimulatedLock:
         if not self._locked and self._waiters and _world is not None:
             _world.wake(self._waiters.popleft())
 
-    def release(self) -> None:
+    def release(self, *_: object) -> None:
         if not self._locked:
             raise RuntimeError("release unlocked lock")
         self._locked = False
@@ -97,86 +104,89 @@ class SimulatedLock:
             if world.wake(self._waiters.popleft()):
                 break
         if not world.over:
-            world.pause_point()
+            world.countdown -= 1
+            if world.countdown <= 0:
+                world.preempt()
+
+    __exit__ = release
 
     def locked(self) -> bool:
         return self._locked
 
-    def __enter__(self) -> bool:
-        return self.acquire()
 
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-
-class SimulatedRLock:
+class SimulatedRLock(SimulatedLock):
     """As ``threading.RLock``."""
 
-    __slots__ = ("_count", "_lock", "_owner")
+    __slots__ = ("_count", "_owner")
 
     def __init__(self) -> None:
-        self._lock = SimulatedLock()
+        self._locked = False
+        self._waiters: deque[Task] = deque()
         self._owner: Task | None = None
         self._count = 0
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        task = None if _world is None else _world.current
+        world = _world
+        task = None if world is None else world.current
         if self._count and self._owner is task:
             self._count += 1
             return True
-        if not self._lock.acquire(blocking, timeout):
-            return False
-        self._owner, self._count = task, 1
+        if world is not None:
+            world.countdown -= 1
+            if world.countdown <= 0:
+                world.preempt()
+        if self._locked:
+            if not blocking or timeout == 0:
+                return False
+            if not self._wait(_the_world(), None if timeout < 0 else timeout):
+                return False
+        self._locked, self._owner, self._count = True, task, 1
         return True
 
-    def release(self) -> None:
+    __enter__ = acquire
+
+    def release(self, *_: object) -> None:
         task = None if _world is None else _world.current
         if not self._count or self._owner is not task:
             raise RuntimeError("cannot release un-acquired lock")
         self._count -= 1
         if not self._count:
             self._owner = None
-            self._lock.release()
+            super().release()
+
+    __exit__ = release
 
     def _is_owned(self) -> bool:
         return self._count > 0 and self._owner is (None if _world is None else _world.current)
 
     def _release_save(self) -> int:
         count, self._count, self._owner = self._count, 0, None
-        self._lock.release()
+        super().release()
         return count
 
     def _acquire_restore(self, count: int) -> None:
-        self._lock.acquire()
+        super().acquire()
         self._owner, self._count = (None if _world is None else _world.current), count
-
-    def __enter__(self) -> bool:
-        return self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
 
 class SimulatedCondition:
     """As ``threading.Condition``."""
 
-    __slots__ = ("_lock", "_waiters", "acquire", "release")
+    __slots__ = ("_is_owned", "_lock", "_waiters", "acquire", "release")
 
     def __init__(self, lock: Any = None) -> None:
         self._lock: Any = SimulatedRLock() if lock is None else lock
         self.acquire = self._lock.acquire
         self.release = self._lock.release
+        is_reentrant = isinstance(self._lock, SimulatedRLock)
+        self._is_owned = self._lock._is_owned if is_reentrant else self._lock.locked
         self._waiters: deque[Task] = deque()
 
     def __enter__(self) -> bool:
-        return bool(self._lock.acquire())
+        return bool(self.acquire())
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-    def _is_owned(self) -> bool:
-        lock = self._lock
-        return bool(lock._is_owned() if isinstance(lock, SimulatedRLock) else lock.locked())
+        self.release()
 
     def wait(self, timeout: float | None = None) -> bool:
         if not self._is_owned():
@@ -213,14 +223,15 @@ class SimulatedCondition:
     def notify(self, n: int = 1) -> None:
         if not self._is_owned():
             raise RuntimeError("cannot notify on un-acquired lock")
-        while n > 0 and self._waiters:
-            task = self._waiters.popleft()
+        waiters = self._waiters
+        while n and waiters:
+            task = waiters.popleft()
             if _world is not None:
                 _world.wake(task)
             n -= 1
 
     def notify_all(self) -> None:
-        self.notify(len(self._waiters))
+        self.notify(-1)
 
 
 class SimulatedEvent:
@@ -240,9 +251,10 @@ class SimulatedEvent:
         world = _world
         if world is None:
             return
-        waiters, self._waiters = self._waiters, []
-        for task in waiters:
-            world.wake(task)
+        if self._waiters:
+            waiters, self._waiters = self._waiters, []
+            for task in waiters:
+                world.wake(task)
         if not world.over:
             world.pause_point()
 
@@ -250,8 +262,10 @@ class SimulatedEvent:
         self._flag = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        world = _the_world()
-        world.pause_point()
+        world = _world or _the_world()
+        world.countdown -= 1
+        if world.countdown <= 0:
+            world.preempt()
         if self._flag:
             return True
         if timeout is not None and timeout <= 0:
@@ -427,7 +441,7 @@ class SimulatedQueue:
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         world = _world
-        while self.full():
+        while 0 < self.maxsize <= len(self.queue):
             if not block or not self._waited(self._putters, timeout):
                 raise queue.Full
         self.queue.append(item)
@@ -437,29 +451,41 @@ class SimulatedQueue:
         while self._getters and not world.wake(self._getters.popleft()):
             pass
         if not world.over:
-            world.pause_point()
+            world.countdown -= 1
+            if world.countdown <= 0:
+                world.preempt()
 
     def put_nowait(self, item: Any) -> None:
         self.put(item, block=False)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        world = _the_world()
-        world.pause_point()
-        task = world.current
-        until_s = None
-        if timeout is not None and task is not None:
-            until_s = task.process.clock_s() + timeout
-        while not self.queue:
-            left_s = None
-            if until_s is not None and task is not None:
-                left_s = until_s - task.process.clock_s()
-            if not block or (left_s is not None and left_s <= 0):
+        world = _world or _the_world()
+        world.countdown -= 1
+        if world.countdown <= 0:
+            world.preempt()
+        waiting = self.queue
+        if not waiting:
+            if not block:
                 raise queue.Empty
-            self._waited(self._getters, left_s)
-        found = self.queue.popleft()
+            if timeout is None:
+                while not waiting:
+                    self._waited(self._getters, None)
+            else:
+                self._wait_for_an_item(running().process.clock_s, timeout)
+        found = waiting.popleft()
         while self._putters and not world.wake(self._putters.popleft()):
             pass
         return found
+
+    def _wait_for_an_item(self, clock_s: Callable[[], float], timeout_s: float) -> None:
+        now_s = clock_s()
+        until_s = now_s + timeout_s
+        while not self.queue:
+            left_s = until_s - now_s
+            if left_s <= 0:
+                raise queue.Empty
+            self._waited(self._getters, left_s)
+            now_s = clock_s()
 
     def get_nowait(self) -> Any:
         return self.get(block=False)
@@ -468,7 +494,7 @@ class SimulatedQueue:
         task = running()
         waiters.append(task)
         try:
-            return _the_world().park(timeout_s)
+            return task.process.world.park(timeout_s)
         except BaseException:
             # woken for an item that it will not take
             if task not in waiters and waiters is self._getters and self.queue and waiters:

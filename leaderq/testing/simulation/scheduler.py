@@ -16,12 +16,12 @@ nobody can go on although somebody is waited for, or in which time does not adva
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import random
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from heapq import heappop, heappush
 from typing import Any
 
 from greenlet import getcurrent, greenlet
@@ -216,12 +216,13 @@ class World:
         self.network = random.Random(f"{seed}/network").random
         self._pick = random.Random(f"{seed}/order").random
         self._preempt = preempt
-        self._countdown = preempt
+        self.countdown = preempt
         self._numbers = itertools.count(1)
         self._ready: list[Task] = []
         self._due: list[tuple[float, int, Timer | Task, int]] = []
         self._order = itertools.count()
         self._hub = getcurrent()
+        self._go_on = self._hub.switch
         self._steps = 0
         self._reads = 0
         self.steps = 0
@@ -268,7 +269,8 @@ class World:
                 self.note("task failed", task=name, error=repr(error))
             finally:
                 task.done = True
-                self.make_ready([one for one in task.ended if self._unpark(one)])
+                for one in task.ended:
+                    self.wake(one)
 
         task.greenlet = greenlet(run, self._hub)  # when it ends the scheduler goes on
         process.tasks.append(task)
@@ -278,20 +280,14 @@ class World:
     def make_ready(self, tasks: list[Task]) -> None:
         self._ready.extend(tasks)
 
-    def _unpark(self, task: Task) -> bool:
-        if not task.parked:
-            return False
-        task.parked = False
-        task.woken = True
-        task.wait += 1
-        return True
-
     def wake(self, task: Task) -> bool:
         """Let a parked task go on; returns whether it was parked."""
-        if self._unpark(task):
-            self._ready.append(task)
-            return True
-        return False
+        if not task.parked:
+            return False
+        task.parked, task.woken = False, True
+        task.wait += 1
+        self._ready.append(task)
+        return True
 
     def park(self, timeout_s: float | None = None) -> bool:
         """Let the running task wait, ``timeout_s`` seconds by its process's clock at most.
@@ -306,10 +302,11 @@ class World:
         task.parked, task.woken = True, False
         if timeout_s is not None:
             process = task.process
-            task.until_s = process.clock_s() + max(timeout_s, 0.0)
-            at_s = self.now_s + max(timeout_s, 0.0) / process.rate
-            heapq.heappush(self._due, (at_s, next(self._order), task, task.wait))
-        self._hub.switch()
+            timeout_s = max(timeout_s, 0.0)
+            task.until_s = process.clock_s() + timeout_s
+            at_s = self.now_s + timeout_s / process.rate
+            heappush(self._due, (at_s, next(self._order), task, task.wait))
+        self._go_on()
         if self.over:
             raise Killed
         if task.pending is not None:
@@ -335,19 +332,22 @@ class World:
             process.late.append((task, wait))
         else:
             at_s = self.now_s + left_s / process.rate
-            heapq.heappush(self._due, (at_s, next(self._order), task, wait))
+            heappush(self._due, (at_s, next(self._order), task, wait))
 
     def pause_point(self) -> None:
         """Here another task may run, as between any two instructions in reality."""
-        self._countdown -= 1
-        if self._countdown > 0:
-            return
-        self._countdown = 1 + int(self._pick() * 2 * self._preempt)
+        self.countdown -= 1
+        if self.countdown <= 0:
+            self.preempt()
+
+    def preempt(self) -> None:
+        """Let another task run: ``countdown``, which all operations take down, is at its end."""
+        self.countdown = 1 + int(self._pick() * 2 * self._preempt)
         task = self.current
         if task is None or self.over:
             return
         self._ready.append(task)
-        self._hub.switch()
+        self._go_on()
         if self.over:
             raise Killed
         if task.pending is not None:
@@ -355,22 +355,30 @@ class World:
 
     def never(self) -> None:
         """Do not go on: the process of the running task is dead."""
-        self._hub.switch()
+        self._go_on()
         raise Killed
 
-    def looked_at_clock(self) -> None:
-        """Called for each reading of a clock: one who only reads it would stop all time."""
+    def clock_read(self, clock_s: Callable[[Process], float]) -> float:
+        """What the running task reads from its process's clock; from the world's, if none runs.
+
+        One who only reads the clock would stop all time: after many readings he waits a moment.
+        """
+        task = self.current
+        if task is None:
+            return self.now_s
         self._reads += 1
-        if self._reads > _MOST_READS_AT_ONCE and self.current is not None and not self.over:
+        if self._reads > _MOST_READS_AT_ONCE and not self.over:
             self._reads = 0
             self.park(_SPIN_S)
+        return clock_s(task.process)
 
     # -- time --------------------------------------------------------------------------------------
 
     def at(self, delay_s: float, action: Callable[[], object]) -> Timer:
         """Call ``action()`` on the scheduler, ``delay_s`` seconds from now; it must not wait."""
-        timer = Timer(self.now_s + delay_s if delay_s > 0 else self.now_s, action)
-        heapq.heappush(self._due, (timer.at_s, next(self._order), timer, 0))
+        at_s = self.now_s + delay_s if delay_s > 0 else self.now_s
+        timer = Timer(at_s, action)
+        heappush(self._due, (at_s, next(self._order), timer, 0))
         return timer
 
     def run(self, until_s: float, *, unless: Callable[[], bool] | None = None) -> bool:
@@ -380,49 +388,43 @@ class World:
 
         :raises LifeHangs: so many steps were made that time stands still.
         """
-        ready, due, pick = self._ready, self._due, self._pick
+        ready, due = self._ready, self._due
         while True:
-            count = len(ready)
-            if count:
-                task = self._picked(count, pick)
-                if task is not None:
-                    self.current = task
-                    self._steps += 1
-                    task.greenlet.switch()
-                    self.current = None
-                    if self._steps > _MOST_STEPS_AT_ONCE:
-                        raise LifeHangs(f"time stands still at {self.now_s:.6f} s\n{self.stacks()}")
-                continue
+            if ready:
+                self._run_ready(ready, self._pick)
             if unless is not None and unless():
                 return True
             if not due or due[0][0] > until_s:
                 self.now_s = max(self.now_s, until_s)
                 return False
-            at_s, _, what, wait = heapq.heappop(due)
+            at_s, _, what, wait = heappop(due)
             if at_s > self.now_s:
                 self.now_s = at_s
                 self.steps += self._steps
                 self._steps = self._reads = 0
             if isinstance(what, Task):
                 self._waited(what, wait)
-            elif what.action is not None:
-                action, what.action = what.action, None
+            elif (action := what.action) is not None:
+                what.action = None
                 action()
 
-    def _picked(self, count: int, pick: Callable[[], float]) -> Task | None:
-        ready = self._ready
-        if count == 1:
-            task = ready.pop()
-        else:
-            index = int(pick() * count)
+    def _run_ready(self, ready: list[Task], pick: Callable[[], float]) -> None:
+        """Let those run who can go on, one after the other, until all wait."""
+        while ready:
+            index = int(pick() * len(ready)) if len(ready) > 1 else 0
             task = ready[index]
             ready[index] = ready[-1]
             ready.pop()
-        process = task.process
-        if process.frozen:
-            process.stalled.append(task)
-            return None
-        return task if process.alive else None
+            process = task.process
+            if process.frozen:
+                process.stalled.append(task)
+            elif process.alive:
+                self.current = task
+                self._steps += 1
+                task.greenlet.switch()
+                self.current = None
+                if self._steps > _MOST_STEPS_AT_ONCE:
+                    raise LifeHangs(f"time stands still at {self.now_s:.6f} s\n{self.stacks()}")
 
     # -- its end -----------------------------------------------------------------------------------
 
