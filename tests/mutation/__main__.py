@@ -23,6 +23,7 @@ from mutation.trying import Tried, Verdict, edits_in, tried, use_profile
 ROOT = Path(__file__).parents[2]
 SHARE = 0.05
 """Of the edits, so many may survive."""
+BEGIN, END = "<!-- figures -->", "<!-- end of the figures -->"
 
 
 def main() -> int:
@@ -43,6 +44,8 @@ def main() -> int:
         only = {text for text in ids if text.startswith(module.removeprefix("leaderq.") + ":")}
         rows.append(_tried(module, options.jobs, only or None))
     failed = _sum_up(rows)
+    if options.table:
+        _write_table(Path(options.table), rows)
     return failed if options.only else max(failed, _try_controls(CONTROLS, options.jobs))
 
 
@@ -51,6 +54,7 @@ def _options() -> argparse.Namespace:
     only = "modules whose name contains the text, an edit by its id, controls, or controls:TEXT"
     parser.add_argument("--only", nargs="+", metavar="TEXT", help=only)
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time (default: 1)")
+    parser.add_argument("--table", metavar="FILE", help="put the figures into the table in FILE")
     parser.add_argument("--list", action="store_true", help="list the edits, and try none")
     return parser.parse_args()
 
@@ -127,6 +131,23 @@ def _said(edit: Edit) -> str:
         shown = f"{'...' * (begin > 0)}{text[begin:end]}{'...' * (end < len(text))}"
         lines.append(f"      {sign} {shown}")
     return "\n".join(lines)
+
+
+def _write_table(path: Path, rows: Sequence[Row]) -> None:
+    """Put the rows in the place of those of the same modules, which stand between two marks."""
+    before, rest = path.read_text().split(BEGIN)
+    table, after = rest.split(END)
+    lines = {line.split(" ")[1]: line for line in table.splitlines() if line.startswith("| ")}
+    for row in rows:
+        figures = (row.tried, row.killed, len(row.hung), len(row.survivors), len(row.same))
+        name = row.module.removeprefix("leaderq.")
+        lines[name] = f"| {name} | {' | '.join(map(str, figures))} | {row.took_s:.0f} |"
+    known = [name.removeprefix("leaderq.") for name in MODULES]
+    kept = [lines[name] for name in known if name in lines]
+    sums = [sum(int(line.split("|")[at]) for line in kept) for at in range(2, 8)]
+    head = ["| module | edits | killed | of these hung | survived | equal | s |", "|---" * 7 + "|"]
+    total = f"| *all {len(kept)}* | {' | '.join(map(str, sums))} |"
+    path.write_text(before + BEGIN + "\n".join(["", *head, *kept, total, ""]) + END + after)
 
 
 def _sum_up(rows: Sequence[Row]) -> int:
