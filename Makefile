@@ -85,9 +85,10 @@ rude: $(READY)  ## 100 changes of each kind: CHANGES=100 KINDS=freeze
 	@LEADERQ_TEST_CHANGES=$(CHANGES) LEADERQ_TEST_KINDS="$(KINDS)" $(BIN)/python -m pytest tests/acceptance/running/test_rude_careers.py -k "not some"
 
 # Small edits of the pure modules that a test must notice, and named controls (docs/design/mutants.md).
-# ONLY="a text" tries the modules whose name contains it, ONLY=controls the controls.
+# ONLY="a text" tries the modules whose name contains it, ONLY=controls the controls; with
+# TABLE=docs/design/mutants.md the figures there are written anew.
 mutants: $(READY)  ## edits that tests must notice: ONLY="a text", ONLY=controls
-	@PYTHONPATH=.:tests $(BIN)/python -m mutation --jobs $(JOBS) $(if $(ONLY),--only "$(ONLY)")
+	@PYTHONPATH=.:tests $(BIN)/python -m mutation --jobs $(JOBS) $(if $(ONLY),--only "$(ONLY)") $(if $(TABLE),--table $(TABLE))
 
 # The supported servers, from their jars, and the supported Pythons that this machine has; a quarter
 # of an hour. ONLY="3.6" tries those whose name contains it.

@@ -156,26 +156,23 @@ class ShardIndex:
         """The next messages in their order, at most that many; they are ours from now on. ``skip``
         leaves that many to others, if there are more."""
         self._promote(now_ms)
-        chosen: list[Choice] = []
-        passed: list[tuple[int, int, str, int]] = []
-        while self._due and len(chosen) < most:
+        free: dict[str, tuple[int, int, str, int]] = {}
+        while self._due and len(free) < skip + most:
             entry = heapq.heappop(self._due)
-            name = entry[2]
-            if not self._is_free(name, now_ms):
+            if self._is_free(entry[2], now_ms):
+                free[entry[2]] = entry
+            else:
                 self._dropped(entry, now_ms)
-                continue
-            if len(passed) < skip and self._due:
-                passed.append(entry)
-                continue
-            chosen.append(self._choice(name))
-            self._ours.add(name)
-        for entry in passed:
-            heapq.heappush(self._due, entry)
-        return chosen
+        left = min(skip, max(0, len(free) - 1))
+        names = list(free)[left : left + most]
+        self._ours.update(names)
+        for name, entry in free.items():
+            if name not in self._ours:
+                heapq.heappush(self._due, entry)
+        return [self._choice(name) for name in names]
 
     def choose_these(self, names: Iterable[str], now_ms: int) -> list[Choice]:
         """Those of ``names`` that may be delivered now; they are ours from now on."""
-        self._promote(now_ms)
         free = [name for name in names if self._is_free(name, now_ms)]
         self._ours.update(free)
         return [self._choice(name) for name in free]

@@ -39,8 +39,8 @@ from mutation.operators import Edit, edits_of
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 4.0
 """Time of the processor for the tests of one edit, above twice what they need without it."""
-WAITS_S = 45.0
-"""What they may wait beside that: a busy machine is no verdict."""
+WAITS_S = 30.0
+"""Whoever uses none of it for so long has hung. Time alone is no verdict on a busy machine."""
 _REIMPORT = 77
 
 
@@ -55,8 +55,8 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class Tried:
-    """The outcome for one module. ``unfit``: tests that fail without any edit; ``each_s``:
-    what each test takes without any.
+    """The outcome for one module. ``unfit``: tests that fail without any edit; ``took_s``: the
+    processor's time for all; ``each_s``: for each test without any edit.
     """
 
     verdicts: dict[str, Verdict] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def edits_in(module: str) -> list[Edit]:
 
 def tried(module: str, tests: Sequence[str], jobs: int, only: set[str] | None = None) -> Tried:
     """What ``tests`` say of the edits of ``module``: all, or those in ``only``."""
-    began_s = time.monotonic()
+    began_s = _used_s()
     path, tree = tree_of(module)
     edits = [edit for edit in edits_of(tree, module) if only is None or edit.id in only]
     inside = [edit for edit in edits if edit.is_inside]
@@ -96,8 +96,14 @@ def tried(module: str, tests: Sequence[str], jobs: int, only: set[str] | None = 
     for edit, code in zip(outside, codes, strict=True):
         found.verdicts[edit.id] = _verdict(code)
     found.verdicts = {edit.id: found.verdicts[edit.id] for edit in edits}
-    found.took_s = time.monotonic() - began_s
+    found.took_s = _used_s() - began_s
     return found
+
+
+def _used_s() -> float:
+    """The processor's time that children of this process have taken."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 def use_profile() -> None:
@@ -409,22 +415,41 @@ def _each(runs: Sequence[Callable[[], int]], jobs: int, limit_s: float) -> list[
     """
     codes: list[int | None] = [None] * len(runs)
     waiting = list(enumerate(runs))[::-1]
-    running: dict[int, tuple[int, float]] = {}
+    running: dict[int, _Running] = {}
     while waiting or running:
         while waiting and len(running) < jobs:
             number, run = waiting.pop()
-            running[_forked(run, limit_s)] = (number, time.monotonic() + 3 * limit_s + WAITS_S)
-        for pid, (number, until_s) in list(running.items()):
+            running[_forked(run, limit_s)] = _Running(number)
+        for pid, one in list(running.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
-                codes[number] = os.waitstatus_to_exitcode(status)
+                codes[one.number] = os.waitstatus_to_exitcode(status)
                 del running[pid]
-            elif time.monotonic() > until_s:
+            elif one.has_hung(pid):
                 os.killpg(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
                 del running[pid]
         time.sleep(0.002)
     return codes
+
+
+@dataclass(slots=True)
+class _Running:
+    """A child at work. ``used``: what the system says of its time when it was looked at last."""
+
+    number: int
+    used: list[bytes] = field(default_factory=list)
+    since_s: float = field(default_factory=time.monotonic)
+    look_s: float = 0.0
+
+    def has_hung(self, pid: int) -> bool:
+        if (now_s := time.monotonic()) < self.look_s:
+            return False
+        self.look_s = now_s + 1.0
+        used = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[11:15]
+        if used != self.used:
+            self.used, self.since_s = used, now_s
+        return now_s - self.since_s > WAITS_S
 
 
 def _forked(run: Callable[[], int], limit_s: float) -> int:

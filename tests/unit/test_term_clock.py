@@ -99,10 +99,11 @@ def test_a_wait_ends_at_the_deadline_with_the_term_over(
 
     monkeypatch.setattr(term.ending, "wait", wait)
     assert term.wait(4.0)
-    assert (waited, at.now) == ([4.0], 104.0)
+    assert term.wait(0.5)
+    assert (waited, at.now) == ([4.0, 0.5], 104.5)
     assert term.wait(0.0)
     assert not term.wait(50.0)
-    assert (waited, at.now) == ([4.0, 6.0], 110.0)
+    assert (waited, at.now) == ([4.0, 0.5, 5.5], 110.0)
     assert (term.reason, is_on(term)) == (Reason.LEASE, False)
 
 

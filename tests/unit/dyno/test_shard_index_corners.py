@@ -146,6 +146,11 @@ def test_a_rest_that_is_over_is_leased_until_somebody_looks() -> None:
     assert (free(index), index.to_look_at(0)) == ([], [NAME])
     index.lease_over(NAME, 3)
     assert free(index) == [Choice(NAME, 3)]
+    index.release([NAME])
+    index.rested(rest_name(100, 3, NAME))
+    index.rest_over(rest_name(100, 3, NAME))
+    index.claims_listed([], module.SETTLING_MS)  # deleted by hand
+    assert free(index) == [Choice(NAME)]
 
 
 def test_a_rest_that_ends_while_the_message_is_ours_leaves_it_ours() -> None:
@@ -211,6 +216,17 @@ def test_some_are_left_to_others_if_there_are_more() -> None:
     assert [one.name for one in index.choose(1, 0, skip=2)] == [names[2]]
     assert [one.name for one in index.choose(9, 0, skip=9)] == [names[4]]
     assert [one.name for one in index.choose(9, 0)] == [names[0], names[1], names[3]]
+    assert index.choose(1, 0, skip=1) == []
+
+
+def test_of_what_is_free_the_last_is_not_left_to_others_whatever_else_is_known() -> None:
+    first, second, late = named(0, 0, 1), named(9, 0, 2), named(9, 500, 3)
+    index = ShardIndex()
+    index.replace([first, second, late], [], 0)
+    index.created(first)
+    index.release(index.choose(1, 0, skip=1)[0])
+    assert index.choose_these([second], 0) == [Choice(second)]
+    assert index.choose(1, 0, skip=1) == [Choice(first)]
 
 
 def test_those_asked_for_are_chosen_if_they_are_free() -> None:
@@ -251,3 +267,7 @@ def test_the_next_of_a_group_goes_when_the_first_is_gone() -> None:
     assert free(index) == []
     index.deleted(first)
     assert free(index) == [Choice(second)]
+    index.deleted(second)
+    index.created(first)
+    index.deleted(first)
+    assert index._groups == {}, "groups without messages cost memory"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import Any
 
 import pytest
@@ -238,3 +238,35 @@ def test_what_is_there_is_not_waited_for(clock: Clock) -> None:
 def test_a_record_without_a_key_is_free(clock: Clock) -> None:
     limiter = RateLimiter(key_interval_s=1.0, now=clock)
     assert played(limiter, clock, rows(None, "a", None)) == [(0.0, 3)]
+
+
+def test_a_tenth_of_a_second_is_at_least_a_byte_and_what_weighs_nothing_waits_for_debts(
+    clock: Clock,
+) -> None:
+    slow = RateLimiter(bytes_per_s=0.5, now=clock)
+    sizes = [rows(None, size=size)[0] for size in (1, 0, 1)]
+    assert played(slow, clock, sizes) == [(0.0, 2), (2.0, 1)]
+    quick = RateLimiter(bytes_per_s=5, now=clock)
+    assert played(quick, clock, [*rows(None, size=10), *sizes[1:]]) == [(0.0, 1), (1.2, 2)]
+
+
+def test_a_single_token_that_is_there_is_used_at_once(clock: Clock) -> None:
+    limiter = RateLimiter(records_per_s=100, now=clock)
+    assert played(limiter, clock, rows(*[None] * 99)) == [(0.0, 99)]
+    assert played(limiter, clock, rows(*[None] * 9))[:2] == [(0.0, 1), (0.08, 8)]
+
+
+def test_a_part_has_a_record_however_times_are_rounded(clock: Clock) -> None:
+    limiter, clock.at = RateLimiter(key_interval_s=1.167, now=clock), 0.342
+    assert played(limiter, clock, rows("a")) == [(0.0, 1)]
+    clock.at = 0.348  # and 0.348 + (0.342 + 1.167 - 0.348) is less than 0.342 + 1.167
+    assert [len(part) for _, part in islice(limiter.parts(rows("a")), 2)] == [1]
+
+
+def test_a_part_that_was_given_up_is_not_counted_after_the_next_ones(clock: Clock) -> None:
+    limiter = RateLimiter(records_per_s=1, now=clock)
+    given_up = limiter.parts(rows(None))
+    next(given_up)
+    assert list(limiter.parts([])) == []
+    limiter.handed_out()
+    assert played(limiter, clock, rows(None)) == [(0.0, 1)]

@@ -169,7 +169,18 @@ def test_what_is_taken_from_behind_is_not_met_again() -> None:
     assert names.take_behind(1, 3) == plain(2, 4)
     assert names.in_hand == set(plain(0, 2, 3, 4))
     names.drop(plain(2, 4))
-    assert names.take(9, 0) == plain(1, 5, 6, 7)
+    assert names.take(2, 0) == plain(1, 5)
+    assert not names._gone, "what was passed costs memory"
+    names.discard(plain(7)[0])
+    names.add(plain(7)[0])
+    assert names.take_behind(0, 9) == plain(6, 7)
+
+
+def test_listings_leave_no_trace_but_the_last_ones() -> None:
+    names = PendingNames(QueueKind.PLAIN)
+    for now_ms in range(0, 1000, GRACE_MS):
+        names.replace((), now_ms=now_ms)
+    assert len(names._marks) == 1
 
 
 def test_what_comes_next_is_said_and_stays() -> None:
@@ -235,13 +246,14 @@ def test_without_names_of_others_nothing_will_be_overdue() -> None:
     assert names.overdue_ms(GRACE_MS) is None
 
 
-def others_of(count: int) -> PendingNames:
-    names = waiting(plain(*range(count)))
+def others_of(count: int, kind: QueueKind = QueueKind.PLAIN) -> PendingNames:
+    names = waiting(plain(*range(count)), kind)
     names.take(0, 0)
     names.take(9, 0, Share(0, 10**6))
     return names
 
 
+@pytest.mark.parametrize("kind", [QueueKind.PLAIN, QueueKind.ID])
 @pytest.mark.parametrize(
     ("most", "drawn", "taken"),
     [
@@ -255,9 +267,10 @@ def others_of(count: int) -> PendingNames:
     ],
 )
 def test_helpers_take_what_is_overdue_at_three_places(
-    monkeypatch: pytest.MonkeyPatch, most: int, drawn: int, taken: list[int]
+    monkeypatch: pytest.MonkeyPatch, most: int, drawn: int, taken: list[int], kind: QueueKind
 ) -> None:
-    names, asked = others_of(8), []
+    names, asked = others_of(8, kind), []
+    monkeypatch.setattr(pending, "_LOOKED_AT", 1)  # only where numbers are in no order
 
     def draw(stop: int) -> int:
         asked.append(stop)
@@ -403,12 +416,16 @@ def test_whatever_orders_a_queue_no_name_is_left_to_its_owner_for_more_than_50_m
     assert not names.has_overdue(GRACE_MS)
 
 
-def test_what_came_later_is_left_to_its_owner_although_it_goes_first() -> None:
+def test_what_came_later_is_left_to_its_owner_although_it_goes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pending, "_LOOKED_AT", 2)
     old, new = (f"{prefix_for(QueueKind.PRIORITY, priority=5 - at)}{at:010d}" for at in (1, 3))
     names = waiting([old], QueueKind.PRIORITY)
     names.add(new)
     assert names.take(9, 0, Share(0, 2)) == []
-    assert names.take_overdue(9, GRACE_MS) == [old]
+    assert names.has_overdue(GRACE_MS)
+    assert names.take_overdue(1, GRACE_MS) == [old]
     assert (names.has_overdue(GRACE_MS), names.overdue_ms(GRACE_MS)) == (False, None)
     names.replace([new], now_ms=GRACE_MS)
     names.take(9, GRACE_MS, Share(0, 2))
