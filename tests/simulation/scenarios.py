@@ -80,7 +80,8 @@ def every_point(scenario: Callable[[Scene, int], list[Any]], seeds: int = 1, **o
 
     at_point.__name__ = scenario.__name__
     for point in itertools.count(1):
-        if not [_led(f"{point}/{seed}", at_point, options) for seed in range(seeds)][0]:
+        struck = [_led(f"{point}/{seed}", at_point, options) for seed in range(seeds)]
+        if not any(struck):
             return point - 1
     raise AssertionError
 

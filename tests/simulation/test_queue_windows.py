@@ -1,8 +1,8 @@
-"""The windows of Curator's queues, F1 to F16 of ``docs/design/facts.md``, in simulated time: each is
-cut at the very request that it names, and none is open here.
+"""The windows of Curator's queues, F1 to F16 of ``docs/design/facts.md``, in simulated time: each
+is cut at the very request that it names, and none is open here.
 
-Two are about a loop or a limit rather than order: what else the loop outlives than F12's executor is
-in tests/integration/queues/test_failed_items.py, and so are F14's 60,000 items.
+F14 is about a limit, not about order: its 60,000 items are in
+tests/integration/queues/test_failed_items.py.
 """
 
 from __future__ import annotations
@@ -243,8 +243,7 @@ def test_f4_f6_of_simple_queues_each_item_is_offered_and_taken_once(what: str) -
                 queue.offer_many([b"1", b"2", b"3"])
                 assert ask(queue.peek) == b"0"
                 got.append(queue.take())
-                while len(got) < 3:
-                    got += ask(lambda: queue.poll_many(3 - len(got), 60))
+                got += ask(lambda: queue.poll_many(2, 60))
                 queue.offer(b"4")
                 got += [ask(lambda: queue.poll(60)), queue.take(60)]
                 assert ask(lambda: queue.poll(0.01)) is None
