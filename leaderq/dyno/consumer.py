@@ -207,9 +207,10 @@ class DynoConsumer:
         otherwise a busy consumer would never serve the shards of hanging ones. Returns whether some
         of the chosen messages are another's, or dead: then the next choice differs.
         """
-        membership, now_ms, is_changed = self.membership(), self._now_ms(), False
+        membership, is_changed = self.membership(), False
         for view in self._in_order(membership):
             view.refresh()
+            now_ms = self._now_ms()
             with view.lock:
                 room = min(most - len(out), view.reader.most)
                 choices = view.index.choose(room, now_ms, skip=conflicts if conflicts > 1 else 0)
