@@ -12,7 +12,7 @@ bug      where it is tested
          interrupts, a thread that dies and closed sessions is here
 14       a listener that *waits* on the event thread is refused:
          tests/faults/election/test_bugs_14_to_28.py; one that holds the thread is here
-22, 23   Kafka's offsets and transactions: tests/faults/kafka and tests/integration/kafka
+22, 23   Kafka's offsets and transactions: test_kafka_promises; tests/faults/test_zombies.py
 24       ``stop()`` of kazoo's own client: tests/faults/election/test_bugs_14_to_28.py; a session
          that is closed busy, suspended or cut off is here
 25       a stopped process is here; the GIL held, and real processes:
