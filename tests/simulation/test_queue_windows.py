@@ -355,6 +355,23 @@ def test_f8_f9_who_was_late_takes_neither_the_item_nor_the_lock_nor_gives_it_a_t
     test_f8_f9()
 
 
+@scene(30)
+def test_f8_who_was_frozen_begins_nothing_that_another_may_have(s: Scene) -> None:
+    a, b = s.guests("ab")
+    put(s, *map(str, range(30)))
+    first, second = Work(0.01), Work(0.05)
+    consuming(a, first)
+    s.until(lambda: len(first.done) > 3)
+    s.run(0.02 * s.world.faults())
+    a.process.freeze()
+    ahead = {str(int(one[-10:])) for one in locks(s)}.difference(first.begun)
+    consuming(b, second)
+    s.until(lambda: ahead.intersection(second.begun), within_s=20.0)
+    a.process.thaw()
+    s.until(lambda: is_clean(s))
+    assert not ahead.intersection(first.begun, second.begun)
+
+
 @pytest.mark.parametrize("is_carried_out", [True, False])
 def test_f10_results_that_go_with_the_acknowledgement_are_written_once_whenever_it_dies(
     is_carried_out: bool,
@@ -457,8 +474,10 @@ def test_f15_a_delay_queue_that_got_nothing_looks_again(why: str) -> None:
             s.until(lambda: first.begun)
             s.world.at(2.0, a.process.kill)
         work = Work(fails=2 if why == "failed" else 0)
+        began_s = s.now_s
         consuming(b, work, kind=DistributedDelayQueue)
         s.until(lambda: work.done == ["x"], within_s=12.0)
+        assert why != "later" or 2.5 < s.now_s - began_s < 3.1
 
     test_f15()
 
