@@ -116,6 +116,8 @@ PROMISES = {
         f"{WINDOWS}f1_f2_f6_f10_f11_whatever_is_lost_at_whichever_request"
         "_nothing_is_lost_or_done_twice",
         f"{WINDOWS}f4_a_put_is_stored_once_and_in_order_whichever_request_is_lost",
+        "tests/simulation/test_writing.py"
+        "::test_each_group_is_applied_once_and_in_order_whichever_request_is_lost",
         f"{WINDOWS}f4_f6_of_simple_queues_each_item_is_offered_and_taken_once",
         f"{DEFECTS}d5_a_message_under_way_is_not_handed_out_twice_whichever_request_is_lost",
         f"{QUEUES}put.py::test_whichever_reply_is_lost_each_item_is_stored_once_in_order",
