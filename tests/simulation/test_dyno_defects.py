@@ -93,6 +93,7 @@ def test_d4_a_message_that_is_rescheduled_keeps_its_priority(s: Scene) -> None:
     assert a.set_timeout("a", 0)
     s.run(SOON_S)
     assert texts(a.pop(2, 5)) == ["a", "b"]
+    assert not a.set_timeout("a", 0)  # it is under way
 
 
 @pytest.mark.parametrize("what", ["request", "answer"])

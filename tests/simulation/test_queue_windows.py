@@ -176,23 +176,31 @@ def test_f1_f2_f6_f10_f11_whatever_is_lost_at_whichever_request_nothing_is_lost_
     assert every_point(consume) >= 8
 
 
-@scene(10)
-def test_f3_nothing_is_begun_that_was_not_claimed_while_not_connected(s: Scene) -> None:
-    a, b = s.guests("ab")
-    first, second = Work(1.0), Work()
-    put(s, "held")
-    consuming(a, first, False)
-    s.until(lambda: first.begun)
-    s.cut(a)
-    s.reset(a)
-    put(s, *map(str, range(20)))
-    s.run(3.0)
-    assert first.begun == ["held"]
-    consuming(b, second, False)
-    s.until(lambda: len(second.done) == 20)
-    s.heal(a)
-    s.run(10.0)
-    assert (first.begun, len(second.begun), is_clean(s)) == (["held"], 20, True)
+@LOCKING
+def test_f3_nothing_is_begun_while_not_connected(lock: bool) -> None:
+    @scene(10)
+    def test_f3(s: Scene) -> None:
+        a, b = s.guests("ab")
+        values = [*map(str, range(30))]
+        put(s, *values)
+        first, second = Work(0.01), Work()
+        consuming(a, first, lock)
+        s.until(lambda: len(first.begun) == 5)
+        first.needs_s = 2.5  # of what it begins next; others are claimed by then
+        s.until(lambda: len(first.begun) == 6)
+        s.cut(a)
+        s.reset(a)
+        first.needs_s = 0.01
+        s.run(3.5)
+        assert len(first.begun) == 6
+        consuming(b, second, lock)
+        s.until(lambda: len(second.done) > 10)
+        s.heal(a)
+        s.until(lambda: is_clean(s) and len(first.done + second.done) >= 30)
+        s.run(10.0)
+        assert (sorted(first.begun + second.begun, key=int), is_clean(s)) == (values, True)
+
+    test_f3()
 
 
 @LOST
