@@ -36,7 +36,8 @@ FOLDER = "/leaderq/c"
 LINE = f"{FOLDER}/candidates"
 Rule = Callable[[Any], str | None]
 """Looks at a request as a server is about to carry it out; says what is lost: the ``request``, the
-``answer``, or nothing (``None``). The connection goes with either.
+``answer``, or nothing (``None``). The connection goes with either. ``held``: it is carried out when
+its host is healed, and so is what it asks for later.
 """
 
 
@@ -258,6 +259,12 @@ class Scene:
                     if lost == "request":
                         connection.reset()
                         return
+                    if lost == "held":
+                        self.network.cut(host, back=False)
+                        connection._there._held.appendleft(
+                            lambda: arrived(connection, xid, request)
+                        )
+                        return
                     connection._lost_xid = xid
             real(connection, xid, request)
 
@@ -369,7 +376,9 @@ class Scene:
     # -- what is lost ------------------------------------------------------------------------------
 
     def lose(self, actor: Guest, kind: Callable[[Any], bool], what: str = "answer") -> list[Any]:
-        """Lose the first request that is of this ``kind``, or its answer; gives what was lost."""
+        """Lose the first request that is of this ``kind``, or its answer, or let it be ``held``;
+        gives what was lost.
+        """
         lost: list[Any] = []
 
         def rule(request: Any) -> str | None:

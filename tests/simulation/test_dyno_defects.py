@@ -13,7 +13,7 @@ import pytest
 from leaderq.dyno import DynoQueue, Message, StaleLease
 from leaderq.errors import NodeExists
 from leaderq.threads import Retry
-from simulation.scenarios import Guest, Scene, every_point, nth, scene
+from simulation.scenarios import Guest, Scene, every_point, is_multi, nth, scene
 
 D = "/d"
 QUICK = Retry(attempts=3, first_s=0.01)
@@ -74,10 +74,11 @@ def test_d2_a_pop_of_more_than_there_are_waits_for_the_rest(s: Scene) -> None:
 @scene()
 def test_d3_a_lower_number_goes_first_whenever_it_became_due(s: Scene) -> None:
     (a,) = sides(s, "a")
+    a.push(Message(payload=b"9, first", priority=9, timeout_s=0.3))
     a.push(Message(payload=b"9", priority=9))
     a.push(Message(payload=b"0", priority=0, timeout_s=0.5))
     s.run(1.0)
-    assert texts(a.pop(2, 5)) == ["0", "9"]
+    assert texts(a.pop(3, 5)) == ["0", "9, first", "9"]
 
 
 @scene()
@@ -92,6 +93,7 @@ def test_d4_a_message_that_is_rescheduled_keeps_its_priority(s: Scene) -> None:
     assert a.set_timeout("a", 0)
     s.run(SOON_S)
     assert texts(a.pop(2, 5)) == ["a", "b"]
+    assert not a.set_timeout("a", 0)  # it is under way
 
 
 @pytest.mark.parametrize("what", ["request", "answer"])
@@ -113,17 +115,28 @@ def test_d5_a_message_under_way_is_not_handed_out_twice_whichever_request_is_los
     assert every_point(use) >= 3
 
 
-@scene()
-def test_d6_a_bulk_pop_in_which_one_is_missing_returns_the_others(s: Scene) -> None:
-    a, b = sides(s, "ab")
-    a.push(numbered(0, 10))
-    assert len(a.peek(10)) == 10
-    s.network.cut("host-a", back=False)  # what it asks for comes after the removal
-    popping = a.who.begin(lambda: a.queue.pop(10, 5, least=9))
-    s.run(SOON_S)
-    b.remove("4")
-    s.heal(a.who)
-    assert texts(popping.result(2.0)) == [str(one) for one in range(10) if one != 4]
+def is_about_claims(request: Any) -> bool:
+    return is_multi(request) and f"{D}/shards/0/claims".encode() in request.serialize()
+
+
+@pytest.mark.parametrize("when", ["reads", "claims"])
+def test_d6_a_bulk_pop_in_which_one_is_missing_returns_the_others(when: str) -> None:
+    @scene(10)
+    def test_d6(s: Scene) -> None:
+        a, b = sides(s, "ab")
+        a.push(numbered(0, 10))
+        assert len(a.peek(10)) == 10
+        held = s.lose(a.who, nth(1) if when == "reads" else is_about_claims, "held")
+        popping = a.who.begin(lambda: a.queue.pop(10, 5, least=9))
+        s.until(lambda: held)
+        b.remove("4")
+        s.heal(a.who)
+        mine = popping.result(2.0)
+        assert texts(mine) == [str(one) for one in range(10) if one != 4]
+        a.ack(mine)
+        assert left(s) == []
+
+    test_d6()
 
 
 @scene(5)
@@ -151,16 +164,20 @@ def test_d8_a_consumer_that_dies_at_any_request_as_it_pops_does_not_block_the_he
     assert every_point(die) >= 2
 
 
-@pytest.mark.parametrize("end", ["remove", "ack", "nack"])
+@pytest.mark.parametrize("end", ["remove", "remove at rest", "ack", "nack"])
 def test_d9_whoever_dies_at_whichever_request_leaves_a_message_or_nothing_of_it(end: str) -> None:
     def die(s: Scene, point: int) -> list[Any]:
         a, b = sides(s, "ab", retry=Retry(attempts=9, first_s=0.0))
         b.push(Message(id="x", payload=b"x"))
         (mine,) = a.pop(1, 5)
+        if end == "remove at rest":
+            a.who.do(lambda: mine.postpone(600.0))
         struck = s.at(a.who, nth(point), a.who.process.kill)
-        a.who.begin(lambda: a.queue.remove("x") if end == "remove" else getattr(mine, end)())
+        acts = {"ack": mine.ack, "nack": mine.nack}
+        a.who.begin(acts.get(end, lambda: a.queue.remove("x")))
         s.run(15.0)
         assert b.ack(b.pop(1, 5.0)) in ([], [None])
+        b.remove("x")
         assert left(s) == []
         return struck
 

@@ -176,23 +176,31 @@ def test_f1_f2_f6_f10_f11_whatever_is_lost_at_whichever_request_nothing_is_lost_
     assert every_point(consume) >= 8
 
 
-@scene(10)
-def test_f3_nothing_is_begun_that_was_not_claimed_while_not_connected(s: Scene) -> None:
-    a, b = s.guests("ab")
-    first, second = Work(1.0), Work()
-    put(s, "held")
-    consuming(a, first, False)
-    s.until(lambda: first.begun)
-    s.cut(a)
-    s.reset(a)
-    put(s, *map(str, range(20)))
-    s.run(3.0)
-    assert first.begun == ["held"]
-    consuming(b, second, False)
-    s.until(lambda: len(second.done) == 20)
-    s.heal(a)
-    s.run(10.0)
-    assert (first.begun, len(second.begun), is_clean(s)) == (["held"], 20, True)
+@LOCKING
+def test_f3_nothing_is_begun_while_not_connected(lock: bool) -> None:
+    @scene(10)
+    def test_f3(s: Scene) -> None:
+        a, b = s.guests("ab")
+        values = [*map(str, range(30))]
+        put(s, *values)
+        first, second = Work(0.01), Work()
+        consuming(a, first, lock)
+        s.until(lambda: len(first.begun) == 5)
+        first.needs_s = 2.5  # of what it begins next; others are claimed by then
+        s.until(lambda: len(first.begun) == 6)
+        s.cut(a)
+        s.reset(a)
+        first.needs_s = 0.01
+        s.run(3.5)
+        assert len(first.begun) == 6
+        consuming(b, second, lock)
+        s.until(lambda: len(second.done) > 10)
+        s.heal(a)
+        s.until(lambda: is_clean(s) and len(first.done + second.done) >= 30)
+        s.run(10.0)
+        assert (sorted(first.begun + second.begun, key=int), is_clean(s)) == (values, True)
+
+    test_f3()
 
 
 @LOST
@@ -295,15 +303,12 @@ def test_f7_what_a_dead_consumer_held_goes_to_an_idle_one_although_the_queue_doe
     def test_f7(s: Scene) -> None:
         a, b = s.guests("ab")
         put(s, "x")
-        first, second, java = Work(1000.0), Work(), []
+        first, second = Work(1000.0), Work()
         consuming(a, first)
         s.until(lambda: first.begun)
         consuming(b, second)
         s.run(3.0)
         assert second.begun == []
-        beside = s.beside  # as a Java consumer would: it watches the queue only
-        s.ask(lambda session: session.watch_node(Q, java.append))
-        assert beside.process.alive
         if end == "expired":
             s.expire(a)
         elif end == "killed":
@@ -311,10 +316,23 @@ def test_f7_what_a_dead_consumer_held_goes_to_an_idle_one_although_the_queue_doe
         else:
             s.network.lose_host(a.process.host)
         s.until(lambda: second.done, within_s=6.0 + 2.5)
-        s.run(1.0)
-        assert any(isinstance(one, WatchEvent) for one in java)
 
     test_f7()
+
+
+@scene(10, timeout_s=6.0)
+def test_f7_a_java_consumer_that_watches_the_queue_only_is_woken(s: Scene) -> None:
+    a, b = s.guests("ab")
+    put(s, "x")
+    work, heard = Work(1000.0), list[WatchEvent]()
+    consuming(a, work)
+    opened(b)  # any queue object will do
+    s.until(lambda: work.begun)
+    s.run(3.0)
+    s.ask(lambda java: java.watch_node(Q, heard.append))
+    a.process.kill()
+    s.until(lambda: heard, within_s=6.0 + 3.0)
+    assert (stored(s), locks(s)) == (["x"], [])
 
 
 @pytest.mark.parametrize("late", ["ack", "ack with writes", "requeue", "fail"])

@@ -23,6 +23,7 @@ JOURNAL = "tests/unit/producing/journal/test_"
 
 LIVES = "tests/simulation/test_election_promises.py::test_"
 DRAINS = "tests/simulation/test_kafka_promises.py::test_"
+PRODUCERS = "tests/simulation/test_producer_promises.py::test_"
 WINDOWS = "tests/simulation/test_queue_windows.py::test_"
 DEFECTS = "tests/simulation/test_dyno_defects.py::test_"
 
@@ -115,6 +116,8 @@ PROMISES = {
         f"{WINDOWS}f1_f2_f6_f10_f11_whatever_is_lost_at_whichever_request"
         "_nothing_is_lost_or_done_twice",
         f"{WINDOWS}f4_a_put_is_stored_once_and_in_order_whichever_request_is_lost",
+        "tests/simulation/test_writing.py"
+        "::test_each_group_is_applied_once_and_in_order_whichever_request_is_lost",
         f"{WINDOWS}f4_f6_of_simple_queues_each_item_is_offered_and_taken_once",
         f"{DEFECTS}d5_a_message_under_way_is_not_handed_out_twice_whichever_request_is_lost",
         f"{QUEUES}put.py::test_whichever_reply_is_lost_each_item_is_stored_once_in_order",
@@ -126,6 +129,7 @@ PROMISES = {
         "::test_whichever_reply_is_lost_each_item_is_stored_once_and_taken_once",
     ],
     "a buffered producer is killed": [
+        f"{PRODUCERS}a_buffered_producer_is_killed_and_what_it_had_accepted_is_sent_in_order",
         "tests/faults/producing/test_producers_under_faults.py"
         "::test_what_a_killed_producer_had_written_ahead_is_sent_in_order[every item]",
         "tests/faults/journal/test_journal_killed.py"
@@ -133,6 +137,7 @@ PROMISES = {
         f"{JOURNAL}power_cut.py::test_a_power_cut_costs_no_request_that_a_producer_has_taken",
     ],
     "the disk of its journal is full, or fails": [
+        f"{PRODUCERS}the_disk_of_its_journal_is_full_and_nothing_goes_without_a_word",
         f"{JOURNAL}journal_disk_faults.py"
         "::test_a_full_disk_refuses_one_record_and_takes_the_next_when_there_is_room",
         "tests/unit/producing/test_spilling.py::test_when_the_journal_is_full_too_the_policy_decides",
