@@ -69,12 +69,7 @@ def test_a_message_whose_id_was_deleted_by_hand_can_be_settled(session: Session,
 def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session: Session) -> None:
     for wrong in (-1, float("nan"), float("inf"), True, "1"):
         with pytest.raises(ConfigurationError):
-            Message(timeout_s=wrong)
-        with pytest.raises(ConfigurationError):
             DynoQueue(session, D, lease_s=wrong)
-    for text in ({"id": "\ud800"}, {"headers": {"a": "\ud800"}}, {"group": "\ud800"}):
-        with pytest.raises(ConfigurationError):
-            Message(**text)
     options: list[dict[str, Any]] = [
         {"retry": 3},
         {"body_store": 5},
@@ -88,15 +83,6 @@ def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session
     for root in ("", "/", "d", "/d/", "/d/../e", "/d\0"):
         with pytest.raises(ConfigurationError, match="znode path"):
             DynoQueue(session, root)
-    for field in (
-        {"headers": []},
-        {"headers": {"a": 1}},
-        {"group": ""},
-        {"shard": 1},
-        {"payload": "text"},
-    ):
-        with pytest.raises(ConfigurationError):
-            Message(**field)
     with DynoQueue(session, D, shards="one") as queue:
         assert queue.push(Message(payload=b"1"))[0].startswith("one/")
         wrong_calls: list[Callable[[], object]] = [

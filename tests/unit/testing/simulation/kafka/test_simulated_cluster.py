@@ -47,10 +47,14 @@ def refusal(act: Callable[[], object]) -> ErrorCode:
     return refused.value.code
 
 
+def there(broker: int | None) -> int:
+    assert broker is not None
+    return broker
+
+
 def produced(cluster: BrokerCluster, who: ProducerIdentity, value: bytes, at: int = 0) -> int:
     row = Record("t", 0, -1, 1, None, value)
-    leader = cluster.leader_of(WHERE)
-    assert leader is not None
+    leader = there(cluster.leader_of(WHERE))
     return cluster.produce(leader, ProducedPart(WHERE, [row], who, at))
 
 
@@ -59,8 +63,7 @@ def seen(cluster: BrokerCluster) -> list[bytes]:
 
 
 def identified(cluster: BrokerCluster, timeout_s: float = 60.0) -> ProducerIdentity:
-    broker = cluster.coordinator_of("id")
-    assert broker is not None
+    broker = there(cluster.coordinator_of("id"))
     return cluster.initialize_producer(broker, "id", timeout_s)
 
 
@@ -108,16 +111,13 @@ def test_the_time_out_is_of_one_transaction_not_of_the_next(
 def test_markers_wait_for_a_partition_that_nobody_leads(time: ManualTime) -> None:
     cluster = made(time, brokers=2, replication=1)
     me = identified(cluster)
-    leader = cluster.leader_of(WHERE)
-    coordinator = cluster.coordinator_of("id")
-    assert leader is not None
-    assert coordinator is not None
+    leader = there(cluster.leader_of(WHERE))
+    coordinator = there(cluster.coordinator_of("id"))
     produced(cluster, me, b"one")
     cluster.stop(leader)
     time.pass_(10)
     cluster.advance()
-    coordinator = cluster.coordinator_of("id")
-    assert coordinator is not None
+    coordinator = there(cluster.coordinator_of("id"))
     cluster.end_transaction(coordinator, me, is_committed=True)
     assert cluster.transactions.state_of("id") is TransactionState.ENDING
     cluster.start(leader)
@@ -178,8 +178,7 @@ def test_a_broker_that_dies_drops_what_waits_there(cluster: BrokerCluster) -> No
 
 def test_another_replica_leads_after_a_while_under_a_new_epoch(time: ManualTime) -> None:
     cluster = made(time, brokers=3, failover_s=2.0)
-    leader = cluster.leader_of(WHERE)
-    assert leader is not None
+    leader = there(cluster.leader_of(WHERE))
     me = cluster.initialize_producer(leader, None, 0)
     produced(cluster, me, b"before")
     cluster.stop(leader)
@@ -198,8 +197,7 @@ def test_another_replica_leads_after_a_while_under_a_new_epoch(time: ManualTime)
 
 def test_a_broker_that_thaws_late_refuses_what_it_leads_no_more(time: ManualTime) -> None:
     cluster = made(time, brokers=3, failover_s=1.0, broker_session_s=9.0)
-    broker = cluster.coordinator_of("g")
-    assert broker is not None
+    broker = there(cluster.coordinator_of("g"))
     cluster.freeze(broker)
     sent = cluster.send(broker, lambda _: cluster.commit(broker, NOBODY, NINE))
     time.pass_(10.0)
