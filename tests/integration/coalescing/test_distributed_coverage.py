@@ -9,9 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from workers import ROOT
 
-from leaderq.errors import SessionExpired, WaitTimedOut
+from leaderq.errors import WaitTimedOut
 from leaderq.testing import eventually
-from leaderq.zookeeper import end_session
 
 
 class Scene:
@@ -44,15 +43,6 @@ def test_if_the_waiter_gives_up_whoever_was_declined_runs(coordinator_of, sessio
         scene.waiting.result(60)
     scene.must_be_covered()
     eventually(lambda: session.children(ROOT) == [])
-
-
-def test_if_the_waiter_dies_whoever_was_declined_runs(coordinator_of, opened, zookeeper_server):
-    mine = opened(timeout_s=10.0)
-    scene = Scene(coordinator_of, waiter=coordinator_of(mine))
-    assert end_session(zookeeper_server.address, mine.credentials, timeout_s=30)
-    with pytest.raises(SessionExpired):
-        scene.waiting.result(60)
-    scene.must_be_covered()
 
 
 @pytest.mark.parametrize("raised", [ZeroDivisionError, SystemExit])

@@ -88,26 +88,6 @@ def test_with_its_session_a_head_ends_at_once_and_a_waiter_is_told(
             assert token.number > head.number
 
 
-def test_the_servers_refuse_a_write_although_the_loss_of_the_session_is_not_known_yet(
-    zookeeper_server, proxy, opened, coordinator_of, session
-):
-    session.create("/data", b"")
-    far_session = opened(proxy.address, timeout_s=10.0)
-    far, near = coordinator_of(far_session), coordinator_of()
-    token = far.enqueue("k")
-    proxy.freeze_direction("to_client")  # nothing is heard of the end
-    assert end_session(zookeeper_server.address, far_session.credentials, timeout_s=30)
-    with near.enqueue("k", timeout_s=30) as newer:
-        assert newer.number > token.number
-        with ThreadPoolExecutor(1) as pool:
-            late = pool.submit(token.write, [SetData("/data", b"late")])
-            newer.write([SetData("/data", b"now")])
-            proxy.heal()
-            with pytest.raises((TokenOver, ConnectionLost)):
-                late.result(30)
-    assert session.get("/data")[0] == b"now"
-
-
 @pytest.mark.parametrize("where", ["seek", "wait", "fence"])
 def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch, where):
     one, two = coordinator_of(), coordinator_of()

@@ -18,7 +18,6 @@ from leaderq.queues import (
     ErrorMode,
     Retry,
 )
-from leaderq.queues.wire.names import id_of
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
@@ -74,28 +73,6 @@ def test_an_item_in_process_is_not_removed_and_others_are(session: Session) -> N
         eventually(lambda: queue.depth() == 0)
         assert queue.remove("same") == 0
     assert session.children(LOCKS) == []
-
-
-def test_an_item_that_always_fails_stays_queued_under_its_id(session: Session) -> None:
-    calls = Seen()
-
-    def consume(value: bytes) -> None:
-        calls(value)
-        raise ValueError("always")
-
-    with DistributedIdQueue(
-        session,
-        PATH,
-        consumer=consume,
-        lock_path=LOCKS,
-        retry=Retry(attempts=None, first_s=0.01),
-    ) as queue:
-        queue.put(b"a", "x/y")
-        calls.wait_for(3)
-    (name,) = session.children(PATH)
-    assert id_of(name) == "x_y"
-    with DistributedIdQueue(session, PATH, lock_path=LOCKS) as queue:
-        assert queue.remove("x/y") == 1
 
 
 @pytest.mark.parametrize("locks", [None, LOCKS], ids=["without", "with-locks"])
