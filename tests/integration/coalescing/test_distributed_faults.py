@@ -12,9 +12,8 @@ from workers import HAD_A_PLACE, ROOT
 
 from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.coalescing.distributed import request as slot_request
-from leaderq.errors import ConnectionLost, SessionExpired, TokenOver, WaitTimedOut
+from leaderq.errors import ConnectionLost, WaitTimedOut
 from leaderq.testing import eventually
-from leaderq.zookeeper import SetData, end_session
 
 
 def scenario(far, near, other, pool):
@@ -65,27 +64,6 @@ def test_whichever_reply_is_lost_there_is_one_head_and_nothing_is_left(
 
     with ThreadPoolExecutor(1) as pool:
         assert at_every_point(proxy, outcomes_are_right, far_session) > 10
-
-
-def test_with_its_session_a_head_ends_at_once_and_a_waiter_is_told(
-    zookeeper_server, opened, coordinator_of, znode_root
-):
-    mine = opened(timeout_s=10.0)
-    one, two = coordinator_of(mine), coordinator_of()
-    with ThreadPoolExecutor(1) as pool, two.enqueue("busy"):
-        head = one.enqueue("k")
-        waiting = pool.submit(one.enqueue, "busy")
-        eventually(lambda: two.look("busy").waiter)
-        assert end_session(zookeeper_server.address, mine.credentials, timeout_s=30)
-        assert head.ended.wait(20)
-        assert not head.is_current
-        with pytest.raises(SessionExpired):
-            waiting.result(20)
-        with pytest.raises(TokenOver, match="session"):
-            head.write([SetData("/data", b"late")])
-        assert not one.dequeue(head)
-        with one.enqueue("k", timeout_s=30) as token:
-            assert token.number > head.number
 
 
 @pytest.mark.parametrize("where", ["seek", "wait", "fence"])

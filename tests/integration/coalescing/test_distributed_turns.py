@@ -4,13 +4,11 @@ real server.
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from workers import HAD_A_PLACE, ROOT
 
-from leaderq.clock import now_s
 from leaderq.coalescing.automaton import EnqueueOutcome, TrafficState
 from leaderq.errors import (
     BadVersion,
@@ -128,27 +126,3 @@ def test_a_closed_coordinator_tells_those_who_wait_and_ends_what_is_held(coordin
         one.enqueue("k")
     assert one.close()
     eventually(lambda: session.children(ROOT) == [])
-
-
-def test_the_lease_counts_from_before_the_sending_however_long_that_takes(
-    coordinator_of, opened, monkeypatch
-):
-    """As of a process that is frozen between sending a renewal and noting when it did."""
-    session = opened(timeout_s=6.0)
-    one = coordinator_of(session)
-    token = one.enqueue("k")
-    sent, multi_async, heard = [], session.multi_async, one._lease.heard
-
-    def slowly(operations):
-        sent.append(now_s())
-        answer = multi_async(operations)
-        threading.Event().wait(0.3)  # the freeze, not a wait for luck
-        return answer
-
-    told = []
-    monkeypatch.setattr(session, "multi_async", slowly)
-    monkeypatch.setattr(one._lease, "heard", lambda *what: (told.append(what[1]), heard(*what)))
-    eventually(lambda: len(told) >= 2)
-    assert all(noted <= before for noted, before in zip(told, sent, strict=False))
-    monkeypatch.undo()
-    one.dequeue(token)
