@@ -247,6 +247,12 @@ def test_small_groups_gather_while_two_are_under_way() -> None:
     assert one.may_send
 
 
+def test_groups_share_a_batch_while_they_fit() -> None:
+    batch = line(group(), group(), max_ops=9).next_batch()
+    assert batch is not None
+    assert len(batch.groups) == 2
+
+
 def test_exactly_as_many_bytes_as_allowed_fill_the_line() -> None:
     one = line(group(size=100), group(size=5), window_bytes=100)
     assert one.next_batch() is not None
