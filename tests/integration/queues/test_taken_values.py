@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from consumption import expire
 
-from leaderq.errors import ClaimLost
 from leaderq.queues import TEXT, DistributedQueue, ErrorMode, Retry
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Session
+from leaderq.zookeeper import Session
 
-Open = Callable[..., Session]
 AT_ONCE = Retry(attempts=3, first_s=0.0)
 BOTH = pytest.mark.parametrize("lock_path", [None, "/locks"])
 
@@ -68,27 +64,6 @@ def test_a_value_that_failed_comes_again_without_those_that_are_done(
         eventually(lambda: queue.dead_letters.count() == 1)
         assert [letter.found.items for letter in queue.dead_letters.browse()] == [[b"two"]]
         assert queue.take(0.2) is None
-
-
-def test_a_value_acknowledged_with_operations_is_written_off_with_them(
-    opened: Open, session: Session, address: str
-) -> None:
-    session.ensure_path("/done")
-    with queue_of(session) as producer:
-        producer.put_multi(["one", "two", "three"])
-    lost = opened()
-    queue = queue_of(lost)
-    queue.start()
-    one, two, three = taken(queue, 3)
-    two.ack([Create("/done/two")])
-    three.ack()
-    expire(lost, address)
-    with pytest.raises(ClaimLost):
-        one.ack([Create("/done/one")])
-    assert session.children("/done") == ["two"]
-    with queue_of(session) as other:
-        assert sorted(item.value for item in taken(other, 2)) == ["one", "three"]
-    queue.close()
 
 
 @BOTH

@@ -174,31 +174,6 @@ def test_what_we_requeue_keeps_its_place_for_java(
     assert failing.values == []
 
 
-def test_attempts_and_age_are_kept_through_the_hands_of_java(
-    java_peer: JavaPeer, session: Session, zookeeper_server: Any, znode_root: str
-) -> None:
-    path, lock_path = sharing(znode_root, True)
-    with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path) as ours:
-        ours.put(b"x")
-        first = ours.take(60)
-        first.requeue()
-    java = java_peer.connect(zookeeper_server.address)
-    failing = java.queue("plain", path, lock=lock_path, consume=True, fail=1_000_000)
-    eventually(
-        lambda: len(failing.events("failed")) >= 3, message="Java requeues it again and again"
-    )
-    failing.close()
-    # Curator interrupts its consumer when it closes, and leaves its lock behind until its session
-    # ends
-    java.close()
-    with (
-        recipe(QueueKind.PLAIN, session, path, lock_path=lock_path) as ours,
-        ours.take(60) as again,
-    ):
-        assert (again.value, again.attempt, again.enqueued) == (b"x", 2, first.enqueued)
-        assert again.name != first.name
-
-
 class TestSimple:
     """SimpleDistributedQueue."""
 

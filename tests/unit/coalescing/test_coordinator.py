@@ -12,7 +12,6 @@ from leaderq.coalescing import (
     KeepIdle,
     Overflow,
     QueueCoordinator,
-    Refusal,
     TokenStage,
     TrafficState,
 )
@@ -22,29 +21,6 @@ from leaderq.testing import eventually
 
 def waiting(coordinator: QueueCoordinator[str], count: int = 1) -> None:
     eventually(lambda: coordinator.stats().waiting == count)
-
-
-def test_the_first_is_accepted_the_second_waits_and_the_third_is_declined(pool):
-    coordinator: QueueCoordinator[str] = QueueCoordinator()
-    first = coordinator.enqueue("k")
-    assert (
-        first
-        and first.outcome is EnqueueOutcome.ACCEPT
-        and coordinator.state("k") is TrafficState.PROCESS
-    )
-    second = pool.submit(coordinator.enqueue, "k")
-    waiting(coordinator)
-    third = coordinator.enqueue("k")
-    assert not third and (third.outcome, third.refusal) == (EnqueueOutcome.DECLINE, Refusal.FULL)
-    assert coordinator.state("k") is TrafficState.BLOCK and not second.done()
-    assert coordinator.dequeue(first) and not first
-    assert (
-        second.result()
-        and second.result().outcome is EnqueueOutcome.BLOCK
-        and second.result().covers == 1
-    )
-    assert second.result().number > first.number
-    assert coordinator.dequeue(second.result()) and coordinator.state("k") is TrafficState.INIT
 
 
 def test_a_key_that_cannot_be_hashed_is_refused_and_leaves_nothing():
