@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
 import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from forks import in_child
 
 from leaderq.dyno import (
     Delivery,
@@ -161,16 +160,12 @@ def test_a_result_is_written_with_the_acknowledgement_or_neither(session: Sessio
 def test_a_queue_is_of_no_use_in_a_fork_and_does_not_hang_there(session: Session) -> None:
     with DynoQueue(session, D) as queue:
         queue.pop(1)
-        pid = os.fork()
-        if not pid:
-            signal.alarm(20)
-            try:
+
+        def refused() -> None:
+            with pytest.raises(QueueClosed):
                 queue.pop(1, None)
-            except QueueClosed:
-                os._exit(7)
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+        in_child(refused)
 
 
 def test_a_pop_that_waits_ends_with_its_queue_or_its_session(opened: Open) -> None:
