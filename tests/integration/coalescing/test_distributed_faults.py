@@ -1,5 +1,5 @@
-"""Lost replies at every point, outages, sessions that end: no phantom of a head is left, and never
-a second one.
+"""Lost replies at every point, interrupts, waiters that give up: no phantom of a head is left, no
+second one, and whoever was declined is covered. More: ``tests/simulation/coalescing.py``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from workers import HAD_A_PLACE, ROOT
 
 from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.coalescing.distributed import request as slot_request
-from leaderq.errors import ConnectionLost, SessionExpired, TokenOver, WaitTimedOut
+from leaderq.errors import ConnectionLost, WaitTimedOut
 from leaderq.testing import eventually
-from leaderq.zookeeper import SetData, end_session
 
 
 def scenario(far, near, other, pool):
@@ -67,47 +66,6 @@ def test_whichever_reply_is_lost_there_is_one_head_and_nothing_is_left(
         assert at_every_point(proxy, outcomes_are_right, far_session) > 10
 
 
-def test_with_its_session_a_head_ends_at_once_and_a_waiter_is_told(
-    zookeeper_server, opened, coordinator_of, znode_root
-):
-    mine = opened(timeout_s=10.0)
-    one, two = coordinator_of(mine), coordinator_of()
-    with ThreadPoolExecutor(1) as pool, two.enqueue("busy"):
-        head = one.enqueue("k")
-        waiting = pool.submit(one.enqueue, "busy")
-        eventually(lambda: two.look("busy").waiter)
-        assert end_session(zookeeper_server.address, mine.credentials, timeout_s=30)
-        assert head.ended.wait(20)
-        assert not head.is_current
-        with pytest.raises(SessionExpired):
-            waiting.result(20)
-        with pytest.raises(TokenOver, match="session"):
-            head.write([SetData("/data", b"late")])
-        assert not one.dequeue(head)
-        with one.enqueue("k", timeout_s=30) as token:
-            assert token.number > head.number
-
-
-def test_the_servers_refuse_a_write_although_the_loss_of_the_session_is_not_known_yet(
-    zookeeper_server, proxy, opened, coordinator_of, session
-):
-    session.create("/data", b"")
-    far_session = opened(proxy.address, timeout_s=10.0)
-    far, near = coordinator_of(far_session), coordinator_of()
-    token = far.enqueue("k")
-    proxy.freeze_direction("to_client")  # nothing is heard of the end
-    assert end_session(zookeeper_server.address, far_session.credentials, timeout_s=30)
-    with near.enqueue("k", timeout_s=30) as newer:
-        assert newer.number > token.number
-        with ThreadPoolExecutor(1) as pool:
-            late = pool.submit(token.write, [SetData("/data", b"late")])
-            newer.write([SetData("/data", b"now")])
-            proxy.heal()
-            with pytest.raises((TokenOver, ConnectionLost)):
-                late.result(30)
-    assert session.get("/data")[0] == b"now"
-
-
 @pytest.mark.parametrize("where", ["seek", "wait", "fence"])
 def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch, where):
     one, two = coordinator_of(), coordinator_of()
@@ -126,3 +84,54 @@ def test_an_interrupt_gives_the_place_back(coordinator_of, session, monkeypatch,
             two.enqueue("k")
         eventually(lambda: one.look("k").waiter is None)
     eventually(lambda: session.children(ROOT) == [])
+
+
+class Scene:
+    """One is the head, another waits, and a third is declined, whose cover notes what it covers."""
+
+    def __init__(self, coordinator_of, *, waiter=None, third=None, timeout_s=60.0) -> None:
+        self.covered: list[str] = []
+        self.one, self.two = coordinator_of(), waiter or coordinator_of()
+        self.three = coordinator_of(third, cover=self.covered.append)
+        self.pool = ThreadPoolExecutor(1)
+        self.head = self.one.enqueue("k")
+        self.waiting = self.pool.submit(self.two.enqueue, "k", timeout_s)
+        eventually(lambda: self.one.look("k").waiter)
+        assert not self.three.enqueue("k")
+        assert not self.three._coverage.is_idle
+
+    def must_be_covered(self) -> None:
+        """By the third one, which waits now, and begins once the head has left."""
+        eventually(lambda: self.three._keeper._held(), timeout_s=60)
+        assert self.covered == []
+        self.one.dequeue(self.head)
+        eventually(lambda: self.covered == ["k"], timeout_s=60)
+        eventually(lambda: self.three._coverage.is_idle)
+        self.pool.shutdown()
+
+
+def test_if_the_waiter_gives_up_whoever_was_declined_runs(coordinator_of, session):
+    scene = Scene(coordinator_of, timeout_s=3.0)
+    with pytest.raises(WaitTimedOut):
+        scene.waiting.result(60)
+    scene.must_be_covered()
+    eventually(lambda: session.children(ROOT) == [])
+
+
+@pytest.mark.parametrize("raised", [ZeroDivisionError, SystemExit])
+def test_a_cover_that_fails_is_logged_and_gives_the_key_back(
+    coordinator_of, caplog, session, raised
+):
+    def cover(key: str) -> None:
+        raise raised(key)
+
+    one, two, three = coordinator_of(), coordinator_of(), coordinator_of(cover=cover)
+    with ThreadPoolExecutor(1) as pool, one.enqueue("k"):
+        waiting = pool.submit(two.enqueue, "k", 3.0)
+        eventually(lambda: one.look("k").waiter)
+        assert not three.enqueue("k")
+        with pytest.raises(WaitTimedOut):
+            waiting.result(60)
+    eventually(lambda: "covering a key failed" in caplog.text)
+    eventually(lambda: session.children(ROOT) == [])
+    assert three._coverage._service.is_running, "it covers other keys too"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
 import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from forks import in_child
 
 from leaderq.dyno import (
     Delivery,
@@ -69,12 +68,7 @@ def test_a_message_whose_id_was_deleted_by_hand_can_be_settled(session: Session,
 def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session: Session) -> None:
     for wrong in (-1, float("nan"), float("inf"), True, "1"):
         with pytest.raises(ConfigurationError):
-            Message(timeout_s=wrong)
-        with pytest.raises(ConfigurationError):
             DynoQueue(session, D, lease_s=wrong)
-    for text in ({"id": "\ud800"}, {"headers": {"a": "\ud800"}}, {"group": "\ud800"}):
-        with pytest.raises(ConfigurationError):
-            Message(**text)
     options: list[dict[str, Any]] = [
         {"retry": 3},
         {"body_store": 5},
@@ -88,15 +82,6 @@ def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session
     for root in ("", "/", "d", "/d/", "/d/../e", "/d\0"):
         with pytest.raises(ConfigurationError, match="znode path"):
             DynoQueue(session, root)
-    for field in (
-        {"headers": []},
-        {"headers": {"a": 1}},
-        {"group": ""},
-        {"shard": 1},
-        {"payload": "text"},
-    ):
-        with pytest.raises(ConfigurationError):
-            Message(**field)
     with DynoQueue(session, D, shards="one") as queue:
         assert queue.push(Message(payload=b"1"))[0].startswith("one/")
         wrong_calls: list[Callable[[], object]] = [
@@ -175,16 +160,12 @@ def test_a_result_is_written_with_the_acknowledgement_or_neither(session: Sessio
 def test_a_queue_is_of_no_use_in_a_fork_and_does_not_hang_there(session: Session) -> None:
     with DynoQueue(session, D) as queue:
         queue.pop(1)
-        pid = os.fork()
-        if not pid:
-            signal.alarm(20)
-            try:
+
+        def refused() -> None:
+            with pytest.raises(QueueClosed):
                 queue.pop(1, None)
-            except QueueClosed:
-                os._exit(7)
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+        in_child(refused)
 
 
 def test_a_pop_that_waits_ends_with_its_queue_or_its_session(opened: Open) -> None:

@@ -44,28 +44,6 @@ def test_items_come_in_the_order_in_which_they_were_put_and_leave_nothing_behind
         assert session.children(f"{PATH}-meta/tallies") == []
 
 
-def test_nothing_is_delivered_before_it_is_due_and_equal_times_keep_the_order_of_the_puts(
-    session: Session,
-) -> None:
-    now_ms = time.time_ns() // 1_000_000
-    fill(session, [b"never"], QueueKind.DELAY, due_ms=now_ms + 3_600_000)
-    fill(session, [b"%03d" % number for number in range(200)], QueueKind.DELAY, due_ms=now_ms + 800)
-    fill(session, [b"first"], QueueKind.DELAY, due_ms=now_ms - 5)
-    began: list[int] = []
-    seen = Seen()
-
-    def note(value: bytes) -> None:
-        began.append(time.time_ns() // 1_000_000)
-        seen(value)
-
-    with consuming(session, note, kind=QueueKind.DELAY):
-        assert seen.wait_for(201) == [b"first", *[b"%03d" % number for number in range(200)]]
-        assert min(began[1:]) >= now_ms + 800
-        assert len(session.children(PATH)) == 1 or eventually(
-            lambda: len(session.children(PATH)) == 1
-        )
-
-
 @LOCKING
 def test_an_item_taken_is_acknowledged_at_the_end_of_its_block(
     session: Session, lock: bool

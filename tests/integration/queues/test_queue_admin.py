@@ -53,30 +53,6 @@ def test_the_depth_is_that_of_what_lies_there_and_nothing_is_no_queue(session, p
     assert (nowhere.depth(), nowhere.overview()) == (0, None)
 
 
-@pytest.mark.parametrize(
-    ("prefix", "kind"),
-    [
-        ("queue-", QueueKind.PLAIN),
-        (prefix_for(QueueKind.ID, id="a/b"), QueueKind.ID),
-        (prefix_for(QueueKind.PRIORITY, priority=-3), QueueKind.PRIORITY),
-        (prefix_for(QueueKind.DELAY, due_ms=1_700_000_000_000), QueueKind.DELAY),
-        ("qn-", QueueKind.SIMPLE),
-    ],
-)
-def test_the_kind_and_what_lies_there_are_told_by_the_names(session, places, put, prefix, kind):
-    put(b"one", prefix=prefix, framed=kind is not QueueKind.SIMPLE)
-    session.create(f"{places.path}/stray")
-    seen = QueueAdmin(session, places).detect()
-    assert (seen.kind, len(seen.items), seen.foreign) == (kind, 1, ["stray"])
-    (found,) = QueueAdmin(session, places).browse()
-    assert list(found.items or ()) == [b"one"]
-    assert found.key(kind) == {
-        QueueKind.ID: "a_b",
-        QueueKind.PRIORITY: -3,
-        QueueKind.DELAY: 1_700_000_000_000,
-    }.get(kind)
-
-
 def test_browsing_shows_items_in_their_order_with_what_is_known_and_takes_nothing(
     session, places, put
 ):

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import (
+    AccessRefused,
     BadVersion,
     ConfigurationError,
     ConnectionLost,
@@ -246,6 +247,12 @@ def test_small_groups_gather_while_two_are_under_way() -> None:
     assert one.may_send
 
 
+def test_groups_share_a_batch_while_they_fit() -> None:
+    batch = line(group(), group(), max_ops=9).next_batch()
+    assert batch is not None
+    assert len(batch.groups) == 2
+
+
 def test_exactly_as_many_bytes_as_allowed_fill_the_line() -> None:
     one = line(group(size=100), group(size=5), window_bytes=100)
     assert one.next_batch() is not None
@@ -335,6 +342,13 @@ def test_a_refused_batch_is_blamed_and_all_behind_it_wait_again() -> None:
     assert (one.number, list(one.again)) == (0, [])
 
 
+def test_nothing_is_blamed_while_another_answer_is_missing() -> None:
+    one, _batches = failed_line(NodeExists("x", index=1), ConnectionLost("x"))
+    one.is_halted = True
+    assert one.blame(one.take_failed()) is None
+    assert not one.waiting
+
+
 @pytest.mark.parametrize(
     ("error", "is_doubtful", "is_blamed"),
     [
@@ -344,6 +358,7 @@ def test_a_refused_batch_is_blamed_and_all_behind_it_wait_again() -> None:
         (NodeExists("x"), True, False),
         (BadVersion("x", index=0), False, False),
         (ConnectionLost("x"), False, False),
+        (AccessRefused("x"), True, False),
     ],
 )
 def test_a_batch_is_blamed_only_if_no_former_try_can_have_been_applied(

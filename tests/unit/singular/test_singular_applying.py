@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import InvalidStateError
 from functools import partial
 from typing import Any
 
 import pytest
-from held import WAIT_S, Told
+from held import WAIT_S, Clock, Held, Told
 
-from leaderq.errors import ConfigurationError
+from leaderq.errors import ConfigurationError, WouldDeadlock
 from leaderq.singular import SingularUpdateQueue
 
 
@@ -104,3 +105,90 @@ def test_a_handler_that_raises_fails_the_whole_batch() -> None:
         tickets = [queue.submit(number) for number in range(3)]
         assert {type(ticket.exception()) for ticket in tickets} == {OSError}
     assert told.kinds == [(0, OSError), (1, OSError), (2, OSError)]
+
+
+def test_callbacks_run_on_the_writers_thread_or_at_once_if_it_is_done() -> None:
+    held = Held()
+    called: list[tuple[int, str]] = []
+
+    def note(number: int) -> object:
+        return lambda ticket: called.append((number, threading.current_thread().name))
+
+    with SingularUpdateQueue(held, name="w") as queue:
+        ticket = queue.submit("a")
+        ticket.add_done_callback(note(1))
+        ticket.add_done_callback(note(2))
+        held.go.set()
+    ticket.add_done_callback(note(3))
+    assert called == [(1, "leaderq-w"), (2, "leaderq-w"), (3, threading.current_thread().name)]
+
+
+@pytest.mark.parametrize("error", [ValueError("x")])
+def test_a_callback_that_fails_is_logged_and_the_rest_are_called(
+    caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    def broken(_: object) -> None:
+        raise error
+
+    held, called = Held(), []
+    with SingularUpdateQueue(held) as queue:
+        ticket = queue.submit("a")
+        ticket.add_done_callback(broken)
+        ticket.add_done_callback(called.append)
+        held.go.set()
+        assert queue.submit("b").result() == "b"
+    assert called == [ticket]
+    assert "callback of a request failed" in caplog.text
+
+
+def test_its_outcome_is_the_writers_to_set() -> None:
+    with SingularUpdateQueue(lambda n: n) as queue:
+        ticket = queue.submit(1)
+        assert ticket.result() == 1
+        with pytest.raises(InvalidStateError):
+            ticket.set_result(2)
+        with pytest.raises(InvalidStateError):
+            ticket.set_exception(ValueError())
+        assert ticket.result() == 1
+        assert "FINISHED" in repr(ticket) or "finished" in repr(ticket)
+
+
+def test_a_queue_at_rest_shows_nothing() -> None:
+    queue = SingularUpdateQueue(lambda n: n, name="q")
+    assert (queue.depth, queue.stats().oldest_age_s) == (0, 0.0)
+    assert repr(queue) == "<SingularUpdateQueue 'q', new, 0 waiting>"
+    queue.submit(1).result()
+    assert repr(queue) == "<SingularUpdateQueue 'q', working, 0 waiting>"
+    queue.close()
+    assert repr(queue) == "<SingularUpdateQueue 'q', closed, 0 waiting>"
+
+
+def test_the_oldest_has_waited_since_the_writer_began_what_it_has_in_hand(clock: Clock) -> None:
+    held = Held()
+    with SingularUpdateQueue(held) as queue:
+        queue.post("a")
+        assert held.begun.wait(WAIT_S)
+        assert queue.stats().oldest_age_s == 0
+        clock.at_s += 3
+        assert queue.stats().oldest_age_s == 0  # nobody waits
+        queue.post("b")
+        clock.at_s += 2
+        # 2 in truth: never less, and more by one call of the handler at most
+        assert queue.stats().oldest_age_s == 5
+        held.go.set()
+
+
+@pytest.mark.parametrize("timeout", [None, WAIT_S])
+def test_a_handler_that_waits_for_its_own_queue_is_told_so(timeout: float | None) -> None:
+    told = Told()
+
+    def handle(request: str) -> Any:
+        return queue.submit("inner").result(timeout) if request == "outer" else request
+
+    with SingularUpdateQueue(handle, name="q", on_error=told) as queue:
+        error = queue.submit("outer").exception()
+        assert isinstance(error, WouldDeadlock)
+        assert "'q'" in str(error)
+        assert "post_back" in str(error)
+    assert told.kinds == [("outer", WouldDeadlock)]
+    assert queue.stats().applied == 1

@@ -103,21 +103,6 @@ def test_who_is_needed_to_make_room_takes_it_before_those_who_wait() -> None:
     assert asker.is_in()
 
 
-def test_waiting_until_nothing_is_under_way() -> None:
-    capacity = Capacity(10)
-    assert capacity.wait_empty(0)
-    capacity.acquire(2)
-    assert not capacity.wait_empty(0.01)
-    answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(capacity.wait_empty(LONG_S)))
-    thread.start()
-    capacity.release()
-    assert not answers
-    capacity.release()
-    thread.join()
-    assert answers == [True]
-
-
 def test_emptiness_is_told_even_if_the_next_one_gets_in_at_once() -> None:
     capacity = Capacity(1)
     capacity.acquire()

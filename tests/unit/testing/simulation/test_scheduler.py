@@ -33,25 +33,13 @@ def lived(world: World, code: Callable[[], object], seconds: float = 60.0) -> No
 
 # -- the same contract, for the standard library's and for the simulated ones ----------------------
 
+NAMES = ("Lock", "RLock", "Condition", "Event", "Semaphore", "Thread")
 REAL = SimpleNamespace(
-    Lock=threading.Lock,
-    RLock=threading.RLock,
-    Condition=threading.Condition,
-    Event=threading.Event,
-    Semaphore=threading.Semaphore,
-    Thread=threading.Thread,
-    Queue=queue.Queue,
-    local=threading.local,
+    Queue=queue.Queue, local=threading.local, **{name: getattr(threading, name) for name in NAMES}
 )
 SIMULATED = SimpleNamespace(
-    Lock=simulated.SimulatedLock,
-    RLock=simulated.SimulatedRLock,
-    Condition=simulated.SimulatedCondition,
-    Event=simulated.SimulatedEvent,
-    Semaphore=simulated.SimulatedSemaphore,
-    Thread=simulated.SimulatedThread,
-    Queue=simulated.SimulatedQueue,
     local=simulated.SimulatedLocal,
+    **{name: getattr(simulated, f"Simulated{name}") for name in (*NAMES, "Queue")},
 )
 
 
@@ -231,7 +219,12 @@ def test_a_dead_process_does_nothing_more(world: World) -> None:
     assert done == [1.0, 2.0, 3.0]
 
 
-def test_a_frozen_process_goes_on_where_it_was_and_its_clock_ran(world: World) -> None:
+@pytest.mark.parametrize(
+    ("freeze", "ends_s", "passed_s"), [("freeze", 5.0, 5.0), ("freeze_with_clock", 5.5, 1.0)]
+)
+def test_a_frozen_process_goes_on_where_it_was_and_its_clock_ran_unless_it_stood_too(
+    world: World, freeze: str, ends_s: float, passed_s: float
+) -> None:
     process, seen = world.process("one"), []
 
     def work() -> None:
@@ -240,25 +233,10 @@ def test_a_frozen_process_goes_on_where_it_was_and_its_clock_ran(world: World) -
         seen.append((world.now_s, process.clock_s() - began_s))
 
     process.spawn(work, "main")
-    world.at(0.5, process.freeze)
+    world.at(0.5, getattr(process, freeze))
     world.at(5.0, process.thaw)
     world.run(10.0)
-    assert seen == [(5.0, pytest.approx(5.0))]
-
-
-def test_a_paused_host_does_not_see_that_time_has_passed(world: World) -> None:
-    process, seen = world.process("one"), []
-
-    def work() -> None:
-        began_s = process.clock_s()
-        world.park(1.0)
-        seen.append((world.now_s, process.clock_s() - began_s))
-
-    process.spawn(work, "main")
-    world.at(0.5, process.freeze_with_clock)
-    world.at(5.0, process.thaw)
-    world.run(10.0)
-    assert seen == [(pytest.approx(5.5), pytest.approx(1.0))]
+    assert seen == [(pytest.approx(ends_s), pytest.approx(passed_s))]
 
 
 def test_a_clock_that_runs_fast_ends_a_wait_early(world: World) -> None:

@@ -1,4 +1,6 @@
-"""The simulated cluster: transactions, brokers that leave, requests that are late."""
+"""The simulated cluster: transactions, brokers that leave, late requests, logs; and groups: who is
+let in, and whose commits are refused with what.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,15 @@ from leaderq.testing.simulation.kafka.cluster import (
     ClusterSettings,
     ProducedPart,
 )
-from leaderq.testing.simulation.kafka.consumer_group import GroupMembership, StoredOffset
+from leaderq.testing.simulation.kafka.consumer_group import (
+    ConsumerGroup,
+    GroupMembership,
+    GroupState,
+    JoinAnswer,
+    StoredOffset,
+)
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
+from leaderq.testing.simulation.kafka.partition_log import PartitionLog, ProducerStamp
 from leaderq.testing.simulation.kafka.transactions import ProducerIdentity, TransactionState
 
 WHERE = Partition("t", 0)
@@ -47,10 +56,14 @@ def refusal(act: Callable[[], object]) -> ErrorCode:
     return refused.value.code
 
 
+def there(broker: int | None) -> int:
+    assert broker is not None
+    return broker
+
+
 def produced(cluster: BrokerCluster, who: ProducerIdentity, value: bytes, at: int = 0) -> int:
     row = Record("t", 0, -1, 1, None, value)
-    leader = cluster.leader_of(WHERE)
-    assert leader is not None
+    leader = there(cluster.leader_of(WHERE))
     return cluster.produce(leader, ProducedPart(WHERE, [row], who, at))
 
 
@@ -59,8 +72,7 @@ def seen(cluster: BrokerCluster) -> list[bytes]:
 
 
 def identified(cluster: BrokerCluster, timeout_s: float = 60.0) -> ProducerIdentity:
-    broker = cluster.coordinator_of("id")
-    assert broker is not None
+    broker = there(cluster.coordinator_of("id"))
     return cluster.initialize_producer(broker, "id", timeout_s)
 
 
@@ -108,16 +120,13 @@ def test_the_time_out_is_of_one_transaction_not_of_the_next(
 def test_markers_wait_for_a_partition_that_nobody_leads(time: ManualTime) -> None:
     cluster = made(time, brokers=2, replication=1)
     me = identified(cluster)
-    leader = cluster.leader_of(WHERE)
-    coordinator = cluster.coordinator_of("id")
-    assert leader is not None
-    assert coordinator is not None
+    leader = there(cluster.leader_of(WHERE))
+    coordinator = there(cluster.coordinator_of("id"))
     produced(cluster, me, b"one")
     cluster.stop(leader)
     time.pass_(10)
     cluster.advance()
-    coordinator = cluster.coordinator_of("id")
-    assert coordinator is not None
+    coordinator = there(cluster.coordinator_of("id"))
     cluster.end_transaction(coordinator, me, is_committed=True)
     assert cluster.transactions.state_of("id") is TransactionState.ENDING
     cluster.start(leader)
@@ -178,8 +187,7 @@ def test_a_broker_that_dies_drops_what_waits_there(cluster: BrokerCluster) -> No
 
 def test_another_replica_leads_after_a_while_under_a_new_epoch(time: ManualTime) -> None:
     cluster = made(time, brokers=3, failover_s=2.0)
-    leader = cluster.leader_of(WHERE)
-    assert leader is not None
+    leader = there(cluster.leader_of(WHERE))
     me = cluster.initialize_producer(leader, None, 0)
     produced(cluster, me, b"before")
     cluster.stop(leader)
@@ -198,8 +206,7 @@ def test_another_replica_leads_after_a_while_under_a_new_epoch(time: ManualTime)
 
 def test_a_broker_that_thaws_late_refuses_what_it_leads_no_more(time: ManualTime) -> None:
     cluster = made(time, brokers=3, failover_s=1.0, broker_session_s=9.0)
-    broker = cluster.coordinator_of("g")
-    assert broker is not None
+    broker = there(cluster.coordinator_of("g"))
     cluster.freeze(broker)
     sent = cluster.send(broker, lambda _: cluster.commit(broker, NOBODY, NINE))
     time.pass_(10.0)
@@ -209,3 +216,258 @@ def test_a_broker_that_thaws_late_refuses_what_it_leads_no_more(time: ManualTime
     assert sent.error is not None
     assert sent.error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert cluster.group("g").offsets == {}
+
+
+def rows(*values: bytes) -> list[Record]:
+    return [Record("t", 0, -1, 1, None, value) for value in values]
+
+
+def values_read(log: PartitionLog, offset: int = 0, *, is_stable: bool = True) -> list[bytes]:
+    return [row.value for row in log.read(offset, 100, is_stable=is_stable).records]
+
+
+@pytest.fixture
+def log() -> PartitionLog:
+    return PartitionLog("t", 0)
+
+
+def test_the_oldest_of_two_open_transactions_holds_it(log: PartitionLog) -> None:
+    log.append(rows(b"first"), ProducerStamp(1, 0, 0, transactional=True))
+    log.append(rows(b"second"), ProducerStamp(2, 0, 0, transactional=True))
+    log.end_transaction(1, 0, is_committed=True)
+    assert values_read(log) == [b"first"]
+    log.end_transaction(2, 0, is_committed=False)
+    assert values_read(log) == [b"first"]
+    assert log.read(0, 100).next_offset == 4
+
+
+def test_only_the_records_of_the_aborted_transaction_are_passed_over(log: PartitionLog) -> None:
+    log.append(rows(b"aborted"), ProducerStamp(1, 0, 0, transactional=True))
+    log.append(rows(b"plain"))
+    log.append(rows(b"aborted too"), ProducerStamp(1, 0, 1, transactional=True))
+    log.end_transaction(1, 0, is_committed=False)
+    log.append(rows(b"kept"), ProducerStamp(1, 0, 2, transactional=True))
+    log.end_transaction(1, 0, is_committed=True)
+    assert values_read(log) == [b"plain", b"kept"]
+
+
+def test_markers_behind_the_last_record_are_passed_over_at_once(log: PartitionLog) -> None:
+    log.append(rows(b"a"), ProducerStamp(1, 0, 0, transactional=True))
+    log.end_transaction(1, 0, is_committed=True)
+    assert log.read(0, 1).next_offset == 2
+
+
+def test_a_batch_that_is_sent_again_is_stored_once(log: PartitionLog) -> None:
+    by = ProducerStamp(1, 0, 0)
+    assert log.append(rows(b"a", b"b"), by) == 0
+    assert log.append(rows(b"a", b"b"), by) == 0
+    assert log.append(rows(b"c"), by._replace(sequence=2)) == 2
+    assert values_read(log) == [b"a", b"b", b"c"]
+
+
+def test_a_batch_behind_a_gap_is_refused(log: PartitionLog) -> None:
+    log.append(rows(b"a"), ProducerStamp(1, 0, 0))
+    with pytest.raises(RefusedByBroker) as refused:
+        log.append(rows(b"c"), ProducerStamp(1, 0, 2))
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_former_epoch_is_refused_once_the_log_has_seen_a_newer_one(log: PartitionLog) -> None:
+    log.append(rows(b"a"), ProducerStamp(1, 0, 0, transactional=True))
+    log.end_transaction(1, 1, is_committed=False)
+    with pytest.raises(RefusedByBroker) as refused:
+        log.append(rows(b"late"), ProducerStamp(1, 0, 1, transactional=True))
+    assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize("offset", [1, 7])
+def test_an_offset_outside_the_log_is_refused(log: PartitionLog, offset: int) -> None:
+    log.append(rows(b"a", b"b", b"c"))
+    log.delete_before(2)
+    assert (log.start, log.end) == (2, 3)
+    with pytest.raises(RefusedByBroker) as refused:
+        log.read(offset, 10)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert values_read(log, 2) == [b"c"]
+
+
+def test_who_has_read_what_was_cut_off_is_told_by_the_epoch(log: PartitionLog) -> None:
+    log.append(rows(b"a", b"b", b"c"))
+    log.cut_off(1)
+    log.epoch = 1
+    log.append(rows(b"x", b"y", b"z"))
+    assert log.end_of_epoch(0) == 1
+    assert log.has_diverged(3, 0)
+    assert not log.has_diverged(1, 0)
+    assert not log.has_diverged(3, 1)
+    assert values_read(log) == [b"a", b"x", b"y", b"z"]
+
+
+SEVEN = {WHERE: StoredOffset(7, 3, "a note")}
+SESSION_S, REBALANCE_S = 10.0, 60.0
+
+
+@pytest.fixture
+def timers(cluster: BrokerCluster, time: ManualTime) -> Any:
+    """The cluster's; what is due is done when time passes."""
+    cluster.pass_ = lambda seconds: (time.pass_(seconds), cluster.advance())  # type: ignore[attr-defined]
+    return cluster
+
+
+@pytest.fixture
+def group(timers: Any) -> ConsumerGroup:
+    return ConsumerGroup("g", timers, 0.0)
+
+
+def asked(group: ConsumerGroup, name: str | None, member_id: str = "") -> list[Any]:
+    """Ask to join; the list has the answer, once it is there."""
+    answers: list[Any] = []
+    who = GroupMembership("g", member_id, name)
+    group.join(who, ("t",), SESSION_S, REBALANCE_S, answers.append)
+    return answers
+
+
+def led_in(group: ConsumerGroup, name: str | None = "leader") -> GroupMembership:
+    """Join a group whose members all wait for this, as its leader, and bring the assignment."""
+    (answer,) = asked(group, name)
+    assert isinstance(answer, JoinAnswer)
+    group.sync(answer.membership, {answer.membership.member_id: (WHERE,)}, lambda _: None)
+    return answer.membership
+
+
+def test_an_empty_group_waits_for_more_members_if_it_is_told_to(timers: Any) -> None:
+    group = ConsumerGroup("g", timers, 3.0)
+    first = asked(group, "one")
+    timers.pass_(2.9)
+    second = asked(group, "two")
+    assert not first
+    timers.pass_(0.2)
+    assert first[0].membership.generation_id == second[0].membership.generation_id == 1
+    assert [answer.is_leader for (answer,) in (first, second)] == [True, False]
+
+
+def test_a_newer_member_of_the_name_fences_the_older_without_a_rebalance(
+    group: ConsumerGroup,
+) -> None:
+    former = led_in(group)
+    (answer,) = asked(group, "leader")
+    assert answer.membership.generation_id == former.generation_id
+    assert answer.membership.member_id != former.member_id
+    given: list[Any] = []
+    group.sync(answer.membership, None, given.append)
+    assert given == [(WHERE,)]
+    for act in (
+        lambda: group.commit(former, SEVEN),
+        lambda: group.heartbeat(former),
+        lambda: group.sync(former, None, given.append),
+        lambda: asked(group, "leader", former.member_id),
+        lambda: group.commit_in_transaction(former, 1, SEVEN),
+    ):
+        assert refusal(act) is ErrorCode.FENCED_INSTANCE_ID
+    assert group.offsets == {}
+    group.commit(answer.membership, SEVEN)
+    assert group.fetch([WHERE]) == SEVEN
+
+
+def test_a_former_generation_is_refused(group: ConsumerGroup) -> None:
+    me = led_in(group)
+    again: list[Any] = asked(group, "leader", me.member_id)  # the leader's wish is a rebalance
+    assert again[0].membership.generation_id == 2
+    assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.ILLEGAL_GENERATION
+    assert refusal(lambda: group.heartbeat(me)) is ErrorCode.ILLEGAL_GENERATION
+    assert group.offsets == {}
+
+
+def test_a_member_whose_session_ended_is_unknown(group: ConsumerGroup, timers: Any) -> None:
+    me = led_in(group)
+    timers.pass_(SESSION_S - 1)
+    group.heartbeat(me)
+    timers.pass_(SESSION_S - 1)
+    assert group.instances == ("leader",)
+    timers.pass_(2)
+    assert (group.instances, group.state) == ((), GroupState.EMPTY)
+    assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_rebalance_waits_for_every_member_and_its_heartbeat_tells(
+    group: ConsumerGroup,
+) -> None:
+    me = led_in(group)
+    newcomer = asked(group, "other")
+    assert (newcomer, group.state) == ([], GroupState.PREPARING)
+    assert refusal(lambda: group.heartbeat(me)) is ErrorCode.REBALANCE_IN_PROGRESS
+    group.commit(me, SEVEN)  # what was handled before may still be committed
+    mine = asked(group, "leader", me.member_id)
+    assert mine[0].is_leader
+    assert [name for name, _, _ in mine[0].members] == ["leader", "other"]
+    assert newcomer[0].membership.generation_id == 2
+
+
+def test_no_commit_is_accepted_while_a_rebalance_completes(group: ConsumerGroup) -> None:
+    me = led_in(group)
+    newcomer = asked(group, "other")
+    (mine,) = asked(group, "leader", me.member_id)
+    code = refusal(lambda: group.commit(mine.membership, SEVEN))
+    assert code is ErrorCode.REBALANCE_IN_PROGRESS
+    given: list[Any] = []
+    group.sync(newcomer[0].membership, None, given.append)
+    assert given == []  # until the leader has said who gets what
+    group.sync(mine.membership, {newcomer[0].membership.member_id: (WHERE,)}, lambda _: None)
+    assert given == [(WHERE,)]
+
+
+def test_a_rebalance_does_not_wait_for_a_member_whose_session_ends(
+    group: ConsumerGroup, timers: Any
+) -> None:
+    led_in(group)
+    newcomer = asked(group, "other")
+    timers.pass_(SESSION_S)
+    assert newcomer[0].is_leader
+    assert group.instances == ("other",)
+
+
+def test_a_leader_that_dies_before_its_assignment_is_not_waited_for(
+    group: ConsumerGroup, timers: Any
+) -> None:
+    me = led_in(group)
+    newcomer = asked(group, "other")
+    asked(group, "leader", me.member_id)
+    waiting: list[Any] = []
+    group.sync(newcomer[0].membership, None, waiting.append)
+    timers.pass_(SESSION_S - 1)
+    group.heartbeat(newcomer[0].membership)
+    timers.pass_(2)
+    assert waiting == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert asked(group, "other", newcomer[0].membership.member_id)[0].is_leader
+
+
+def test_removing_a_name_makes_the_group_stop_waiting_for_it(group: ConsumerGroup) -> None:
+    me = led_in(group)
+    newcomer = asked(group, "other")
+    group.remove(["leader", "nobody"])
+    assert newcomer[0].membership.generation_id == 2
+    assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_dynamic_member_that_does_not_join_in_time_is_left_behind(
+    group: ConsumerGroup, timers: Any
+) -> None:
+    me = led_in(group, name=None)
+    newcomer = asked(group, "other")
+    for _ in range(int(REBALANCE_S / 5)):
+        assert not newcomer
+        with pytest.raises(RefusedByBroker):
+            group.heartbeat(me)
+        timers.pass_(5)
+    assert newcomer[0].is_leader
+    assert refusal(lambda: group.commit(me, SEVEN)) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_offsets_in_a_transaction_are_accepted_from_whoever_says_nothing_of_membership(
+    group: ConsumerGroup,
+) -> None:
+    me = led_in(group)
+    group.commit_in_transaction(NOBODY, 1, SEVEN)
+    stale = me._replace(generation_id=0)
+    code = refusal(lambda: group.commit_in_transaction(stale, 1, SEVEN))
+    assert code is ErrorCode.ILLEGAL_GENERATION
