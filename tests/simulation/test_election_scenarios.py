@@ -8,15 +8,15 @@ seeds; and in each of them nobody may begin a term that another one still believ
 =======  ===========================================================================================
 bug      where it is tested
 =======  ===========================================================================================
-7        refused logins and ACLs: tests/faults/election/test_bugs_1_to_13.py; what is about
+7        refused logins and ACLs: tests/faults/election/test_bugs_on_real_servers.py; what is about
          interrupts, a thread that dies and closed sessions is here
 14       a listener that *waits* on the event thread is refused:
-         tests/faults/election/test_bugs_14_to_28.py; one that holds the thread is here
+         tests/faults/election/test_bugs_on_real_servers.py; one that holds the thread is here
 22, 23   Kafka's offsets and transactions: tests/faults/kafka and tests/integration/kafka
-24       ``stop()`` of kazoo's own client: tests/faults/election/test_bugs_14_to_28.py; a session
-         that is closed busy, suspended or cut off is here
+24       the close of a real session: tests/faults/election/test_bugs_on_real_servers.py; of a
+         simulated one that is busy, suspended or cut off here
 25       a stopped process is here; the GIL held, and real processes:
-         tests/faults/election/test_bug_25_in_processes.py
+         tests/acceptance/running/test_rude_careers.py
 =======  ===========================================================================================
 """
 

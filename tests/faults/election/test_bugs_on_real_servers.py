@@ -1,0 +1,222 @@
+"""The bugs of elections that are about a real client, a real login, or a watch that never fires.
+
+The others of the list in ``docs/design/facts.md`` are scenarios in simulated time
+(``tests/simulation/test_election_scenarios.py`` and ``test_election_bugs_14_to_28.py``): below a
+session these have the simulation's own client, not kazoo's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from beliefs import is_believed
+from electorate import Electorate
+from electorate import term_of as won
+from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
+
+from leaderq import Candidate, Session
+from leaderq.errors import LeaderqError
+from leaderq.events import SessionChanged, WorkResumed
+from leaderq.term import OpenTerm, Reason
+from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
+from leaderq.zookeeper import Security, SessionState
+
+LONG_S = 60.0
+"""A session time-out so long that no renewal and no timed look comes during a test."""
+
+
+@pytest.fixture
+def proxy(zookeeper_server, fault_proxy) -> FaultProxy:
+    return fault_proxy(zookeeper_server.address)
+
+
+@pytest.fixture
+def electorate(zookeeper_server, proxy: FaultProxy, znode_root: str) -> Iterator[Electorate]:
+    made = Electorate(zookeeper_server.address, znode_root)
+    yield made
+    proxy.heal()
+    made.close()
+
+
+def leading(candidate: Candidate) -> OpenTerm:
+    """Let ``candidate`` stand, and return the term that it wins."""
+    candidate.stand()
+    return won(candidate)
+
+
+def suspended(session: Session) -> None:
+    """Return when ``session`` has lost its connection."""
+    eventually(lambda: session.state is not SessionState.CONNECTED, interval_s=0.001)
+
+
+USERS = """
+Server {{
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    user_alice="{password}";
+}};
+"""
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Callable[[str], ZooKeeperServer]]:
+    """Starts one server, again with each call, whose user alice has the password given."""
+    running: list[ZooKeeperServer] = []
+
+    def start(password: str) -> ZooKeeperServer:
+        port = running[0].port if running else None
+        for server in running:
+            server.stop()
+        jaas = USERS.format(password=password)
+        running[:] = [ZooKeeperServer(jaas=jaas, data_dir=tmp_path, port=port).start()]
+        return running[0]
+
+    yield start
+    for server in running:
+        server.stop()
+
+
+def test_bug_07_a_refused_login_ends_no_thread(guarded, znode_root, request) -> None:
+    right, wrong = "wonderland", "looking-glass"
+    electorate = Electorate(guarded(right).address, znode_root)
+    request.addfinalizer(electorate.close)
+    login = Security(user="alice", password=right, mechanism="DIGEST-MD5")
+    a, b = (electorate.candidate(id, security=login, timeout_s=6.0) for id in "ab")
+    term = leading(a)
+    electorate.wait_in_line(b)
+
+    def was_refused(id: str) -> bool:
+        return "lost" in {event.state for event in electorate.told(SessionChanged, id)}
+
+    guarded(wrong)
+    eventually(lambda: was_refused("a") and was_refused("b"))
+    guarded(right)
+    a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
+    assert won(b).number == 2
+
+
+def test_bug_07_a_refusal_ends_no_thread(electorate, proxy, caplog) -> None:
+    a, b = electorate.candidate("a"), electorate.candidate("b", address=proxy.address)
+    term = leading(a)
+    electorate.wait_in_line(b)
+    admin = KazooClient(electorate.address, auth_data=[("digest", "admin:secret")])
+    admin.start(timeout=30)
+    line = electorate.path("candidates")
+    admin.set_acls(line, [make_digest_acl("admin", "secret", all=True)])
+    proxy.cut()  # so that it looks at the line
+    eventually(lambda: "id=b while=surveying error=these credentials may not" in caplog.text)
+    admin.set_acls(line, OPEN_ACL_UNSAFE)
+    admin.stop()
+    admin.close()
+    a.conclude(term, Reason.WITHDRAWN)
+    assert won(b).number == 2
+
+
+def test_bug_12_a_session_closed_suspended_ends(electorate, fault_proxy) -> None:
+    """Through whichever server answers, although its own connection is gone."""
+    one, other = fault_proxy(electorate.address), fault_proxy(electorate.address)
+    both = f"{one.address},{other.address}"
+    a = electorate.candidate("a", address=both, timeout_s=LONG_S)
+    leading(a)
+    for each in (one, other):
+        each.refuse()
+    suspended(a.session)
+    other.heal()
+    a.session.close(timeout_s=30)
+    assert electorate.line() == {}
+
+
+def test_bug_13_a_watch_that_never_fires_is_outwaited(electorate, proxy) -> None:
+    a = electorate.candidate("a")
+    b = electorate.candidate("b", address=proxy.address, timeout_s=3.0)
+    term = leading(a)
+    electorate.wait_in_line(b)
+    proxy.drop_replies(lambda reply: reply[:4] == b"\xff\xff\xff\xff", cut=False)
+    a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
+    eventually(lambda: proxy.dropped == 1)
+    assert electorate.told(SessionChanged, "b") == []
+    assert won(b).number == 2
+
+
+def test_bug_14_a_listener_that_asks_zookeeper_hangs_nothing(electorate, proxy) -> None:
+    a = electorate.candidate("a", address=proxy.address)
+    term = leading(a)
+    refusals = []
+
+    def ask(state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            with pytest.raises(RuntimeError, match="must not wait") as refused:
+                a.session.exists("/")
+            refusals.append(refused)
+
+    a.session.add_listener(ask)
+    proxy.cut()
+    eventually(lambda: electorate.told(WorkResumed, "a"))
+    assert refusals
+    term.check()
+
+
+def close_busy(session: Session, proxy: FaultProxy) -> None:
+    for _ in range(500):
+        session.set_async("/", b"x" * 1000)
+    session.close()
+
+
+def close_while_reconnecting(session: Session, proxy: FaultProxy) -> None:
+    proxy.cut()
+    session.close()
+
+
+def close_while_suspended(session: Session, proxy: FaultProxy) -> None:
+    proxy.cut()
+    suspended(session)
+    session.close()
+
+
+@pytest.mark.parametrize("close", [close_busy, close_while_reconnecting, close_while_suspended])
+def test_bug_24_a_leaders_znode_goes_with_the_close_of_its_session(electorate, proxy, close):
+    a = electorate.candidate("a", address=proxy.address, timeout_s=LONG_S)
+    b = electorate.candidate("b")
+    term = leading(a)
+    electorate.wait_in_line(b)
+    close(a.session, proxy)
+    assert won(b).unclean  # long before the time-out of 60 s
+    assert not is_believed(term)
+
+
+@contextlib.contextmanager
+def in_use(*sessions: Session) -> Iterator[None]:
+    """Ask every few milliseconds, as a busy leader does, and wait for no answer."""
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.wait(0.005):
+            for session in sessions:
+                with contextlib.suppress(LeaderqError):
+                    session.exists_async("/")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_bug_26_a_busy_connection_is_found_dead(electorate, proxy) -> None:
+    a, c = (electorate.candidate(id, address=proxy.address, timeout_s=3.0) for id in "ac")
+    b = electorate.candidate("b")
+    term = leading(a)
+    electorate.wait_in_line(b)
+    electorate.wait_in_line(c)
+    with in_use(a.session, c.session):
+        proxy.black_hole()
+        # The leader drops a silent connection when its lease ends; nobody does so for who waits.
+        suspended(c.session)
+        won(b)
+        assert not is_believed(term)
