@@ -79,11 +79,11 @@ class Contender(CandidateProcess):
         pids = dict.fromkeys(line["pid"] for line in self.history())
         return [pid for pid in pids if self.is_ours(pid)]
 
-    def clear_away(self, *, politely: bool = True) -> None:
+    def clear_away(self) -> None:
         """End every process of it, and its proxy."""
         Path(f"{self.path}.over").touch()
         with suppress(OSError):
-            if politely and self.alive and not self.said("worker_overdue"):
+            if self.alive and not self.said("worker_overdue"):
                 os.kill(self.pid, signal.SIGCONT)
                 self.signal_worker(signal.SIGCONT)
                 self.proxy.heal()

@@ -19,15 +19,7 @@ from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
 
 RECORDER = "recorder:Recorder"
-AS_PROCESS_ONE = [
-    "unshare",
-    "--user",
-    "--map-root-user",
-    "--pid",
-    "--fork",
-    "--kill-child",
-    "--mount-proc",
-]
+AS_PROCESS_ONE = ["unshare", "-U", "-r", "-p", "-f", "--kill-child", "--mount-proc"]
 
 
 def leading(candidate, **more):
@@ -96,12 +88,11 @@ def test_a_leader_frozen_between_check_and_write_is_refused_by_zookeeper_itself(
     assert zookeeper.get("/zombie")[1].version == before
 
 
-@pytest.mark.parametrize("target", [RECORDER, "recorder:Busy"])
 def test_a_leader_behind_a_black_hole_deposes_itself_before_the_next_one_leads(
-    start, zookeeper_server, fault_proxy, history, target
+    start, zookeeper_server, fault_proxy, history
 ):
     proxy = fault_proxy(zookeeper_server.address)
-    a = start(target, id="a", zookeeper=proxy.address, session_timeout_s=9)
+    a = start(RECORDER, id="a", zookeeper=proxy.address, session_timeout_s=9)
     leading(a)
     b = start(RECORDER, id="b", zookeeper=zookeeper_server.address, session_timeout_s=9)
     b.wait_for("standing")
@@ -114,20 +105,6 @@ def test_a_leader_behind_a_black_hole_deposes_itself_before_the_next_one_leads(
     assert handed_over["at"] < history.lines("inaugurate", who="b")[0]["at"]
     proxy.heal()
     a.wait_for("standing", count=2)
-
-
-def test_a_short_black_hole_pauses_the_work_and_keeps_the_term(
-    start, zookeeper_server, fault_proxy, history
-):
-    proxy = fault_proxy(zookeeper_server.address)
-    a = start(RECORDER, id="a", zookeeper=proxy.address, session_timeout_s=30)
-    leading(a)
-    proxy.cut()
-    a.wait_for("work_paused")
-    a.wait_for("work_resumed")
-    believed = len(history.lines("believed"))
-    eventually(lambda: len(history.lines("believed")) > believed)
-    assert not a.said("term_ending")
 
 
 def test_a_terminated_leader_finishes_its_unit_hands_over_and_only_then_the_next_starts(
@@ -184,18 +161,6 @@ def test_a_worker_whose_guardian_died_says_so_hands_over_and_leaves(
     leading(b, timeout_s=30)  # half the session time-out: it gave its term back
     eventually(lambda: not Path(f"/proc/{worker}").exists())
     assert [line["reason"] for line in history.lines("handOver", who="a")] == ["withdrawn"]
-    assert history.overlap_s() < 0
-
-
-def test_when_guardian_and_worker_die_together_the_session_times_out_and_the_next_leads(
-    start, zookeeper_server, history
-):
-    a, b = standing(start, zookeeper_server, "a", "b", session_timeout_s=6)
-    worker = a.worker_pid
-    freeze(a.process.pid)  # so that it cannot act between the two deaths
-    os.kill(worker, signal.SIGKILL)
-    a.process.kill()
-    leading(b)
     assert history.overlap_s() < 0
 
 

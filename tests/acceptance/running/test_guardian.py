@@ -11,13 +11,10 @@ from typing import Any
 
 import pytest
 
-from leaderq.election import Operator
 from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
 
 TINY = "rude:TinyUnits"
-TERMS = 150
-"""Each is several reports; a socket's buffer holds some 280."""
 
 
 def leading(candidate, **more):
@@ -60,28 +57,6 @@ def test_a_hang_up_is_a_request_to_stop(start, zookeeper_server, history):
     assert history.lines("handOver", reason="withdrawn")
     leading(b)
     assert history.lines("inaugurate", term=2)[0]["unclean"] is False
-
-
-def test_a_guardian_that_reads_nothing_holds_up_neither_the_worker_nor_its_hand_over(
-    start,
-    zookeeper_server,
-    history,
-):
-    again = ["--cool-off-s", "0", "--max-failures", "1000"]
-    a = start("rude:Failing", id="a", zookeeper=zookeeper_server.address, arguments=again)
-    leading(a)
-    worker = a.worker_pid
-    freeze(a.pid)
-    try:
-        eventually(lambda: a.said("term_began")[-1]["term"] > TERMS, timeout_s=60)
-        history.path.with_name(f"{history.path.name}.go").touch()
-        works_on(history)
-        os.kill(worker, signal.SIGTERM)
-        eventually(lambda: is_gone(worker))
-    finally:
-        os.kill(a.pid, signal.SIGCONT)
-    assert a.wait() == 0
-    assert history.lines("handOver", reason="withdrawn")
 
 
 def test_a_log_that_nobody_reads_keeps_no_guardian_from_ending_its_worker(
@@ -186,21 +161,6 @@ def late(history) -> list[str]:
 STARTED = ("subprocess", "multiprocessing", "daemon")
 
 
-def test_what_was_started_in_a_term_ends_with_it(writers, history, zookeeper, znode_root):
-    a, b = writers("LeavingChildren", *STARTED)
-    Operator(zookeeper, "rude", root=znode_root).step_down(timeout_s=60)
-    leading(b)
-    assert late(history) == []
-    assert a.alive
-
-
-def test_what_a_killed_worker_has_started_is_gone_before_the_next_one_leads(writers, history):
-    a, b = writers("LeavingChildren", *STARTED)
-    a.signal_worker(signal.SIGKILL)
-    leading(b)
-    assert late(history) == []
-
-
 def test_what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads(writers, history):
     a, b = writers("LeavingChildren", *STARTED)
     freeze(a.worker_pid)
@@ -217,6 +177,3 @@ def test_what_a_worker_has_started_is_gone_when_it_leaves_without_a_guardian(wri
     a.process.kill()
     leading(b)
     assert late(history) == []
-
-
-# ---- SIGTERM once -----------------------------------------------------------------------------

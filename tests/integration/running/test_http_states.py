@@ -136,22 +136,6 @@ def test_a_follower_is_ready_and_leads_when_the_leadership_is_transferred(serve,
     assert 2 < b.metric('lease_margin_seconds{career="job"}') <= 20 * 2 / 3
 
 
-def test_a_process_without_zookeeper_is_live_and_not_ready_and_leads_no_longer_than_its_lease(
-    serve, zookeeper_server, fault_proxy
-):
-    proxy = fault_proxy(zookeeper_server.address)
-    a = serve(Job(), address=proxy.address, timeout_s=6.0)
-    a.becomes(200, 200, 200)
-    proxy.refuse()
-    a.becomes(200, 503, 200, "not ready: the ZooKeeper session is")
-    a.becomes(200, 503, 503)
-    assert a.metric('session_changes_total{career="job",state="suspended"}') >= 1
-    proxy.heal()
-    a.becomes(200, 200, 200)
-    deposed = [f'term_ends_total{{career="job",reason="{why}"}}' for why in ("lease", "session")]
-    assert sum(map(a.metric, deposed)) == 1
-
-
 def test_a_career_that_fails_is_live_and_not_ready_and_its_status_says_why(serve):
     a = serve(Failing(), cool_off_s=600.0, yield_s=600.0)
     a.becomes(200, 503, 503, "not ready: it cools off after a failed term, ")

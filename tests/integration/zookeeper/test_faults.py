@@ -45,21 +45,6 @@ def in_use(session: Session) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("use", [in_use, contextlib.nullcontext])
-def test_a_frozen_server_is_noticed_in_use_or_idle(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    opened: Connect,
-    use: Callable[[Session], contextlib.AbstractContextManager[None]],
-) -> None:
-    session = opened(zookeeper_server.address + znode_root, timeout_s=2.0)
-    with use(session):
-        zookeeper_server.freeze()
-        eventually(lambda: session.state is SessionState.SUSPENDED, timeout_s=20)
-        zookeeper_server.thaw()
-        eventually(lambda: session.exists("/"), timeout_s=20)
-
-
-@pytest.mark.parametrize("use", [in_use, contextlib.nullcontext])
 def test_a_black_hole_is_noticed_in_use_or_idle(
     zookeeper_server: ZooKeeperServer,
     znode_root: str,

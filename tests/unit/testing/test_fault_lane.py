@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from reply_rules import AnswerFromThePast, HoldRepliesTo
+from reply_rules import HoldRepliesTo
 
 from leaderq.testing.fault_proxy import (
     Lane,
@@ -89,17 +89,6 @@ def test_held_replies_come_at_the_release_and_pings_and_events_before() -> None:
     assert not one.has_lost
     one.release()
     assert flow(one, ping) == held + behind + ping
-
-
-def test_one_request_is_answered_from_the_past() -> None:
-    rule = AnswerFromThePast(lambda body: body.endswith(b"read"))
-    one = lane(rule)
-    expected = [b"1111old", b"2222other", b"3333old", b"4444new"]
-    requests = (b"1111read", b"2222else", b"3333read", b"4444read")
-    replies = (b"1111old", b"2222other", b"3333much newer", b"4444new")
-    for request, reply, passed in zip(requests, replies, expected, strict=True):
-        rule.request(1, request)
-        assert flow(one, frame(reply)) == frame(passed)
 
 
 def test_delayed_bytes_are_due_later_and_in_order() -> None:
