@@ -148,22 +148,6 @@ def test_a_daemon_of_a_command_is_dead_before_the_next_one_begins_though_the_gua
     assert_one_after_the_other(journal)
 
 
-def test_whoever_loses_its_lease_ends_its_deaf_command_and_stands_again(
-    lead, journal, zookeeper_server, fault_proxy
-):
-    proxy = fault_proxy(zookeeper_server.address)
-    budget = ["--handover-budget-s", "3"]  # more than a lost lease leaves
-    options = {"zookeeper": proxy.address, "session_timeout_s": 6, "arguments": budget}
-    a = lead("sh", "-c", DAEMON, str(journal), **options)
-    grows(journal, "1 daemon")
-    proxy.black_hole()
-    a.wait_for("term_ending", reason="lease")
-    eventually(lambda: not processes_of(journal))
-    proxy.heal()
-    grows(journal, "2 daemon")
-    assert a.alive
-
-
 def test_what_a_command_leaves_running_when_it_ends_is_dead_when_its_leader_is(lead, journal):
     a = lead("sh", "-c", LEAVING, str(journal), arguments=["--handover-budget-s", "2"])
     assert a.wait() == 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,32 +38,7 @@ PATIENT = 180 + 90 * CHANGES
 SOON = ("--handover-budget-s", "1")
 
 
-@pytest.fixture(scope="module")
-def table(request: pytest.FixtureRequest) -> Iterator[list[Change]]:
-    """All changes of this run, printed at its end."""
-    changes: list[Change] = []
-    yield changes
-    terminal = request.config.pluginmanager.getplugin("terminalreporter")
-    if terminal is None or not changes:
-        return
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        terminal.write_line("\n" + "\n".join(rows(changes)))
-
-
-def rows(changes: list[Change]) -> Iterator[str]:
-    heads = ("kind", "changes", "effects after", "units begun", "latest effect", "violations")
-    yield "{:42} {:>7} {:>13} {:>11} {:>13} {:>10}".format(*heads)
-    for kind in dict.fromkeys(change.kind for change in changes):
-        found = [change for change in changes if change.kind is kind]
-        seen = [change.latest_s for change in found if change.latest_s is not None]
-        latest = f"{max(seen) * 1000:.0f} ms" if seen else "-"
-        effects, begun = sum(each.effects for each in found), sum(each.begun for each in found)
-        bad = sum(bool(each.complaints) for each in found)
-        yield f"{kind.name:42} {len(found):7} {effects:13} {begun:11} {latest:>13} {bad:10}"
-
-
-def verdict(changes: list[Change], table: list[Change]) -> None:
-    table += changes
+def verdict(changes: list[Change]) -> None:
     bad = [change for change in changes if change.complaints]
     if bad:
         found = [f"{change.kind.name}: {'; '.join(change.complaints)}" for change in bad]
@@ -166,13 +140,13 @@ def close_session(contest: Contest, leader: Contender) -> None:
 
 
 @pytest.fixture(params=["some", "all"])
-def change_leaders(request, zookeeper_server, znode_root, tmp_path, table):
+def change_leaders(request, zookeeper_server, znode_root, tmp_path):
     """Do changes of these kinds, or of every fourth, and fail if one left what it must not."""
 
     def change(*kinds: Kind) -> None:
         server = zookeeper_server.address
         kinds = kinds if request.param == "all" else kinds[::4]
-        verdict(run_all(kinds, server=server, root=znode_root, folder=tmp_path), table)
+        verdict(run_all(kinds, server=server, root=znode_root, folder=tmp_path))
 
     return change
 
