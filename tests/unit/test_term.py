@@ -5,24 +5,13 @@ from __future__ import annotations
 import threading
 
 import pytest
+from terms import open_term
 
-from leaderq.clock import now_s
-from leaderq.term import OpenTerm, Reason
-
-
-def a_term(*, lasts_s: float = 60.0) -> OpenTerm:
-    return OpenTerm(
-        number=7,
-        id="_c_x-latch-0000000001",
-        career="billing",
-        candidate="a",
-        deadline=now_s() + lasts_s,
-        write=lambda _term, ops: list(ops),
-    )
+from leaderq.term import Reason
 
 
 def test_wait_sleeps_through_a_quiet_term_and_wakes_at_its_end():
-    term = a_term()
+    term = open_term()
     assert term.wait(0.001)
     ender = threading.Timer(0.01, lambda: term.wind_up(Reason.HEALTH))
     ender.start()
@@ -31,7 +20,7 @@ def test_wait_sleeps_through_a_quiet_term_and_wakes_at_its_end():
 
 
 def test_wait_ends_with_the_lease_even_if_nobody_wakes_it():
-    term = a_term(lasts_s=0.01)
+    term = open_term(lasts_s=0.01)
     waiting = threading.Thread(target=term.wait, args=(600.0,), daemon=True)
     waiting.start()
     waiting.join(20.0)
@@ -40,8 +29,8 @@ def test_wait_ends_with_the_lease_even_if_nobody_wakes_it():
 
 
 def test_its_repr_says_how_it_stands():
-    term = a_term()
-    assert repr(term) == "<Term 7 of 'billing' by 'a', on>"
+    term = open_term()
+    assert repr(term) == "<Term 1 of 'c' by 'a', on>"
     term.pause(True)
     assert "paused" in repr(term)
     term.wind_up(Reason.TRANSFER)
@@ -50,7 +39,7 @@ def test_its_repr_says_how_it_stands():
 
 @pytest.mark.parametrize("reason", [Reason.STEP_DOWN, Reason.FENCED])
 def test_who_has_finished_has_finished_whatever_ends_the_term(reason):
-    before, after = a_term(), a_term()
+    before, after = open_term(), open_term()
     before.finish()
     before.wind_up(reason)
     after.wind_up(reason)

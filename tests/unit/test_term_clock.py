@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from terms import open_term
 
 from leaderq import clock
 from leaderq.errors import Deposed
@@ -23,15 +24,8 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def a_term(deadline: float = 110.0, **options: Any) -> OpenTerm:
-    return OpenTerm(
-        number=7,
-        id="z",
-        career="c",
-        candidate="a",
-        deadline=deadline,
-        write=lambda term, ops: [term.number, *ops],
-        **options,
-    )
+    options = {"id": "z", "write": lambda term, ops: [term.number, *ops], **options}
+    return open_term(7, deadline=deadline, **options)
 
 
 def is_on(term: OpenTerm) -> bool:
@@ -104,8 +98,9 @@ def test_a_wait_ends_at_the_deadline_with_the_term_over(
     assert term.wait(4.0)
     assert (waited, at.now) == ([4.0], 104.0)
     assert term.wait(0.0)
+    assert term.wait(0.5)
     assert not term.wait(50.0)
-    assert (waited, at.now) == ([4.0, 6.0], 110.0)
+    assert (waited, at.now) == ([4.0, 0.5, 5.5], 110.0)
     assert (term.reason, is_on(term)) == (Reason.LEASE, False)
 
 

@@ -37,20 +37,19 @@ def works_on(history, what: str = "begin", **who) -> None:
 @pytest.mark.parametrize("raised", ["error", "exit"])
 def test_what_the_users_module_raises_is_said_once_and_is_bad_usage(
     start,
-    zookeeper_server,
     raised,
 ):
-    a = start(TINY, id="a", zookeeper=zookeeper_server.address, environment={"RUDE_IMPORT": raised})
+    a = start(TINY, id="a", environment={"RUDE_IMPORT": raised})
     assert a.wait() == 2
     assert sum("no such table" in line["message"] for line in a.lines) == 1
 
 
-def test_a_hang_up_is_a_request_to_stop(start, zookeeper_server, history):
+def test_a_hang_up_is_a_request_to_stop(start, history):
     # Whoever runs the tests may ignore SIGHUP, and what they start would, too.
     under = ["env", "--default-signal=HUP"]
-    a = start(TINY, id="a", zookeeper=zookeeper_server.address, under=under)
+    a = start(TINY, id="a", under=under)
     leading(a)
-    b = start(TINY, id="b", zookeeper=zookeeper_server.address)
+    b = start(TINY, id="b")
     b.wait_for("standing")
     os.kill(a.pid, signal.SIGHUP)
     assert a.wait() == 0
@@ -76,7 +75,7 @@ def test_a_log_that_nobody_reads_keeps_no_guardian_from_ending_its_worker(
         options = {"session_timeout_s": 4, "under": under}
         a = start("rude:LongUnits", id="a", zookeeper=proxy.address, **options)
         eventually(lambda: history.lines("begin"))
-        b = start(TINY, id="b", zookeeper=zookeeper_server.address, session_timeout_s=4)
+        b = start(TINY, id="b", session_timeout_s=4)
         b.wait_for("standing")
         fill(writing)
         proxy.black_hole()
@@ -107,7 +106,7 @@ def test_a_session_that_its_worker_could_not_close_is_closed_by_the_guardian(
     proxy = fault_proxy(zookeeper_server.address)
     a = start(TINY, id="a", zookeeper=proxy.address, session_timeout_s=60)
     leading(a)
-    b = start(TINY, id="b", zookeeper=zookeeper_server.address, session_timeout_s=60)
+    b = start(TINY, id="b", session_timeout_s=60)
     b.wait_for("standing")
     worker = a.worker_pid
     proxy.black_hole()
@@ -119,11 +118,9 @@ def test_a_session_that_its_worker_could_not_close_is_closed_by_the_guardian(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
-def test_a_worker_that_its_guardian_may_not_signal_is_asked_to_leave_in_another_way(
-    start, zookeeper_server, history
-):
+def test_a_worker_that_its_guardian_may_not_signal_is_asked_to_leave_in_another_way(start, history):
     powerless = ["setpriv", "--bounding-set=-kill", "--inh-caps=-kill"]
-    a = start("rude:Unprivileged", id="a", zookeeper=zookeeper_server.address, under=powerless)
+    a = start("rude:Unprivileged", id="a", under=powerless)
     leading(a)
     a.terminate()
     assert a.wait() == 0
@@ -135,11 +132,11 @@ def test_a_worker_that_its_guardian_may_not_signal_is_asked_to_leave_in_another_
 
 
 @pytest.fixture
-def writers(start, zookeeper_server, history) -> Iterator[Callable[..., tuple[Any, Any]]]:
+def writers(start, history) -> Iterator[Callable[..., tuple[Any, Any]]]:
     """Start a leader of a career whose processes all work for term 1, and its successor."""
 
     def begin(career: str, *working: str, **options: Any) -> tuple[Any, Any]:
-        options = {"zookeeper": zookeeper_server.address, "session_timeout_s": 6, **options}
+        options = {"session_timeout_s": 6, **options}
         a = start(f"rude:{career}", id="a", **options)
         eventually(lambda: {line["by"] for line in history.lines("effect")}.issuperset(working))
         b = start(TINY, id="b", **options)

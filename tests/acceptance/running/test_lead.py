@@ -42,11 +42,10 @@ def journal(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def lead(start, zookeeper_server):
+def lead(start):
     """Start a candidate that runs a command, and wait until it stands."""
 
     def begin(*command: str, id: str = "a", **options):
-        options = {"zookeeper": zookeeper_server.address, **options}
         candidate = start("commands", id=id, command=command, **options)
         candidate.wait_for("standing")
         return candidate

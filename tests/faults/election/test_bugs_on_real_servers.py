@@ -7,20 +7,18 @@ session these have the simulation's own client, not kazoo's.
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from beliefs import is_believed
+from busy import in_use
 from electorate import Electorate
 from electorate import term_of as won
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from leaderq import Session
-from leaderq.errors import LeaderqError
 from leaderq.events import SessionChanged, WorkResumed
 from leaderq.term import Reason
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
@@ -180,26 +178,6 @@ def test_bug_24_a_leaders_znode_goes_with_the_close_of_its_session(electorate, p
     close(a.session, proxy)
     assert won(b).unclean  # long before the time-out of 60 s
     assert not is_believed(term)
-
-
-@contextlib.contextmanager
-def in_use(*sessions: Session) -> Iterator[None]:
-    """Ask every few milliseconds, as a busy leader does, and wait for no answer."""
-    stop = threading.Event()
-
-    def run() -> None:
-        while not stop.wait(0.005):
-            for session in sessions:
-                with contextlib.suppress(LeaderqError):
-                    session.exists_async("/")
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def test_bug_26_a_busy_connection_is_found_dead(electorate, proxy) -> None:

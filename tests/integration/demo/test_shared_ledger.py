@@ -9,27 +9,16 @@ from typing import Any
 
 import pytest
 from postgres import SUPERUSER, Database
+from terms import open_term
 
 from leaderq.cli.demo.ad_billing.billing import bill_for
 from leaderq.cli.demo.ad_billing.shared_ledger import LedgerAway, SharedLedger
 from leaderq.cli.demo.ad_billing.shared_totals import Totals
-from leaderq.clock import now_s
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import OpenTerm
 from leaderq.testing.ports import lease_port
 
 LINE = b'h - - [t] "GET /a HTTP/1.1" 200 100 "-" "-"'
-
-
-def a_term(number: int, candidate: str = "a") -> OpenTerm:
-    return OpenTerm(
-        number=number,
-        id=f"t{number}",
-        career="c",
-        candidate=candidate,
-        deadline=now_s() + 60,
-        write=lambda term, ops: list(ops),
-    )
 
 
 def records(first: int, last: int, partition: int = 0, value: bytes = LINE) -> list[Record]:
@@ -80,7 +69,7 @@ def totals(url: str) -> Iterator[Totals]:
 def test_bills_and_offsets_are_stored_together_in_the_order_of_billing(
     a_ledger: Any, totals: Totals
 ) -> None:
-    ledger, term = a_ledger(), a_term(1)
+    ledger, term = a_ledger(), open_term(1)
     assert ledger.take_office(term) == {}
     post(ledger, [*records(0, 3), *records(0, 2, partition=1)], term)
     post(ledger, records(3, 4), term)
@@ -90,7 +79,7 @@ def test_bills_and_offsets_are_stored_together_in_the_order_of_billing(
     ]  # fmt: skip
     assert totals.ends() == {0: 4, 1: 2}
     assert totals.so_far()[0] == 6
-    assert a_ledger().take_office(a_term(2)) == {
+    assert a_ledger().take_office(open_term(2)) == {
         Partition("clicks", 0): 4,
         Partition("clicks", 1): 2,
     }

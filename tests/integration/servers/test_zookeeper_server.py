@@ -1,4 +1,4 @@
-"""ZooKeeper servers as leaderq.testing runs them: their life, their data, their end."""
+"""Servers as leaderq.testing runs them: their life, their data, their end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from leaderq.errors import ServerFailed
-from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.testing import KafkaBroker, ZooKeeperServer, eventually
 
 
 @contextlib.contextmanager
@@ -66,9 +66,16 @@ def test_a_taken_port_is_a_clear_error() -> None:
             ZooKeeperServer(port=holder.getsockname()[1]).start()
 
 
-def test_a_server_that_cannot_start_says_why_with_its_log_and_leaves_nothing() -> None:
-    server = ZooKeeperServer(settings={"tickTime": "soon"})
-    with pytest.raises(ServerFailed, match=r"exit code \d+(.|\n)*soon"):
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        (ZooKeeperServer(settings={"tickTime": "soon"}), r"exit code \d+(.|\n)*soon"),
+        (KafkaBroker(properties={"num.io.threads": "many"}), r"num\.io\.threads"),
+    ],
+    ids=["ZooKeeper", "Kafka"],
+)
+def test_a_server_that_cannot_start_says_why_with_its_log_and_leaves_nothing(server, why) -> None:
+    with pytest.raises(ServerFailed, match=why):
         server.start()
     assert not server.alive
     assert server.log_paths == []

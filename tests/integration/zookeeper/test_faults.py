@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import struct
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
+from busy import in_use
 
-from leaderq.errors import ConnectionLost, LeaderqError, NotConnected
+from leaderq.errors import ConnectionLost, NotConnected
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Create, Session, SessionState
 
@@ -21,27 +21,6 @@ CREATE, MULTI = 1, 14
 
 def opcode(request: bytes) -> int:
     return int(struct.unpack_from("!i", request, 4)[0]) if len(request) >= 8 else 0
-
-
-@contextlib.contextmanager
-def in_use(session: Session) -> Iterator[None]:
-    """A thread that makes a request every few milliseconds, as a busy leader does, and waits for
-    none of them.
-    """
-    stop = threading.Event()
-
-    def run() -> None:
-        while not stop.wait(0.005):
-            with contextlib.suppress(LeaderqError):
-                session.exists_async("/")
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 @pytest.mark.parametrize("use", [in_use, contextlib.nullcontext])
