@@ -1,4 +1,4 @@
-"""``leaderq lead``: commands of several languages as leaders, and what their end means."""
+"""``leaderq lead``: commands as leaders, and what their end means."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ import pytest
 
 from leaderq.election import Operator
 from leaderq.testing import eventually
-from leaderq.testing.java import find_java
 from leaderq.testing.waiting import patience
 
-CAREERS = Path(__file__).parents[1] / "careers"
 SOON = ["--handover-budget-s", "1"]
 LOOP = 'while :; do echo "$LEADERQ_TERM_NUMBER works" >>"$0"; sleep 0.01; done'
 POLITE = """
@@ -105,26 +103,6 @@ def test_a_shell_loop_moves_with_the_leadership_and_back(lead, operator, journal
     assert_one_after_the_other(journal)
     assert a.alive
     assert b.alive
-
-
-def test_a_java_program_has_its_last_word_before_its_successor_begins(lead, operator, journal):
-    java = str(find_java().program)
-    program = [java, "-Xshare:auto", "-XX:TieredStopAtLevel=1", str(CAREERS / "Reports.java")]
-    if (
-        subprocess.run([java, "--list-modules"], capture_output=True).stdout.find(b"jdk.compiler")
-        < 0
-    ):
-        pytest.skip("this Java runs no source files: it has no compiler")
-    lead(*program, str(journal), id="a")
-    eventually(lambda: lines(journal, "1 works"))
-    b = lead(*program, str(journal), id="b")
-    operator.transfer("b", timeout_s=60 * patience())
-    eventually(lambda: lines(journal, "2 works"))
-    b.terminate()
-    assert b.wait() == 0
-    assert lines(journal, "1 last") == ["1 last"]
-    assert lines(journal, "2 last") == ["2 last"]
-    assert_one_after_the_other(journal)
 
 
 def test_sigterm_reaches_the_command_once_and_it_is_waited_for(lead, journal):
