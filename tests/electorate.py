@@ -61,6 +61,11 @@ class Electorate:
         """The events of class ``kind`` that candidate ``id`` has published."""
         return [one for one in self.events if isinstance(one, kind) and one.candidate == id]
 
+    def lead(self, candidate: Candidate) -> OpenTerm:
+        """Let ``candidate`` stand, and return the term that it wins."""
+        candidate.stand()
+        return term_of(candidate)
+
     def wait_in_line(self, candidate: Candidate) -> None:
         """Let ``candidate`` stand, and return when it waits for another one, which it watches."""
         before = len(self.told(Standing, candidate.id))

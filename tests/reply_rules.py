@@ -1,4 +1,4 @@
-"""Rules for a fault proxy before ZooKeeper: requests lost, replies held, answers from the past."""
+"""A rule for a fault proxy before ZooKeeper: replies that are held."""
 
 from __future__ import annotations
 
@@ -50,20 +50,6 @@ def at_every_point(
     raise AssertionError
 
 
-class LoseRequests(Rule):
-    """Loses every request that ``is_wanted`` is true of, and ends its connection.
-
-    The server never hears of them. The first frame of a connection counts as one: it opens a
-    session, or takes one up.
-    """
-
-    def __init__(self, is_wanted: FrameTest) -> None:
-        self._is_wanted = is_wanted
-
-    def request(self, connection: object, body: bytes) -> LaneDecision | bytes:
-        return LaneDecision.LOSE_AND_CUT if self._is_wanted(body) else LaneDecision.PASS
-
-
 class HoldRepliesTo(Rule):
     """Holds the replies to all requests that ``is_wanted`` is true of, as a server without its
     quorum does to writes.
@@ -87,30 +73,3 @@ class HoldRepliesTo(Rule):
             self._holding.add(connection)
         is_held = connection in self._holding and body[:1] < b"\x80"
         return LaneDecision.HOLD if is_held else LaneDecision.PASS
-
-
-class AnswerFromThePast(Rule):
-    """Answers the second request that ``is_wanted`` is true of as the first one was answered, once:
-    so a server that lags behind the others answers reads.
-    """
-
-    def __init__(self, is_wanted: FrameTest) -> None:
-        self._is_wanted = is_wanted
-        self._seen: list[tuple[object, bytes]] = []  # the first and the second
-        self._past: bytes | None = None
-
-    def request(self, connection: object, body: bytes) -> LaneDecision | bytes:
-        # The second is the first one after the answer to the first.
-        if len(self._seen) < 2 and self._is_wanted(body):
-            kept = self._seen if self._past is not None else []
-            self._seen = [*kept, (connection, body[:4])]
-        return LaneDecision.PASS
-
-    def reply(self, connection: object, body: bytes) -> LaneDecision | bytes:
-        reply = (connection, body[:4])
-        if self._past is None and self._seen == [reply]:
-            self._past = body
-        elif self._seen[1:] == [reply] and self._past is not None:
-            self._seen.append(reply)  # that is all
-            return body[:4] + self._past[4:]
-        return LaneDecision.PASS

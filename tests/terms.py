@@ -1,4 +1,4 @@
-"""Terms that are open, for tests that need one and no election."""
+"""Terms without an election."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ from leaderq.clock import now_s
 from leaderq.term import OpenTerm
 
 
-def a_term(number: int = 7, *, lasts_s: float = 60.0, **more: Any) -> OpenTerm:
-    """Its writes are carried out by nobody, unless ``write`` is given."""
-    return OpenTerm(
-        **{
-            "number": number,
-            "id": f"t{number}",
-            "career": "c",
-            "candidate": "a",
-            "deadline": now_s() + lasts_s,
-            "write": lambda _term, operations: list(operations),
-            **more,
-        }
-    )
+def open_term(number: int = 1, *, lasts_s: float = 60.0, **fields: Any) -> OpenTerm:
+    """A term of candidate ``a`` of the career ``c``, whose writes come back as they are."""
+    made: dict[str, Any] = {
+        "id": "n",
+        "career": "c",
+        "candidate": "a",
+        "deadline": now_s() + lasts_s,
+    }
+    return OpenTerm(number=number, **{**made, "write": lambda _, ops: [*ops], **fields})

@@ -62,21 +62,23 @@ def history(tmp_path: Path) -> History:
 
 
 @pytest.fixture
-def start(history: History, znode_root: str, fault_proxy: Any) -> Iterator[Start]:
+def start(
+    history: History, znode_root: str, zookeeper_server: Any, fault_proxy: Any
+) -> Iterator[Start]:
     """Start a candidate of a career in ``careers/``; all are stopped after the test, and before the
     proxies they go through.
     """
     started: list[CandidateProcess] = []
 
-    def begin(target: str, *, id: str, zookeeper: str, **options: Any) -> CandidateProcess:
+    def begin(target: str, *, id: str, **options: Any) -> CandidateProcess:
         arguments = ["--root", znode_root, "--cool-off-s", "0.2", *options.pop("arguments", [])]
         environment = {"HISTORY": str(history.path), **options.pop("environment", {})}
         # leaders are to go when a test wants it, not when a machine stalls
         options.setdefault("session_timeout_s", 15)
+        options.setdefault("zookeeper", zookeeper_server.address)
         candidate = CandidateProcess(
             target,
             id=id,
-            zookeeper=zookeeper,
             cwd=CAREERS,
             arguments=arguments,
             environment=environment,

@@ -8,25 +8,18 @@ def _tests(*names: str) -> tuple[str, ...]:
 
 
 MODULES: dict[str, tuple[str, ...]] = {
-    "leaderq.election.decision": _tests(
-        "election/test_decision.py", "election/test_decision_rows.py"
-    ),
+    "leaderq.election.decision": _tests("election/test_decision.py"),
     "leaderq.election.layout": _tests(
         "election/test_layout.py", "election/test_layout_details.py", "election/test_records.py"
     ),
     "leaderq.term": _tests("test_term.py", "test_term_clock.py"),
     "leaderq.zookeeper.wire": _tests(
         "zookeeper/test_wire.py",
-        "zookeeper/test_wire_numbers.py",
         "zookeeper/test_translation.py",
         "zookeeper/test_answers.py",
     ),
-    "leaderq.zookeeper.paths": _tests(
-        "zookeeper/test_paths.py", "zookeeper/test_address.py", "zookeeper/test_wire_numbers.py"
-    ),
-    "leaderq.zookeeper.watching": _tests(
-        "zookeeper/test_watches_kept.py", "zookeeper/test_persistent_watches.py"
-    ),
+    "leaderq.zookeeper.paths": _tests("zookeeper/test_paths.py", "zookeeper/test_address.py"),
+    "leaderq.zookeeper.watching": _tests("zookeeper/test_persistent_watches.py"),
     "leaderq.dyno.transitions": _tests(
         "dyno/test_messages_as_bytes.py", "dyno/test_dyno_names_and_transitions.py"
     ),
@@ -72,9 +65,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.producing.account": _tests("producing/test_account.py"),
     "leaderq.producing.journal.records": _tests("producing/journal/test_record_bytes.py"),
     "leaderq.producing.journal.policy": _tests("producing/journal/test_policy_values.py"),
-    "leaderq.running.supervision": _tests(
-        "running/test_supervision_details.py", "running/test_cool_off.py", "running/test_budgets.py"
-    ),
+    "leaderq.running.supervision": _tests("running/test_supervision_details.py"),
     "leaderq.arguments": _tests("test_arguments.py"),
     "leaderq.config.kinds": _tests("config/test_kinds_of_values.py"),
 }

@@ -6,15 +6,14 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
+from terms import open_term
 
 from leaderq import LeaderCareer
 from leaderq.career import career_problems, check_career
-from leaderq.clock import now_s
 from leaderq.election import Observer
 from leaderq.errors import ConfigurationError
 from leaderq.events import Event, EventBus
 from leaderq.kafka import KafkaLeaderCareer, dead_letter
-from leaderq.term import OpenTerm
 from leaderq.testing import eventually
 from leaderq.threads import Listeners
 from leaderq.zookeeper import Session
@@ -153,14 +152,7 @@ def test_the_hand_over_has_two_names(name: str) -> None:
     called: list[Any] = []
     kind = type("Right", (Work,), {name: lambda _self, term: called.append(term)})
     check_career(kind)
-    term = OpenTerm(
-        number=1,
-        id="x",
-        career="c",
-        candidate="a",
-        deadline=now_s() + 60,
-        write=lambda _t, ops: [*ops],
-    )
+    term = open_term()
     kind().handOver(term)
     assert called == [term]
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 FACTS = ROOT / "docs" / "design" / "facts.md"
 ROW = re.compile(r"^\| (?:bug )?([KZBFD]?\d+) \|", re.MULTILINE)
@@ -50,15 +48,3 @@ def test_every_number_of_a_list_is_there_once() -> None:
         of_list = [number for number in numbers if number.rstrip("0123456789") == letter]
         assert len(of_list) >= least
         assert of_list == [f"{letter}{number}" for number in range(1, len(of_list) + 1)]
-
-
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [
-        ("see F7, K12 (bug 9)", {"F7", "K12", "9"}),
-        ("bugs 22 and 23; Bugs 1 to 13", {"22", "23", "1", "13"}),
-        ("noqa: F401, UTF8, 0xD1F, CURATOR-45", set()),
-    ],
-)
-def test_a_citation_is_recognised(text: str, numbers: set[str]) -> None:
-    assert cited_in(text) == numbers

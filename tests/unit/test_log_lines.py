@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import leaderq
 
 PRODUCT = Path(leaderq.__file__).parent
@@ -55,25 +53,11 @@ def is_fixed(line: str) -> bool:
     return line in ELSEWHERE or FIXED.fullmatch(line) is not None
 
 
-@pytest.mark.parametrize(
-    ("text", "fixed"),
-    [
-        ('log.warning("item not settled queue=%s item=%s", 1, 2)', True),
-        ('log.log(level, "session over items=%d", 1)', True),
-        ('log.warning("queue %s: the item is lost", 1)', False),
-        ('self._log.error("item lost: %s", 1)', False),
-        ('what = "queue %s is lost"\nlog.info(what, 1)', False),
-    ],
-)
-def test_what_is_a_fixed_phrase(text: str, fixed: bool) -> None:
-    assert {is_fixed(line) for line in lines(text)} == {fixed}
-
-
 def test_every_log_line_is_a_fixed_phrase_with_its_values_behind_it() -> None:
     found = {
-        f"{path.relative_to(PRODUCT)}: {line}"
+        f"{path.relative_to(PRODUCT)}: {line}": is_fixed(line)
         for path in PRODUCT.rglob("*.py")
         for line in lines(path.read_text())
-        if not is_fixed(line)
     }
-    assert found == set()
+    assert len(found) > 100
+    assert [line for line, fixed in found.items() if not fixed] == []

@@ -35,8 +35,7 @@ PROMISES = {
     "host or network lost": [
         f"{LIVES}host_lost_and_the_next_follows_within_its_time",
         f"{LIVES}network_lost_and_nobody_works_beside_the_next",
-        f"{CHANGES}a_leader_behind_a_black_hole_deposes_itself_before_the_next_one_leads"
-        "[recorder:Recorder]",
+        f"{CHANGES}a_leader_behind_a_black_hole_deposes_itself_before_the_next_one_leads",
         f"{CHANGES}without_a_guardian_the_session_times_out_and_the_next_leads",
     ],
     "leader frozen, then resumed": [

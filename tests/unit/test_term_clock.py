@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from terms import open_term
 
 from leaderq import clock
 from leaderq.errors import Deposed
@@ -23,15 +24,8 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def a_term(deadline: float = 110.0, **options: Any) -> OpenTerm:
-    return OpenTerm(
-        number=7,
-        id="z",
-        career="c",
-        candidate="a",
-        deadline=deadline,
-        write=lambda term, ops: [term.number, *ops],
-        **options,
-    )
+    options = {"id": "z", "write": lambda term, ops: [term.number, *ops], **options}
+    return open_term(7, deadline=deadline, **options)
 
 
 def is_on(term: OpenTerm) -> bool:
@@ -58,7 +52,10 @@ def test_a_term_is_over_at_its_deadline_and_not_before(at: Clock) -> None:
     assert term.remaining_s() == pytest.approx(0.01)
     at.now = 110.0
     assert term.remaining_s() == 0.0
-    assert not is_on(term)
+    with pytest.raises(Deposed) as deposed:
+        term.check()
+    assert (deposed.value.term, deposed.value.reason) == (7, Reason.LEASE)
+    assert term.ending.is_set()
 
 
 def test_a_term_that_was_believed_over_stays_over(at: Clock) -> None:
@@ -102,6 +99,7 @@ def test_a_wait_ends_at_the_deadline_with_the_term_over(
     assert term.wait(0.5)
     assert (waited, at.now) == ([4.0, 0.5], 104.5)
     assert term.wait(0.0)
+    assert term.wait(0.5)
     assert not term.wait(50.0)
     assert (waited, at.now) == ([4.0, 0.5, 5.5], 110.0)
     assert (term.reason, is_on(term)) == (Reason.LEASE, False)
@@ -132,6 +130,8 @@ def test_a_career_that_is_finished_is_so_however_its_term_ends(at: Clock) -> Non
     assert (term.is_finished, term.reason, is_on(term)) == (True, Reason.FINISHED, True)
     term.close()
     assert (term.reason, is_on(term)) == (Reason.FINISHED, False)
+    with pytest.raises(Deposed):
+        term.write([])
 
 
 def test_what_is_over_does_not_begin_to_end(at: Clock) -> None:
@@ -162,7 +162,7 @@ def test_the_first_reason_counts_until_the_term_is_lost(at: Clock) -> None:
     assert term.reason is Reason.FENCED
     term.wind_up(Reason.SESSION)
     assert term.reason is Reason.FENCED
-    with pytest.raises(Deposed) as deposed:
+    with pytest.raises(Deposed, match="a newer leader has fenced it") as deposed:
         term.write([])
     assert (deposed.value.term, deposed.value.reason) == (7, Reason.FENCED)
 

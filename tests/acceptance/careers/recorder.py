@@ -63,16 +63,6 @@ class Recorder(LeaderCareer):
         self.note("handOver", term, reason=term.reason.value if term.reason else None)
 
 
-class Busy(Recorder):
-    """Keeps its connection busy, so that kazoo never looks whether anybody answers."""
-
-    name = "recorder"
-
-    def execute(self, term: Term) -> None:
-        self.session.exists_async("/")
-        super().execute(term)
-
-
 class Stubborn(Recorder):
     """Neither looks at its term nor comes back when it ends."""
 

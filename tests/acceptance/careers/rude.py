@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -35,8 +34,6 @@ FORK_TWICE = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): o
 
 _history = os.open(HISTORY, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
-if "RUDE_PORT" in os.environ:
-    LISTENER = socket.create_server(("127.0.0.1", int(os.environ["RUDE_PORT"])))
 if "RUDE_IMPORT" in os.environ:
     raise {"error": RuntimeError, "exit": SystemExit}[os.environ["RUDE_IMPORT"]]("no such table")
 
@@ -177,13 +174,3 @@ class Unprivileged(TinyUnits):
 
     def prepare(self) -> None:
         os.setuid(NOBODY)
-
-
-class Failing(Rude):
-    """Every unit raises until told to go."""
-
-    def unit(self, term: Term) -> None:
-        if not GO.exists():
-            raise RuntimeError("no ink in the pen")
-        note("effect", term.number)
-        time.sleep(STEP_S)

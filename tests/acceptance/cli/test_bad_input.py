@@ -36,18 +36,7 @@ def assert_refused(
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("billing", "names no class"),
-        (
-            "biling:AdBilling",
-            (
-                "module 'biling' was not found in {folder} nor where Python looks; did you mean"
-                " 'billing'?"
-            ),
-        ),
         ("billing:AdBiling", "has no 'AdBiling'; did you mean 'AdBilling'?"),
-        ("billing:LeaderCareer", "it still needs execute"),
-        ("json:loads", "is a function, not a class"),
-        ("json:JSONDecoder", "is not a career; make it a subclass of leaderq.LeaderCareer"),
         (
             "billing:Unmade",
             "its constructor raised RuntimeError: no such table ({folder}/billing.py:14)",
@@ -55,9 +44,9 @@ def assert_refused(
     ],
 )
 def test_a_class_that_cannot_lead_is_refused(shell, folder, target, said):
-    assert_refused(
-        shell("run", target, zookeeper=NOBODY), 2, repr(target), said.format(folder=folder)
-    )
+    """The many ways to be wrong: tests/unit/cli/test_career_loading.py."""
+    done = shell("run", target, zookeeper=NOBODY)
+    assert_refused(done, 2, repr(target), said.format(folder=folder))
 
 
 @pytest.mark.parametrize(
@@ -111,6 +100,12 @@ def test_what_a_kafka_career_declares_is_checked_before_anything_is_connected_to
     run = ("run", "declared:Wrong", "declared:Late", "--connect-timeout-s", "60")
     done = shell(*run, "--no-guardian", zookeeper=silent_address)
     assert_refused(done, 2, "'topics' of Wrong is empty", "offsets='file'", "max_records", lines=3)
+
+
+def test_a_port_in_use_is_told_before_it_stands(shell, zookeeper_server, silent_address):
+    done = shell("run", "billing:AdBilling", "--http", silent_address, zookeeper=NOBODY)
+    assert done.returncode == 2
+    assert f"error: http: '{silent_address}' cannot be listened on: Address already" in done.stderr
 
 
 def test_a_malformed_file_is_refused_with_its_line(shell, folder):

@@ -111,20 +111,6 @@ def test_work_is_paused_and_resumed_without_a_change_of_leader(
     assert (view["leader"], view["term"], view["paused"]) == ("a", 1, False)
 
 
-def test_each_change_of_stage_is_one_line_with_event_career_candidate_and_term(stand, folder):
-    candidate = stand("a")
-    candidate.wait_for("stage_began", stage="execution")
-    candidate.terminate()
-    assert candidate.wait() == 0
-    seen = [
-        (line["career"], line["candidate"], line["term"], line["stage"])
-        for line in candidate.said("stage_began")
-    ]
-    assert seen == [
-        ("ad-billing", "a", 1, stage) for stage in ("inauguration", "execution", "hand-over")
-    ]
-
-
 def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(
     folder, environment, root, zookeeper_server
 ):

@@ -93,18 +93,3 @@ def test_wrong_credentials_for_kafka_are_said_and_nothing_secret_is_shown(
     assert guarded_kafka.address_of("GUARDED") in last_line(done)
     assert "check user, password" in last_line(done)
     assert "wrong-secret" not in done.stderr
-
-
-def test_an_unreachable_kafka_is_named_within_the_connect_timeout(
-    shell, zookeeper_server, drain, root
-):
-    done = shell(
-        "run",
-        drain,
-        zookeeper=zookeeper_server.address,
-        kafka="127.0.0.1:1",
-        root=root,
-        connect_timeout_s="6",
-    )
-    assert done.returncode == 3, done.stderr
-    assert "127.0.0.1:1" in last_line(done)

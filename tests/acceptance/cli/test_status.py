@@ -4,23 +4,18 @@ term, and what is none.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from leaderq import Session, connect
+from leaderq import Session
 from leaderq.election.layout import Layout
 from leaderq.kafka.consuming.report import DrainReport, PartitionLag, encode
 
 Say = Callable[..., None]
-
-
-@pytest.fixture
-def session(zookeeper_server: Any) -> Iterator[Session]:
-    with connect(zookeeper_server.address) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -73,39 +68,40 @@ def drain_cells(done: Any) -> list[str]:
 def test_lag_rate_and_time_to_catch_up_stand_behind_the_other_columns(
     say: Say, status: Any
 ) -> None:
-    say()
-    done = status()
-    assert done.stdout.split("\n")[0].split() == [
-        *("CAREER", "LEADER", "TERM", "STAGE", "SINCE", "HOST", "PID", "CANDIDATES"),
-        *("LAG", "RATE", "CATCH-UP"),
-    ]
-    assert drain_cells(done) == ["120", "40/s", "6 s"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "cells"),
-    [
+    """What is not known, or will not come, is said."""
+    done = {"t-0": PartitionLag(7, 7, 0)}
+    tables: list[tuple[dict[str, Any], list[str]]] = [
+        ({}, ["120", "40/s", "6 s"]),
         ({"rate_per_s": 5.25, "catch_up_s": None}, ["120", "5.2/s", "not at this rate"]),
         ({"rate_per_s": None, "catch_up_s": None}, ["120", "-", "-"]),
         ({"rate_per_s": 9000.0, "catch_up_s": None}, ["120", "9000/s", "keeps up"]),
-        (
-            {"partitions": {"t-0": PartitionLag(7, 7, 0)}, "rate_per_s": 0.0, "catch_up_s": 0.0},
-            ["0", "0.0/s", "keeps up"],
-        ),
+        ({"partitions": done, "rate_per_s": 0.0, "catch_up_s": 0.0}, ["0", "0.0/s", "keeps up"]),
         ({"catch_up_s": 7265.0}, ["120", "40/s", "2 h 1 m"]),
         ({"held_up": "t-9@5: OSError: away"}, ["120", "40/s", "held up"]),
-    ],
-)
-def test_what_is_not_known_or_will_not_come_is_said(
-    say: Say, status: Any, fields: dict[str, Any], cells: list[str]
+    ]
+    for fields, cells in tables:
+        say(**fields)
+        assert drain_cells(status()) == cells
+    assert status().stdout.split("\n")[0].split() == [
+        *("CAREER", "LEADER", "TERM", "STAGE", "SINCE", "HOST", "PID", "CANDIDATES"),
+        *("LAG", "RATE", "CATCH-UP"),
+    ]
+    rows = [line.split() for line in status("--partitions").stdout.splitlines()[1:]]
+    assert [(row[1], row[3]) for row in rows] == [("t-9", "125"), ("t-10", "10")]
+
+
+def test_a_report_of_nobody_is_old_and_what_is_none_is_named_and_hides_nothing_else(
+    say: Say, status: Any, leader: Any
 ) -> None:
-    say(**fields)
-    assert drain_cells(status()) == cells
-
-
-def test_what_is_no_report_is_named_and_hides_nothing_else(say: Say, status: Any) -> None:
     say(b"not a report")
     done = status()
     assert done.stdout.splitlines()[1].split()[:2] == ["ad-billing", "a"]
     assert "ad-billing/progress holds b'not a report'" in done.stderr
     assert "Traceback" not in done.stderr
+    say()
+    (view,) = map(json.loads, status("--json").stdout.splitlines())
+    assert (view["drain"]["fresh"], view["drain"]["lag"]) == (True, 120)
+    leader.terminate()
+    assert leader.wait() == 0
+    (view,) = map(json.loads, status("--json").stdout.splitlines())
+    assert (view["leader"], view["drain"]["fresh"]) == (None, False)

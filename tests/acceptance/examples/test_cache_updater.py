@@ -43,16 +43,3 @@ def test_the_cache_updater_does_what_its_readme_says(reader: Read) -> None:
         )
         assert int(said[1]) + int(said[2]) == 400
         assert terminal.ended() == 0
-
-
-def test_a_log_that_cannot_be_used_is_named(reader: Read, tmp_path: Path) -> None:
-    empty = tmp_path / "empty.log"
-    empty.touch()
-    for command, said in (
-        (f"python refresh.py {tmp_path}/nowhere", "nowhere cannot be read"),
-        (f"python refresh.py {empty}", "holds no line of an access log"),
-    ):
-        terminal = reader(FOLDER).opens(command)
-        assert terminal.ended() == 2
-        assert said in terminal.printed
-        assert "Traceback" not in terminal.printed

@@ -79,11 +79,11 @@ class Contender(CandidateProcess):
         pids = dict.fromkeys(line["pid"] for line in self.history())
         return [pid for pid in pids if self.is_ours(pid)]
 
-    def clear_away(self, *, politely: bool = True) -> None:
+    def clear_away(self) -> None:
         """End every process of it, and its proxy."""
         Path(f"{self.path}.over").touch()
         with suppress(OSError):
-            if politely and self.alive and not self.said("worker_overdue"):
+            if self.alive and not self.said("worker_overdue"):
                 os.kill(self.pid, signal.SIGCONT)
                 self.signal_worker(signal.SIGCONT)
                 self.proxy.heal()
@@ -136,10 +136,6 @@ class Change:
     """What one change left behind."""
 
     kind: Kind
-    latest_s: float | None = None
-    effects: int = 0
-    begun: int = 0
-    late: int = 0
     complaints: list[str] = field(default_factory=list)
 
 
@@ -213,7 +209,7 @@ class Contest:
             since_s = now_s()
         return self.look(leader, successor, since_s)
 
-    def look(self, leader: Contender, successor: Contender, since_s: float = 0.0) -> Change:
+    def look(self, leader: Contender, successor: Contender, since_s: float) -> Change:
         """What ``leader``, which was one, left behind; see :class:`Kind`."""
         change = Change(self.kind)
         self._await_end(leader, change)
@@ -271,26 +267,19 @@ class Contest:
         change.complaints += [f"left running: {', '.join(sorted(names))}"] if left else []
 
     def _judge(
-        self,
-        leader: Contender,
-        successor: Contender,
-        since_s: float,
-        change: Change,
+        self, leader: Contender, successor: Contender, since_s: float, change: Change
     ) -> None:
         first = eventually(lambda: successor.history("inaugurate"))[0]
         after = leader.history("begin", "effect", since_s=first["at"])
         effects = [line["at"] for line in after if line["term"] < first["term"]]
         from_s = first["at"] if self.kind.within_s is None else since_s
-        change.effects = len(effects)
-        change.latest_s = max(effects) - from_s if effects else None
-        change.begun = sum(line["what"] == "begin" for line in after)
-        change.late = sum(at - from_s > (self.kind.within_s or 0.0) for at in effects)
+        begun = sum(line["what"] == "begin" for line in after)
+        late_s = [at - from_s for at in effects if at - from_s > (self.kind.within_s or 0.0)]
         # Nothing stops a unit that was frozen between the look at the clock and its first line.
-        if change.begun > (self.kind.undo is not None):
-            change.complaints.append(f"{change.begun} units begun")
-        if change.late:
-            last = f"{change.latest_s:.3f}"
-            change.complaints.append(f"{change.late} effects, the last {last} s late")
+        if begun > (self.kind.undo is not None):
+            change.complaints.append(f"{begun} units begun")
+        if late_s:
+            change.complaints.append(f"{len(late_s)} effects, the last {max(late_s):.3f} s late")
 
 
 def run_all(kinds: Sequence[Kind], *, server: str, root: str, folder: Path) -> list[Change]:

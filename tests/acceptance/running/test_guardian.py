@@ -11,13 +11,10 @@ from typing import Any
 
 import pytest
 
-from leaderq.election import Operator
 from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
 
 TINY = "rude:TinyUnits"
-TERMS = 150
-"""Each is several reports; a socket's buffer holds some 280."""
 
 
 def leading(candidate, **more):
@@ -40,48 +37,25 @@ def works_on(history, what: str = "begin", **who) -> None:
 @pytest.mark.parametrize("raised", ["error", "exit"])
 def test_what_the_users_module_raises_is_said_once_and_is_bad_usage(
     start,
-    zookeeper_server,
     raised,
 ):
-    a = start(TINY, id="a", zookeeper=zookeeper_server.address, environment={"RUDE_IMPORT": raised})
+    a = start(TINY, id="a", environment={"RUDE_IMPORT": raised})
     assert a.wait() == 2
     assert sum("no such table" in line["message"] for line in a.lines) == 1
 
 
-def test_a_hang_up_is_a_request_to_stop(start, zookeeper_server, history):
+def test_a_hang_up_is_a_request_to_stop(start, history):
     # Whoever runs the tests may ignore SIGHUP, and what they start would, too.
     under = ["env", "--default-signal=HUP"]
-    a = start(TINY, id="a", zookeeper=zookeeper_server.address, under=under)
+    a = start(TINY, id="a", under=under)
     leading(a)
-    b = start(TINY, id="b", zookeeper=zookeeper_server.address)
+    b = start(TINY, id="b")
     b.wait_for("standing")
     os.kill(a.pid, signal.SIGHUP)
     assert a.wait() == 0
     assert history.lines("handOver", reason="withdrawn")
     leading(b)
     assert history.lines("inaugurate", term=2)[0]["unclean"] is False
-
-
-def test_a_guardian_that_reads_nothing_holds_up_neither_the_worker_nor_its_hand_over(
-    start,
-    zookeeper_server,
-    history,
-):
-    again = ["--cool-off-s", "0", "--max-failures", "1000"]
-    a = start("rude:Failing", id="a", zookeeper=zookeeper_server.address, arguments=again)
-    leading(a)
-    worker = a.worker_pid
-    freeze(a.pid)
-    try:
-        eventually(lambda: a.said("term_began")[-1]["term"] > TERMS, timeout_s=60)
-        history.path.with_name(f"{history.path.name}.go").touch()
-        works_on(history)
-        os.kill(worker, signal.SIGTERM)
-        eventually(lambda: is_gone(worker))
-    finally:
-        os.kill(a.pid, signal.SIGCONT)
-    assert a.wait() == 0
-    assert history.lines("handOver", reason="withdrawn")
 
 
 def test_a_log_that_nobody_reads_keeps_no_guardian_from_ending_its_worker(
@@ -101,7 +75,7 @@ def test_a_log_that_nobody_reads_keeps_no_guardian_from_ending_its_worker(
         options = {"session_timeout_s": 4, "under": under}
         a = start("rude:LongUnits", id="a", zookeeper=proxy.address, **options)
         eventually(lambda: history.lines("begin"))
-        b = start(TINY, id="b", zookeeper=zookeeper_server.address, session_timeout_s=4)
+        b = start(TINY, id="b", session_timeout_s=4)
         b.wait_for("standing")
         fill(writing)
         proxy.black_hole()
@@ -132,7 +106,7 @@ def test_a_session_that_its_worker_could_not_close_is_closed_by_the_guardian(
     proxy = fault_proxy(zookeeper_server.address)
     a = start(TINY, id="a", zookeeper=proxy.address, session_timeout_s=60)
     leading(a)
-    b = start(TINY, id="b", zookeeper=zookeeper_server.address, session_timeout_s=60)
+    b = start(TINY, id="b", session_timeout_s=60)
     b.wait_for("standing")
     worker = a.worker_pid
     proxy.black_hole()
@@ -144,11 +118,9 @@ def test_a_session_that_its_worker_could_not_close_is_closed_by_the_guardian(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
-def test_a_worker_that_its_guardian_may_not_signal_is_asked_to_leave_in_another_way(
-    start, zookeeper_server, history
-):
+def test_a_worker_that_its_guardian_may_not_signal_is_asked_to_leave_in_another_way(start, history):
     powerless = ["setpriv", "--bounding-set=-kill", "--inh-caps=-kill"]
-    a = start("rude:Unprivileged", id="a", zookeeper=zookeeper_server.address, under=powerless)
+    a = start("rude:Unprivileged", id="a", under=powerless)
     leading(a)
     a.terminate()
     assert a.wait() == 0
@@ -160,11 +132,11 @@ def test_a_worker_that_its_guardian_may_not_signal_is_asked_to_leave_in_another_
 
 
 @pytest.fixture
-def writers(start, zookeeper_server, history) -> Iterator[Callable[..., tuple[Any, Any]]]:
+def writers(start, history) -> Iterator[Callable[..., tuple[Any, Any]]]:
     """Start a leader of a career whose processes all work for term 1, and its successor."""
 
     def begin(career: str, *working: str, **options: Any) -> tuple[Any, Any]:
-        options = {"zookeeper": zookeeper_server.address, "session_timeout_s": 6, **options}
+        options = {"session_timeout_s": 6, **options}
         a = start(f"rude:{career}", id="a", **options)
         eventually(lambda: {line["by"] for line in history.lines("effect")}.issuperset(working))
         b = start(TINY, id="b", **options)
@@ -186,21 +158,6 @@ def late(history) -> list[str]:
 STARTED = ("subprocess", "multiprocessing", "daemon")
 
 
-def test_what_was_started_in_a_term_ends_with_it(writers, history, zookeeper, znode_root):
-    a, b = writers("LeavingChildren", *STARTED)
-    Operator(zookeeper, "rude", root=znode_root).step_down(timeout_s=60)
-    leading(b)
-    assert late(history) == []
-    assert a.alive
-
-
-def test_what_a_killed_worker_has_started_is_gone_before_the_next_one_leads(writers, history):
-    a, b = writers("LeavingChildren", *STARTED)
-    a.signal_worker(signal.SIGKILL)
-    leading(b)
-    assert late(history) == []
-
-
 def test_what_a_stopped_worker_has_started_is_gone_before_the_next_one_leads(writers, history):
     a, b = writers("LeavingChildren", *STARTED)
     freeze(a.worker_pid)
@@ -217,6 +174,3 @@ def test_what_a_worker_has_started_is_gone_when_it_leaves_without_a_guardian(wri
     a.process.kill()
     leading(b)
     assert late(history) == []
-
-
-# ---- SIGTERM once -----------------------------------------------------------------------------

@@ -51,7 +51,6 @@ def test_a_record_that_kills_every_leader_is_set_aside_and_the_work_goes_on(
         return start(
             "killing:Killed",
             id=id,
-            zookeeper=zookeeper_server.address,
             kafka=kafka_broker.address,
             environment={"TOPIC": topic_name},
         )

@@ -1,4 +1,4 @@
-"""``leaderq lead``: commands of several languages as leaders, and what their end means."""
+"""``leaderq lead``: commands as leaders, and what their end means."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ import pytest
 
 from leaderq.election import Operator
 from leaderq.testing import eventually
-from leaderq.testing.java import find_java
 from leaderq.testing.waiting import patience
 
-CAREERS = Path(__file__).parents[1] / "careers"
 SOON = ["--handover-budget-s", "1"]
 LOOP = 'while :; do echo "$LEADERQ_TERM_NUMBER works" >>"$0"; sleep 0.01; done'
 POLITE = """
@@ -42,11 +40,10 @@ def journal(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def lead(start, zookeeper_server):
+def lead(start):
     """Start a candidate that runs a command, and wait until it stands."""
 
     def begin(*command: str, id: str = "a", **options):
-        options = {"zookeeper": zookeeper_server.address, **options}
         candidate = start("commands", id=id, command=command, **options)
         candidate.wait_for("standing")
         return candidate
@@ -108,26 +105,6 @@ def test_a_shell_loop_moves_with_the_leadership_and_back(lead, operator, journal
     assert b.alive
 
 
-def test_a_java_program_has_its_last_word_before_its_successor_begins(lead, operator, journal):
-    java = str(find_java().program)
-    program = [java, "-Xshare:auto", "-XX:TieredStopAtLevel=1", str(CAREERS / "Reports.java")]
-    if (
-        subprocess.run([java, "--list-modules"], capture_output=True).stdout.find(b"jdk.compiler")
-        < 0
-    ):
-        pytest.skip("this Java runs no source files: it has no compiler")
-    lead(*program, str(journal), id="a")
-    eventually(lambda: lines(journal, "1 works"))
-    b = lead(*program, str(journal), id="b")
-    operator.transfer("b", timeout_s=60 * patience())
-    eventually(lambda: lines(journal, "2 works"))
-    b.terminate()
-    assert b.wait() == 0
-    assert lines(journal, "1 last") == ["1 last"]
-    assert lines(journal, "2 last") == ["2 last"]
-    assert_one_after_the_other(journal)
-
-
 def test_sigterm_reaches_the_command_once_and_it_is_waited_for(lead, journal):
     a = lead("sh", "-c", POLITE, str(journal))
     eventually(lambda: lines(journal, "begun"))
@@ -146,22 +123,6 @@ def test_a_daemon_of_a_command_is_dead_before_the_next_one_begins_though_the_gua
     os.kill(a.pid, signal.SIGKILL)
     grows(journal, "2 daemon")
     assert_one_after_the_other(journal)
-
-
-def test_whoever_loses_its_lease_ends_its_deaf_command_and_stands_again(
-    lead, journal, zookeeper_server, fault_proxy
-):
-    proxy = fault_proxy(zookeeper_server.address)
-    budget = ["--handover-budget-s", "3"]  # more than a lost lease leaves
-    options = {"zookeeper": proxy.address, "session_timeout_s": 6, "arguments": budget}
-    a = lead("sh", "-c", DAEMON, str(journal), **options)
-    grows(journal, "1 daemon")
-    proxy.black_hole()
-    a.wait_for("term_ending", reason="lease")
-    eventually(lambda: not processes_of(journal))
-    proxy.heal()
-    grows(journal, "2 daemon")
-    assert a.alive
 
 
 def test_what_a_command_leaves_running_when_it_ends_is_dead_when_its_leader_is(lead, journal):

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +20,11 @@ from changes import (
     Contest,
     Kind,
     run_all,
-    shares,
 )
 
 from leaderq.election import Operator
 from leaderq.election.layout import Layout, in_line
-from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze as freeze_processes
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Credentials, connect, end_session
@@ -41,41 +36,9 @@ AT_ONCE_S = SESSION_TIMEOUT_S / 3
 KILLED = (1,)
 PATIENT = 180 + 90 * CHANGES
 SOON = ("--handover-budget-s", "1")
-ALICE = ("--zookeeper-auth", "sasl", "--zookeeper-user", "alice")
-JAAS = """
-Server {{
-    org.apache.zookeeper.server.auth.DigestLoginModule required
-    user_alice="{}";
-}};
-"""
 
 
-@pytest.fixture(scope="module")
-def table(request: pytest.FixtureRequest) -> Iterator[list[Change]]:
-    """All changes of this run, printed at its end."""
-    changes: list[Change] = []
-    yield changes
-    terminal = request.config.pluginmanager.getplugin("terminalreporter")
-    if terminal is None or not changes:
-        return
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        terminal.write_line("\n" + "\n".join(rows(changes)))
-
-
-def rows(changes: list[Change]) -> Iterator[str]:
-    heads = ("kind", "changes", "effects after", "units begun", "latest effect", "violations")
-    yield "{:42} {:>7} {:>13} {:>11} {:>13} {:>10}".format(*heads)
-    for kind in dict.fromkeys(change.kind for change in changes):
-        found = [change for change in changes if change.kind is kind]
-        seen = [change.latest_s for change in found if change.latest_s is not None]
-        latest = f"{max(seen) * 1000:.0f} ms" if seen else "-"
-        effects, begun = sum(each.effects for each in found), sum(each.begun for each in found)
-        bad = sum(bool(each.complaints) for each in found)
-        yield f"{kind.name:42} {len(found):7} {effects:13} {begun:11} {latest:>13} {bad:10}"
-
-
-def verdict(changes: list[Change], table: list[Change]) -> None:
-    table += changes
+def verdict(changes: list[Change]) -> None:
     bad = [change for change in changes if change.complaints]
     if bad:
         found = [f"{change.kind.name}: {'; '.join(change.complaints)}" for change in bad]
@@ -177,13 +140,13 @@ def close_session(contest: Contest, leader: Contender) -> None:
 
 
 @pytest.fixture(params=["some", "all"])
-def change_leaders(request, zookeeper_server, znode_root, tmp_path, table):
+def change_leaders(request, zookeeper_server, znode_root, tmp_path):
     """Do changes of these kinds, or of every fourth, and fail if one left what it must not."""
 
     def change(*kinds: Kind) -> None:
         server = zookeeper_server.address
         kinds = kinds if request.param == "all" else kinds[::4]
-        verdict(run_all(kinds, server=server, root=znode_root, folder=tmp_path), table)
+        verdict(run_all(kinds, server=server, root=znode_root, folder=tmp_path))
 
     return change
 
@@ -270,64 +233,3 @@ def test_a_command_is_dead_with_all_it_has_started_before_its_successors_command
         Kind("command, freeze of the worker", "Command", freeze_worker, undo=thaw),
         Kind("command, znode deleted", "Command", delete_znode, **taken_away),
     )
-
-
-# ---- a login that is refused ----------------------------------------------------------------
-
-
-def nothing(_contest: Contest, _leader: Contender) -> None:
-    """The server is the same for all contests, and what is done is done to it."""
-
-
-@pytest.mark.timeout(PATIENT)
-def test_a_refused_login_ends_the_term_in_time_and_nobody_who_waits_breaks_down(
-    znode_root,
-    tmp_path,
-    table,
-):
-    """The password is changed, and changed back: both times those who know the right one lead."""
-    kinds = [
-        Kind("refused login, a unit of 12 s", "LongUnits", nothing, KILLED, arguments=ALICE),
-        Kind("refused login, units of 1 ms", "TinyUnits", nothing, arguments=ALICE),
-    ]
-    with (
-        ZooKeeperServer(jaas=JAAS.format("one")) as server,
-        ExitStack() as stack,
-        ThreadPoolExecutor() as pool,
-    ):
-        contests = []
-        for kind in kinds:
-            for number, _ in enumerate(shares()):
-                name = f"{kind.career}-{number}"
-                place: Any = {"root": f"{znode_root}-{name}", "folder": tmp_path / name}
-                contests.append(stack.enter_context(Contest(kind, server=server.address, **place)))
-
-        def start(password: str) -> list[Contender]:
-            environment = {"LEADERQ_ZOOKEEPER_PASSWORD": password}
-            return list(pool.map(lambda each: each.start(environment=environment), contests))
-
-        def change(password: str) -> None:
-            for contest, leader in zip(contests, leaders, strict=True):
-                contest.in_the_middle_of_a_unit(leader)
-            server.kill()
-            server.jaas = JAAS.format(password)
-            server.start()
-
-        def end(leaders: list[Contender], successors: list[Contender]) -> list[Contender]:
-            for successor in successors:
-                successor.await_execution()
-            for contest, leader, successor in zip(contests, leaders, successors, strict=True):
-                found.append(contest.look(leader, successor))
-            # With the wrong password none can leave in order.
-            list(pool.map(partial(Contender.clear_away, politely=False), leaders))
-            return successors
-
-        found: list[Change] = []
-        leaders = start("one")
-        for _ in range(-(-max(shares()) // 2)):
-            waiting = start("one")
-            change("two")
-            leaders = end(leaders, start("two"))
-            change("one")
-            leaders = end(leaders, waiting)
-    verdict(found, table)

@@ -104,10 +104,21 @@ def test_those_of_the_file_run_and_answer_by_name_and_together(start, tmp_path):
         "second": False,
         "third": True,
     }
+    first = told["careers"]["first"]
+    assert (first["role"], first["term"]["number"]) == ("leading", 1)
+    assert first["term"]["stage"] == "execution"
     metrics = asked(address, "/metrics")
     if metrics[0] != 501:  # without the extra
         for career, leads in (("first", 1), ("second", 1), ("third", 0)):
             assert f'leaderq_leader{{career="{career}"}} {leads}.0' in metrics[1]
+        units, margin = (
+            float(
+                re.findall(rf'^leaderq_{name}{{career="first"}} (.+)$', metrics[1], re.MULTILINE)[0]
+            )
+            for name in ("units_total", "lease_margin_seconds")
+        )
+        assert units > 0
+        assert margin > 0
     assert "greeting hello" in messages(process)
     process.process.send_signal(signal.SIGTERM)
     assert process.process.wait(60) == ExitCode.FAILED  # of the third

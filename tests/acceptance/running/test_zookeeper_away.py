@@ -16,7 +16,7 @@ def leading(candidate, **more):
 def test_a_restart_within_the_lease_pauses_the_work_and_keeps_the_term(
     start, zookeeper_server, history
 ):
-    a = start(RECORDER, id="a", zookeeper=zookeeper_server.address, session_timeout_s=60)
+    a = start(RECORDER, id="a", session_timeout_s=60)
     leading(a)
     zookeeper_server.kill()
     a.wait_for("work_paused")
@@ -30,7 +30,7 @@ def test_a_restart_within_the_lease_pauses_the_work_and_keeps_the_term(
 def test_without_zookeeper_the_leader_hands_over_at_the_end_of_its_lease_and_leads_again_afterwards(
     start, zookeeper_server, history
 ):
-    a = start(RECORDER, id="a", zookeeper=zookeeper_server.address, session_timeout_s=6)
+    a = start(RECORDER, id="a", session_timeout_s=6)
     leading(a)
     zookeeper_server.kill()
     a.wait_for("work_paused")

@@ -7,22 +7,20 @@ session these have the simulation's own client, not kazoo's.
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from beliefs import is_believed
+from busy import in_use
 from electorate import Electorate
 from electorate import term_of as won
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from leaderq import Candidate, Session
-from leaderq.errors import LeaderqError
+from leaderq import Session
 from leaderq.events import SessionChanged, WorkResumed
-from leaderq.term import OpenTerm, Reason
+from leaderq.term import Reason
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Security, SessionState
 
@@ -41,12 +39,6 @@ def electorate(zookeeper_server, proxy: FaultProxy, znode_root: str) -> Iterator
     yield made
     proxy.heal()
     made.close()
-
-
-def leading(candidate: Candidate) -> OpenTerm:
-    """Let ``candidate`` stand, and return the term that it wins."""
-    candidate.stand()
-    return won(candidate)
 
 
 def suspended(session: Session) -> None:
@@ -86,7 +78,7 @@ def test_bug_07_a_refused_login_ends_no_thread(guarded, znode_root, request) -> 
     request.addfinalizer(electorate.close)
     login = Security(user="alice", password=right, mechanism="DIGEST-MD5")
     a, b = (electorate.candidate(id, security=login, timeout_s=6.0) for id in "ab")
-    term = leading(a)
+    term = electorate.lead(a)
     electorate.wait_in_line(b)
 
     def was_refused(id: str) -> bool:
@@ -101,7 +93,7 @@ def test_bug_07_a_refused_login_ends_no_thread(guarded, znode_root, request) -> 
 
 def test_bug_07_a_refusal_ends_no_thread(electorate, proxy, caplog) -> None:
     a, b = electorate.candidate("a"), electorate.candidate("b", address=proxy.address)
-    term = leading(a)
+    term = electorate.lead(a)
     electorate.wait_in_line(b)
     admin = KazooClient(electorate.address, auth_data=[("digest", "admin:secret")])
     admin.start(timeout=30)
@@ -121,7 +113,7 @@ def test_bug_12_a_session_closed_suspended_ends(electorate, fault_proxy) -> None
     one, other = fault_proxy(electorate.address), fault_proxy(electorate.address)
     both = f"{one.address},{other.address}"
     a = electorate.candidate("a", address=both, timeout_s=LONG_S)
-    leading(a)
+    electorate.lead(a)
     for each in (one, other):
         each.refuse()
     suspended(a.session)
@@ -133,7 +125,7 @@ def test_bug_12_a_session_closed_suspended_ends(electorate, fault_proxy) -> None
 def test_bug_13_a_watch_that_never_fires_is_outwaited(electorate, proxy) -> None:
     a = electorate.candidate("a")
     b = electorate.candidate("b", address=proxy.address, timeout_s=3.0)
-    term = leading(a)
+    term = electorate.lead(a)
     electorate.wait_in_line(b)
     proxy.drop_replies(lambda reply: reply[:4] == b"\xff\xff\xff\xff", cut=False)
     a.conclude(term, Reason.WITHDRAWN, timeout_s=30)
@@ -144,7 +136,7 @@ def test_bug_13_a_watch_that_never_fires_is_outwaited(electorate, proxy) -> None
 
 def test_bug_14_a_listener_that_asks_zookeeper_hangs_nothing(electorate, proxy) -> None:
     a = electorate.candidate("a", address=proxy.address)
-    term = leading(a)
+    term = electorate.lead(a)
     refusals = []
 
     def ask(state: SessionState) -> None:
@@ -181,37 +173,17 @@ def close_while_suspended(session: Session, proxy: FaultProxy) -> None:
 def test_bug_24_a_leaders_znode_goes_with_the_close_of_its_session(electorate, proxy, close):
     a = electorate.candidate("a", address=proxy.address, timeout_s=LONG_S)
     b = electorate.candidate("b")
-    term = leading(a)
+    term = electorate.lead(a)
     electorate.wait_in_line(b)
     close(a.session, proxy)
     assert won(b).unclean  # long before the time-out of 60 s
     assert not is_believed(term)
 
 
-@contextlib.contextmanager
-def in_use(*sessions: Session) -> Iterator[None]:
-    """Ask every few milliseconds, as a busy leader does, and wait for no answer."""
-    stop = threading.Event()
-
-    def run() -> None:
-        while not stop.wait(0.005):
-            for session in sessions:
-                with contextlib.suppress(LeaderqError):
-                    session.exists_async("/")
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-
-
 def test_bug_26_a_busy_connection_is_found_dead(electorate, proxy) -> None:
     a, c = (electorate.candidate(id, address=proxy.address, timeout_s=3.0) for id in "ac")
     b = electorate.candidate("b")
-    term = leading(a)
+    term = electorate.lead(a)
     electorate.wait_in_line(b)
     electorate.wait_in_line(c)
     with in_use(a.session, c.session):

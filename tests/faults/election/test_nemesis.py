@@ -49,7 +49,6 @@ class Drain(KafkaLeaderCareer):
         pass
 """
 CANNOT_RUN = {
-    "nosuch:Drain": "'nosuch:Drain' cannot be imported in .*No module named 'nosuch'",
     "draining:Drian": "'draining:Drian' cannot be imported in .*has no attribute 'Drian'",
     "draining:Drain": "Kafka at '127.0.0.1:1' did not answer",
 }

@@ -4,35 +4,21 @@ crowds and outages do to it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from postgres import SUPERUSER, Database
+from terms import open_term
 
-from leaderq.cli.demo.ad_billing import shared_ledger
 from leaderq.cli.demo.ad_billing.billing import bill_for
 from leaderq.cli.demo.ad_billing.shared_ledger import LedgerAway, SharedLedger
 from leaderq.cli.demo.ad_billing.shared_totals import Totals
-from leaderq.clock import now_s
-from leaderq.errors import Deposed
 from leaderq.kafka.record import Partition, Record
-from leaderq.term import OpenTerm, Reason
+from leaderq.term import OpenTerm
 from leaderq.testing.ports import lease_port
 
 LINE = b'h - - [t] "GET /a HTTP/1.1" 200 100 "-" "-"'
-
-
-def a_term(number: int, candidate: str = "a") -> OpenTerm:
-    return OpenTerm(
-        number=number,
-        id=f"t{number}",
-        career="c",
-        candidate=candidate,
-        deadline=now_s() + 60,
-        write=lambda term, ops: list(ops),
-    )
 
 
 def records(first: int, last: int, partition: int = 0, value: bytes = LINE) -> list[Record]:
@@ -52,17 +38,6 @@ def records(first: int, last: int, partition: int = 0, value: bytes = LINE) -> l
 
 def post(ledger: SharedLedger, rows: list[Record], term: OpenTerm) -> None:
     ledger.post(rows, [bill_for(row) for row in rows], term)
-
-
-@pytest.fixture(autouse=True)
-def _patient_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test that gets no processor for 2 s is not to be taken for a frozen leader."""
-    frozen_for = f"idle_in_transaction_session_timeout={shared_ledger.FROZEN_FOR_MS}"
-    assert frozen_for in shared_ledger._SETTINGS
-    patient = shared_ledger._SETTINGS.replace(
-        frozen_for, "idle_in_transaction_session_timeout=6000"
-    )
-    monkeypatch.setattr(shared_ledger, "_SETTINGS", patient)
 
 
 @pytest.fixture
@@ -94,7 +69,7 @@ def totals(url: str) -> Iterator[Totals]:
 def test_bills_and_offsets_are_stored_together_in_the_order_of_billing(
     a_ledger: Any, totals: Totals
 ) -> None:
-    ledger, term = a_ledger(), a_term(1)
+    ledger, term = a_ledger(), open_term(1)
     assert ledger.take_office(term) == {}
     post(ledger, [*records(0, 3), *records(0, 2, partition=1)], term)
     post(ledger, records(3, 4), term)
@@ -104,36 +79,10 @@ def test_bills_and_offsets_are_stored_together_in_the_order_of_billing(
     ]  # fmt: skip
     assert totals.ends() == {0: 4, 1: 2}
     assert totals.so_far()[0] == 6
-    assert a_ledger().take_office(a_term(2)) == {
+    assert a_ledger().take_office(open_term(2)) == {
         Partition("clicks", 0): 4,
         Partition("clicks", 1): 2,
     }
-
-
-def test_a_zombie_is_refused_whole(a_ledger: Any, totals: Totals) -> None:
-    zombie, old, successor = a_ledger(), a_term(1), a_ledger()
-    zombie.take_office(old)
-    successor.take_office(a_term(2, "b"))
-    with pytest.raises(Deposed):
-        post(zombie, records(0, 3), old)
-    assert old.reason is Reason.FENCED
-    assert list(totals.entries()) == []
-    assert totals.ends() == {}
-
-
-def test_a_leader_frozen_in_mid_transaction_holds_nobody_up_for_long(a_ledger: Any) -> None:
-    zombie, old, successor = a_ledger(), a_term(1), a_ledger()
-    zombie.take_office(old)
-    loaded: list[object] = []
-    thread = threading.Thread(target=lambda: loaded.append(successor.take_office(a_term(2, "b"))))
-    with pytest.raises(Deposed), zombie._offsets.transaction(records(0, 2), old) as cursor:
-        bills = [bill_for(row) for row in records(0, 2)]
-        cursor.execute(shared_ledger._POST, (1, "a", *map(list, zip(*bills, strict=True))))
-        thread.start()
-        thread.join(60)  # the leader does nothing, as if frozen
-        assert loaded == [{}]
-        old.wind_up(Reason.SESSION)
-        cursor.execute("SELECT 1")
 
 
 def test_a_database_that_is_not_there_is_named_without_its_password() -> None:

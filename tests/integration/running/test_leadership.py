@@ -89,19 +89,6 @@ def test_one_block_can_be_entered_again_but_not_twice_at_a_time(session):
         assert term.number == 2
 
 
-def test_a_body_that_never_looks_is_told_afterwards_and_holds_nobody_up(opened, seen, proxy):
-    session = opened(proxy.address, timeout_s=2.0)
-    with session.leadership("c", id="a", timeout_s=WAIT_S) as term:
-        proxy.black_hole()
-        assert led_by_another(opened) == "next"
-        with pytest.raises(Deposed):
-            term.write([])
-        assert not term.wait(WAIT_S)
-        proxy.heal()
-    assert term.reason.deposes
-    session.close()
-
-
 def test_a_loop_goes_on_after_a_resignation_and_ends_when_the_work_is_finished(session, seen):
     numbers = []
     for term in session.terms("c", id="a", cool_off_s=0.0):

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from leaderq import LeaderCareer, Observer, Runner, connect
+from leaderq import LeaderCareer, Runner, connect
 from leaderq.config import Settings
-from leaderq.election import Operator
 from leaderq.events import (
     BudgetMissed,
     CoolingOff,
@@ -19,7 +18,6 @@ from leaderq.events import (
     EventBus,
     StageBegan,
     TermEnding,
-    WorkPaused,
 )
 from leaderq.exits import ExitCode
 from leaderq.running import UnitAbandoned
@@ -184,26 +182,6 @@ def test_an_inauguration_that_overruns_its_budget_ends_the_term(run):
     assert "execute" not in career.calls
 
 
-def test_code_that_does_not_return_makes_the_process_leave_and_releases_nothing(
-    run, session, znode_root
-):
-    class Endless(Counting):
-        def execute(self, term) -> None:
-            self._note("execute")
-            released.wait(120)
-
-    released = threading.Event()
-    left: list[int] = []
-    running = run(Endless(), handover_budget_s=0.2, leave=left.append)
-    executing(running)
-    running.runner.stop()
-    try:
-        assert eventually(lambda: left) == [ExitCode.HANDOVER_MISSED]
-        assert Observer(session, "counting", root=znode_root).view().leader == "a"
-    finally:
-        released.set()
-
-
 def test_a_deposed_leader_has_a_quarter_of_its_time_out_whatever_the_budget(
     often_asked, run, session
 ):
@@ -222,34 +200,6 @@ def test_a_deposed_leader_has_a_quarter_of_its_time_out_whatever_the_budget(
         assert left == [ExitCode.HANDOVER_MISSED]
     finally:
         released.set()
-
-
-def test_an_operators_pause_lets_no_new_unit_begin_and_keeps_the_term(run, session, znode_root):
-    class Units(Counting):
-        units = 0
-
-        def execute(self, term) -> None:
-            self.units += 1
-            term.wait(0.005)
-
-    career = Units()
-    running = run(career)
-    executing(running)
-    operator = Operator(session, "counting", root=znode_root)
-    operator.pause()
-    eventually(lambda: running.seen(WorkPaused))
-    begun = career.units
-    eventually(lambda: _still(career))
-    assert career.units <= begun + 1  # the one that was about to begin when the pause came
-    operator.resume()
-    eventually(lambda: career.units > begun + 1)
-    assert len(running.seen(StageBegan, stage="inauguration")) == 1
-
-
-def _still(career) -> bool:
-    before = career.units
-    time.sleep(0.2)  # the fact waited for is that nothing happens
-    return career.units == before
 
 
 def _line(running: Running, node: str) -> str:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
-from reply_rules import AnswerFromThePast, HoldRepliesTo
 
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.testing.fault_proxy import Direction
@@ -26,13 +24,6 @@ def proxy(
     zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy]
 ) -> FaultProxy:
     return fault_proxy(zookeeper_server.address)
-
-
-@pytest.fixture
-def briefly_behind(proxy: FaultProxy) -> Iterator[KazooClient]:
-    """A client whose session may end in the test."""
-    with connected(proxy.address, session_s=10.0) as client:
-        yield client
 
 
 @pytest.fixture
@@ -69,43 +60,8 @@ def is_create(request: bytes) -> bool:
     return opcode(request) in (1, 15)  # create and create2
 
 
-def is_get(request: bytes) -> bool:
-    return opcode(request) == 4
-
-
-def is_set(request: bytes) -> bool:
-    return opcode(request) == 5
-
-
 def is_watch_event(reply: bytes) -> bool:
     return reply[:4] == b"\xff\xff\xff\xff"
-
-
-def test_a_black_hole_swallows_keeps_connections_and_tells_nobody(
-    proxy: FaultProxy, briefly_behind: KazooClient, beside: KazooClient, znode_root: str
-) -> None:
-    behind = briefly_behind
-    behind.create(znode_root, b"before", ephemeral=True)
-    proxy.black_hole()
-    lost = behind.set_async(znode_root, b"lost")
-    assert proxy.connections == 1
-    with socket.create_connection(tuple(_split(proxy.address)), timeout=0.2) as newcomer:
-        newcomer.sendall(b"ruok")
-        with pytest.raises(TimeoutError):
-            newcomer.recv(1)
-    assert not lost.ready()
-    eventually(
-        lambda: behind.state == KazooState.SUSPENDED, timeout_s=30, message="the client gives up"
-    )
-    eventually(
-        lambda: beside.exists(znode_root) is None,
-        timeout_s=30,
-        message="the session ends on the server",
-    )
-    proxy.heal()
-    eventually(
-        lambda: behind.get_children("/zookeeper"), timeout_s=30, message="the client comes back"
-    )
 
 
 def test_a_cut_is_a_reset_and_not_an_end(proxy: FaultProxy) -> None:
@@ -126,40 +82,6 @@ def test_the_reply_to_a_create_is_lost_and_the_node_is_there(
     assert proxy.dropped == 1
     assert beside.exists(znode_root)
     eventually(lambda: behind.exists(znode_root), timeout_s=30)
-
-
-def test_the_replies_to_writes_are_held_while_others_are_answered(
-    proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str
-) -> None:
-    behind.create(znode_root, b"0")
-    proxy.add_rule(HoldRepliesTo(is_set))
-    assert behind.get(znode_root)[0] == b"0"  # reads are answered
-    noticed = threading.Event()
-    behind.exists(znode_root, watch=lambda _: noticed.set())
-    held = behind.set_async(znode_root, b"1")
-    assert noticed.wait(30)  # watch events are no answers
-    assert beside.get(znode_root)[0] == b"1"
-    behind_it = behind.get_async(znode_root)
-    with connected(proxy.address) as another:
-        assert another.get(znode_root)[0] == b"1"
-    assert not held.ready()
-    assert not behind_it.ready()  # a server answers in order
-    assert behind.state == KazooState.CONNECTED
-    proxy.heal()
-    assert held.get(timeout=30).version == 1
-    assert behind_it.get(timeout=30)[0] == b"1"
-
-
-def test_a_read_is_answered_from_the_past_once(
-    proxy: FaultProxy, behind: KazooClient, beside: KazooClient, znode_root: str
-) -> None:
-    behind.create(znode_root, b"old")
-    proxy.add_rule(AnswerFromThePast(is_get))
-    assert behind.get(znode_root)[0] == b"old"
-    beside.set(znode_root, b"new, and longer")
-    assert behind.exists(znode_root).version == 1
-    assert behind.get(znode_root)[0] == b"old"
-    assert behind.get(znode_root)[0] == b"new, and longer"
 
 
 def test_a_watch_event_is_lost_and_the_connection_goes_on(

@@ -33,21 +33,9 @@ def outcome(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout.splitlines()[-1] if done.stdout else done.stderr
 
 
-def test_a_user_gets_a_server_and_names_of_their_own(tmp_path: Path) -> None:
-    done = run_pytest(
-        tmp_path,
-        """
-from leaderq.testing import eventually
-def test_one(zookeeper_server, znode_root, topic_name):
-    assert eventually(lambda: zookeeper_server.ask("ruok")) == "imok"
-    assert znode_root.startswith("/t-") and topic_name.startswith("t-")
-""",
-    )
-    assert done.returncode == 0, done.stdout
-    assert not (tmp_path / "logs").exists()
-
-
-def test_the_next_test_finds_the_server_serving_whatever_was_done_to_it(tmp_path: Path) -> None:
+def test_a_user_gets_names_of_their_own_and_a_server_that_serves_whatever_was_done_to_it(
+    tmp_path: Path,
+) -> None:
     done = run_pytest(
         tmp_path,
         """
@@ -57,11 +45,14 @@ from leaderq.testing import eventually
 def test_one(zookeeper_server, deed):
     assert eventually(lambda: zookeeper_server.ask("ruok")) == "imok"
     getattr(zookeeper_server, deed)()
-def test_two(zookeeper_server):
+def test_two(zookeeper_server, znode_root, topic_name):
     assert eventually(lambda: zookeeper_server.ask("ruok")) == "imok"
+    assert znode_root.startswith("/t-") and topic_name.startswith("t-")
 """,
     )
+    assert done.returncode == 0, done.stdout
     assert "3 passed" in outcome(done), done.stdout
+    assert not (tmp_path / "logs").exists()
 
 
 def test_the_logs_of_all_servers_are_kept_when_a_test_fails(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""ZooKeeper servers as leaderq.testing runs them: their life, their data, their end."""
+"""Servers as leaderq.testing runs them: their life, their data, their end."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException
 
 from leaderq.errors import ServerFailed
-from leaderq.testing import ZooKeeperEnsemble, ZooKeeperServer, eventually
+from leaderq.testing import KafkaBroker, ZooKeeperServer, eventually
 
 
 @contextlib.contextmanager
@@ -35,18 +34,6 @@ def server() -> Iterator[ZooKeeperServer]:
         yield started
 
 
-def test_what_was_written_before_a_kill_is_there_after_the_start(server: ZooKeeperServer) -> None:
-    address = server.address
-    with client(address) as kazoo:
-        kazoo.create("/kept", b"content")
-    server.kill()
-    assert not server.alive
-    server.start()
-    assert server.address == address
-    with client(address) as kazoo:
-        assert kazoo.get("/kept")[0] == b"content"
-
-
 def test_a_restart_keeps_data_and_port_and_a_stop_removes_them() -> None:
     server = ZooKeeperServer().start()
     address, folder = server.address, server.folder
@@ -61,18 +48,6 @@ def test_a_restart_keeps_data_and_port_and_a_stop_removes_them() -> None:
     assert not folder.exists()
     with server, client(server.address) as kazoo:
         assert not kazoo.exists("/kept")
-
-
-def test_a_frozen_server_is_silent_and_a_thawed_one_goes_on(server: ZooKeeperServer) -> None:
-    with client(server.address, timeout=60.0) as kazoo:
-        server.freeze()
-        asked = kazoo.get_async("/zookeeper")
-        with pytest.raises(ServerFailed):
-            server.ask("ruok")
-        assert server.alive
-        assert not asked.ready()
-        server.thaw()
-        assert asked.get(timeout=30)
 
 
 def test_a_data_folder_of_the_user_is_kept(tmp_path: Path) -> None:
@@ -91,9 +66,16 @@ def test_a_taken_port_is_a_clear_error() -> None:
             ZooKeeperServer(port=holder.getsockname()[1]).start()
 
 
-def test_a_server_that_cannot_start_says_why_with_its_log_and_leaves_nothing() -> None:
-    server = ZooKeeperServer(settings={"tickTime": "soon"})
-    with pytest.raises(ServerFailed, match=r"exit code \d+(.|\n)*soon"):
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        (ZooKeeperServer(settings={"tickTime": "soon"}), r"exit code \d+(.|\n)*soon"),
+        (KafkaBroker(properties={"num.io.threads": "many"}), r"num\.io\.threads"),
+    ],
+    ids=["ZooKeeper", "Kafka"],
+)
+def test_a_server_that_cannot_start_says_why_with_its_log_and_leaves_nothing(server, why) -> None:
+    with pytest.raises(ServerFailed, match=why):
         server.start()
     assert not server.alive
     assert server.log_paths == []
@@ -120,33 +102,6 @@ time.sleep(600)
     eventually(lambda: not is_running(int(pid)), timeout_s=30, message="the server is gone")
     with ZooKeeperServer():
         assert not Path(folder).exists(), "the next server sweeps what the killed one left"
-
-
-def test_an_ensemble_survives_its_leader(
-    zookeeper_ensemble: ZooKeeperEnsemble, znode_root: str
-) -> None:
-    with client(zookeeper_ensemble.address) as kazoo:
-        kazoo.create(znode_root, b"1")
-        first = zookeeper_ensemble.leader
-        first.kill()
-        second = zookeeper_ensemble.leader
-        assert second is not first
-        eventually(
-            lambda: _written(kazoo, znode_root), timeout_s=30, message="the ensemble serves again"
-        )
-        first.start()
-        eventually(
-            lambda: len(zookeeper_ensemble.followers) == 2,
-            timeout_s=30,
-            message="the killed one follows",
-        )
-
-
-def _written(kazoo: KazooClient, path: str) -> bool:
-    with contextlib.suppress(KazooException):
-        kazoo.set(path, b"2")
-        return True
-    return False
 
 
 def is_running(pid: int) -> bool:

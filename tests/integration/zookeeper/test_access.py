@@ -183,13 +183,3 @@ def test_a_shared_parent_shuts_out_no_second_user_and_stays_its_creators(
     with pytest.raises(NoPermission):
         first.get(f"{root}/mail/candidates")
     first.set(root, b"the creator keeps all rights")
-
-
-def test_without_shared_a_path_is_its_creators_alone(
-    zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect
-) -> None:
-    opened(zookeeper_server.address, security=Security(user="first", password="1")).ensure_path(
-        f"{znode_root}/a"
-    )
-    with pytest.raises(NoPermission):
-        opened(zookeeper_server.address).create(f"{znode_root}/b")

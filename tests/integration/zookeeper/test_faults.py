@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import struct
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
+from busy import in_use
 
-from leaderq.errors import ConnectionLost, LeaderqError, NotConnected
+from leaderq.errors import ConnectionLost, NotConnected
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Create, Session, SessionState
 
@@ -21,42 +21,6 @@ CREATE, MULTI = 1, 14
 
 def opcode(request: bytes) -> int:
     return int(struct.unpack_from("!i", request, 4)[0]) if len(request) >= 8 else 0
-
-
-@contextlib.contextmanager
-def in_use(session: Session) -> Iterator[None]:
-    """A thread that makes a request every few milliseconds, as a busy leader does, and waits for
-    none of them.
-    """
-    stop = threading.Event()
-
-    def run() -> None:
-        while not stop.wait(0.005):
-            with contextlib.suppress(LeaderqError):
-                session.exists_async("/")
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-
-
-@pytest.mark.parametrize("use", [in_use, contextlib.nullcontext])
-def test_a_frozen_server_is_noticed_in_use_or_idle(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    opened: Connect,
-    use: Callable[[Session], contextlib.AbstractContextManager[None]],
-) -> None:
-    session = opened(zookeeper_server.address + znode_root, timeout_s=2.0)
-    with use(session):
-        zookeeper_server.freeze()
-        eventually(lambda: session.state is SessionState.SUSPENDED, timeout_s=20)
-        zookeeper_server.thaw()
-        eventually(lambda: session.exists("/"), timeout_s=20)
 
 
 @pytest.mark.parametrize("use", [in_use, contextlib.nullcontext])

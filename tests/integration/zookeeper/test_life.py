@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from time import monotonic
 
 import pytest
 from hearing import without_resumptions
@@ -14,8 +13,6 @@ from kazoo.protocol.serialization import Sync
 from leaderq.errors import ConnectionLost, NotConnected, SessionClosed
 from leaderq.testing import FaultProxy, ZooKeeperServer, eventually
 from leaderq.zookeeper import Session, SessionState, end_session
-from leaderq.zookeeper.client import TimeWithoutAttempt
-from leaderq.zookeeper.connection import ServerConnection
 
 CONNECTED, SUSPENDED, LOST, CLOSED = (
     SessionState.CONNECTED,
@@ -43,66 +40,6 @@ def test_an_ended_session_is_lost_and_the_next_one_has_a_new_id(
     assert without_resumptions(heard) == [SUSPENDED, LOST, CONNECTED]
     assert session.id not in (None, first)
     assert session.exists("/e") is None
-
-
-def test_a_session_survives_a_slow_name_lookup_however_long_it_was_connected_before(
-    zookeeper_server: ZooKeeperServer,
-    opened: Connect,
-    fault_proxy: Callable[[str], FaultProxy],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The supervisor sleeps while all is well. What passed then is no time without an attempt to
-    connect.
-    """
-    may_go_on, seen_so_far, slept_s = threading.Event(), [], [0.0]
-    monkeypatch.setattr("leaderq.clock.awake_s", lambda: monotonic() + slept_s[0])
-    look_up, look = ServerConnection._expand_client_hosts, TimeWithoutAttempt.look
-
-    def look_up_slowly(connection: ServerConnection) -> list[tuple[str, str, int]]:
-        may_go_on.wait(10)
-        return look_up(connection)
-
-    def look_and_tell(
-        idle: TimeWithoutAttempt, now_s: float, *about: object, is_connected: bool
-    ) -> float:
-        seen_so_far.append(is_connected)
-        return look(idle, now_s, *about, is_connected=is_connected)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(TimeWithoutAttempt, "look", look_and_tell)
-
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address, timeout_s=30.0)
-    heard, first = heard_by(session), session.id
-    eventually(lambda: True in seen_so_far)
-    # on the supervisor's clock only: far more than a client may go without an attempt
-    slept_s[0] = 24 * 3600.0
-    monkeypatch.setattr(ServerConnection, "_expand_client_hosts", look_up_slowly)
-    proxy.cut()
-    eventually(lambda: False in seen_so_far)
-    may_go_on.set()
-    eventually(lambda: heard[-1:] == [CONNECTED])
-    assert (heard, session.id) == ([SUSPENDED, CONNECTED], first)
-
-
-def test_an_expired_session_is_lost_and_begun_again(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    opened: Connect,
-    fault_proxy: Callable[[str], FaultProxy],
-) -> None:
-    other = opened(zookeeper_server.address + znode_root)
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address + znode_root, timeout_s=8.0)
-    heard, first = heard_by(session), session.id
-    session.create("/e", ephemeral=True)
-    proxy.refuse()
-    eventually(lambda: other.exists("/e") is None, timeout_s=60)
-    assert LOST not in heard  # nobody could tell us
-    assert session.id == first
-    proxy.heal()
-    eventually(lambda: heard[-1:] == [CONNECTED], timeout_s=30)
-    assert heard == [SUSPENDED, LOST, CONNECTED]
-    assert session.id != first
 
 
 def test_without_a_connection_requests_fail_at_once_and_are_never_sent_later(

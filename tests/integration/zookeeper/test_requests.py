@@ -13,7 +13,6 @@ from leaderq.errors import (
     TooLarge,
     ZooKeeperError,
 )
-from leaderq.testing import eventually
 from leaderq.zookeeper import (
     Check,
     Create,
@@ -42,13 +41,6 @@ def test_a_znode_lives_from_create_to_delete(session: Session) -> None:
     session.delete("/a/c")
     session.delete("/a", 1)
     assert session.exists("/a") is None
-
-
-def test_sequential_znodes_get_ten_digits(session: Session) -> None:
-    assert session.create("/s-", sequential=True) == "/s-0000000000"
-    assert session.create("/s-", sequential=True, ephemeral=True) == "/s-0000000001"
-    session.create("/d")
-    assert session.create("/d/", sequential=True) == "/d/0000000000"
 
 
 def test_refusals_say_what_and_where(session: Session) -> None:
@@ -93,15 +85,6 @@ def test_a_failed_multi_changes_nothing_and_names_the_operation_that_failed_by_i
         session.multi(operations)
     assert (caught.value.path, caught.value.index) == ("/missing", bad)
     assert session.children("/") == []
-
-
-def test_a_multi_checks_versions(session: Session) -> None:
-    session.create("/a")
-    session.set("/a", b"")
-    with pytest.raises(BadVersion) as caught:
-        session.multi([Check("/a", 0), SetData("/a", b"x")])
-    assert caught.value.index == 0
-    session.multi([Check("/a", 1), SetData("/a", b"x")])
 
 
 def test_a_multi_read_gives_each_read_its_own_outcome(session: Session) -> None:
@@ -162,21 +145,6 @@ def test_callbacks_of_futures_do_not_run_on_the_connection_thread_and_may_wait_f
     ((name, stat),) = seen
     assert "answers" in name
     assert stat is not None
-
-
-def test_a_listener_that_waits_for_an_answer_is_told_not_to(session: Session) -> None:
-    heard: list[BaseException] = []
-
-    def waits(state: SessionState) -> None:
-        try:
-            session.exists("/")
-        except BaseException as exc:
-            heard.append(exc)
-
-    session.add_listener(waits)
-    session.drop_connection()
-    eventually(lambda: SessionState.CONNECTED is session.state and len(heard) == 2)
-    assert isinstance(heard[1], RuntimeError)
 
 
 def test_a_closed_session_refuses_everything_at_once(session: Session) -> None:

@@ -89,63 +89,29 @@ def test_every_setting_has_a_default_that_is_fit(name):
     assert hasattr(Settings(), name)
 
 
-@pytest.mark.parametrize(
-    ("given", "normal"),
-    [
-        ("localhost", "localhost:2181"),
-        ("a:1, b:2,c", "a:1,b:2,c:2181"),
-        ("[::1]", "[::1]:2181"),
-        ("[::1]:99,zk_1:2", "[::1]:99,zk_1:2"),
-        ("a,b/chroot/deep", "a:2181,b:2181/chroot/deep"),
-        ("a/", "a:2181"),
-    ],
-)
-def test_an_address_is_made_whole(tmp_path, given, normal):
-    assert loaded(tmp_path, environ={"LEADERQ_ZOOKEEPER": given}).settings.zookeeper == normal
+def test_an_address_is_made_whole(tmp_path):
+    given = {"LEADERQ_ZOOKEEPER": "a:1, b/chroot"}
+    assert loaded(tmp_path, environ=given).settings.zookeeper == "a:1,b:2181/chroot"
 
 
+# One or two a setting; what each kind of value refuses: test_kinds_of_values.py.
 UNFIT = [
-    ("zookeeper", "zk://a:1", "is a URL"),
     ("zookeeper", "a:1,,b:2", "empty address"),
-    ("zookeeper", "a:", "no usable port"),
-    ("zookeeper", "a:0", "no usable port"),
-    ("zookeeper", "a:65536", "no usable port"),
-    ("zookeeper", "a:x1", "no usable port"),
-    ("zookeeper", "a:²", "no usable port"),
-    ("zookeeper", "::1", "brackets"),
-    ("zookeeper", "[::1", "no usable host"),
-    ("zookeeper", "a b:1", "no usable host"),
-    ("zookeeper", ":2181", "no usable host"),
-    ("zookeeper", "a/x,b/x", "before the last address"),
     ("zookeeper", "a//x", "no usable chroot"),
     ("kafka", "a:9092/x", "path behind the address"),
     ("root", "leaderq", "not an absolute znode path"),
-    ("root", "/a//b", "not a znode path"),
-    ("root", "/", "not a znode path"),
-    ("root", "/zookeeper/x", "keeps for itself"),
     ("career", "a/b", "cannot be part of a znode path"),
-    ("career", "..", "cannot be part of a znode path"),
     ("id", "a\nb", "control character"),
-    ("id", " a", "white space"),
     ("id", "é" * 101, "longer than 200 bytes"),
     ("session_timeout_s", "ten", "is not a number"),
-    ("session_timeout_s", "nan", "is not a finite number"),
-    ("session_timeout_s", "inf", "is not a finite number"),
     ("session_timeout_s", "0", "out of range"),
     ("settle_s", "-1", "out of range"),
     ("max_failures", "1.5", "not a whole number"),
-    ("max_failures", "0", "out of range"),
     ("guardian", "maybe", "neither on nor off"),
     ("log_format", "xml", "write one of text, json"),
     ("kafka_mechanism", "GSSAPI", "write one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
     ("zookeeper_ca", "a\0b", "is not a file name"),
-    ("http", ":8080", "no usable host"),
     ("http", "localhost", "not one address with a port"),
-    ("http", "[::1]", "not one address with a port"),
-    ("http", "a:1,b:2", "not one address with a port"),
-    ("http", "a:1/x", "not one address with a port"),
-    ("http", "65536", "no usable port"),
-    ("http", "-1", "not one address with a port"),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.election.layout import Layout, in_line, name_prefix, new_guid, position_of, sequence
+from leaderq.election.layout import in_line, name_prefix, new_guid, position_of, sequence
 
 A, B = "0b0fd1c6-0000-4000-8000-000000000001", "0b0fd1c6-0000-4000-8000-000000000002"
 
@@ -34,16 +34,6 @@ def test_the_counter_is_read_as_an_unsigned_number(name, number):
     assert sequence(name) == number
 
 
-def test_a_newcomer_after_the_counter_overflowed_stands_at_the_end():
-    line = [named(A, "2147483647"), named(B, "-2147483648")]
-    assert in_line(reversed(line)) == line
-
-
-def test_a_newcomer_after_the_unsigned_counter_wrapped_stands_at_the_end():
-    line = [named(A, "-000000001"), named(B, "0000000000")]
-    assert in_line(reversed(line)) == line
-
-
 def test_foreign_names_are_not_in_line():
     assert in_line(["lock-0000000001", "readme"]) == []
 
@@ -67,11 +57,3 @@ def test_a_creation_that_happened_twice_counts_once_at_its_foremost_place():
 
 def test_who_does_not_stand_has_no_place():
     assert position_of(A, [named(B, "0000000001")]) is None
-
-
-def test_the_paths_are_those_of_the_design():
-    layout = Layout("/leaderq", "ad-billing")
-    assert layout.candidates == "/leaderq/ad-billing/candidates"
-    assert layout.term == "/leaderq/ad-billing/term"
-    assert layout.control == "/leaderq/ad-billing/control"
-    assert Layout("/", "c").base == "/c"

@@ -44,7 +44,9 @@ def numbered(number: int) -> str:
 
 
 @example(0, [0, 2**31])
-@given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 2**31), min_size=1, unique=True))
+@example(2**31 - 1, [0, 1])  # where the number is written with a sign
+@example(2**32 - 1, [0, 1])
+@given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 2**31 - 1), min_size=1, unique=True))
 def test_whoever_was_made_later_stands_later_wherever_the_counter_wraps(
     start: int, steps: list[int]
 ) -> None:

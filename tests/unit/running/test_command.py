@@ -8,24 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from terms import open_term
 
-from leaderq.clock import now_s
 from leaderq.config.loading import from_environment
 from leaderq.errors import CommandFailed
 from leaderq.running.command import CommandCareer, DeadlineFile, check_command, failure, variables
-from leaderq.term import OpenTerm, Reason
+from leaderq.term import Reason
 
 
 def told(unclean: bool = False) -> dict[str, str]:
-    term = OpenTerm(
-        number=7,
-        id="n",
-        career="c",
-        candidate="a",
-        deadline=now_s() + 60,
-        write=lambda _t, ops: list(ops),
-        unclean=unclean,
-    )
+    term = open_term(7, unclean=unclean)
     return dict(variables(term, lease_s=20 / 3, budget_s=10.0, deadline="/f"))
 
 

@@ -9,6 +9,7 @@ import threading
 from typing import Any
 
 import pytest
+from terms import open_term
 
 from leaderq.clock import now_s
 from leaderq.events import EventBus, GuardianLost
@@ -73,9 +74,7 @@ def guardian():
 
 
 def term(lease_s: float = 100.0) -> OpenTerm:
-    return OpenTerm(
-        number=3, id="x", career="c", candidate="a", deadline=now_s() + lease_s, write=lambda *_: []
-    )
+    return open_term(3, lasts_s=lease_s)
 
 
 def test_the_session_is_told_with_its_servers_at_each_connection(guardian):

@@ -6,14 +6,14 @@ import threading
 
 import pytest
 from mute import TOLD, Mute
+from terms import open_term
 
 from leaderq import Deposed, LeaderCareer
 from leaderq.arguments import NotAPlainFunction
-from leaderq.clock import now_s
 from leaderq.events import CareerError, Event, EventBus, Stage
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Budgets
-from leaderq.term import OpenTerm, Reason
+from leaderq.term import Reason
 
 
 class Diary(LeaderCareer):
@@ -35,18 +35,6 @@ class Diary(LeaderCareer):
 
     def handOver(self, term) -> None:  # noqa: N802
         self._do("handOver", term)
-
-
-def a_term(unclean: bool = False) -> OpenTerm:
-    return OpenTerm(
-        number=1,
-        id="n",
-        career="c",
-        candidate="a",
-        deadline=now_s() + 60,
-        write=lambda _t, ops: list(ops),
-        unclean=unclean,
-    )
 
 
 def serve(career, term, *, settle_s=0.0, step_down=lambda: None):
@@ -77,7 +65,7 @@ def raising(error):
 
 
 def test_the_stages_come_in_order_and_the_hand_over_once():
-    term = a_term()
+    term = open_term()
     career = Diary(execute=lambda term: term.wind_up(Reason.STEP_DOWN))
     failed, _, stages = serve(career, term)
     assert not failed
@@ -90,7 +78,7 @@ def test_a_unit_that_raises_is_the_last_one_even_if_the_term_ends_only_later():
     failure.
     """
     career = Diary(execute=raising(RuntimeError("no")))
-    failed, events, _ = serve(career, a_term())
+    failed, events, _ = serve(career, open_term())
     assert failed
     assert career.calls == ["inaugurate", "execute", "handOver"]
     assert [event.stage for event in events if isinstance(event, CareerError)] == ["execution"]
@@ -98,7 +86,7 @@ def test_a_unit_that_raises_is_the_last_one_even_if_the_term_ends_only_later():
 
 def test_a_failed_inauguration_is_followed_by_no_work_but_by_the_hand_over():
     career = Diary(inaugurate=raising(ValueError("no")))
-    assert serve(career, a_term())[0]
+    assert serve(career, open_term())[0]
     assert career.calls == ["inaugurate", "handOver"]
 
 
@@ -106,11 +94,11 @@ def test_a_failed_hand_over_is_a_failure():
     career = Diary(
         execute=lambda term: term.wind_up(Reason.STEP_DOWN), handOver=raising(OSError("disk"))
     )
-    assert serve(career, a_term())[0]
+    assert serve(career, open_term())[0]
 
 
 def test_an_error_whose_text_cannot_be_had_ends_the_term_like_any_other():
-    term = a_term()
+    term = open_term()
     career = Diary(execute=raising(Mute()))
     failure, events, _ = serve(career, term)
     assert career.calls == ["inaugurate", "execute", "handOver"]
@@ -121,11 +109,11 @@ def test_an_error_whose_text_cannot_be_had_ends_the_term_like_any_other():
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
 def test_leaving_the_process_from_within_a_unit_is_a_failure_and_not_an_exit(error):
-    assert serve(Diary(execute=raising(error)), a_term())[0]
+    assert serve(Diary(execute=raising(error)), open_term())[0]
 
 
 def test_noticing_that_one_is_deposed_is_no_failure():
-    term = a_term()
+    term = open_term()
     career = Diary(execute=raising(Deposed(term=1, reason=Reason.FENCED)))
     failed, events, _ = serve(career, term)
     assert not failed
@@ -135,7 +123,7 @@ def test_noticing_that_one_is_deposed_is_no_failure():
 
 
 def test_a_term_that_is_over_before_it_is_served_is_only_handed_over():
-    term = a_term()
+    term = open_term()
     term.wind_up(Reason.SESSION)
     career = Diary()
     serve(career, term)
@@ -143,7 +131,7 @@ def test_a_term_that_is_over_before_it_is_served_is_only_handed_over():
 
 
 def test_no_unit_begins_while_the_term_is_paused():
-    term = a_term()
+    term = open_term()
     career = Diary(execute=lambda term: term.wind_up(Reason.STEP_DOWN))
     term.pause(True)
     ender = threading.Timer(0.1, lambda: term.wind_up(Reason.TRANSFER))
@@ -155,7 +143,7 @@ def test_no_unit_begins_while_the_term_is_paused():
 
 
 def test_after_an_unclean_end_the_settle_time_is_waited_out_unless_the_term_ends():
-    term = a_term(unclean=True)
+    term = open_term(unclean=True)
     ender = threading.Timer(0.05, lambda: term.wind_up(Reason.STEP_DOWN))
     ender.start()
     career = Diary()
@@ -166,7 +154,7 @@ def test_after_an_unclean_end_the_settle_time_is_waited_out_unless_the_term_ends
 
 def test_a_clean_end_never_waits():
     career = Diary(execute=lambda term: term.wind_up(Reason.STEP_DOWN))
-    serve(career, a_term(unclean=False), settle_s=600)
+    serve(career, open_term(unclean=False), settle_s=600)
     assert career.calls == ["inaugurate", "execute", "handOver"]
 
 
@@ -189,7 +177,7 @@ def test_a_stage_that_returns_work_to_do_has_failed(hidden):
         return hidden(term)
 
     career.execute = execute  # type: ignore[method-assign]
-    failure, _, _ = serve(career, term := a_term())
+    failure, _, _ = serve(career, term := open_term())
     assert failure is not None
     assert isinstance(failure.__cause__, NotAPlainFunction)
     assert str(failure.__cause__).startswith("execute returned")

@@ -8,7 +8,7 @@ from leaderq.zookeeper.paths import is_at_or_below, join, name_of, parent_of, va
 
 @pytest.mark.parametrize("path", ["/", "/a", "/a/b", "/a.b/..c", "/é", "/a b"])
 def test_a_good_path_is_returned_as_it_is(path: str) -> None:
-    assert validated_path(path) == path
+    assert validated_path(path) == validated_path(path, open_ended=True) == path
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,14 @@ def test_a_path_that_zookeeper_would_refuse_is_named(path: str) -> None:
     assert repr(path) in str(caught.value)
 
 
-def test_a_sequential_path_may_end_in_a_slash() -> None:
+def test_a_path_may_end_in_a_slash_only_where_a_number_follows() -> None:
     assert validated_path("/a/", open_ended=True) == "/a/"
-    with pytest.raises(ConfigurationError):
-        validated_path("/a//", open_ended=True)
+    for path, open_ended in (("/a/", False), ("//", True), ("//", False), ("/a//", True)):
+        with pytest.raises(ConfigurationError, match="empty part"):
+            validated_path(path, open_ended=open_ended)
+    for path in ("", "a"):
+        with pytest.raises(ConfigurationError, match="begin it with '/'"):
+            validated_path(path, open_ended=not path)
 
 
 def test_paths_are_joined_and_taken_apart() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -162,3 +163,26 @@ def test_a_one_shot_watch_tells_what_kazoo_says_and_of_the_session_at_its_own_pa
 def test_kinds_are_those_of_the_wire() -> None:
     values = {kind.name: kind.value for kind in WatchKind}
     assert values == {"CREATED": 1, "DELETED": 2, "CHANGED": 3, "CHILDREN": 4, "SESSION": -1}
+
+
+def test_a_watch_that_is_added_while_the_last_one_is_removed_stands() -> None:
+    sent: list[type] = []
+    adders: list[threading.Thread] = []
+
+    def send(request: Any, _path: str) -> Future[Any]:
+        if isinstance(request, RemoveWatches):
+            adders.append(threading.Thread(target=add))
+            adders[-1].start()
+            adders[-1].join(0.2)  # time enough to be sent first, were that possible
+        sent.append(type(request))
+        return Future()
+
+    def add() -> None:
+        watches.add("/a", "/a", WatchMode.NODE, heard.append)
+
+    heard: list[WatchEvent] = []
+    watches = PersistentWatches(send=send, watch=lambda job: job(), local_path=str)
+    subscription, _ = watches.add("/a", "/a", WatchMode.NODE, heard.append)
+    subscription.close()
+    adders[0].join(60)
+    assert sent == [AddWatch, RemoveWatches, AddWatch]

@@ -7,6 +7,7 @@ import struct
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from leaderq.zookeeper import wire
 from leaderq.zookeeper.wire import (
     AddWatch,
     Check,
@@ -21,6 +22,7 @@ from leaderq.zookeeper.wire import (
     RemoveWatches,
     SetData,
     Stat,
+    WatchMode,
 )
 
 END = struct.pack("!iBi", -1, 1, -1)
@@ -134,14 +136,8 @@ def test_children_are_read_by_name_and_each_has_its_own_outcome() -> None:
 
 
 def test_watches_are_added_and_removed_by_path_and_mode() -> None:
-    assert (AddWatch.type, AddWatch("/a", 1).serialize()) == (
-        106,
-        text("/a") + struct.pack("!i", 1),
-    )
-    assert (RemoveWatches.type, RemoveWatches("/a", 5).serialize()) == (
-        18,
-        text("/a") + struct.pack("!i", 5),
-    )
+    assert AddWatch("/a", 1).serialize() == text("/a") + struct.pack("!i", 1)
+    assert RemoveWatches("/a", 5).serialize() == text("/a") + struct.pack("!i", 5)
 
 
 def test_data_never_shows_in_the_repr_of_a_request() -> None:
@@ -149,7 +145,36 @@ def test_data_never_shows_in_the_repr_of_a_request() -> None:
 
 
 def test_what_is_no_operation_is_refused() -> None:
-    with pytest.raises(TypeError):
-        Multi([GetData("/a")], server_path, OPEN_ACL_UNSAFE)  # type: ignore[list-item]
+    for strange in (None, GetData("/a")):
+        with pytest.raises(TypeError, match="not an operation"):
+            Multi([strange], server_path, OPEN_ACL_UNSAFE)  # type: ignore[list-item]
     with pytest.raises(TypeError):
         MultiRead([Delete("/a")], server_path)  # type: ignore[list-item]
+
+
+def test_requests_have_the_numbers_of_the_protocol() -> None:
+    types = (Multi.type, MultiRead.type, ChildData.type, AddWatch.type, RemoveWatches.type)
+    assert types == (14, 22, 22, 106, 18)
+    assert (WatchMode.NODE, WatchMode.TREE, WatchMode.REMOVE) == (0, 1, {0: 4, 1: 5})
+    assert (wire.MAX_REQUEST_BYTES, wire.HEADER_BYTES) == (0xFFFFF, 8)
+    assert AddWatch.deserialize(b"", 0) is True
+
+
+def test_only_what_is_created_with_a_number_may_end_in_a_slash() -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def server_path(path: str, open_ended: bool) -> str:
+        asked.append((path, open_ended))
+        return path
+
+    ops = [
+        Create("/a/", sequential=True),
+        Create("/b"),
+        SetData("/c", b""),
+        Delete("/d"),
+        Check("/e"),
+    ]
+    Multi(ops, server_path, [])
+    MultiRead([GetData("/f"), GetChildren("/g")], server_path)
+    expected = [("/a/", True), *((f"/{name}", False) for name in "bcdefg")]
+    assert asked == expected
