@@ -285,6 +285,15 @@ def test_a_segment_that_is_gone_is_reported_unless_it_was_set_aside(place):
         assert not journal.report.damages
 
 
+def test_a_segment_whose_making_was_interrupted_is_removed(place):
+    fill(place, 5, clean=False)
+    stamp = int(segments(place)[0].name[21:29], 16)
+    (place / segment_name(6, stamp)).write_bytes(b"lqjrn")
+    with Journal(place) as journal:
+        assert numbers(journal) == without(5)
+        assert journal.append(record(6)) == 6
+
+
 def test_a_journal_kept_as_a_payload_is_not_read_as_records_of_this_one(place, tmp_path):
     fill(tmp_path / "inner", 20)
     inner = segments(tmp_path / "inner")[0].read_bytes()
