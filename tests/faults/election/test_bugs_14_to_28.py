@@ -2,8 +2,8 @@
 
 Each situation is recreated on a real server. Where kazoo's own ``Election`` or ``Lock`` has the
 bug, it stands in the same situation as a control: so the situation is real. Bugs 22 and 23 are
-Kafka's (``tests/integration/kafka``: ``test_kafka_faults.py``, ``consumer_contract.py``), bug 25 needs
-processes (``test_bug_25_in_processes.py``), bugs 27 and 28 need an ensemble
+Kafka's (``tests/integration/kafka``: ``test_kafka_faults.py``, ``consumer_contract.py``), bug 25
+needs processes (``test_bug_25_in_processes.py``), bugs 27 and 28 need an ensemble
 (``test_bugs_in_an_ensemble.py``).
 """
 
