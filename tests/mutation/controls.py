@@ -90,7 +90,7 @@ REVIEWED = (
         "return len(self._keys | {_key(record)}) > most",
         "return len(self._keys | {_key(record)}) >= most",
         promise="most_in_a_row records are passed over",
-        tests=("tests/unit/kafka/test_letters_and_policies.py",),
+        tests=("tests/unit/kafka/test_on_error.py",),
     ),
     Control(
         "a late transaction is not given up",

@@ -95,7 +95,7 @@ def test_a_slow_handler_keeps_its_membership(
     assert len(leader.career.seen) == 20
 
 
-@pytest.mark.parametrize("delay_us", range(0, 3000, 250))
+@pytest.mark.parametrize("delay_us", range(0, 3000, 750))
 def test_a_unit_may_be_abandoned_at_any_instant_of_the_hand_over(
     drive: Drive, feed: Feed, delay_us: int
 ) -> None:

@@ -6,7 +6,6 @@ One broker for the module, with a listener for each demand; both client librarie
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 import os
@@ -36,14 +35,7 @@ from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.waiting import patience
 
 WRONG = "wrong-secret"
-CONFLUENT = pytest.param(
-    "confluent",
-    marks=pytest.mark.skipif(
-        importlib.util.find_spec("confluent_kafka") is None,
-        reason="leaderq[confluent] is not there",
-    ),
-)
-every_client = pytest.mark.parametrize("client", ["kafka-python", CONFLUENT])
+every_client = pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 
 
 @pytest.fixture(scope="module")
@@ -114,12 +106,12 @@ class Forwarding(Recorder):
 @pytest.mark.parametrize(
     ("listener", "kind", "client"),
     [
-        ("TLS", Recorder, CONFLUENT),
+        ("TLS", Recorder, "confluent"),
         ("PLAIN", Recorder, "kafka-python"),
         ("MUTUAL", Forwarding, "kafka-python"),
-        ("MUTUAL", Forwarding, CONFLUENT),
+        ("MUTUAL", Forwarding, "confluent"),
         ("SCRAM", Forwarding, "kafka-python"),
-        ("SCRAM", Forwarding, CONFLUENT),
+        ("SCRAM", Forwarding, "confluent"),
     ],
 )
 def test_a_career_reads_commits_and_produces_where_it_shows_what_is_demanded(
@@ -151,7 +143,9 @@ class Refusing(Recorder):
         self.seen.append(record)
 
 
-@pytest.mark.parametrize(("client", "kind"), [("kafka-python", Forwarding), (CONFLUENT, Refusing)])
+@pytest.mark.parametrize(
+    ("client", "kind"), [("kafka-python", Forwarding), ("confluent", Refusing)]
+)
 def test_by_tokens_all_of_a_career_is_let_in_its_producer_and_its_dead_letters_too(
     guarded: Guarded, drive: Any, topic: str, client: str, kind: type[Recorder]
 ) -> None:
@@ -278,7 +272,9 @@ def variables(security: KafkaSecurity) -> dict[str, str]:
     return {f"LEADERQ_KAFKA_{name.upper()}": str(value) for name, value in words.items()}
 
 
-@pytest.mark.parametrize(("listener", "client"), [("MUTUAL", CONFLUENT), ("SCRAM", "kafka-python")])
+@pytest.mark.parametrize(
+    ("listener", "client"), [("MUTUAL", "confluent"), ("SCRAM", "kafka-python")]
+)
 def test_from_the_command_line_a_career_drains_there_and_no_secret_is_logged_or_on_a_command_line(
     guarded: Guarded,
     topic: str,

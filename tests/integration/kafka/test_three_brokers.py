@@ -1,8 +1,7 @@
 """Careers on a cluster of three, each of which is killed, frozen or restarted: no term fails.
 
-All clients go through the same faults at once, each career in a group of its own, so
-that whichever broker fails leads partitions, groups and transactions of some of them.
-``make faults`` has the longer run (``tests/faults/test_three_brokers_under_faults.py``).
+All clients go through the same faults at once, each career in a group of its own, so that whichever
+broker fails leads partitions, groups and transactions of some of them.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import ast
 import hashlib
 import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -18,12 +19,10 @@ from kafka.coordinator.base import BaseCoordinator
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.producer.sender import Sender
 from kafka.producer.transaction_manager import TransactionManager
+from test_declaration import Sums, dressed
 
 import leaderq.kafka
-from leaderq.config import Settings
 from leaderq.errors import MissingPiece
-from leaderq.events import EventBus
-from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.clients import kafka_python_connection, kafka_python_consumer, private_api
 from leaderq.kafka.clients.private_api import HOOKS, RELIED_ON, require_what_the_fence_relies_on
 from leaderq.kafka.dead_letters.replay import DeadLetterReplay
@@ -183,17 +182,9 @@ def test_one_that_would_let_a_zombie_fence_its_successor_is_refused_at_the_start
     assert "pip install 'kafka-python==" in str(refused.value)
 
 
-class Sums(KafkaLeaderCareer):
-    topics = "numbers"
-
-    def handle(self, records: Any, term: Any) -> None:
-        raise AssertionError(records)
-
-
 def prepared(offsets: str) -> None:
-    career: Any = type("Sums", (Sums,), {"offsets": offsets})()
-    career.settings = Settings(kafka="localhost:1", career="sums", connect_timeout_s=0.1)
-    career.events, career.candidate_id, career.session = EventBus(), "me", None
+    career = dressed(type("Sums", (Sums,), {"offsets": offsets}), career="sums")
+    career.settings = replace(career.settings, kafka="localhost:1", connect_timeout_s=0.1)
     career.prepare()
 
 

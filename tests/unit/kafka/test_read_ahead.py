@@ -132,6 +132,11 @@ def test_no_more_is_polled_for_than_will_fit() -> None:
     small = ahead(max_records=2, max_bytes=100)
     small.add({A: rows(A, 0, 0)}, 0.0)
     assert small.room == 0
+    few = ahead(max_records=2)
+    few.add({A: rows(A, 0)}, 0.0)
+    assert few.room == 1
+    few.add({A: rows(A, 0, 0, first=1)}, 0.0)
+    assert few.room == 0
     tiny = ahead(max_records=500, max_bytes=100)
     tiny.add({A: rows(A, 0)}, 0.0)
     assert tiny.room == 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 import time
 from functools import partial
@@ -24,6 +25,7 @@ from leaderq.producing import (
     Settlement,
     WhenFull,
 )
+from leaderq.producing.options import FullPolicy
 from leaderq.testing import eventually
 
 
@@ -107,17 +109,19 @@ def test_a_request_that_is_too_old_is_dropped_when_its_turn_comes(
 # -- no room
 
 
-def test_memory_is_bounded_by_items_and_the_caller_is_told(
-    producer: Make, sink: ScriptedSink
+@pytest.mark.parametrize("when_full", [WhenFull.RAISE, Block(0.0)])
+def test_memory_is_bounded_by_items_and_the_caller_is_told_as_of_any_full_queue(
+    producer: Make, sink: ScriptedSink, when_full: FullPolicy
 ) -> None:
     sink.shut()
-    one = producer(max_items=10, when_full=WhenFull.RAISE)
+    one = producer(max_items=10, when_full=when_full)
     for number in range(10):
         one.send(number)
     with pytest.raises(
         BufferFull, match=r"10 requests of .* bytes in memory; the sink is too slow, or unreachable"
-    ):
+    ) as full:
         one.send(10)
+    assert isinstance(full.value, queue.Full)
     snapshot = one.snapshot()
     assert snapshot.state is BufferState.BLOCKED
     assert snapshot.balance.refused == {"no room": 1}

@@ -157,6 +157,25 @@ def test_a_spoilt_last_record_that_ends_in_zeros_is_kept_all_the_same(place):
     assert [path.stat().st_size for path in place.glob("*.tail.bad")] == [HEAD_BYTES + 115]
 
 
+def test_records_written_after_the_cursor_was_saved_are_found(place):
+    """Last record flushed, but the id not advanced."""
+    journal = Journal(place)
+    journal.append(record(1))
+    journal.flush()
+    saved = [(place / name).read_bytes() for name in ("cursor.0", "cursor.1")]
+    for number in range(2, 11):
+        journal.append(record(number))
+    crash(journal)
+    for name, data in zip(("cursor.0", "cursor.1"), saved, strict=True):
+        (place / name).write_bytes(data)
+    with Journal(place) as journal:
+        assert numbers(journal) == without(10)
+        assert journal.next_id == 11
+        assert journal.report.scanned_bytes == 9 * (HEAD_BYTES + SIZE), (
+            "what was written before the save is not read again"
+        )
+
+
 def test_records_that_the_cursor_knows_and_the_file_does_not_hold_are_reported(place):
     """Last record not flushed."""
     fill(place, 10)
@@ -264,6 +283,15 @@ def test_a_segment_that_is_gone_is_reported_unless_it_was_set_aside(place):
         assert len(numbers(journal)) == 2 * PER_SEGMENT
     with Journal(place) as journal:
         assert not journal.report.damages
+
+
+def test_a_segment_whose_making_was_interrupted_is_removed(place):
+    fill(place, 5, clean=False)
+    stamp = int(segments(place)[0].name[21:29], 16)
+    (place / segment_name(6, stamp)).write_bytes(b"lqjrn")
+    with Journal(place) as journal:
+        assert numbers(journal) == without(5)
+        assert journal.append(record(6)) == 6
 
 
 def test_a_journal_kept_as_a_payload_is_not_read_as_records_of_this_one(place, tmp_path):

@@ -1,4 +1,4 @@
-"""Topics deleted under the leader that reads them, on a real broker."""
+"""Topics that are deleted under the leader that reads them, or come later, on a real broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from driving import Driver
 from surroundings import delete_topic
 
-from leaderq.errors import KafkaError, UnknownTopic
+from leaderq.errors import ConfigurationError, KafkaError, UnknownTopic
+from leaderq.kafka import dead_letter
 from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.topics import create_topics, existing_topics, produce
 from leaderq.testing import eventually
@@ -69,3 +70,48 @@ def test_a_topic_that_is_deleted_while_it_is_read_ends_the_term_with_that(
     eventually(lambda: four_partitions not in existing_topics(kafka_broker.address), timeout_s=30)
     with pytest.raises(UnknownTopic, match=r"was deleted while it was read|UNKNOWN_TOPIC"):
         driver.run_until(lambda: False)
+
+
+# -- topics by pattern, and what a client library is told ------------------------------------------
+
+
+def test_a_name_that_librdkafka_does_not_know_is_refused_when_the_career_is_prepared(
+    drive: Drive,
+) -> None:
+    with pytest.raises(ConfigurationError, match=r'No such configuration property: "no\.such"'):
+        drive(client="confluent", client_options={"no.such": 1})
+
+
+@pytest.mark.parametrize(
+    ("client", "offsets"),
+    [("kafka-python", "kafka"), ("confluent", "zookeeper")],
+)
+def test_topics_that_match_are_read_also_those_made_later_and_one_that_is_deleted_ends_no_term(
+    drive: Drive, kafka_broker: Any, topic_name: str, client: str, offsets: str
+) -> None:
+    address, first, later = kafka_broker.address, f"{topic_name}-1", f"{topic_name}-later"
+    letters = f"{topic_name}-dead"
+    create_topics(address, {first: 2, letters: 1, f"my-{topic_name}-1": 1})
+    driver = drive(
+        client=client,
+        client_options={"metadata_max_age_ms": 300} if client == "kafka-python" else {},
+        offsets=offsets,
+        topics=re.compile(f"{topic_name}-.*"),
+        on_error=dead_letter(letters),
+        auto_offset_reset="latest",
+    ).begin()
+    for topic in (letters, f"my-{topic_name}-1", first):
+        produce(address, topic, [(None, topic.encode())])
+    driver.run_until(lambda: driver.career.values() == [first.encode()])
+    create_topics(address, {later: 1})
+    produce(address, later, [(None, b"at once")])
+    driver.run_until(lambda: b"at once" in driver.career.values())
+    delete_topic(address, first)
+    produce(address, later, [(None, b"after")])
+    driver.run_until(lambda: b"after" in driver.career.values())
+    assert driver.career.values() == [first.encode(), b"at once", b"after"]
+
+
+def test_a_pattern_that_nothing_matches_is_refused(drive: Drive) -> None:
+    with pytest.raises(UnknownTopic, match=r"no topic on Kafka .* matches 'no-such-\.\*'"):
+        drive(topics=re.compile("no-such-.*"))
