@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from terms import a_term as a_term
+from terms import open_term as open_term
 
 from leaderq.kafka.dead_letters.format import NewDeadLetter, read_dead_letter
 from leaderq.kafka.declaration import DeliveryPromise, delivery_of

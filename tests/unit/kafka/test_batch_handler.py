@@ -17,7 +17,7 @@ from fake_career import (
     FakeRateLimiter,
     a_batch,
     a_handler,
-    a_term,
+    open_term,
     sorted_until_committed,
     where,
 )
@@ -126,7 +126,7 @@ def test_what_is_asked_of_a_career(name: str) -> None:
     if "parts_of" in more:
         more["rate_limit"] = FakeRateLimiter(career, more.pop("parts_of"), 0.0)
     with closing(a_handler(career, on_error, **more)) as handler:
-        assert handler.work(a_batch(**batch), a_term())
+        assert handler.work(a_batch(**batch), open_term(7))
     told = sorted_until_committed(career.log) if "workers" in more else career.log
     assert told == log
 
@@ -145,7 +145,7 @@ def test_the_common_case_looks_at_no_record() -> None:
         handed: list[object] = []
         career.handle = lambda rows, _term, handed=handed: handed.append(rows)  # type: ignore[method-assign,assignment,misc]
         assert a_handler(career, skip(), batches=batches).work(
-            Batch({A: rows}, {A: 1000}), a_term()
+            Batch({A: rows}, {A: 1000}), open_term(7)
         )
         assert handed == [rows]
         assert career.committed == {A: 1000}
@@ -153,7 +153,7 @@ def test_the_common_case_looks_at_no_record() -> None:
 
 def test_an_empty_batch_is_handed_to_nobody() -> None:
     career = FakeCareer()
-    assert a_handler(career).work(Batch({}, {A: 3}), a_term())
+    assert a_handler(career).work(Batch({}, {A: 3}), open_term(7))
     assert career.log == ["commit A=3"]
 
 
@@ -163,7 +163,7 @@ def test_an_empty_batch_is_handed_to_nobody() -> None:
 def test_an_error_is_raised_as_it_is_and_nothing_is_committed() -> None:
     career = FakeCareer(fails={(A, 1): ALWAYS})
     with pytest.raises(Bad) as raised:
-        a_handler(career).work(a_batch(A=[0, 1, 2]), a_term())
+        a_handler(career).work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.log == ["handle A0 A1 A2"]
     assert raised.value.__context__ is None
 
@@ -174,7 +174,7 @@ def test_records_before_an_undecodable_value_are_handled_and_committed_before_th
 ) -> None:
     career = FakeCareer(undecodable=frozenset({(A, 2)}), undoes=undoes)
     with pytest.raises(Bad, match="not decodable"):
-        a_handler(career).work(a_batch(A=[0, 1, 2, 3]), a_term())
+        a_handler(career).work(a_batch(A=[0, 1, 2, 3]), open_term(7))
     assert career.log == ["handle A0 A1", "commit A=2"]
 
 
@@ -192,7 +192,7 @@ def test_a_named_culprit_is_skipped_and_told(caplog: pytest.LogCaptureFixture) -
         ),
     )
     with caplog.at_level(logging.WARNING):
-        assert handler.work(a_batch(A=[0, 1, 2]), a_term())
+        assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.log == ["handle A0 A1 A2", "commit A=1", "commit A=2", "handle A2", "commit A=3"]
     assert told == [((A, 1), "A1", 1)]
     assert "record skipped career=billing records=t-0@1 attempts=1 error=Bad: A1" in caplog.text
@@ -208,7 +208,7 @@ def test_a_dead_letter_is_set_aside_before_the_offset_passes_over_its_record() -
             (where(record), str(error), attempts, topic)
         ),
     )
-    assert handler.work(a_batch(A=[0, 1, 2]), a_term())
+    assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.log == [
         "handle A0 A1 A2", "commit A=1", "handle A1", "dead letter A1 on billing-dead after 2: A1",
         "commit A=2", "handle A2", "commit A=3",
@@ -224,13 +224,13 @@ def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record() 
 
     career.before_dead_letter = away
     with pytest.raises(KafkaError, match="too large"):
-        a_handler(career, dead_letter()).work(a_batch(A=[0, 1, 2]), a_term())
+        a_handler(career, dead_letter()).work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.committed == {A: 1}
 
 
 def test_a_deposed_leader_buries_nothing() -> None:
     career = FakeCareer(fails={(A, 0): ALWAYS})
-    term = a_term()
+    term = open_term(7)
     career.before_handle = lambda _handed: term.wind_up(Reason.FENCED)
     with pytest.raises(Deposed):
         a_handler(career, dead_letter()).work(a_batch(A=[0]), term)
@@ -246,7 +246,7 @@ def test_at_most_once_gives_a_part_up_rather_than_handling_some_of_it_twice() ->
         delivery="at_most_once",
         on_skipped=lambda record, *_: told.append(record.offset),
     )
-    assert handler.work(a_batch(A=[0, 1, 2]), a_term())
+    assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.log == ["commit A=3", "handle A0 A1 A2"]
     assert told == [0, 1, 2]
 
@@ -263,7 +263,7 @@ def test_a_record_that_took_too_many_processes_is_passed_over_unhandled() -> Non
             (record.offset, type(error), attempts)
         ),
     )
-    assert handler.work(a_batch(A=[0, 1, 2]), a_term())
+    assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.log == [
         "mark A0", "handle A0", "commit A=1", "unmark A0",
         "mark A1",
@@ -284,7 +284,7 @@ def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is
     pauses: bool, undoes: bool
 ) -> None:
     career = FakeCareer(undoes=undoes)
-    term = a_term()
+    term = open_term(7)
     career.before_handle = lambda _handed: (
         term.pause(True) if pauses else term.wind_up(Reason.STEP_DOWN)
     )
@@ -320,7 +320,7 @@ def test_an_error_that_is_not_about_records_passes_whatever_the_policy(
     career.before_handle = fail
     handler = a_handler(career, retry(3, then=skip()), workers=workers)
     with pytest.raises(type(error)) as raised:
-        handler.work(a_batch(A=[0], B=[0]), a_term())
+        handler.work(a_batch(A=[0], B=[0]), open_term(7))
     handler.close()
     assert raised.value is error
     assert career.committed == {}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from terms import a_term
+from terms import open_term
 
 from leaderq.config import TABLE, KafkaSecurity, Section, Settings, load
 from leaderq.errors import ConfigurationError, MissingPiece
@@ -233,7 +233,7 @@ def test_a_career_is_asked_for_its_health_only_if_something_would_say_no(
 ) -> None:
     career = dressed(type("Some", (kind,), attributes))
     career.settings = Settings(**settings)
-    term = a_term()
+    term = open_term(7)
     watch_health(career, term, interval_s=60.0, unhealthy=lambda: None)
     watching = [one.name for one in threading.enumerate() if one.name == "leaderq-health"]
     term.wind_up(Reason.STEP_DOWN)

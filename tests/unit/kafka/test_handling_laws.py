@@ -17,7 +17,7 @@ from fake_career import (
     FakeRateLimiter,
     RecordPlace,
     a_handler,
-    a_term,
+    open_term,
     records,
     where,
 )
@@ -106,7 +106,7 @@ class Run:
         self.error: Bad | None = None
         self.finished = False
         try:
-            self.finished = handler.work(case.batch, a_term())
+            self.finished = handler.work(case.batch, open_term(7))
         except Bad as exc:
             self.error = exc
         finally:
@@ -207,7 +207,7 @@ def test_however_often_it_is_paused_or_a_commit_fails_nothing_is_left_out(
     )
     passed: set[RecordPlace] = set()
     calls, commits = count(), count()
-    term = a_term()
+    term = open_term(7)
 
     def pause(_handed: object) -> None:
         if next(calls) in pauses_at:
@@ -227,7 +227,7 @@ def test_however_often_it_is_paused_or_a_commit_fails_nothing_is_left_out(
         on_dead_lettered=lambda record, *_: passed.add(where(record)),
     )
     for _ in range(len(pauses_at) + len(commit_fails_at) + 1):
-        term = a_term()
+        term = open_term(7)
         try:
             handler.work(rest_of(case.batch, career.committed), term)
         except KafkaError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from terms import a_term
+from terms import open_term
 
 from leaderq.errors import Deposed, KafkaError
 from leaderq.kafka.clients.kafka_python_consumer import _GatedAssignor
@@ -12,18 +12,18 @@ from leaderq.term import Reason
 
 
 def test_the_gate_is_open_while_the_term_lasts() -> None:
-    JoinGate(a_term())()
+    JoinGate(open_term(7))()
 
 
 def test_a_gate_that_is_shut_refuses_although_the_lease_lasts() -> None:
-    gate = JoinGate(a_term())
+    gate = JoinGate(open_term(7))
     gate.is_shut = True
     with pytest.raises(Deposed):
         gate()
 
 
 def test_the_gate_refuses_when_the_term_is_over() -> None:
-    over = a_term()
+    over = open_term(7)
     gate = JoinGate(over)
     over.wind_up(Reason.LEASE)
     over.close()
@@ -35,7 +35,7 @@ def test_the_assignor_that_is_asked_before_each_join_asks_the_gate() -> None:
     assignor = _GatedAssignor()
     with pytest.raises(KafkaError, match="kept warm"):
         assignor.metadata({"t"})
-    gate = JoinGate(a_term())
+    gate = JoinGate(open_term(7))
     assignor.allowed = gate
     assignor.metadata({"t"})
     gate.is_shut = True

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from terms import a_term
+from terms import open_term
 
 from leaderq.errors import CorruptRecord, Deposed, NoNode, Reason
 from leaderq.events import EventBus
@@ -131,7 +131,7 @@ def test_a_report_is_written_by_the_terms_own_writes_which_refuse_a_deposed_lead
 
     session: Any = None
     reports = ProgressReports(session, EventBus(), "/p", "c", "a", "g", None)
-    term = a_term(write=write)
+    term = open_term(7, write=write)
     for lag in (10, 4):
         reports.publish(term, after([(0, {A: 0}, {A: lag})]))
         assert reports._writing is not None

@@ -14,7 +14,7 @@ from fake_career import (
     FakeCareer,
     a_batch,
     a_handler,
-    a_term,
+    open_term,
     sorted_until_committed,
     where,
 )
@@ -122,7 +122,7 @@ def test_partitions_are_handled_at_the_same_time_and_committed_once() -> None:
     barrier = threading.Barrier(3)
     career.before_handle = lambda _handed: barrier.wait(WAIT_S) and None
     handler = a_parallel(career)
-    assert handler.work(a_batch(A=[0, 1], B=[5], C=[2, 3]), a_term())
+    assert handler.work(a_batch(A=[0, 1], B=[5], C=[2, 3]), open_term(7))
     handler.close()
     assert sorted_until_committed(career.log) == [
         "handle A0 A1",
@@ -138,7 +138,7 @@ def test_finished_records_are_committed_once_then_the_first_error_in_order_is_ra
     career = FakeCareer(fails={(A, 1): ALWAYS, (B, 5): ALWAYS}, names=True)
     handler = a_parallel(career)
     with pytest.raises(Bad, match="A1"):
-        handler.work(a_batch(C=[2, 3], B=[5, 6], A=[0, 1]), a_term())
+        handler.work(a_batch(C=[2, 3], B=[5, 6], A=[0, 1]), open_term(7))
     handler.close()
     assert sorted_until_committed(career.log) == [
         "handle A0 A1",
@@ -152,7 +152,7 @@ def test_finished_records_are_committed_once_then_the_first_error_in_order_is_ra
 
 def test_at_most_once_commits_all_partitions_at_once_and_handles_all_though_the_term_ends() -> None:
     career = FakeCareer()
-    term = a_term()
+    term = open_term(7)
     career.before_commit = lambda: term.wind_up(Reason.STEP_DOWN)
     handler = a_parallel(career, delivery="at_most_once")
     assert handler.work(a_batch(A=[0], B=[0], C=[0]), term)
@@ -170,7 +170,7 @@ def test_the_records_of_a_partition_are_in_order_on_one_thread() -> None:
 
     career.before_handle = note
     handler = a_parallel(career)
-    assert handler.work(a_batch(A=range(50), B=range(50)), a_term())
+    assert handler.work(a_batch(A=range(50), B=range(50)), open_term(7))
     handler.close()
     assert [offset for each, offset in career.effects if each == A] == list(range(50))
     assert [len(names) for names in threads.values()] == [1, 1]
