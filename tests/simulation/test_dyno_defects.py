@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from leaderq.dyno import DynoQueue, Message, StaleLease
+from leaderq.dyno import DynoQueue, Message, OnConflict, StaleLease
 from leaderq.errors import NodeExists
 from leaderq.threads import Retry
 from simulation.scenarios import Guest, Scene, every_point, is_multi, nth, scene
@@ -164,20 +164,39 @@ def test_d8_a_consumer_that_dies_at_any_request_as_it_pops_does_not_block_the_he
     assert every_point(die) >= 2
 
 
-@pytest.mark.parametrize("end", ["remove", "remove at rest", "ack", "nack"])
-def test_d9_whoever_dies_at_whichever_request_leaves_a_message_or_nothing_of_it(end: str) -> None:
+PREPARED: dict[str, Callable[[Any], object]] = {
+    "remove at rest": lambda one: one.postpone(600.0),
+    "replace": lambda one: one.postpone(600.0),
+    "redrive": lambda one: one.kill(),
+}
+ACTS: dict[str, Callable[[DynoQueue, Any], object]] = {
+    "push": lambda queue, _: queue.push([*numbered(0, 2), Message(payload=b"y")]),
+    "replace": lambda queue, _: queue.push_unique(Message(id="x"), OnConflict.REPLACE),
+    "extend": lambda _, one: one.extend(1.0),
+    "postpone": lambda _, one: one.postpone(1.0),
+    "kill": lambda _, one: one.kill(),
+    "redrive": lambda queue, _: queue.dead_letters.redrive(),
+    "remove": lambda queue, _: queue.remove("x"),
+    "remove at rest": lambda queue, _: queue.remove("x"),
+    "ack": lambda _, one: one.ack(),
+    "nack": lambda _, one: one.nack(),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_d9_whoever_dies_at_whichever_request_leaves_a_message_or_nothing_of_it(act: str) -> None:
     def die(s: Scene, point: int) -> list[Any]:
         a, b = sides(s, "ab", retry=Retry(attempts=9, first_s=0.0))
         b.push(Message(id="x", payload=b"x"))
         (mine,) = a.pop(1, 5)
-        if end == "remove at rest":
-            a.who.do(lambda: mine.postpone(600.0))
+        if act in PREPARED:
+            a.who.do(lambda: PREPARED[act](mine))
         struck = s.at(a.who, nth(point), a.who.process.kill)
-        acts = {"ack": mine.ack, "nack": mine.nack}
-        a.who.begin(acts.get(end, lambda: a.queue.remove("x")))
+        a.who.begin(lambda: ACTS[act](a.queue, mine))
         s.run(15.0)
-        assert b.ack(b.pop(1, 5.0)) in ([], [None])
+        b.ack(b.pop(9, 2.0))
         b.remove("x")
+        b.who.do(b.queue.dead_letters.purge)
         assert left(s) == []
         return struck
 
