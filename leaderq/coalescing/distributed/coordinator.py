@@ -90,7 +90,7 @@ class DistributedQueueCoordinator:
         self._session: Session = as_session(client)
         self._lock = primitives.Lock()
         self._idle = primitives.Condition(self._lock)
-        self._requests: set[SlotRequest] = set()
+        self._requests: dict[SlotRequest, None] = {}
         self._waiting: dict[str, SlotRequest] = {}
         self._held: dict[str, DistributedToken] = {}
         self._is_closed = False
@@ -137,7 +137,7 @@ class DistributedQueueCoordinator:
             # this lock: it begins after this request.
             waiter = self._waiting.get(znodes.name)
             if waiter is None:
-                self._requests.add(request)
+                self._requests[request] = None
         if waiter is not None:
             return self._declined(znodes, waiter.fence.path)
         try:
@@ -147,7 +147,7 @@ class DistributedQueueCoordinator:
             raise
         finally:
             with self._lock:
-                self._requests.discard(request)
+                self._requests.pop(request, None)
 
     def dequeue(self, token: DistributedToken, timeout_s: float | None = AS_SET) -> bool:
         """The work is done: pass the key to the waiter. Return whether the token certainly stood
