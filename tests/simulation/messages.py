@@ -82,7 +82,8 @@ _ENDS = (Did.ACKNOWLEDGED, Did.UNKNOWN, Did.KILLED, Did.REMOVED)
 
 class Step(NamedTuple):
     """One thing that happened to a message. ``beside``: of a delivery, the process whose lease and
-    session still stand. ``due_s``: when it may be delivered, or when its lease ends.
+    session still stand. ``is_late``: it may have been claimed in a session that is over.
+    ``due_s``: when it may be delivered, or when its lease ends.
     """
 
     at_s: float
@@ -94,6 +95,7 @@ class Step(NamedTuple):
     rank: int = 0
     group: str = ""
     due_s: float = 0.0
+    is_late: bool = False
 
 
 class _Log:
@@ -130,6 +132,7 @@ class _Log:
             # 31 mends that: finding 1 of the review of queues.
             first = self._sessions.setdefault(name, session or 0)
             if what is Did.DELIVERED:
+                more["is_late"] = session != first or session not in standing
                 beside = holder if stands and session == first else ""
             self._held[id] = (name, session or 0, until_s)
             more["due_s"] = until_s
@@ -370,7 +373,7 @@ def judge(lines: Sequence[Step], timeout_s: float = 4.0) -> list[str]:
             problems.append(f"{one.id} was delivered to {one.process} with a lease that was over")
         if one.what is Did.ACKNOWLEDGED and over.get(one.id) == one.what.value:
             problems.append(f"{one.id} was acknowledged twice, now by {one.process}")
-        elif one.what in (Did.DELIVERED, Did.ACKNOWLEDGED) and one.id in over:
+        elif one.what in (Did.DELIVERED, Did.ACKNOWLEDGED) and one.id in over and not one.is_late:
             problems.append(
                 f"{one.id} was {one.what.value} by {one.process} after it was {over[one.id]}"
             )
@@ -411,13 +414,15 @@ def out_of_order(lines: Sequence[Step]) -> list[str]:
     pushing_s: dict[str, float] = {}
     free: dict[str, Step] = {}
     passed: dict[str, Step] = {}
+    given: set[str] = set()
     for one in takewhile(lambda line: line.what is not Did.FAULT, lines):
         if one.what is Did.PUSHING:
             pushing_s[one.id] = one.at_s
-        elif one.what is Did.PUSHED and not one.group:
+        elif one.what is Did.PUSHED and not (one.group or one.id in given):
             free[one.id] = one
         elif one.what is Did.DELIVERED:
             free.pop(one.id, None)
+            given.add(one.id)
             other = passed.pop(one.id, one)
             if one.at_s > other.at_s + ORDER_S:
                 problems.append(f"{one.id} came {one.at_s - other.at_s:.3f} s after {other.id}")
