@@ -194,9 +194,9 @@ class DynoConsumer:
         """
         if not deliveries or (membership := self._membership) is None:
             return deliveries
-        now_ms, writer = self._now_ms(), membership.writer
-        is_standing = writer.surely_stands()
-        mark = membership.mark if is_standing else None
+        writer = membership.writer
+        mark = membership.mark if writer.surely_stands() else None
+        now_ms = self._now_ms()  # after that, which may wait for an answer
         ours = [one for one in deliveries if one.until_ms > now_ms and one.state.member == mark]
         if len(ours) < len(deliveries):
             self._release([one for one in deliveries if one not in ours], writer)
