@@ -32,7 +32,7 @@ from leaderq.zookeeper.wire import Failed, Stat
 
 TIMEOUT_S = 60.0
 NO_SESSION = Hello(0, b"\0" * 16, TIMEOUT_S)
-AUTH, CLOSE = 100, -11
+AUTH, CLOSE, SET_ACL = 100, -11, 7
 AUTH_FAILED = -115
 _AUTH_XID, _EVENT_XID = -4, -1
 _INT, _REQUEST, _EVENT = struct.Struct("!i"), struct.Struct("!ii"), struct.Struct("!iii")
