@@ -9,6 +9,7 @@ import heapq
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Any, NamedTuple
@@ -110,15 +111,22 @@ class RealConnection:
             self._note(frame)
 
     def close(self) -> None:
+        """Close it; the server has noticed when this returns. If it notices later, it forgets the
+        session's next connection, and does not close that one in its turn.
+        """
         self.is_open = False
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            while self._stream.read(4096):
+                pass
         self._stream.close()
         self._socket.close()
 
     def _send(self, packed: bytes) -> None:
-        try:
+        with suppress(
+            ConnectionError
+        ):  # hung up on: to be heard in its place
             self._socket.sendall(packed)
-        except ConnectionError:  # it has hung up before it had all; to be heard in its place
-            pass
 
     def _frame(self) -> bytes | None:
         try:
