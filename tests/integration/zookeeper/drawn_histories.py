@@ -113,8 +113,8 @@ class Histories:
         self._begin()
 
     def _begin(self) -> None:
-        for client in self._clients:
-            self._open(client)
+        for client in filter(lambda one: one.has_session, self._clients):
+            client.take_up()
             client.end()
         self.close()
         self._comparison = Comparison()
