@@ -35,10 +35,12 @@ quick: lint  ## linters, types, layers, unit tests and one test on servers a pac
 simulate: $(READY)  ## lives in simulated time: SEEDS=100000, or KIND="elections of rude careers" SEED=4711
 	@PYTHONPATH=.:tests $(BIN)/python -m simulation --seeds $(SEEDS) $(if $(KIND),--kind "$(KIND)") $(if $(SEED),--seed $(SEED))
 
-# The simulated ensemble beside real servers, step by step; VERSION="3.8" for one version only.
+# The simulated ensemble beside real servers, step by step, and a tenth of the steps beside three;
+# VERSION="3.8" for one version only.
 conformance: $(READY)  ## the simulated ZooKeeper beside real ones: STEPS=1000000 VERSION="3.8"
 	@LEADERQ_CONFORMANCE_STEPS=$(STEPS) LEADERQ_CONFORMANCE_VERSION=$(VERSION) $(BIN)/python -m pytest \
-	  --timeout 0 tests/integration/zookeeper/test_simulated_ensemble.py
+	  --timeout 0 tests/integration/zookeeper/test_simulated_ensemble.py \
+	  tests/integration/zookeeper/test_simulated_ensemble_of_three.py
 
 help:  ## this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14

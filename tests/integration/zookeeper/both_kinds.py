@@ -9,6 +9,7 @@ import heapq
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Any, NamedTuple
@@ -32,7 +33,7 @@ from leaderq.zookeeper.wire import Failed, Stat
 
 TIMEOUT_S = 60.0
 NO_SESSION = Hello(0, b"\0" * 16, TIMEOUT_S)
-AUTH, CLOSE = 100, -11
+AUTH, CLOSE, SET_ACL = 100, -11, 7
 AUTH_FAILED = -115
 _AUTH_XID, _EVENT_XID = -4, -1
 _INT, _REQUEST, _EVENT = struct.Struct("!i"), struct.Struct("!ii"), struct.Struct("!iii")
@@ -110,15 +111,20 @@ class RealConnection:
             self._note(frame)
 
     def close(self) -> None:
+        """Close it; the server has noticed when this returns. If it notices later, it forgets the
+        session's next connection, and does not close that one in its turn.
+        """
         self.is_open = False
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            while self._stream.read(4096):
+                pass
         self._stream.close()
         self._socket.close()
 
     def _send(self, packed: bytes) -> None:
-        try:
+        with suppress(ConnectionError):  # hung up on: to be heard in its place
             self._socket.sendall(packed)
-        except ConnectionError:  # it has hung up before it had all; to be heard in its place
-            pass
 
     def _frame(self) -> bytes | None:
         try:
@@ -274,7 +280,8 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        return self.real.is_open and self.simulated.is_open
+        assert self.real.is_open or not self.simulated.is_open, "only the real server has hung up"
+        return self.simulated.is_open
 
     def do(self, *requests: Any) -> None:
         if self.is_open:

@@ -1,22 +1,46 @@
-"""Histories drawn at random: what clients of real and of simulated servers do, step by step."""
+"""Histories drawn at random: what clients of real and of simulated servers do, step by step.
+
+``LEADERQ_CONFORMANCE_STEPS`` says how many operations, ``LEADERQ_CONFORMANCE_SEED`` which,
+``LEADERQ_CONFORMANCE_VERSION`` on servers of which versions only.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from both_kinds import AUTH, Client, Comparison, Connection, Servers
+from both_kinds import AUTH, SET_ACL, Client, Comparison, Connection, Servers
 from drawn_requests import MAX_BYTES, Draw, RequestMaker, shown
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
 from kazoo.protocol import serialization as kazoo_wire
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from leaderq.zookeeper.wire import HEADER_BYTES
 
+STEPS = int(os.environ.get("LEADERQ_CONFORMANCE_STEPS") or 0)
+SEED = int(os.environ.get("LEADERQ_CONFORMANCE_SEED") or 27)
+VERSION = os.environ.get("LEADERQ_CONFORMANCE_VERSION", "")
 CLIENTS = 3
+IN_ONE_HISTORY = 200
 STEP_BYTES = 16
+# Integers would be drawn small, and often the same.
+NUMBERS = st.binary(min_size=IN_ONE_HISTORY * STEP_BYTES, max_size=IN_ONE_HISTORY * STEP_BYTES)
 BARRIER = kazoo_wire.Exists("/zookeeper", None)
 """What was sent to a client before the answer to this has come when the answer has."""
+
+
+def settings_for(steps: int) -> settings:
+    """Of a test of so many steps; it makes a failing history smaller where it may take its time."""
+    return settings(
+        max_examples=max(1, steps // IN_ONE_HISTORY),
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink) if STEPS else (Phase.generate,),
+    )
 
 
 class Doing(Enum):
@@ -72,8 +96,10 @@ def drawn(numbers: bytes, root: str, servers: int = 1) -> list[Step]:
 
 
 def _in_a_row(requests: Sequence[Any]) -> list[Any]:
-    """Those whose answers come in order; another may be answered or end the connection before."""
-    kept = [one for one in requests if one.type != AUTH and not is_too_large(one)]
+    """Those whose answers are determined: real servers take credentials at once, and judge what
+    comes right behind a new ACL by the former one.
+    """
+    kept = [one for one in requests if one.type not in (AUTH, SET_ACL) and not is_too_large(one)]
     return kept or [BARRIER]
 
 
@@ -87,8 +113,8 @@ class Histories:
         self._begin()
 
     def _begin(self) -> None:
-        for client in self._clients:
-            self._open(client)
+        for client in filter(lambda one: one.has_session, self._clients):
+            client.take_up()
             client.end()
         self.close()
         self._comparison = Comparison()

@@ -2,23 +2,18 @@
 
 Three clients do one operation after the other. Every answer, every error and every event of a watch
 must be the same, and for each connection in the same order.
-
-``LEADERQ_CONFORMANCE_STEPS`` says how many operations, ``LEADERQ_CONFORMANCE_SEED`` which,
-``LEADERQ_CONFORMANCE_VERSION`` on which servers only.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 from both_kinds import Servers
 from compat.versions import NEWEST, SERVERS, use
-from drawn_histories import STEP_BYTES, Histories, Step, drawn
+from drawn_histories import NUMBERS, SEED, STEPS, VERSION, Histories, Step, drawn, settings_for
 from drawn_requests import MAX_BYTES
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
+from hypothesis import given, seed
 from kazoo.protocol import serialization as kazoo_wire
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl
 
@@ -27,12 +22,7 @@ from leaderq.testing.provision import runs_from_jars
 from leaderq.zookeeper.wire import Create, Delete, Multi
 
 VERSIONS = [zookeeper for zookeeper, _ in SERVERS]
-STEPS = os.environ.get("LEADERQ_CONFORMANCE_STEPS")
 USUAL_STEPS = {version: 20_000 if version == NEWEST[0] else 2_000 for version in VERSIONS}
-SEED = int(os.environ.get("LEADERQ_CONFORMANCE_SEED", "27"))
-ONLY = os.environ.get("LEADERQ_CONFORMANCE_VERSION", "")
-IN_ONE_HISTORY = 200
-BYTES = IN_ONE_HISTORY * STEP_BYTES
 
 
 def kept(root: str) -> list[Step]:
@@ -61,7 +51,7 @@ def kept(root: str) -> list[Step]:
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def version(request: pytest.FixtureRequest) -> str:
-    if ONLY not in request.param:
+    if VERSION not in request.param:
         pytest.skip("another version is asked for")
     if not runs_from_jars("ZooKeeperServer"):
         pytest.skip("the version of the server must be known")
@@ -87,15 +77,9 @@ def histories(version: str) -> Iterator[Histories]:
 
 def test_real_servers_say_what_simulated_ones_say(histories: Histories, version: str) -> None:
     @seed(SEED)
-    @settings(
-        max_examples=max(1, int(STEPS or USUAL_STEPS[version]) // IN_ONE_HISTORY),
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        phases=(Phase.generate, Phase.shrink),
-    )
-    @given(st.binary(min_size=BYTES, max_size=BYTES))
-    def try_history(numbers: bytes) -> None:  # integers would be drawn small, and often the same
+    @settings_for(STEPS or USUAL_STEPS[version])
+    @given(NUMBERS)
+    def try_history(numbers: bytes) -> None:
         root = histories.new_root()
         histories.check(root, drawn(numbers, root))
 

@@ -6,27 +6,31 @@ determined: by a sync at a follower, by a write of its own at the leader.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from enum import Enum, auto
 from random import Random
 
 import pytest
 from both_kinds import Client, Connection, Servers
-from drawn_histories import STEP_BYTES, Histories, Step, drawn
+from drawn_histories import (
+    IN_ONE_HISTORY,
+    NUMBERS,
+    SEED,
+    STEP_BYTES,
+    STEPS,
+    Histories,
+    Step,
+    drawn,
+    settings_for,
+)
 from drawn_requests import MAX_BYTES
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
+from hypothesis import given, seed
 from kazoo.protocol import serialization as kazoo_wire
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from leaderq.testing import ZooKeeperEnsemble, eventually
 from leaderq.testing.provision import runs_from_jars
 
-STEPS = int(os.environ.get("LEADERQ_CONFORMANCE_STEPS", "1000"))
-SEED = int(os.environ.get("LEADERQ_CONFORMANCE_SEED", "27"))
-IN_ONE_HISTORY = 200
-BYTES = IN_ONE_HISTORY * STEP_BYTES
 MARK = "/mark"
 
 
@@ -125,14 +129,8 @@ def histories() -> Iterator[HistoriesOfThree]:
 
 
 @seed(SEED)
-@settings(
-    max_examples=max(1, STEPS // IN_ONE_HISTORY),
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.generate, Phase.shrink),
-)
-@given(numbers=st.binary(min_size=BYTES, max_size=BYTES))
+@settings_for(STEPS // 10 or 1000)
+@given(numbers=NUMBERS)
 def test_three_real_servers_say_what_simulated_ones_say(
     histories: HistoriesOfThree, numbers: bytes
 ) -> None:
@@ -145,7 +143,8 @@ def test_when_a_server_is_stopped_its_clients_go_on_as_in_a_simulated_ensemble(
     histories: HistoriesOfThree, fault: Fault
 ) -> None:
     chance = Random(SEED)
-    for _ in range(max(1, STEPS // 20_000)):
+    for _ in range(max(1, STEPS // 100_000)):
         root = histories.new_root()
-        halves = [drawn(chance.randbytes(BYTES // 2), root, servers=3) for _ in range(2)]
-        histories.check(root, [*halves[0], Step(0, fault), *halves[1]])
+        steps = drawn(chance.randbytes(IN_ONE_HISTORY * STEP_BYTES), root, servers=3)
+        steps.insert(len(steps) // 2, Step(0, fault))
+        histories.check(root, steps)
