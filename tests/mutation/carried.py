@@ -200,8 +200,8 @@ CARRIED = (
     Control(
         "all reports wait for a guardian that does not read",
         "leaderq/running/guardian_link.py",
-        "self._newest_report = _line(asdict(self._first_to_end()))",
-        "self._unsent.append(_line(asdict(self._first_to_end())))",
+        "self._newest_report = _line(self._first_to_end()._asdict())",
+        "self._unsent.append(_line(self._first_to_end()._asdict()))",
         tests=(
             "tests/unit/running/"
             "test_guardian_link.py::test_a_guardian_that_does_not_read_never_blocks"
