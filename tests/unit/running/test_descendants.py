@@ -15,7 +15,6 @@ from leaderq.running.descendants import (
     StartedInTerm,
     children_of,
     descendants_of,
-    end_all,
     kill,
 )
 from leaderq.testing import eventually
@@ -30,18 +29,6 @@ WITHOUT_ITS_FIRST_THREAD = """
 import ctypes, threading, time
 threading.Thread(target=time.sleep, args=(600,)).start()
 ctypes.CDLL(None).pthread_exit(None)
-"""
-CHAIN = """
-import ctypes, os, sys
-ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # its orphans stay below it
-if not os.fork():
-    os.setsid()
-    for _ in range(20_000):
-        if os.fork():
-            os._exit(0)
-    os._exit(0)
-print("forking", flush=True)
-sys.stdin.read()
 """
 SPARING = f"""
 import os, subprocess, time
@@ -114,19 +101,6 @@ def test_a_process_whose_name_is_cut_within_a_letter_is_found_like_any_other():
             assert process.wait() == -9
         finally:
             process.kill()
-
-
-def test_a_chain_of_processes_that_fork_and_end_is_ended():
-    with subprocess.Popen([sys.executable, "-c", CHAIN], stdin=-1, stdout=-1) as root:
-        assert root.stdout is not None
-        assert root.stdout.readline() == b"forking\n"
-        eventually(lambda: len(children_of(root.pid)) > 800)
-        assert end_all(root.pid, within_s=10)
-        known = children_of(root.pid)
-        assert len(known) < 20_000
-        assert children_of(root.pid) == known
-        assert root.poll() is None
-        root.kill()
 
 
 def test_a_group_is_killed_whole_whoever_a_listing_has_missed(monkeypatch):
