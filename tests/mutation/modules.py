@@ -43,7 +43,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "leaderq.threads.retry": _tests("threads/test_retry.py"),
     "leaderq.threads.capacity": _tests("threads/test_capacity.py"),
-    "leaderq.threads.listeners": _tests("threads/test_listeners_of_threads.py"),
+    "leaderq.threads.listeners": _tests("threads/test_listeners_of_threads.py", "test_events.py"),
     "leaderq.threads.waker": _tests("threads/test_waker.py"),
     "leaderq.coalescing.automaton": _tests(
         "coalescing/test_traffic_automaton.py",
