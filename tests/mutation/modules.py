@@ -9,9 +9,7 @@ def _tests(*names: str) -> tuple[str, ...]:
 
 MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.election.decision": _tests("election/test_decision.py"),
-    "leaderq.election.layout": _tests(
-        "election/test_layout.py", "election/test_layout_details.py", "election/test_records.py"
-    ),
+    "leaderq.election.layout": _tests("election/test_layout.py", "election/test_records.py"),
     "leaderq.term": _tests("test_term.py", "test_term_clock.py"),
     "leaderq.zookeeper.wire": _tests(
         "zookeeper/test_wire.py",

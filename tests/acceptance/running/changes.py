@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -284,20 +284,13 @@ class Contest:
 
 def run_all(kinds: Sequence[Kind], *, server: str, root: str, folder: Path) -> list[Change]:
     """``CHANGES`` changes of each kind that is wanted, contests side by side."""
-    wanted = [kind for kind in kinds if re.search(KINDS, kind.name)]
-    contests = [(kind, share) for kind in wanted for share in shares()]
 
-    def one(number: int, kind: Kind, changes: int) -> list[Change]:
+    def one(number: int, kind: Kind) -> list[Change]:
         place: Any = {"root": f"{root}-{number}", "folder": folder / str(number)}
         with Contest(kind, server=server, **place) as contest:
-            return contest.run(changes)
+            return contest.run(CHANGES)
 
+    wanted = [kind for kind in kinds if re.search(KINDS, kind.name)]
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        running = [pool.submit(one, number, *each) for number, each in enumerate(contests)]
+        running = [pool.submit(one, number, kind) for number, kind in enumerate(wanted)]
     return [change for each in running for change in each.result()]
-
-
-def shares() -> Iterator[int]:
-    """How many changes each of the contests of one kind does."""
-    contests = min(5, -(-CHANGES // 4))
-    yield from (CHANGES // contests + (number < CHANGES % contests) for number in range(contests))

@@ -32,10 +32,6 @@ class Beliefs:
         self._terms.append(term)
         self._look()
 
-    def believed(self) -> list[str]:
-        """The candidates that believe to lead now."""
-        return [term.candidate for term in list(self._terms) if is_believed(term)]
-
     def __enter__(self) -> Beliefs:
         self._thread.start()
         return self

@@ -1,5 +1,5 @@
-"""Bugs 27 and 28 of elections, which need an ensemble, on real servers too: the simulated ensemble
-is compared with one real server only.
+"""Bug 27 of elections on real servers too: the simulated ensemble is compared with one real server
+only. Bug 28, a rolling restart, is a scenario in simulated time.
 
 A member is isolated by fault proxies between the members' ports. It needs no rights, and no traffic
 leaves the loopback interface.
@@ -7,9 +7,8 @@ leaves the loopback interface.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 
 import pytest
 from beliefs import Beliefs, is_believed
@@ -17,8 +16,6 @@ from electorate import Electorate
 from electorate import term_of as won
 from isolable import IsolableEnsemble
 
-from leaderq import LeaderCareer, Observer, Runner, Term
-from leaderq.config import Settings
 from leaderq.term import Reason
 from leaderq.testing import eventually
 from leaderq.zookeeper import SessionState
@@ -57,43 +54,3 @@ def test_bug_27_a_leader_beside_an_isolated_follower_steps_down_before_the_next_
         a.stand()
         eventually(lambda: len(electorate.line()) == 2)
     assert not beliefs.overlaps
-
-
-class Believer(LeaderCareer):
-    """Has its terms watched."""
-
-    name = "c"
-
-    def __init__(self, beliefs: Beliefs) -> None:
-        self._beliefs = beliefs
-
-    def inaugurate(self, term: Term) -> None:
-        self._beliefs.add(term)
-
-    def execute(self, term: Term) -> None:
-        term.wait(0.01)
-
-
-def test_bug_28_a_rolling_restart_shows_never_two_leaders(zookeeper_ensemble, znode_root):
-    """Each candidate knows one server, and loses its session while that one is down."""
-    members = zookeeper_ensemble.members
-    with ExitStack() as cleanup:
-        electorate = Electorate(zookeeper_ensemble.address, znode_root)
-        cleanup.enter_context(closing(electorate))
-        observer = Observer(electorate.beside, "c", root=znode_root)
-        beliefs = cleanup.enter_context(Beliefs())
-        for id, member in zip("abc", members, strict=True):
-            session = electorate.session(address=member.address, timeout_s=2.0)
-            settings = Settings(root=znode_root, id=id, cool_off_s=0.1)
-            runner = Runner(Believer(beliefs), session, settings=settings)
-            thread = threading.Thread(target=runner.run)
-            thread.start()
-            cleanup.callback(thread.join)
-            cleanup.callback(runner.stop)
-            eventually(lambda: id in observer.view().candidates)  # noqa: B023
-        for id, member in zip("abc", members, strict=True):
-            member.stop(keep_data=True)
-            eventually(lambda: set(beliefs.believed()) - {id})  # noqa: B023
-            member.start()
-            eventually(lambda: sorted(observer.view().candidates) == ["a", "b", "c"])
-        assert not beliefs.overlaps

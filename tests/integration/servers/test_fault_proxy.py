@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from kazoo.client import KazooClient
@@ -17,13 +17,6 @@ SESSION_S = 30.0
 """Longer than anything here may be without a processor: kazoo drops a connection that is silent for
 a third of it.
 """
-
-
-@pytest.fixture
-def proxy(
-    zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy]
-) -> FaultProxy:
-    return fault_proxy(zookeeper_server.address)
 
 
 @pytest.fixture

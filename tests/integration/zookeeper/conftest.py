@@ -10,7 +10,7 @@ import pytest
 from certificates import Pem, secure_zookeeper, self_signed
 from sasl_logins import JAAS
 
-from leaderq.testing import ZooKeeperServer
+from leaderq.testing import FaultProxy, ZooKeeperServer
 from leaderq.testing.ports import lease_port
 from leaderq.zookeeper import Session, connect
 
@@ -40,6 +40,12 @@ def session(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect)
     processor for a while.
     """
     return opened(zookeeper_server.address + znode_root, timeout_s=30.0)
+
+
+@pytest.fixture
+def behind(proxy: FaultProxy, znode_root: str, opened: Connect) -> Connect:
+    """``behind(timeout_s=...)``: a session behind the proxy, below the test's own root."""
+    return lambda **options: opened(proxy.address + znode_root, **options)
 
 
 @pytest.fixture

@@ -25,14 +25,11 @@ def opcode(request: bytes) -> int:
 
 @pytest.mark.parametrize("use", [in_use, contextlib.nullcontext])
 def test_a_black_hole_is_noticed_in_use_or_idle(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    opened: Connect,
-    fault_proxy: Callable[[str], FaultProxy],
+    proxy: FaultProxy,
+    behind: Connect,
     use: Callable[[Session], contextlib.AbstractContextManager[None]],
 ) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address + znode_root, timeout_s=2.0)
+    session = behind(timeout_s=2.0)
     first = session.id
     with use(session):
         proxy.black_hole()
@@ -42,14 +39,8 @@ def test_a_black_hole_is_noticed_in_use_or_idle(
         eventually(lambda: session.exists("/"), timeout_s=20)
 
 
-def test_a_full_socket_holds_up_nobody(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    opened: Connect,
-    fault_proxy: Callable[[str], FaultProxy],
-) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address + znode_root, timeout_s=4.0)
+def test_a_full_socket_holds_up_nobody(proxy: FaultProxy, behind: Connect) -> None:
+    session = behind(timeout_s=4.0)
     proxy.freeze_direction("to_server")
     futures = [session.set_async("/", b"x" * 500_000) for _ in range(60)]
     errors = [type(future.exception(30)) for future in futures]
@@ -61,13 +52,9 @@ def test_a_full_socket_holds_up_nobody(
 
 
 def test_a_request_without_an_answer_is_given_up_in_time(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    opened: Connect,
-    fault_proxy: Callable[[str], FaultProxy],
+    proxy: FaultProxy, behind: Connect
 ) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address + znode_root, timeout_s=30.0)
+    session = behind(timeout_s=30.0)
     proxy.black_hole()
     with pytest.raises(ConnectionLost, match=r"within 0\.2 s"):
         session.create("/a", timeout_s=0.2)
@@ -79,14 +66,11 @@ def test_a_request_without_an_answer_is_given_up_in_time(
 
 @pytest.mark.parametrize("how", ["create", "multi"])
 def test_a_lost_reply_leaves_the_outcome_unknown_and_says_so(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    opened: Connect,
-    fault_proxy: Callable[[str], FaultProxy],
+    proxy: FaultProxy,
+    behind: Connect,
     how: str,
 ) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address + znode_root, timeout_s=30.0)
+    session = behind(timeout_s=30.0)
     wanted = CREATE if how == "create" else MULTI
     proxy.drop_reply_to(lambda request: opcode(request) == wanted)
     with pytest.raises(ConnectionLost) as caught:

@@ -43,13 +43,9 @@ def test_an_ended_session_is_lost_and_the_next_one_has_a_new_id(
 
 
 def test_without_a_connection_requests_fail_at_once_and_are_never_sent_later(
-    zookeeper_server: ZooKeeperServer,
-    znode_root: str,
-    opened: Connect,
-    fault_proxy: Callable[[str], FaultProxy],
+    proxy: FaultProxy, behind: Connect
 ) -> None:
-    proxy = fault_proxy(zookeeper_server.address)
-    session = opened(proxy.address + znode_root, timeout_s=30.0)
+    session = behind(timeout_s=30.0)
     proxy.refuse()
     eventually(lambda: session.state is SUSPENDED)
     futures = [session.create_async(f"/n{number}") for number in range(100)]

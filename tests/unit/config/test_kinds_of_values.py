@@ -109,6 +109,7 @@ def test_a_value_is_taken_and_written_in_one_way(kind: ValueKind, given: Any, ta
         (SERVERS, "-a:5", "no usable host"),
         (SERVERS, "[::1]5", "no usable host"),
         (SERVERS, "[x]:5", "no usable host"),
+        (SERVERS, "user@a:1", "no usable host"),
         (LISTENING, "a", "is not one address"),
         (LISTENING, "a:1,b:2", "is not one address"),
         (LISTENING, "a/b:1", "is not one address"),

@@ -1,10 +1,12 @@
-"""Names, places and the wrapping counter."""
+"""Names, paths, places and the wrapping counter."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from leaderq.election.layout import in_line, name_prefix, new_guid, position_of, sequence
+from leaderq.election.layout import Layout, in_line, name_prefix, new_guid, position_of, sequence
 
 A, B = "0b0fd1c6-0000-4000-8000-000000000001", "0b0fd1c6-0000-4000-8000-000000000002"
 
@@ -57,3 +59,32 @@ def test_a_creation_that_happened_twice_counts_once_at_its_foremost_place():
 
 def test_who_does_not_stand_has_no_place():
     assert position_of(A, [named(B, "0000000001")]) is None
+
+
+@pytest.mark.parametrize(
+    ("root", "base", "shared"),
+    [("/a", "/a/c", "/a"), ("/a/", "/a/c", "/a"), ("/", "/c", "/"), ("", "/c", "/")],
+)
+def test_all_paths_of_a_career_lie_below_its_base(root: str, base: str, shared: str) -> None:
+    layout = Layout(root, "c")
+    assert (layout.root, layout.career, layout.shared, layout.base) == (root, "c", shared, base)
+    names = ("candidates", "processes", "term", "control", "progress", "offsets", "attempts")
+    assert [getattr(layout, name) for name in names] == [f"{base}/{name}" for name in names]
+    assert layout.candidate("x") == f"{base}/candidates/x"
+    assert layout.process(0x1F) == f"{base}/processes/1f"
+
+
+def numbered(number: int) -> str:
+    signed = number if number < 2**31 else number - 2**32
+    return f"_c_x-latch-{signed:010d}"
+
+
+@example(0, [0, 2**31])
+@example(2**31 - 1, [0, 1])  # where the number is written with a sign
+@example(2**32 - 1, [0, 1])
+@given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 2**31 - 1), min_size=1, unique=True))
+def test_whoever_was_made_later_stands_later_wherever_the_counter_wraps(
+    start: int, steps: list[int]
+) -> None:
+    names = [numbered((start + step) % 2**32) for step in sorted(steps)]
+    assert in_line(names[::-1]) == names
