@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.queues import DistributedQueue
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming.claims import Claim
 from leaderq.queues.consuming.prefetch import Prefetch
@@ -68,8 +67,3 @@ def test_the_work_on_a_znode_of_many_values_is_measured_by_the_value(clock: list
     clock[0] += 0.09
     one.take(1, 0)
     assert one.appetite() == 5  # of 9 ms each
-
-
-def test_the_default_is_100_values() -> None:
-    defaults = DistributedQueue.__init__.__kwdefaults__
-    assert defaults["claim_ahead"] == QueueOptions[bytes]().claim_ahead == 100
