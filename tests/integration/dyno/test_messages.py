@@ -17,7 +17,6 @@ from leaderq.dyno import (
     StaleLease,
     Unique,
 )
-from leaderq.queues import Retry
 from leaderq.zookeeper import Session
 
 Open = Callable[..., Session]
@@ -38,22 +37,6 @@ def test_what_is_due_comes_by_priority_and_then_in_order(session: Session) -> No
         assert queue.ack(popped) == [None] * 5
         assert queue.pop(1) == []
         assert queue.shard_sizes() == {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
-
-
-def test_a_failed_message_comes_again_and_is_dead_after_as_many_failures_as_the_policy_says(
-    session: Session,
-) -> None:
-    with DynoQueue(session, "/d", retry=Retry(attempts=3, first_s=0.01)) as queue:
-        queue.push(Message(id="mine", payload=b"bad"))
-        for failures in range(3):
-            (one,) = queue.pop(1, 30)
-            assert (one.failures, one.deliveries) == (failures, failures + 1)
-            one.nack("no" if failures < 2 else None)
-        assert queue.shard_sizes()["0"] == {"messages": 0, "resting": 0, "leased": 0, "dead": 1}
-        (letter,) = queue.dead_letters.browse()
-        assert (letter.failures, letter.error) == (3, "no"), (
-            "the last failure counts, with or without an error"
-        )
 
 
 def test_a_lease_that_is_over_passes_to_another_and_the_former_owner_changes_nothing(
