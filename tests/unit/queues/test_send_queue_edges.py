@@ -525,7 +525,7 @@ def test_what_hears_may_fail_and_others_hear_all_the_same(caplog):
 
 
 class Server:
-    """Applies multis as ZooKeeper does; after a fault it is out of reach until the round is over."""
+    """Applies multis as ZooKeeper does; after a fault out of reach until the round is over."""
 
     def __init__(self, bad: set[str]) -> None:
         self.bad = bad
