@@ -23,6 +23,11 @@ def test_a_wake_before_the_wait_is_not_lost_and_several_count_as_one() -> None:
     assert waker.wait(0) is False
 
 
+@pytest.mark.parametrize("timeout_s", [0, -1, 0.001])
+def test_a_wait_that_nobody_ends_says_so(timeout_s: float) -> None:
+    assert Waker().wait(timeout_s) is False
+
+
 @pytest.mark.parametrize("timeout_s", [None, math.inf, LONG_S])
 def test_another_thread_ends_the_wait(timeout_s: float | None) -> None:
     waker = Waker()
