@@ -40,7 +40,7 @@ def test_no_thread_of_a_frozen_process_runs_any_more() -> None:
         try:
             assert busy.stdout is not None
             busy.stdout.readline()
-            for _ in range(30):
+            for _ in range(10):
                 freeze(busy.pid)
                 assert set(states(busy.pid)) == {"T"}
                 os.kill(busy.pid, signal.SIGCONT)
