@@ -15,8 +15,8 @@ Edit = Callable[[], Any]
 
 @dataclass(frozen=True)
 class NegativeControl:
-    """``name`` says what is taken out; ``seed``: a life that shows it; ``first``: how many lives,
-    from seed 0, it takes to be shown (docs/design/simulation.md has the tables)."""
+    """``name`` says what is taken out; ``seed``: the first life that shows it, as far as is known
+    (docs/design/simulation.md has the tables); ``lead`` leads what ``make(seed, **life)`` makes."""
 
     name: str
     edit: Edit

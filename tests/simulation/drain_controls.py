@@ -11,7 +11,6 @@ from unittest import mock
 from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.term_consumer import TermConsumer
 from leaderq.kafka.stores.offset_store import KafkaOffsets
-from leaderq.kafka.stores.transaction_offsets import TransactionThread
 from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from simulation.control import NegativeControl, patched
 from simulation.drain import DrainLife, drain
@@ -25,43 +24,6 @@ _KAFKA, _ZOOKEEPER, _TRANSACTION = (
 def _under_way_is_done(self: OffsetCommits, *, may_wait: bool) -> Any:
     commit, self._commit = self._commit, None
     return None if commit is None else self._ends
-
-
-def _unfenced(self: ZooKeeperOffsets, term: Any, offsets: Any, **more: Any) -> None:
-    session = self._session
-
-    class Unfenced:
-        number = term.number
-        check, wait = term.check, term.wait
-
-        def write(self, operations: Any) -> Any:
-            return session.multi(operations)
-
-    _write(self, Unfenced(), offsets, **more)
-
-
-_write = ZooKeeperOffsets._write
-
-
-def _in_doubt_forgotten(self: TransactionThread) -> None:
-    transaction = self._open
-    _discard(self)
-    if transaction is not None:
-        transaction.in_doubt = False
-
-
-_discard = TransactionThread._discard
-
-
-@contextmanager
-def _unknown_is_committed() -> Iterator[None]:
-    real = TermConsumer._resume
-
-    def resume(self: TermConsumer, stored: Any, held: Any) -> None:
-        real(self, {**stored, **(self.commits.wanted or {})}, held)
-
-    with mock.patch.object(TermConsumer, "_resume", resume):
-        yield
 
 
 @contextmanager
@@ -103,7 +65,7 @@ DRAIN_CONTROLS = (
     _of(
         "a commit that is under way is done",
         patched(OffsetCommits, "finish", _under_way_is_done),
-        0,
+        6,
         life=_TRANSACTION,
     ),
     _of(
@@ -112,29 +74,16 @@ DRAIN_CONTROLS = (
         0,
         life=_KAFKA,
     ),
-    _of("an unknown commit is a commit", _unknown_is_committed, 0, life=_TRANSACTION),
-    _of(
-        "offsets in ZooKeeper are not fenced",
-        patched(ZooKeeperOffsets, "_write", _unfenced),
-        0,
-        life=_ZOOKEEPER,
-    ),
     _of(
         "a lost answer of ZooKeeper is a failure",
         patched(ZooKeeperOffsets, "_happened", _may_have_failed),
-        0,
+        22,
         life=_ZOOKEEPER,
     ),
     _of(
         "a lost answer of ZooKeeper is a success",
         patched(ZooKeeperOffsets, "_happened", lambda *_: True),
-        0,
+        19,
         life=_ZOOKEEPER,
-    ),
-    _of(
-        "a transaction in doubt is committed again",
-        patched(TransactionThread, "_discard", _in_doubt_forgotten),
-        0,
-        life=_TRANSACTION,
     ),
 )

@@ -82,7 +82,7 @@ _ENDS = (Did.ACKNOWLEDGED, Did.UNKNOWN, Did.KILLED, Did.REMOVED)
 
 class Step(NamedTuple):
     """One thing that happened to a message. ``beside``: of a delivery, the process whose lease and
-    session still stand. ``is_late``: it may have been claimed in a session that is over.
+    session still stand. ``is_late``: it may have been claimed in a former session.
     ``due_s``: when it may be delivered, or when its lease ends.
     """
 
@@ -131,8 +131,8 @@ class _Log:
             # What was claimed in a former session may be handed out late; settling it fails. Issue
             # 31 mends that: finding 1 of the review of queues.
             first = self._sessions.setdefault(name, session or 0)
+            more["is_late"] = session != first or session not in standing
             if what is Did.DELIVERED:
-                more["is_late"] = session != first or session not in standing
                 beside = holder if stands and session == first else ""
             self._held[id] = (name, session or 0, until_s)
             more["due_s"] = until_s
@@ -363,6 +363,7 @@ def judge(lines: Sequence[Step], timeout_s: float = 4.0) -> list[str]:
     problems = [f"{id} was pushed, and nobody has acknowledged it" for id in undone(lines)]
     problems += [f"{one.id} is left in ZooKeeper" for one in lines if one.what is Did.LEFT]
     over: dict[str, str] = {}
+    holder: dict[str, str] = {}
     due_s = {one.id: one.due_s for one in lines if one.what is Did.PUSHING}
     for one in lines:
         if one.what is Did.DELIVERED and one.at_s < due_s.get(one.id, 0.0) - 0.002:
@@ -371,6 +372,10 @@ def judge(lines: Sequence[Step], timeout_s: float = 4.0) -> list[str]:
             problems.append(f"{one.id} was delivered to {one.process}, and {one.beside} held it")
         if one.what is Did.DELIVERED and one.due_s <= one.at_s:
             problems.append(f"{one.id} was delivered to {one.process} with a lease that was over")
+        if one.what in (Did.DELIVERED, Did.REDEEMED):
+            holder[one.id] = "" if one.is_late else one.process
+        if one.what is Did.ACKNOWLEDGED and holder.get(one.id) not in (None, "", one.process):
+            problems.append(f"{one.process} acknowledged {one.id}, which {holder[one.id]} had")
         if one.what is Did.ACKNOWLEDGED and over.get(one.id) == one.what.value:
             problems.append(f"{one.id} was acknowledged twice, now by {one.process}")
         elif one.what in (Did.DELIVERED, Did.ACKNOWLEDGED) and one.id in over and not one.is_late:

@@ -17,6 +17,8 @@ from leaderq.testing.simulation import LifeFailed, simulate
 from leaderq.testing.simulation.chronicle import LifeVerdict
 from simulation import drain as lives
 from simulation.conftest import SHARE
+from simulation.control import NegativeControl
+from simulation.drain_controls import DRAIN_CONTROLS
 
 _CHUNK = int(56 * SHARE)
 P = Partition("t", 0)
@@ -77,13 +79,41 @@ def test_the_judges_see_bad_histories() -> None:
     assert lives.not_committed({P: 2}, {P: 3})
 
 
-def test_the_page_finds_a_counter_over_terms_and_mends_it() -> None:
-    page = (Path(lives.__file__).parents[2] / "docs/simulation.rst").read_text()
-    blocks = re.findall(r"code-block:: python\n\n((?:   .*\n|\n)+)", page)
+@pytest.mark.parametrize("control", DRAIN_CONTROLS, ids=lambda control: control.name)
+def test_a_line_of_drains_that_is_taken_out_is_missed(control: NegativeControl) -> None:
+    assert not control.problems(control.seed)
+    found = control.search(control.seed, 1) or control.search(0, 60)
+    assert found is not None, f"{control.name}: no life shows it"
+
+
+@pytest.fixture(scope="module")
+def page() -> dict[str, Any]:
+    """What the programs of the page define."""
+    text = (Path(lives.__file__).parents[2] / "docs/simulation.rst").read_text()
     names: dict[str, Any] = {"__name__": "page"}
-    for block in blocks:
+    for block in re.findall(r"code-block:: python\n\n((?:   .*\n|\n)+)", text):
         exec(re.sub("(?m)^   ", "", block), names)
-    with pytest.raises(LifeFailed, match="done 2 times: invoice 1") as failed:
-        simulate(names["Invoices"], seeds=100)
-    assert failed.value.seed == 1
-    assert simulate(names["MendedInvoices"], seeds=20).acts > 20
+    return names
+
+
+@pytest.mark.parametrize(
+    ("career", "seed", "said"),
+    [("Invoices", 1, "done 2 times: invoice 1"), ("Mails", 5, "done 2 times: mail orders-0@0")],
+)
+def test_the_page_finds_what_is_done_twice(
+    page: dict[str, Any], career: str, seed: int, said: str
+) -> None:
+    with pytest.raises(LifeFailed, match=said) as failed:
+        simulate(page[career], seeds=100)
+    assert failed.value.seed == seed
+
+
+def test_what_the_page_mends_is_right(page: dict[str, Any]) -> None:
+    assert simulate(page["MendedInvoices"], seeds=20).acts > 20
+    assert simulate(page["MendedMails"], seeds=range(3, 9)).terms >= 6
+
+
+def test_a_kafka_career_that_begins_at_the_end_is_said_to_skip(page: dict[str, Any]) -> None:
+    latest = type("Latest", (page["Mails"],), {"auto_offset_reset": "latest"})
+    with pytest.raises(LifeFailed, match="seed 0: skipped: orders-0@0"):
+        simulate(latest, seeds=1)

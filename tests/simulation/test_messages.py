@@ -53,6 +53,7 @@ _B = {"id": "b", "group": "g"}
         ("acknowledged twice", [PUSHED, GIVEN, ACKED, ACKED]),
         ("after it was acknowledged", [PUSHED, GIVEN, ACKED, GIVEN]),
         ("after it was killed", [PUSHED, step(Did.KILLED), GIVEN]),
+        ("which d had", [PUSHED, GIVEN, GIVEN._replace(process="d"), ACKED]),
         ("and d held it", [PUSHED, GIVEN._replace(beside="d"), ACKED]),
         ("a lease that was over", [PUSHED, GIVEN._replace(due_s=0.0), ACKED]),
         ("is left", [step(Did.LEFT)]),
