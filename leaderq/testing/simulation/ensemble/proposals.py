@@ -89,9 +89,9 @@ class NewestState:
     def accept(self, changes: Sequence[Change]) -> None:
         """These changes are proposed."""
         nodes, ephemerals = self.nodes, self.ephemerals
-        latest: dict[str, Znode | None] = {}
+        latest: dict[str, Znode | None] | None = {} if isinstance(changes, list) else None
         for path, znode in changes:
-            before = latest[path] if path in latest else nodes.get(path)
+            before = nodes.get(path) if not latest or path not in latest else latest[path]
             was = 0 if before is None else before.stat[OWNER]
             owner = 0 if znode is None else znode.stat[OWNER]
             if was != owner:
@@ -99,8 +99,9 @@ class NewestState:
                     ephemerals[was].pop(path, None)
                 if owner:
                     ephemerals.setdefault(owner, JavaSet()).add(path)
-            if self.is_shared:
+            if latest is not None:
                 latest[path] = znode
+            if self.is_shared:
                 continue
             if znode is None:
                 nodes.pop(path, None)
@@ -109,15 +110,15 @@ class NewestState:
 
 
 class _Steps(dict[str, "Znode | None"]):
-    """The newest change of each path; ``listed`` holds all, in their order: one multi may change a
-    path several times, and tables of names grow on the way.
+    """The newest change of each path; ``listed`` holds all, in their order. Needed where one multi
+    creates what it has deleted, or deletes what it has created: tables of names grow on the way.
     """
 
     __slots__ = ("listed",)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.listed: list[Change] = []
+    def __init__(self, before: dict[str, Znode | None]) -> None:
+        super().__init__(before)
+        self.listed: list[Change] = list(before.items())
 
     def __setitem__(self, path: str, znode: Znode | None) -> None:
         super().__setitem__(path, znode)
@@ -154,6 +155,10 @@ class Draft:
         changes = self.changes
         return changes.listed if isinstance(changes, _Steps) else tuple(changes.items())
 
+    def _list(self) -> None:
+        if not isinstance(self.changes, _Steps):
+            self.changes = _Steps(self.changes)
+
     def _found(self, path: str) -> Znode | None:
         changes = self.changes
         return changes[path] if path in changes else self._nodes.get(path)
@@ -179,6 +184,8 @@ class Draft:
             path = f"{path}{parent.creates:010d}"
         if self._found(path) is not None:
             raise RequestError(Code.NODE_EXISTS)
+        if path in self.changes:
+            self._list()
         stat = parent.stat
         if stat[OWNER]:
             raise RequestError(Code.NO_CHILDREN_FOR_EPHEMERALS)
@@ -221,6 +228,8 @@ class Draft:
         self._delete(path, znode)
 
     def _delete(self, path: str, znode: Znode) -> None:
+        if znode.stat[0] == self._zxid:
+            self._list()
         above = path[: path.rfind("/")] or "/"
         parent = self._existing(above)
         stat, count = parent.stat, parent.stat[9] - 1
@@ -272,7 +281,6 @@ class Draft:
         return self._multi(bodies.operations(request.serialize()))
 
     def _multi(self, parts: Any) -> list[Any]:
-        self.changes = _Steps()
         results: list[Any] = []
         failed: int | None = None
         for part in parts:
