@@ -144,7 +144,8 @@ def _write_table(path: Path, rows: Sequence[Row]) -> None:
         lines[name] = f"| {name} | {' | '.join(map(str, figures))} | {row.took_s:.0f} |"
     known = [name.removeprefix("leaderq.") for name in MODULES]
     kept = [lines[name] for name in known if name in lines]
-    sums = [sum(int(line.split("|")[at]) for line in kept) for at in range(2, 8)]
+    columns = list(zip(*([cell.strip() for cell in line.split("|")] for line in kept), strict=True))
+    sums = [sum(map(int, each)) if "-" not in each else "-" for each in columns[2:8]]
     head = ["| module | edits | killed | of these hung | survived | equal | s |", "|---" * 7 + "|"]
     total = f"| *all {len(kept)}* | {' | '.join(map(str, sums))} |"
     path.write_text(before + BEGIN + "\n".join(["", *head, *kept, total, ""]) + END + after)
